@@ -1,0 +1,57 @@
+# The two that matter: `make play` and `make test`. `make` alone lists them all.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+SEEDS ?= 10000
+
+.DEFAULT_GOAL := help
+.PHONY: help play install test check bench simulate clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+play: $(VENV)/.core ## three controllers and a Kafka broker on this machine, until Ctrl-C
+	@$(BIN)/quorate play -f examples/quickstart.yaml
+
+install: $(VENV)/.all ## .venv with everything that development needs
+
+# The jars first, so that no test waits for Maven. Tests with real processes share ports, cores and disks: one at a time.
+test: $(VENV)/.all ## all that can be tested here; QUORATE_REQUIRE=kafka makes a missing Kafka a failure
+	@$(BIN)/python tools/kafka_jars.py >/dev/null || true
+	$(BIN)/pytest tests --ignore tests/integration --numprocesses auto
+	$(BIN)/pytest tests/integration
+
+check: $(VENV)/.all ## formatting, lint, types, import contracts, generated files
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/unit/test_repository_rules.py
+	$(BIN)/python tools/check_generated.py
+
+bench: $(VENV)/.all ## Python and Java controllers side by side
+	@jars=$$($(BIN)/python tools/kafka_jars.py) && $(BIN)/python -m benchmarks --jars "$$jars"
+
+simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells
+	PYTHONPATH=tests/simulation $(BIN)/python -m simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+clean: ## remove what the targets made, but no played cluster
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp for each set of packages: pip runs again when what it installs has changed.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	@$(PYTHON) -m venv $(VENV) || { echo 'venv is missing; on Debian: apt-get install python3-venv' >&2; exit 1; }
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'installing the packages of the core into $(VENV)'
+	@$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
+	@echo 'installing all packages into $(VENV)'
+	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.core
