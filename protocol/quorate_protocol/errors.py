@@ -1,0 +1,106 @@
+"""Errors of the protocol: what a peer sent, or asked for, that we can't accept.
+
+Each carries the Kafka error code that tells the peer. A mistake of our own is an ``assert`` instead.
+"""
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+__all__ = (
+    "CONTROLLER_ID_NOT_REGISTERED",
+    "CorruptBatch",
+    "ErrorCode",
+    "FrameTooLarge",
+    "MalformedMessage",
+    "ProtocolError",
+    "UnknownApi",
+    "UnknownRecord",
+    "UnsupportedCompression",
+    "UnsupportedVersion",
+    "error_code_of",
+)
+
+
+def _add_error_code(name: str, number: int, *, retriable: bool) -> ErrorCode:
+    """Add a member to kio's closed enum, so that a code newer than kio is of the same type as all others."""
+    if number in ErrorCode._value2member_map_:
+        return ErrorCode(number)
+    code = int.__new__(ErrorCode, number)
+    code._name_ = name
+    code._value_ = number
+    code.retriable = retriable
+    ErrorCode._value2member_map_[number] = code
+    ErrorCode._member_map_[name] = code
+    return code
+
+
+CONTROLLER_ID_NOT_REGISTERED: Final = _add_error_code("controller_id_not_registered", 136, retriable=False)
+"""Kafka 4.4's error 136 (KIP-1312)."""
+
+_CODES_BY_NUMBER: Final[dict[int, ErrorCode]] = {
+    int(code): code for code in (*ErrorCode, CONTROLLER_ID_NOT_REGISTERED)
+}
+
+
+def error_code_of(number: int) -> ErrorCode:
+    """The error code with this number; ``unknown_server_error`` for one that is newer than we are."""
+    return _CODES_BY_NUMBER.get(number, ErrorCode.unknown_server_error)
+
+
+class ProtocolError(Exception):
+    """A peer's message, or a file's content, is not acceptable."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+        self.message = message
+
+
+class FrameTooLarge(ProtocolError):  # noqa: N818
+    """A frame announces more bytes than the limit, or a negative number: the connection can't go on."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.invalid_request, message)
+
+
+class MalformedMessage(ProtocolError):  # noqa: N818
+    """Bytes do not decode as the message that they should be: cut short, garbage, impossible lengths."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.invalid_request, message)
+
+
+class UnsupportedVersion(ProtocolError):  # noqa: N818
+    """A known message in a version that we do not speak, or that can't carry what we want to say."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.unsupported_version, message)
+
+
+class UnknownApi(ProtocolError):  # noqa: N818
+    """An API key that we do not serve. Kafka closes the connection."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.invalid_request, message)
+
+
+class CorruptBatch(ProtocolError):  # noqa: N818
+    """A record batch is cut short, has a wrong checksum or contradicts itself."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.corrupt_message, message)
+
+
+class UnsupportedCompression(ProtocolError):  # noqa: N818
+    """A compressed record batch: KRaft never writes one into the metadata log."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.unsupported_compression_type, message)
+
+
+class UnknownRecord(ProtocolError):  # noqa: N818
+    """A metadata or control record of a type or version that we do not know."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.unknown_server_error, message)

@@ -1,0 +1,163 @@
+"""Feature levels of Apache Kafka: which exist, what they need, which are the defaults (KIP-584, KIP-1022).
+
+The table follows Kafka 4.3.1; metadata.version 31 to 33 are those that 4.4 announced.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+
+METADATA_VERSION_MIN: Final = 7
+METADATA_VERSION_LATEST_PRODUCTION: Final = 30
+"""What a new cluster gets: 4.3-IV0."""
+
+# First metadata.version with a capability.
+SCRAM_SINCE: Final = 11
+KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE: Final = 12
+TRANSACTIONS_SINCE: Final = 13
+DELEGATION_TOKENS_SINCE: Final = 14
+CONTROLLER_REGISTRATION_SINCE: Final = 15
+DIRECTORY_ASSIGNMENT_SINCE: Final = 17
+ELIGIBLE_LEADER_REPLICAS_SINCE: Final = 23
+CORDONED_DIRECTORIES_SINCE: Final = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataVersion:
+    """One level of metadata.version."""
+
+    level: int
+    name: str
+    """As Kafka prints it, for instance ``4.3-IV0``."""
+    changes_records: bool
+    """Records changed with this level: a downgrade from it to an earlier one would lose them."""
+
+    @property
+    def release(self) -> str:
+        """The release that brought it, for instance ``4.3``."""
+        return self.name.partition("-")[0]
+
+
+def _metadata_versions() -> Mapping[int, MetadataVersion]:
+    names = (
+        "3.3-IV3! 3.4-IV0! 3.5-IV0 3.5-IV1 3.5-IV2! 3.6-IV0 3.6-IV1! 3.6-IV2! 3.7-IV0! 3.7-IV1 3.7-IV2! "
+        "3.7-IV3 3.7-IV4 3.8-IV0 3.9-IV0 4.0-IV0 4.0-IV1! 4.0-IV2 4.0-IV3 4.1-IV0 4.1-IV1 4.2-IV0 4.2-IV1 "
+        "4.3-IV0! 4.4-IV0 4.4-IV1! 4.4-IV2!"
+    )
+    return MappingProxyType(
+        {
+            level: MetadataVersion(level=level, name=name.rstrip("!"), changes_records=name.endswith("!"))
+            for level, name in enumerate(names.split(), start=METADATA_VERSION_MIN)
+        }
+    )
+
+
+METADATA_VERSIONS: Final = _metadata_versions()
+METADATA_VERSION_MAX: Final = max(METADATA_VERSIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """One feature besides metadata.version. Its levels begin with 0, which means that it is off."""
+
+    name: str
+    level_max: int
+    level_latest_production: int
+    default_since: Mapping[int, int]
+    """Level -> first metadata.version at which a new cluster gets it; level 0 is the default before."""
+    needs_metadata_version: Mapping[int, int] = field(default_factory=dict)
+    """Level -> metadata.version without which it can't be set; METADATA_VERSION_MIN if not listed."""
+
+    def default_level(self, metadata_version: int) -> int:
+        """The level that a new cluster of this metadata.version gets."""
+        return max(
+            (level for level, since in self.default_since.items() if since <= metadata_version), default=0
+        )
+
+
+FEATURES: Final[Mapping[str, Feature]] = MappingProxyType(
+    {
+        feature.name: feature
+        for feature in (
+            Feature(name=KRAFT_VERSION, level_max=1, level_latest_production=1, default_since={1: 21}),
+            Feature(
+                name="transaction.version",
+                level_max=2,
+                level_latest_production=2,
+                default_since={1: 24, 2: 24},
+            ),
+            Feature(name="group.version", level_max=1, level_latest_production=1, default_since={1: 22}),
+            Feature(
+                name=ELIGIBLE_LEADER_REPLICAS,
+                level_max=1,
+                level_latest_production=1,
+                default_since={1: 26},
+                needs_metadata_version={1: ELIGIBLE_LEADER_REPLICAS_SINCE},
+            ),
+            Feature(name="share.version", level_max=2, level_latest_production=1, default_since={1: 28}),
+            Feature(name="streams.version", level_max=1, level_latest_production=1, default_since={1: 29}),
+        )
+    }
+)
+
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
+    {METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_MAX)}
+    | {feature.name: (0, feature.level_max) for feature in FEATURES.values()}
+)
+"""Lowest and highest level of each feature that our controllers run: registered, and told in ApiVersions."""
+
+
+def metadata_version_named(text: str) -> int:
+    """The level that a user means by ``4.3-IV0`` or by a release (``4.3``, ``4.3.1``): its highest one.
+
+    A release that is not out yet has no stable level, so that only its full names are taken, as in Kafka.
+
+    :raises ValueError: there is no such version; the message lists those that exist.
+    """
+    release = ".".join(text.split(".")[:2])
+    for version in reversed(tuple(METADATA_VERSIONS.values())):
+        if version.name == text:
+            return version.level
+        if (
+            version.release == release
+            and "-" not in text
+            and version.level <= METADATA_VERSION_LATEST_PRODUCTION
+        ):
+            return version.level
+    known = ", ".join(version.name for version in METADATA_VERSIONS.values())
+    raise ValueError(f"Unknown metadata.version '{text}'. Supported metadata.version are: {known}")
+
+
+def metadata_version_name(level: int) -> str:
+    """``4.3-IV0`` for 30; the number itself for a level that is unknown here."""
+    version = METADATA_VERSIONS.get(level)
+    return version.name if version else str(level)
+
+
+def loses_records(current: int, target: int) -> bool:
+    """Whether records that may exist at ``current`` can't be expressed at the lower ``target``."""
+    return any(METADATA_VERSIONS[level].changes_records for level in range(target + 1, current + 1))
+
+
+def default_levels(metadata_version: int) -> dict[str, int]:
+    """Levels above 0 that a new cluster of this metadata.version gets, by name; kraft.version left out."""
+    levels = {
+        name: feature.default_level(metadata_version)
+        for name, feature in sorted(FEATURES.items())
+        if name != KRAFT_VERSION
+    }
+    return {name: level for name, level in levels.items() if level > 0}
+
+
+def unmet_dependency(name: str, level: int, levels: Mapping[str, int]) -> str | None:
+    """Why ``name`` can't be at ``level`` in a cluster that has ``levels``; None when it can."""
+    feature = FEATURES[name]
+    needed = feature.needs_metadata_version.get(level, METADATA_VERSION_MIN)
+    if level == 0 or levels.get(METADATA_VERSION, 0) >= needed:
+        return None
+    return f"{name} could not be set to {level} because it depends on {METADATA_VERSION} level {needed}"

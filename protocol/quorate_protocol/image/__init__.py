@@ -1,0 +1,70 @@
+"""The metadata image: what the metadata log says about a cluster; replay, undo, deltas, snapshots.
+
+Begin at :class:`~quorate_protocol.image.image.MetadataImage`. All values in it are frozen; see
+:mod:`quorate_protocol.image.snapshot` for records and checkpoints made from it, and
+:mod:`quorate_protocol.image.views` for common questions.
+"""
+
+from quorate_protocol.image.errors import CorruptCheckpointError, ReplayError, UnwritableImageError
+from quorate_protocol.image.image import MetadataImage
+from quorate_protocol.image.journal import Change, MetadataDelta, Transaction
+from quorate_protocol.image.partitions import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    RESERVED_DIRECTORIES,
+    UNASSIGNED_DIRECTORY,
+    LeaderRecoveryState,
+    PartitionRegistration,
+)
+from quorate_protocol.image.registrations import (
+    BrokerRegistration,
+    ControllerRegistration,
+    Listener,
+    SecurityProtocol,
+    VersionRange,
+)
+from quorate_protocol.image.security import (
+    AccessControlEntry,
+    DelegationToken,
+    QuotaEntity,
+    ScramCredential,
+    ScramMechanism,
+)
+from quorate_protocol.image.state import TOPIC_RESOURCE, ConfigResource, ImageState, Provenance
+from quorate_protocol.image.topics import PartitionKey, TopicImage
+
+__all__ = (
+    "LOST_DIRECTORY",
+    "MIGRATING_DIRECTORY",
+    "NO_LEADER",
+    "NO_LEADER_CHANGE",
+    "RESERVED_DIRECTORIES",
+    "TOPIC_RESOURCE",
+    "UNASSIGNED_DIRECTORY",
+    "AccessControlEntry",
+    "BrokerRegistration",
+    "Change",
+    "ConfigResource",
+    "ControllerRegistration",
+    "CorruptCheckpointError",
+    "DelegationToken",
+    "ImageState",
+    "LeaderRecoveryState",
+    "Listener",
+    "MetadataDelta",
+    "MetadataImage",
+    "PartitionKey",
+    "PartitionRegistration",
+    "Provenance",
+    "QuotaEntity",
+    "ReplayError",
+    "ScramCredential",
+    "ScramMechanism",
+    "SecurityProtocol",
+    "TopicImage",
+    "Transaction",
+    "UnwritableImageError",
+    "VersionRange",
+)

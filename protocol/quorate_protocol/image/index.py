@@ -1,0 +1,200 @@
+"""What is asked often about partitions, kept up to date with each change instead of looking at all."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from quorate_protocol.image.partitions import NO_LEADER, PartitionRegistration
+
+if TYPE_CHECKING:
+    from quorate_protocol.image.topics import TopicImage
+
+_LEADERLESS: Final = 1
+_IMBALANCED: Final = 2
+_REASSIGNING: Final = 4
+
+
+class PartitionSet:
+    """A set of (topic id, partition id) that knows its size; small when few partitions are unusual."""
+
+    __slots__ = ("_by_topic", "_size")
+
+    def __init__(self) -> None:
+        self._by_topic: dict[UUID, set[int]] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[tuple[UUID, int]]:
+        for topic_id, partitions in self._by_topic.items():
+            for partition_id in partitions:
+                yield topic_id, partition_id
+
+    def __contains__(self, key: tuple[UUID, int]) -> bool:
+        return key[1] in self._by_topic.get(key[0], ())
+
+    def of_topic(self, topic_id: UUID) -> frozenset[int]:
+        """Partition ids of one topic."""
+        return frozenset(self._by_topic.get(topic_id, ()))
+
+    def toggle(self, topic_id: UUID, partition_id: int) -> None:
+        """Adds a partition that is not in the set, removes one that is."""
+        partitions = self._by_topic.setdefault(topic_id, set())
+        if partition_id in partitions:
+            partitions.remove(partition_id)
+            self._size -= 1
+            if not partitions:
+                del self._by_topic[topic_id]
+        else:
+            partitions.add(partition_id)
+            self._size += 1
+
+
+class TopicsByBroker:
+    """Which topics have a replica on which broker: one bit per pair, since there are millions of pairs.
+
+    Each topic has a number while it has partitions, and each broker the bits of all numbers. A set of topics
+    per broker would take some 65 bytes for each pair, in large clusters as much as the partitions themselves.
+    """
+
+    __slots__ = ("_bits", "_free", "_names", "_numbers")
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+        self._free: list[int] = []
+        self._bits: dict[int, bytearray] = {}
+
+    def topics(self, broker_id: int) -> Iterator[str]:
+        """Names of the topics that have a replica on ``broker_id``."""
+        for place, byte in enumerate(self._bits.get(broker_id, b"")):
+            if byte:
+                for bit in range(8):
+                    if byte >> bit & 1:
+                        yield self._names[place * 8 + bit]
+
+    def add(self, name: str, broker_ids: tuple[int, ...]) -> None:
+        """The topic has, perhaps already had, a replica on each of these brokers."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._new_number(name)
+        place, mask = number >> 3, 1 << (number & 7)
+        for broker_id in broker_ids:
+            bits = self._bits.get(broker_id)
+            if bits is None:
+                bits = self._bits[broker_id] = bytearray()
+            if place >= len(bits):
+                bits.extend(bytes(place + 1 - len(bits)))
+            bits[place] |= mask
+
+    def discard(self, name: str, broker_id: int) -> None:
+        """The topic has no replica on this broker any more."""
+        number = self._numbers[name]
+        self._bits[broker_id][number >> 3] &= ~(1 << (number & 7))
+
+    def forget(self, name: str) -> None:
+        """The topic has no partitions any more: its number may be given to another one."""
+        self._free.append(self._numbers.pop(name))
+
+    def _new_number(self, name: str) -> int:
+        if self._free:
+            number = self._free.pop()
+            self._names[number] = name
+        else:
+            number = len(self._names)
+            self._names.append(name)
+        self._numbers[name] = number
+        return number
+
+
+class PartitionIndex:
+    """Topics by broker, leaderships by broker, and partitions in an unusual state."""
+
+    __slots__ = (
+        "_leaderships",
+        "_topics_by_broker",
+        "imbalanced",
+        "leaderless",
+        "num_partitions",
+        "reassigning",
+    )
+
+    def __init__(self) -> None:
+        self.num_partitions = 0
+        self.leaderless = PartitionSet()
+        """Partitions without a leader: Kafka's OfflinePartitionsCount."""
+        self.imbalanced = PartitionSet()
+        """Partitions that their preferred replica does not lead: Kafka's PreferredReplicaImbalanceCount."""
+        self.reassigning = PartitionSet()
+        """Partitions with adding or removing replicas."""
+        self._topics_by_broker = TopicsByBroker()
+        self._leaderships: dict[int, int] = {}
+
+    def leaderships(self, broker_id: int) -> int:
+        """Number of partitions that ``broker_id`` leads."""
+        return self._leaderships.get(broker_id, 0)
+
+    def topics_of_broker(self, broker_id: int) -> Iterator[str]:
+        """Names of the topics that have a replica on ``broker_id``."""
+        return self._topics_by_broker.topics(broker_id)
+
+    def on_change(
+        self,
+        topic: "TopicImage",
+        partition_id: int,
+        old: PartitionRegistration | None,
+        new: PartitionRegistration | None,
+    ) -> None:
+        """A partition of ``topic`` was created (``old`` is None), changed, or removed (``new`` is None)."""
+        self.num_partitions += (old is None) - (new is None)
+        old, new = old or _NO_PARTITION, new or _NO_PARTITION
+        if old.replicas is not new.replicas:
+            self._move_replicas(topic, old.replicas, new.replicas)
+        if old.leader != new.leader:
+            self._move_leadership(old.leader, new.leader)
+        changed = _state(old) ^ _state(new)
+        if changed & _LEADERLESS:
+            self.leaderless.toggle(topic.topic_id, partition_id)
+        if changed & _IMBALANCED:
+            self.imbalanced.toggle(topic.topic_id, partition_id)
+        if changed & _REASSIGNING:
+            self.reassigning.toggle(topic.topic_id, partition_id)
+
+    def _move_replicas(self, topic: "TopicImage", old: tuple[int, ...], new: tuple[int, ...]) -> None:
+        self._topics_by_broker.add(topic.name, new)
+        for broker_id in old:
+            # One of the first partitions usually answers, so that no counts need to be kept.
+            if broker_id not in new and not any(
+                broker_id in partition.replicas for partition in topic.partitions.values()
+            ):
+                self._topics_by_broker.discard(topic.name, broker_id)
+        if not topic.partitions:
+            self._topics_by_broker.forget(topic.name)
+
+    def _move_leadership(self, old: int, new: int) -> None:
+        if new != NO_LEADER:
+            self._leaderships[new] = self._leaderships.get(new, 0) + 1
+        if old != NO_LEADER:
+            left = self._leaderships[old] - 1
+            if left:
+                self._leaderships[old] = left
+            else:
+                del self._leaderships[old]
+
+
+_NO_PARTITION: Final = PartitionRegistration(
+    replicas=(), directories=(), isr=(), leader=NO_LEADER, leader_epoch=-1, partition_epoch=-1
+)
+
+
+def _state(partition: PartitionRegistration) -> int:
+    if partition is _NO_PARTITION:
+        return 0
+    leader, replicas = partition.leader, partition.replicas
+    state = 0 if leader != NO_LEADER else _LEADERLESS
+    if leader != (replicas[0] if replicas else NO_LEADER):
+        state |= _IMBALANCED
+    if partition.adding_replicas or partition.removing_replicas:
+        state |= _REASSIGNING
+    return state

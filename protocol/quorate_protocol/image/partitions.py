@@ -1,0 +1,232 @@
+"""One partition as the image keeps it, and what a PartitionChangeRecord does to it.
+
+A cluster may have a million partitions, so equal tuples are shared between them: see the ``intern``
+parameters, and :mod:`quorate_protocol.image.interning`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+from uuid import UUID
+
+from quorate_protocol import features
+from quorate_protocol.image.errors import CannotReplay, UnwritableImageError
+from quorate_protocol.records.generated import PartitionChangeRecord, PartitionRecord
+
+NO_LEADER: Final = -1
+"""Leader of a partition that has none."""
+
+NO_LEADER_CHANGE: Final = -2
+"""``leader`` of a PartitionChangeRecord that keeps the leader and its epoch."""
+
+NO_RECOVERY_STATE_CHANGE: Final = -1
+"""``leader_recovery_state`` of a PartitionChangeRecord that keeps it."""
+
+MIGRATING_DIRECTORY: Final = UUID(int=0)
+"""Directory of a replica that metadata.version < 17 created, until its broker reports it; None in records."""
+
+UNASSIGNED_DIRECTORY: Final = UUID(int=1)
+"""Directory of a replica that its broker has not placed yet (KIP-858)."""
+
+LOST_DIRECTORY: Final = UUID(int=2)
+"""Directory of a replica whose log directory went offline (KIP-858)."""
+
+RESERVED_DIRECTORIES: Final = frozenset(UUID(int=number) for number in range(100))
+"""Ids that no log directory of a broker may have (DirectoryId.reserved)."""
+
+InternIds = Callable[[tuple[int, ...]], tuple[int, ...]]
+"""Gives an equal tuple, if possible one that other partitions have as well."""
+
+InternDirectories = Callable[[tuple[UUID | None, ...], int], tuple[UUID, ...]]
+"""The same for what :func:`directories_of_replicas` gives."""
+
+
+class LeaderRecoveryState(IntEnum):
+    """Whether the leader was elected uncleanly and has not recovered since (KIP-704)."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+def directories_of_replicas(given: tuple[UUID | None, ...], num_replicas: int) -> tuple[UUID, ...]:
+    """One directory per replica from those of a record: MIGRATING for each when it has none, or only that.
+
+    :raises CannotReplay: there are as many as replicas, or none, but nothing in between.
+    """
+    directories = tuple(directory or MIGRATING_DIRECTORY for directory in given)
+    if all(directory == MIGRATING_DIRECTORY for directory in directories):
+        return (MIGRATING_DIRECTORY,) * num_replicas
+    if len(directories) != num_replicas:
+        raise CannotReplay(f"{len(directories)} directories for {num_replicas} replicas")
+    return directories
+
+
+def _shared_id(broker_id: int, replicas: tuple[int, ...]) -> int:
+    # Python has one object for each int up to 256 only: with larger ids, use the one that is there already.
+    return replicas[replicas.index(broker_id)] if broker_id in replicas else broker_id
+
+
+def _same_ids(values: tuple[int, ...]) -> tuple[int, ...]:
+    return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRegistration:
+    """Replicas, leader and epochs of one partition."""
+
+    replicas: tuple[int, ...]
+    """Broker ids, the preferred leader first."""
+    directories: tuple[UUID, ...]
+    """Log directory of each replica, in the order of ``replicas``; as long as it."""
+    isr: tuple[int, ...]
+    leader: int
+    """Broker id or ``NO_LEADER``."""
+    leader_epoch: int
+    partition_epoch: int
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_LEADER
+
+    @property
+    def preferred_leader(self) -> int:
+        """The first replica; ``NO_LEADER`` without replicas."""
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+    @property
+    def has_preferred_leader(self) -> bool:
+        return self.leader == self.preferred_leader
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def directory(self, broker_id: int) -> UUID:
+        """Log directory of the replica on ``broker_id``.
+
+        :raises ValueError: it has no replica of this partition.
+        """
+        return self.directories[self.replicas.index(broker_id)]
+
+    @classmethod
+    def from_record(
+        cls,
+        record: PartitionRecord,
+        intern_ids: InternIds = _same_ids,
+        intern_directories: InternDirectories = directories_of_replicas,
+    ) -> "PartitionRegistration":
+        """The partition that a PartitionRecord creates.
+
+        :raises CannotReplay: directories don't match the replicas, unknown recovery state.
+        """
+        replicas = intern_ids(record.replicas)
+        removing, adding = record.removing_replicas, record.adding_replicas
+        elr, last_known_elr = record.eligible_leader_replicas, record.last_known_elr
+        return cls(
+            replicas=replicas,
+            directories=intern_directories(record.directories, len(replicas)),
+            isr=replicas if record.isr == replicas else intern_ids(record.isr),
+            leader=_shared_id(record.leader, replicas),
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            leader_recovery_state=_recovery_state(record.leader_recovery_state),
+            removing_replicas=intern_ids(removing) if removing else (),
+            adding_replicas=intern_ids(adding) if adding else (),
+            elr=intern_ids(elr) if elr else (),
+            last_known_elr=intern_ids(last_known_elr) if last_known_elr else (),
+        )
+
+    def merge(
+        self,
+        change: PartitionChangeRecord,
+        intern_ids: InternIds = _same_ids,
+        intern_directories: InternDirectories = directories_of_replicas,
+    ) -> "PartitionRegistration":
+        """The partition after ``change``: the partition epoch goes up; the leader epoch if a leader is named.
+
+        Naming the present leader again thus bumps the leader epoch, which is how replicas are removed.
+
+        :raises CannotReplay: directories don't match the replicas, unknown recovery state.
+        """
+        replicas = self.replicas if change.replicas is None else intern_ids(change.replicas)
+        directories: tuple[UUID | None, ...] = self.directories
+        if change.directories is not None:
+            directories = change.directories
+        keeps_leader = change.leader == NO_LEADER_CHANGE
+        elr, last_known_elr = change.eligible_leader_replicas, change.last_known_elr
+        removing, adding = change.removing_replicas, change.adding_replicas
+        return PartitionRegistration(
+            replicas=replicas,
+            directories=(
+                self.directories
+                if directories is self.directories and len(directories) == len(replicas)
+                else intern_directories(directories, len(replicas))
+            ),
+            isr=self.isr if change.isr is None else intern_ids(change.isr),
+            leader=self.leader if keeps_leader else _shared_id(change.leader, replicas),
+            leader_epoch=self.leader_epoch if keeps_leader else self.leader_epoch + 1,
+            partition_epoch=self.partition_epoch + 1,
+            leader_recovery_state=(
+                self.leader_recovery_state
+                if change.leader_recovery_state == NO_RECOVERY_STATE_CHANGE
+                else _recovery_state(change.leader_recovery_state)
+            ),
+            removing_replicas=self.removing_replicas if removing is None else intern_ids(removing),
+            adding_replicas=self.adding_replicas if adding is None else intern_ids(adding),
+            elr=self.elr if elr is None else intern_ids(elr),
+            last_known_elr=self.last_known_elr if last_known_elr is None else intern_ids(last_known_elr),
+        )
+
+    def to_record(self, topic_id: UUID, partition_id: int, metadata_version: int) -> PartitionRecord:
+        """The PartitionRecord that recreates this partition.
+
+        :raises UnwritableImageError: replicas have directories, and metadata.version is too old for them.
+        """
+        directories: tuple[UUID | None, ...] = ()
+        if metadata_version >= features.DIRECTORY_ASSIGNMENT_SINCE:
+            directories = self._record_directories()
+        elif any(directory != MIGRATING_DIRECTORY for directory in self.directories):
+            raise UnwritableImageError(
+                metadata_version, "the directory assignment state of one or more replicas"
+            )
+        # Kafka drops the ELR when the level does not know it, and writes the tagged fields only when filled.
+        knows_elr = metadata_version >= features.ELIGIBLE_LEADER_REPLICAS_SINCE
+        return PartitionRecord(
+            partition_id=partition_id,
+            topic_id=topic_id,
+            replicas=self.replicas,
+            isr=self.isr,
+            removing_replicas=self.removing_replicas,
+            adding_replicas=self.adding_replicas,
+            leader=self.leader,
+            leader_recovery_state=int(self.leader_recovery_state),
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            directories=directories,
+            eligible_leader_replicas=(self.elr or None) if knows_elr else None,
+            last_known_elr=(self.last_known_elr or None) if knows_elr else None,
+        )
+
+    def _record_directories(self) -> tuple[UUID | None, ...]:
+        if MIGRATING_DIRECTORY not in self.directories:
+            return self.directories
+        return tuple(
+            None if directory == MIGRATING_DIRECTORY else directory for directory in self.directories
+        )
+
+
+_RECOVERY_STATES: Final = {int(state): state for state in LeaderRecoveryState}
+
+
+def _recovery_state(value: int) -> LeaderRecoveryState:
+    try:
+        return _RECOVERY_STATES[value]
+    except KeyError:
+        raise CannotReplay(f"unknown leader_recovery_state {value}") from None

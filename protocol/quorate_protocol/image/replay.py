@@ -1,0 +1,317 @@
+"""What each metadata record does to the image: one function per record type, none of which changes anything.
+
+A function looks at the image and the record and gives the writes that follow, or raises
+:class:`~quorate_protocol.image.errors.CannotReplay`. Where Kafka's controller and its image differ in what
+they tolerate, the controller counts: a record that it does not survive is refused here too.
+
+Begin-, End- and AbortTransactionRecord are not here: they are about the journal, not about tables.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from quorate_protocol import features
+from quorate_protocol.image.errors import CannotReplay
+from quorate_protocol.image.partitions import PartitionRegistration
+from quorate_protocol.image.registrations import BrokerRegistration, ControllerRegistration
+from quorate_protocol.image.security import (
+    AccessControlEntry,
+    DelegationToken,
+    ScramCredential,
+    ScramMechanism,
+    quota_entity,
+)
+from quorate_protocol.image.state import NEXT_PRODUCER_ID, TOPIC_RESOURCE
+from quorate_protocol.image.tables import AnyTable
+from quorate_protocol.image.topics import TopicImage
+from quorate_protocol.records import generated as records
+
+if TYPE_CHECKING:
+    from quorate_protocol.image.image import MetadataImage
+
+Writes = Iterable[tuple[AnyTable, Any, Any]]
+"""(table, key, row or None) in the order in which they must be done."""
+
+
+def _nothing(_image: "MetadataImage", _record: object) -> Writes:
+    # NoOpRecord only moves the offset. ZkMigrationStateRecord means nothing since Kafka 4.0, but logs and
+    # snapshots that began before may have it.
+    return ()
+
+
+# Features
+
+
+def _feature_level(image: "MetadataImage", record: records.FeatureLevelRecord) -> Writes:
+    level = record.feature_level
+    if record.name == features.METADATA_VERSION:
+        if level not in features.METADATA_VERSIONS:
+            raise CannotReplay(
+                f"level {level} is not supported; supported are "
+                f"{features.METADATA_VERSION_MIN} to {features.METADATA_VERSION_MAX}"
+            )
+    elif record.name == features.KRAFT_VERSION:
+        return ()  # finalized by raft's own KRaftVersionRecord, never by this one
+    elif level < 0:
+        raise CannotReplay(f"level {level} is negative")
+    return ((image.features, record.name, level or None),)
+
+
+# Brokers and controllers
+
+
+def _register_broker(image: "MetadataImage", record: records.RegisterBrokerRecord) -> Writes:
+    return ((image.cluster.brokers, record.broker_id, BrokerRegistration.from_record(record)),)
+
+
+def _unregister_broker(image: "MetadataImage", record: records.UnregisterBrokerRecord) -> Writes:
+    _registered_broker(image, record.broker_id, record.broker_epoch)
+    return ((image.cluster.brokers, record.broker_id, None),)
+
+
+def _fence_broker(image: "MetadataImage", record: records.FenceBrokerRecord) -> Writes:
+    broker = _registered_broker(image, record.id, record.epoch)
+    return ((image.cluster.brokers, record.id, broker.with_fenced(True)),)
+
+
+def _unfence_broker(image: "MetadataImage", record: records.UnfenceBrokerRecord) -> Writes:
+    broker = _registered_broker(image, record.id, record.epoch)
+    return ((image.cluster.brokers, record.id, broker.with_fenced(False)),)
+
+
+def _broker_registration_change(
+    image: "MetadataImage", record: records.BrokerRegistrationChangeRecord
+) -> Writes:
+    broker = _registered_broker(image, record.broker_id, record.broker_epoch)
+    return ((image.cluster.brokers, record.broker_id, broker.merge(record)),)
+
+
+def _registered_broker(image: "MetadataImage", broker_id: int, epoch: int) -> BrokerRegistration:
+    broker = image.cluster.brokers.get(broker_id)
+    if broker is None:
+        raise CannotReplay("no such broker is registered")
+    if broker.epoch != epoch:
+        raise CannotReplay(f"the broker's epoch is {broker.epoch}, not {epoch}")
+    return broker
+
+
+def _register_controller(image: "MetadataImage", record: records.RegisterControllerRecord) -> Writes:
+    return ((image.cluster.controllers, record.controller_id, ControllerRegistration.from_record(record)),)
+
+
+def _unregister_controller(image: "MetadataImage", record: records.UnregisterControllerRecord) -> Writes:
+    if record.controller_id not in image.cluster.controllers:
+        raise CannotReplay("no such controller is registered")
+    return ((image.cluster.controllers, record.controller_id, None),)
+
+
+# Topics and partitions
+
+
+def _topic(image: "MetadataImage", record: records.TopicRecord) -> Writes:
+    topic_id = _required(record.topic_id, "topic_id")
+    existing = image.topics.by_name.get(record.name)
+    if existing is not None:
+        raise CannotReplay(f"a topic of that name exists, with id {existing.topic_id}")
+    if topic_id in image.topics.by_id:
+        raise CannotReplay(f"a topic of that id exists, named {image.topics.by_id[topic_id].name}")
+    return ((image.topics.names, topic_id, record.name),)
+
+
+def _partition(image: "MetadataImage", record: records.PartitionRecord) -> Writes:
+    topic = _existing_topic(image, record.topic_id)
+    partition = PartitionRegistration.from_record(record, image.intern_ids, image.intern_directories)
+    return ((image.topics.partitions, (topic.topic_id, record.partition_id), partition),)
+
+
+def _partition_change(image: "MetadataImage", record: records.PartitionChangeRecord) -> Writes:
+    topic = _existing_topic(image, record.topic_id)
+    partition = topic.partitions.get(record.partition_id)
+    if partition is None:
+        raise CannotReplay(f"topic {topic.name} has no such partition")
+    changed = partition.merge(record, image.intern_ids, image.intern_directories)
+    return ((image.topics.partitions, (topic.topic_id, record.partition_id), changed),)
+
+
+def _remove_topic(image: "MetadataImage", record: records.RemoveTopicRecord) -> Writes:
+    topic = _existing_topic(image, record.topic_id)
+    partitions = image.topics.partitions
+    return (
+        *((partitions, (topic.topic_id, partition_id), None) for partition_id in topic.partitions),
+        (image.topics.names, topic.topic_id, None),
+        (image.configs, (TOPIC_RESOURCE, topic.name), None),
+    )
+
+
+def _clear_elr(image: "MetadataImage", record: records.ClearElrRecord) -> Writes:
+    if not record.topic_name:
+        topics: Iterable[TopicImage] = image.topics.by_id.values()
+    elif record.topic_name in image.topics.by_name:
+        topics = (image.topics.by_name[record.topic_name],)
+    else:
+        raise CannotReplay("no such topic exists")
+    return tuple(
+        (image.topics.partitions, (topic.topic_id, partition_id), partition.merge(_CLEARED_ELR))
+        for topic in topics
+        for partition_id, partition in topic.partitions.items()
+        if partition.elr or partition.last_known_elr
+    )
+
+
+_CLEARED_ELR: Final = records.PartitionChangeRecord(
+    topic_id=None, eligible_leader_replicas=(), last_known_elr=()
+)
+
+
+def _existing_topic(image: "MetadataImage", topic_id: UUID | None) -> TopicImage:
+    topic = image.topics.by_id.get(topic_id) if topic_id else None
+    if topic is None:
+        raise CannotReplay("no such topic exists")
+    return topic
+
+
+# Configs, quotas, producer ids
+
+
+def _config(image: "MetadataImage", record: records.ConfigRecord) -> Writes:
+    resource = (record.resource_type, record.resource_name)
+    configs = _with_entry(image.configs.get(resource), record.name, record.value)
+    return ((image.configs, resource, configs),)
+
+
+def _client_quota(image: "MetadataImage", record: records.ClientQuotaRecord) -> Writes:
+    entity = quota_entity(record.entity)
+    value = None if record.remove else record.value
+    return ((image.client_quotas, entity, _with_entry(image.client_quotas.get(entity), record.key, value)),)
+
+
+def _with_entry(row: Mapping[str, Any] | None, name: str, value: Any) -> dict[str, Any] | None:
+    """A new row that has, or for None lacks, the entry; None when nothing is left of it."""
+    entries = dict(row or {})
+    entries.pop(name, None)
+    if value is not None:
+        entries[name] = value
+    return entries or None
+
+
+def _producer_ids(image: "MetadataImage", record: records.ProducerIdsRecord) -> Writes:
+    if record.next_producer_id <= image.next_producer_id:
+        raise CannotReplay(
+            f"next_producer_id {record.next_producer_id} is not above the present {image.next_producer_id}"
+        )
+    return ((image.producer_ids, NEXT_PRODUCER_ID, record.next_producer_id),)
+
+
+# Security
+
+
+def _access_control_entry(image: "MetadataImage", record: records.AccessControlEntryRecord) -> Writes:
+    return ((image.acls, _required(record.id, "id"), AccessControlEntry.from_record(record)),)
+
+
+def _remove_access_control_entry(
+    image: "MetadataImage", record: records.RemoveAccessControlEntryRecord
+) -> Writes:
+    if record.id not in image.acls:
+        raise CannotReplay("no such ACL exists")
+    return ((image.acls, record.id, None),)
+
+
+def _user_scram_credential(image: "MetadataImage", record: records.UserScramCredentialRecord) -> Writes:
+    key = (_scram_mechanism(record.mechanism), record.name)
+    return ((image.scram, key, ScramCredential.from_record(record)),)
+
+
+def _remove_user_scram_credential(
+    image: "MetadataImage", record: records.RemoveUserScramCredentialRecord
+) -> Writes:
+    key = (_scram_mechanism(record.mechanism), record.name)
+    if key not in image.scram:
+        raise CannotReplay("no such credential exists")
+    return ((image.scram, key, None),)
+
+
+def _scram_mechanism(number: int) -> ScramMechanism:
+    try:
+        return ScramMechanism(number)
+    except ValueError:
+        raise CannotReplay(f"unknown SCRAM mechanism {number}") from None
+
+
+def _delegation_token(image: "MetadataImage", record: records.DelegationTokenRecord) -> Writes:
+    return ((image.delegation_tokens, record.token_id, DelegationToken.from_record(record)),)
+
+
+def _remove_delegation_token(image: "MetadataImage", record: records.RemoveDelegationTokenRecord) -> Writes:
+    # Kafka takes the removal of an unknown token in silence: two nodes may expire the same one.
+    return ((image.delegation_tokens, record.token_id, None),)
+
+
+def _required(uuid: UUID | None, field: str) -> UUID:
+    if uuid is None:
+        raise CannotReplay(f"{field} is zero")
+    return uuid
+
+
+WRITES_OF: Final[Mapping[type, "Callable[[MetadataImage, Any], Writes]"]] = {
+    records.RegisterBrokerRecord: _register_broker,
+    records.UnregisterBrokerRecord: _unregister_broker,
+    records.TopicRecord: _topic,
+    records.PartitionRecord: _partition,
+    records.ConfigRecord: _config,
+    records.PartitionChangeRecord: _partition_change,
+    records.FenceBrokerRecord: _fence_broker,
+    records.UnfenceBrokerRecord: _unfence_broker,
+    records.RemoveTopicRecord: _remove_topic,
+    records.DelegationTokenRecord: _delegation_token,
+    records.UserScramCredentialRecord: _user_scram_credential,
+    records.FeatureLevelRecord: _feature_level,
+    records.ClientQuotaRecord: _client_quota,
+    records.ProducerIdsRecord: _producer_ids,
+    records.BrokerRegistrationChangeRecord: _broker_registration_change,
+    records.AccessControlEntryRecord: _access_control_entry,
+    records.RemoveAccessControlEntryRecord: _remove_access_control_entry,
+    records.NoOpRecord: _nothing,
+    records.ZkMigrationStateRecord: _nothing,
+    records.RemoveUserScramCredentialRecord: _remove_user_scram_credential,
+    records.RemoveDelegationTokenRecord: _remove_delegation_token,
+    records.RegisterControllerRecord: _register_controller,
+    records.ClearElrRecord: _clear_elr,
+    records.UnregisterControllerRecord: _unregister_controller,
+}
+"""Record type -> function that gives its writes."""
+
+KEY_FIELDS: Final[Mapping[type, tuple[str, ...]]] = MappingProxyType(
+    {
+        records.RegisterBrokerRecord: ("broker_id", "broker_epoch"),
+        records.UnregisterBrokerRecord: ("broker_id", "broker_epoch"),
+        records.TopicRecord: ("name", "topic_id"),
+        records.PartitionRecord: ("topic_id", "partition_id"),
+        records.ConfigRecord: ("resource_type", "resource_name", "name"),
+        records.PartitionChangeRecord: ("topic_id", "partition_id"),
+        records.FenceBrokerRecord: ("id", "epoch"),
+        records.UnfenceBrokerRecord: ("id", "epoch"),
+        records.RemoveTopicRecord: ("topic_id",),
+        records.DelegationTokenRecord: ("token_id",),
+        records.UserScramCredentialRecord: ("name", "mechanism"),
+        records.FeatureLevelRecord: ("name",),
+        records.ClientQuotaRecord: ("entity", "key"),
+        records.ProducerIdsRecord: ("broker_id", "broker_epoch"),
+        records.BrokerRegistrationChangeRecord: ("broker_id", "broker_epoch"),
+        records.AccessControlEntryRecord: ("id",),
+        records.RemoveAccessControlEntryRecord: ("id",),
+        records.RemoveUserScramCredentialRecord: ("name", "mechanism"),
+        records.RemoveDelegationTokenRecord: ("token_id",),
+        records.RegisterControllerRecord: ("controller_id",),
+        records.ClearElrRecord: ("topic_name",),
+        records.UnregisterControllerRecord: ("controller_id",),
+    }
+)
+"""Record type -> the fields that say what it is about; never secrets, since they get into error messages."""
+
+
+def key_of(record: object) -> str:
+    """What a record is about, for instance ``topic_id=…, partition_id=3``."""
+    return ", ".join(f"{name}={getattr(record, name)}" for name in KEY_FIELDS.get(type(record), ()))

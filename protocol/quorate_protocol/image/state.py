@@ -1,0 +1,124 @@
+"""The tables of an image, and the plain copy of them that a snapshot is made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from quorate_protocol import features
+from quorate_protocol.image.registrations import BrokerRegistration, ControllerRegistration
+from quorate_protocol.image.security import (
+    AccessControlEntry,
+    DelegationToken,
+    QuotaEntity,
+    ScramCredential,
+    ScramMechanism,
+)
+from quorate_protocol.image.tables import AnyTable, Table
+from quorate_protocol.image.topics import OnPartitionChange, TopicsImage
+
+ConfigResource = tuple[int, str]
+"""Type and name of what is configured; the types are those of ConfigResource.Type: 2 topic, 4 broker, ..."""
+
+TOPIC_RESOURCE: Final = 2
+"""Type of a ConfigResource that is a topic."""
+
+NEXT_PRODUCER_ID: Final = "next_producer_id"
+"""The only key of the table ``producer_ids``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where in the log an image stands (Kafka: MetadataProvenance)."""
+
+    end_offset: int = 0
+    """It contains the records below this offset: an image is a snapshot of (end_offset, epoch)."""
+    epoch: int = 0
+    """Leader epoch of the last record that it contains."""
+    timestamp_ms: int = 0
+    """Append time of that record's batch."""
+
+
+class ClusterImage:
+    """Registered brokers and controllers, by node id."""
+
+    __slots__ = ("brokers", "controllers")
+
+    def __init__(self) -> None:
+        self.brokers: Final = Table[int, BrokerRegistration]("brokers")
+        self.controllers: Final = Table[int, ControllerRegistration]("controllers")
+
+
+class ImageState:
+    """Everything that metadata records say about a cluster. Readers use the tables as read-only mappings."""
+
+    __slots__ = (
+        "acls",
+        "client_quotas",
+        "cluster",
+        "configs",
+        "delegation_tokens",
+        "features",
+        "producer_ids",
+        "provenance",
+        "scram",
+        "topics",
+    )
+
+    def __init__(self, on_partition_change: OnPartitionChange | None = None) -> None:
+        self.provenance = Provenance()
+        self.features = Table[str, int]("features")
+        """Finalized levels, metadata.version among them; a feature at level 0 is not here."""
+        self.cluster = ClusterImage()
+        self.topics = TopicsImage(on_partition_change)
+        self.configs = Table[ConfigResource, Mapping[str, str]]("configs")
+        """Dynamic configs of each resource that has any, by name."""
+        self.client_quotas = Table[QuotaEntity, Mapping[str, float]]("client_quotas")
+        """Quota values of each entity that has any, by quota key."""
+        self.producer_ids = Table[str, int]("producer_ids")
+        self.acls = Table[UUID, AccessControlEntry]("acls")
+        self.scram = Table[tuple[ScramMechanism, str], ScramCredential]("scram")
+        """By mechanism and user name."""
+        self.delegation_tokens = Table[str, DelegationToken]("delegation_tokens")
+        """By token id."""
+
+    @property
+    def metadata_version(self) -> int:
+        """Finalized level of metadata.version; 0 until a FeatureLevelRecord has set it."""
+        return self.features.get(features.METADATA_VERSION, 0)
+
+    @property
+    def next_producer_id(self) -> int:
+        """First producer id that no block has been allocated from; -1 when there was no block yet."""
+        return self.producer_ids.get(NEXT_PRODUCER_ID, -1)
+
+    def tables(self) -> tuple[AnyTable, ...]:
+        """All tables; topics come before partitions."""
+        return (self.topics.names, self.topics.partitions, *self.flat_tables())
+
+    def flat_tables(self) -> tuple[Table[Any, Any], ...]:
+        """The tables whose rows do not nest in others."""
+        return (
+            self.features,
+            self.cluster.brokers,
+            self.cluster.controllers,
+            self.configs,
+            self.client_quotas,
+            self.producer_ids,
+            self.acls,
+            self.scram,
+            self.delegation_tokens,
+        )
+
+    def copy(self) -> "ImageState":
+        """A copy that changes independently: cheap, see :mod:`quorate_protocol.image.topics`."""
+        copied = ImageState()
+        copied.provenance = self.provenance
+        copied.topics = self.topics.copy()
+        for table, target in zip(self.flat_tables(), copied.flat_tables(), strict=True):
+            target.update(table)
+        return copied
+
+    def same_as(self, other: "ImageState") -> bool:
+        """Whether both say the same about the cluster, wherever in the log they stand. Looks at every row."""
+        return self.flat_tables() == other.flat_tables() and self.topics.same_as(other.topics)

@@ -1,0 +1,150 @@
+"""Topics and their partitions, stored so that a copy of a large image costs little.
+
+A partition takes some 220 bytes, indexes included, where most replica lists occur several times (for instance
+20 partitions per topic on 30 brokers), and some 430 where no two partitions have the same one.
+
+A copy shares the topics with its original. Each image has a token of its own, and changes in place only
+topics that carry it: any other topic it clones first. Taking a copy gives both images new tokens, so from
+then on whichever of the two writes to a topic clones it, once.
+"""
+
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from quorate_protocol.image.partitions import PartitionRegistration
+
+PartitionKey = tuple[UUID, int]
+"""Topic id and partition id."""
+
+
+class TopicImage:
+    """One topic with its partitions. Readers must not change it, nor keep it beyond the next replay."""
+
+    __slots__ = ("name", "owner", "partitions", "topic_id")
+
+    def __init__(
+        self, name: str, topic_id: UUID, partitions: dict[int, PartitionRegistration], owner: object
+    ) -> None:
+        self.name: Final = name
+        self.topic_id: Final = topic_id
+        self.partitions: Final = partitions
+        """By partition id."""
+        self.owner: Final = owner
+        """The token of the only image that may change it in place."""
+
+    def __repr__(self) -> str:
+        return f"TopicImage({self.name!r}, {self.topic_id}, {len(self.partitions)} partitions)"
+
+
+OnPartitionChange = Callable[
+    [TopicImage, int, PartitionRegistration | None, PartitionRegistration | None], None
+]
+"""Gets the topic, already changed, the partition id, and the partition before and after."""
+
+
+class TopicsImage:
+    """All topics, by id and by name."""
+
+    __slots__ = ("_on_partition_change", "_owner", "by_id", "by_name", "names", "partitions")
+
+    def __init__(self, on_partition_change: OnPartitionChange | None = None) -> None:
+        self.by_id: dict[UUID, TopicImage] = {}
+        self.by_name: dict[str, TopicImage] = {}
+        self.names: Final = TopicNames(self)
+        """The same as a table: topic id -> name."""
+        self.partitions: Final = TopicPartitions(self)
+        """The same as a table: (topic id, partition id) -> PartitionRegistration."""
+        self._owner = object()
+        self._on_partition_change = on_partition_change
+
+    def get_partition(self, topic_id: UUID, partition_id: int) -> PartitionRegistration | None:
+        topic = self.by_id.get(topic_id)
+        return topic.partitions.get(partition_id) if topic else None
+
+    def copy(self) -> "TopicsImage":
+        """An equal image that changes independently. Takes time by the number of topics alone."""
+        copied = TopicsImage()
+        copied.by_id = self.by_id.copy()
+        copied.by_name = self.by_name.copy()
+        self._owner = object()
+        return copied
+
+    def same_as(self, other: "TopicsImage") -> bool:
+        """Whether both have equal topics with equal partitions."""
+        return self.by_name.keys() == other.by_name.keys() and all(
+            topic.topic_id == other.by_name[name].topic_id
+            and topic.partitions == other.by_name[name].partitions
+            for name, topic in self.by_name.items()
+        )
+
+    def write_name(self, topic_id: UUID, name: str | None) -> str | None:
+        """Creates or renames a topic, or (None) removes one that has no partitions left; gives its old name.
+
+        No record renames a topic, but a delta does: for an id that was removed and used again.
+        """
+        old = self.by_id.get(topic_id)
+        if old is not None and self.by_name.get(old.name) is old:
+            del self.by_name[old.name]
+        if name is not None:
+            self._put(TopicImage(name, topic_id, old.partitions.copy() if old else {}, self._owner))
+        elif old is not None:
+            assert not old.partitions, f"topic {old.name} still has partitions"
+            del self.by_id[topic_id]
+        return old.name if old else None
+
+    def write_partition(
+        self, topic_id: UUID, partition_id: int, partition: PartitionRegistration | None
+    ) -> PartitionRegistration | None:
+        """Puts or (None) removes a partition of a topic that exists; gives the former one."""
+        topic = self.by_id[topic_id]
+        if topic.owner is not self._owner:
+            topic = TopicImage(topic.name, topic.topic_id, topic.partitions.copy(), self._owner)
+            self._put(topic)
+        old = topic.partitions.get(partition_id)
+        if partition is not None:
+            topic.partitions[partition_id] = partition
+        elif old is not None:
+            del topic.partitions[partition_id]
+        if self._on_partition_change:
+            self._on_partition_change(topic, partition_id, old, partition)
+        return old
+
+    def _put(self, topic: TopicImage) -> None:
+        self.by_id[topic.topic_id] = topic
+        self.by_name[topic.name] = topic
+
+
+class TopicNames:
+    """Topics as a table whose rows are their names."""
+
+    __slots__ = ("_topics", "name")
+
+    def __init__(self, topics: TopicsImage) -> None:
+        self.name: Final = "topics"
+        self._topics = topics
+
+    def get(self, topic_id: UUID, /) -> str | None:
+        topic = self._topics.by_id.get(topic_id)
+        return topic.name if topic else None
+
+    def write(self, key: UUID, value: str | None, /) -> str | None:
+        return self._topics.write_name(key, value)
+
+
+class TopicPartitions:
+    """Partitions of all topics as one table."""
+
+    __slots__ = ("_topics", "name")
+
+    def __init__(self, topics: TopicsImage) -> None:
+        self.name: Final = "partitions"
+        self._topics = topics
+
+    def get(self, key: PartitionKey, /) -> PartitionRegistration | None:
+        return self._topics.get_partition(*key)
+
+    def write(
+        self, key: PartitionKey, value: PartitionRegistration | None, /
+    ) -> PartitionRegistration | None:
+        return self._topics.write_partition(key[0], key[1], value)

@@ -1,0 +1,68 @@
+"""Questions that several parts of a controller ask of an image; each cheap enough to be asked often."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from quorate_protocol.image.image import MetadataImage
+from quorate_protocol.image.partitions import PartitionRegistration
+from quorate_protocol.image.topics import TopicImage
+
+
+def is_active_broker(image: MetadataImage, broker_id: int) -> bool:
+    """Registered, unfenced and not shutting down: may be in an ISR and lead."""
+    broker = image.cluster.brokers.get(broker_id)
+    return broker is not None and broker.is_active
+
+
+def partitions_of_broker(
+    image: MetadataImage, broker_id: int
+) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+    """Partitions with a replica on ``broker_id``: topic, partition id, partition.
+
+    Looks only at topics that have one. The image must not be changed while this is consumed.
+    """
+    for name in image.index.topics_of_broker(broker_id):
+        topic = image.topics.by_name[name]
+        for partition_id, partition in topic.partitions.items():
+            if broker_id in partition.replicas:
+                yield topic, partition_id, partition
+
+
+def leads_any_partition(image: MetadataImage, broker_id: int) -> bool:
+    """Whether ``broker_id`` leads a partition; looks at no partition."""
+    return image.index.leaderships(broker_id) > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageCounts:
+    """The gauges of kafka.controller:type=KafkaController that an image knows."""
+
+    active_brokers: int
+    """Unfenced, including those in controlled shutdown (ActiveBrokerCount)."""
+    fenced_brokers: int
+    brokers_in_controlled_shutdown: int
+    controllers: int
+    topics: int
+    partitions: int
+    offline_partitions: int
+    """Without a leader."""
+    preferred_replica_imbalance: int
+    """Not led by their preferred replica."""
+    reassigning_partitions: int
+
+
+def counts(image: MetadataImage) -> ImageCounts:
+    """Takes time by the number of brokers only."""
+    brokers = image.cluster.brokers.values()
+    fenced = sum(broker.fenced for broker in brokers)
+    return ImageCounts(
+        active_brokers=len(brokers) - fenced,
+        fenced_brokers=fenced,
+        brokers_in_controlled_shutdown=sum(broker.in_controlled_shutdown for broker in brokers),
+        controllers=len(image.cluster.controllers),
+        topics=len(image.topics.by_id),
+        partitions=image.index.num_partitions,
+        offline_partitions=len(image.index.leaderless),
+        preferred_replica_imbalance=len(image.index.imbalanced),
+        reassigning_partitions=len(image.index.reassigning),
+    )

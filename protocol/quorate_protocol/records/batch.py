@@ -1,0 +1,286 @@
+"""Record batches of Kafka's log format, version 2, as KRaft writes them: uncompressed, not transactional.
+
+Layout of a batch, big-endian:
+
+    base offset i64, length i32 (of what follows), partition leader epoch i32, magic i8 (2),
+    crc32c u32 (of what follows), attributes i16, last offset delta i32, base timestamp i64,
+    max timestamp i64, producer id i64, producer epoch i16, base sequence i32, number of records i32, records
+
+and of a record, whose numbers are zigzag varints:
+
+    length, attributes i8, timestamp delta, offset delta, key length, key, value length, value, header count
+
+Source: Kafka's DefaultRecordBatch and DefaultRecord.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from crc32c import crc32c
+
+from quorate_protocol.errors import CorruptBatch, UnsupportedCompression
+
+__all__ = (
+    "HEADER_SIZE_BYTES",
+    "BatchHeader",
+    "Record",
+    "RecordBatch",
+    "build_batch",
+    "decode_batches",
+    "encode_batch",
+    "scan_batches",
+)
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_BEFORE_CRC: Final = struct.Struct(">qiibI")
+_AFTER_CRC: Final = struct.Struct(">hiqqqhii")
+HEADER_SIZE_BYTES: Final = _HEADER.size
+_LENGTH_COUNTS_FROM: Final = 12
+_CRC_COVERS_FROM: Final = 21
+_MAGIC: Final = 2
+_COMPRESSION_MASK: Final = 0x07
+_CONTROL: Final = 0x20
+_RECORD_SIZE_BYTES_MIN: Final = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record of a batch. KRaft's records have no headers: they are refused."""
+
+    offset_delta: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordBatch:
+    """One decoded batch; the offset of a record is ``base_offset + record.offset_delta``."""
+
+    base_offset: int
+    partition_leader_epoch: int
+    is_control: bool
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    records: tuple[Record, ...]
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record."""
+        return self.base_offset + len(self.records) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchHeader:
+    """What a batch says about itself, without its records."""
+
+    base_offset: int
+    last_offset: int
+    partition_leader_epoch: int
+    size_bytes: int
+    """Of the whole batch."""
+    is_control: bool
+    max_timestamp_ms: int
+    position: int
+    """Where it starts in the scanned bytes."""
+
+
+# Encoding
+
+
+@lru_cache(maxsize=1 << 13)
+def _varint(value: int) -> bytes:
+    """A zigzag varint. The same lengths and deltas come again and again."""
+    zigzag = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while zigzag > 0x7F:
+        encoded.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    encoded.append(zigzag)
+    return bytes(encoded)
+
+
+def encode_batch(batch: RecordBatch) -> bytes:
+    """Encode a batch. It has records, whose offset deltas are 0, 1, 2 …"""
+    assert batch.records, "a batch has at least one record"
+    records = bytearray()
+    for index, record in enumerate(batch.records):
+        assert record.offset_delta == index, "offsets in a batch have no gaps"
+        body = bytearray(b"\x00")
+        body += _varint(record.timestamp_ms - batch.base_timestamp_ms)
+        body += _varint(index)
+        for field in (record.key, record.value):
+            body += _varint(-1 if field is None else len(field))
+            body += field or b""
+        body.append(0)
+        records += _varint(len(body))
+        records += body
+    after_crc = _AFTER_CRC.pack(
+        _CONTROL if batch.is_control else 0,
+        len(batch.records) - 1,
+        batch.base_timestamp_ms,
+        batch.max_timestamp_ms,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        len(batch.records),
+    )
+    return _join(batch.base_offset, batch.partition_leader_epoch, after_crc, records)
+
+
+def build_batch(values: Sequence[bytes], base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    """Encode a batch of records that have a value, no key and one timestamp: how a leader appends records."""
+    assert values, "a batch has at least one record"
+    records = bytearray()
+    for index, value in enumerate(values):
+        offset_delta, size = _varint(index), _varint(len(value))
+        records += _varint(4 + len(offset_delta) + len(size) + len(value))
+        records += b"\x00\x00" + offset_delta + b"\x01" + size + value + b"\x00"
+    after_crc = _AFTER_CRC.pack(0, len(values) - 1, timestamp_ms, timestamp_ms, -1, -1, -1, len(values))
+    return _join(base_offset, epoch, after_crc, records)
+
+
+def _join(base_offset: int, epoch: int, after_crc: bytes, records: bytearray) -> bytes:
+    length = HEADER_SIZE_BYTES - _LENGTH_COUNTS_FROM + len(records)
+    crc = crc32c(records, crc32c(after_crc))
+    return b"".join((_BEFORE_CRC.pack(base_offset, length, epoch, _MAGIC, crc), after_crc, records))
+
+
+# Decoding
+
+
+def scan_batches(
+    data: bytes, *, check_crc: bool = False, allow_partial_tail: bool = False
+) -> Iterator[BatchHeader]:
+    """Yield the header of each batch in ``data``, which starts with one.
+
+    ``allow_partial_tail`` ends quietly before a last batch that is cut short, as a fetch response's may be.
+    Raises CorruptBatch, UnsupportedCompression.
+    """
+    for header, _ in _scan(data, check_crc=check_crc, allow_partial_tail=allow_partial_tail):
+        yield header
+
+
+def decode_batches(data: bytes, *, allow_partial_tail: bool = False) -> Iterator[RecordBatch]:
+    """Decode the batches in ``data``, which starts with one; checksums are verified.
+
+    ``allow_partial_tail`` ends quietly before a last batch that is cut short.
+    Raises CorruptBatch, UnsupportedCompression.
+    """
+    for header, fields in _scan(data, check_crc=True, allow_partial_tail=allow_partial_tail):
+        base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, count = fields
+        start, end = header.position + HEADER_SIZE_BYTES, header.position + header.size_bytes
+        yield RecordBatch(
+            base_offset=header.base_offset,
+            partition_leader_epoch=header.partition_leader_epoch,
+            is_control=header.is_control,
+            base_timestamp_ms=base_timestamp_ms,
+            max_timestamp_ms=max_timestamp_ms,
+            records=_decode_records(data, start, end, count, base_timestamp_ms),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
+
+
+_Fields = tuple[int, int, int, int, int, int]
+"""base timestamp, max timestamp, producer id, producer epoch, base sequence, number of records"""
+
+
+def _scan(data: bytes, *, check_crc: bool, allow_partial_tail: bool) -> Iterator[tuple[BatchHeader, _Fields]]:
+    position = 0
+    while position < len(data):
+        left = len(data) - position
+        if left < HEADER_SIZE_BYTES:
+            if allow_partial_tail:
+                return
+            raise CorruptBatch(f"a batch at byte {position} is cut short: {left} bytes")
+        base_offset, length, epoch, magic, crc, attributes, last_delta, *rest = _HEADER.unpack_from(
+            data, position
+        )
+        size_bytes = length + _LENGTH_COUNTS_FROM
+        where = f"at byte {position}, offset {base_offset}, of {size_bytes} bytes"
+        if magic != _MAGIC or size_bytes < HEADER_SIZE_BYTES or base_offset < 0:
+            raise CorruptBatch(f"no batch {where}: magic {magic}")
+        if size_bytes > left:
+            if allow_partial_tail:
+                return
+            raise CorruptBatch(f"the batch {where} is cut short: {left} bytes")
+        if check_crc and crc32c(memoryview(data)[position + _CRC_COVERS_FROM : position + size_bytes]) != crc:
+            raise CorruptBatch(f"the batch {where} has a wrong checksum")
+        if attributes & _COMPRESSION_MASK:
+            raise UnsupportedCompression(f"the batch {where} is compressed; KRaft does not compress")
+        count = rest[-1]
+        is_plausible = 0 < count <= size_bytes // _RECORD_SIZE_BYTES_MIN and last_delta == count - 1
+        if attributes & ~_CONTROL or not is_plausible:
+            raise CorruptBatch(
+                f"the batch {where} has attributes {attributes:#x}, {count} records and last offset delta "
+                f"{last_delta}: not what KRaft writes"
+            )
+        header = BatchHeader(
+            base_offset=base_offset,
+            last_offset=base_offset + last_delta,
+            partition_leader_epoch=epoch,
+            size_bytes=size_bytes,
+            is_control=bool(attributes & _CONTROL),
+            max_timestamp_ms=rest[1],
+            position=position,
+        )
+        yield header, (rest[0], rest[1], rest[2], rest[3], rest[4], count)
+        position += size_bytes
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Read a zigzag varint of at most 64 bits: (value, position behind it)."""
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    zigzag, shift = byte & 0x7F, 7
+    while shift < 70:
+        position += 1
+        byte = data[position]
+        zigzag |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (zigzag >> 1) ^ -(zigzag & 1), position + 1
+        shift += 7
+    raise CorruptBatch("a varint in a record has more than 10 bytes")
+
+
+def _decode_records(
+    data: bytes, position: int, end: int, count: int, base_timestamp_ms: int
+) -> tuple[Record, ...]:
+    """Split ``count`` records that fill the bytes from ``position`` to ``end``."""
+    records = []
+    for index in range(count):
+        try:
+            length, start = _read_varint(data, position)
+            timestamp_delta_ms, at = _read_varint(data, start + 1)
+            offset_delta, at = _read_varint(data, at)
+            key_size, at = _read_varint(data, at)
+            key = data[at : at + key_size] if key_size >= 0 else None
+            value_size, at = _read_varint(data, at + key_size if key_size > 0 else at)
+            value = data[at : at + value_size] if value_size >= 0 else None
+            header_count, at = _read_varint(data, at + value_size if value_size > 0 else at)
+        except IndexError as error:
+            raise CorruptBatch(f"record {index} of {count} is cut short") from error
+        position = start + length
+        is_whole = at == position <= end and key_size >= -1 and value_size >= -1
+        if not is_whole or offset_delta != index or header_count:
+            raise CorruptBatch(f"record {index} of {count} has offset delta {offset_delta}, {length} bytes")
+        records.append(
+            Record(
+                offset_delta=offset_delta,
+                timestamp_ms=base_timestamp_ms + timestamp_delta_ms,
+                key=key,
+                value=value,
+            )
+        )
+    if position != end:
+        raise CorruptBatch(f"{end - position} bytes follow the last of {count} records")
+    return tuple(records)

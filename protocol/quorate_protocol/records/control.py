@@ -1,0 +1,99 @@
+"""Control records: what the raft layer itself writes into the metadata log and into checkpoints.
+
+The key of a control record is (version i16, type i16); the value is the message, which starts with its
+version. Source: Kafka's ControlRecordType and ControlRecordUtils, KIP-595, KIP-630, KIP-853.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kio.schema.k_raft_version_record.v0.data import KRaftVersionRecord
+from kio.schema.leader_change_message.v0.data import LeaderChangeMessage as LeaderChangeMessageV0
+from kio.schema.leader_change_message.v1.data import LeaderChangeMessage
+from kio.schema.leader_change_message.v1.data import Voter as LeaderChangeVoter
+from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
+from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
+from kio.schema.voters_record.v0.data import Endpoint, KRaftVersionFeature, Voter, VotersRecord
+
+from quorate_protocol.errors import MalformedMessage, UnknownRecord
+from quorate_protocol.wire.convert import convert
+from quorate_protocol.wire.reading import decode
+from quorate_protocol.wire.writing import encode
+
+from .batch import Record, RecordBatch, encode_batch
+
+__all__ = (
+    "ControlRecord",
+    "Endpoint",
+    "KRaftVersionFeature",
+    "KRaftVersionRecord",
+    "LeaderChangeMessage",
+    "LeaderChangeVoter",
+    "SnapshotFooterRecord",
+    "SnapshotHeaderRecord",
+    "Voter",
+    "VotersRecord",
+    "decode_control",
+    "encode_control_batch",
+)
+
+ControlRecord = (
+    LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord
+)
+
+_KEY: Final = struct.Struct(">hh")
+_KEY_VERSION: Final = 0
+
+_CLASSES: Final[dict[int, tuple[type[Any], ...]]] = {
+    2: (LeaderChangeMessageV0, LeaderChangeMessage),
+    3: (SnapshotHeaderRecord,),
+    4: (SnapshotFooterRecord,),
+    5: (KRaftVersionRecord,),
+    6: (VotersRecord,),
+}
+"""Type of control record -> its classes, indexed by version."""
+
+_TYPES: Final = {classes[-1]: control_type for control_type, classes in _CLASSES.items()}
+
+
+def encode_control_batch(
+    records: Sequence[ControlRecord], base_offset: int, epoch: int, timestamp_ms: int
+) -> bytes:
+    """Encode a control batch with one timestamp (Unix milliseconds); each record in the version it names."""
+    return encode_batch(
+        RecordBatch(
+            base_offset=base_offset,
+            partition_leader_epoch=epoch,
+            is_control=True,
+            base_timestamp_ms=timestamp_ms,
+            max_timestamp_ms=timestamp_ms,
+            records=tuple(
+                Record(
+                    offset_delta=index,
+                    timestamp_ms=timestamp_ms,
+                    key=_KEY.pack(_KEY_VERSION, _TYPES[type(record)]),
+                    value=encode(convert(record, _CLASSES[_TYPES[type(record)]][record.version])),
+                )
+                for index, record in enumerate(records)
+            ),
+        )
+    )
+
+
+def decode_control(record: Record) -> ControlRecord:
+    """Decode a record of a control batch into the class of its highest version.
+
+    Raises UnknownRecord for a type that we do not know, which Kafka skips, and MalformedMessage for garbage.
+    """
+    if record.key is None or len(record.key) < _KEY.size or record.value is None or len(record.value) < 2:
+        raise MalformedMessage("a control record has no key of 4 bytes or no value")
+    _, control_type = _KEY.unpack_from(record.key)
+    classes = _CLASSES.get(control_type)
+    if classes is None:
+        raise UnknownRecord(f"control record type {control_type} is not known")
+    (version,) = struct.unpack_from(">h", record.value)
+    if not 0 <= version < len(classes):
+        raise UnknownRecord(f"control record type {control_type} version {version} is not known")
+    control: ControlRecord = convert(decode(classes[version], record.value), classes[-1])
+    return control

@@ -1,0 +1,62 @@
+"""Frames: each request and response goes behind its length, an i32."""
+
+import struct
+from typing import Final
+
+from quorate_protocol.errors import FrameTooLarge
+
+__all__ = ("FRAME_SIZE_BYTES_MAX", "FrameDecoder", "encode_frame")
+
+FRAME_SIZE_BYTES_MAX: Final = 104_857_600
+"""Kafka's default for ``socket.request.max.bytes``."""
+
+_LENGTH: Final = struct.Struct(">i")
+
+
+def encode_frame(payload: bytes) -> bytes:
+    """Put the length in front."""
+    return _LENGTH.pack(len(payload)) + payload
+
+
+class FrameDecoder:
+    """Cuts a byte stream into frames. It holds at most one unfinished frame; sans-IO."""
+
+    def __init__(self, frame_size_bytes_max: int = FRAME_SIZE_BYTES_MAX) -> None:
+        self._frame_size_bytes_max = frame_size_bytes_max
+        self._buffer = bytearray()
+        self._refusal: str | None = None
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take received bytes; return the frames that they complete, without their lengths.
+
+        Raises FrameTooLarge when a length is above the limit or negative, then and at each later call:
+        nothing behind it can be understood. The frames before it have been returned by earlier calls or are
+        lost.
+        """
+        if self._refusal is not None:
+            raise FrameTooLarge(self._refusal)
+        buffer = self._buffer
+        buffer += data
+        frames = []
+        position = 0
+        while len(buffer) - position >= _LENGTH.size:
+            (size_bytes,) = _LENGTH.unpack_from(buffer, position)
+            if not 0 <= size_bytes <= self._frame_size_bytes_max:
+                self._refusal = (
+                    f"a frame of {size_bytes} bytes; at most {self._frame_size_bytes_max} are accepted"
+                )
+                buffer.clear()
+                raise FrameTooLarge(self._refusal)
+            end = position + _LENGTH.size + size_bytes
+            if end > len(buffer):
+                break
+            frames.append(bytes(memoryview(buffer)[position + _LENGTH.size : end]))
+            position = end
+        if position:
+            del buffer[:position]
+        return frames
+
+    @property
+    def buffered_size_bytes(self) -> int:
+        """Bytes of the frame that is not complete yet."""
+        return len(self._buffer)

@@ -1,0 +1,168 @@
+"""What an entity class says about its wire format.
+
+kio annotates its dataclasses with ``kafka_type`` and ``tag`` metadata, and our generated classes follow it.
+This module turns a class into ``FieldSchema`` values, from which :mod:`.reading` and :mod:`.writing` are
+compiled.
+"""
+
+import struct
+import types
+import typing
+import uuid
+from dataclasses import MISSING, Field, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from quorate_protocol.errors import ErrorCode
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND: Final = timedelta(milliseconds=1)
+UUID_ZERO: Final = uuid.UUID(int=0)
+UUID_ZERO_BYTES: Final = bytes(16)
+
+FIXED_FORMATS: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float64": "d",
+    "uuid": "16s",
+    "error_code": "h",
+    "timedelta_i32": "i",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
+}
+"""Types of fixed width -> their ``struct`` format."""
+
+STRING_TYPES: Final = ("string", "bytes", "records")
+
+_IMPLICIT_DEFAULTS: Final[dict[str, object]] = {
+    "bool": False,
+    "float64": 0.0,
+    "uuid": None,
+    "error_code": ErrorCode.none,
+    "timedelta_i32": timedelta(0),
+    "timedelta_i64": timedelta(0),
+    "datetime_i64": EPOCH,
+    "string": "",
+    "bytes": b"",
+}
+
+EntityClass = type[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldSchema:
+    """One field of an entity, as it is written on the wire."""
+
+    name: str
+    kafka_type: str | None
+    """Kafka's name of the primitive type, or None for a struct."""
+    struct: EntityClass | None
+    """The class of a nested struct."""
+    is_array: bool
+    is_nullable: bool
+    tag: int | None
+    default: object
+    """What a missing field stands for; ``MISSING`` where it must be present."""
+    is_legacy_string: bool = False
+    """A string with the 16-bit length of old versions, even in a flexible one."""
+
+    @property
+    def is_nullable_struct(self) -> bool:
+        """Whether the field is a struct behind a byte that says whether it is there (KIP-893)."""
+        return self.struct is not None and self.is_nullable and not self.is_array
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether every value takes the same number of bytes."""
+        return not self.is_array and self.kafka_type in FIXED_FORMATS
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    """Split ``X | None`` into (X, True)."""
+    if typing.get_origin(annotation) not in (types.UnionType, typing.Union):
+        return annotation, False
+    members = [member for member in typing.get_args(annotation) if member is not types.NoneType]
+    assert len(members) == 1, f"only a union with None has a wire format: {annotation}"
+    return members[0], True
+
+
+def _default_of(
+    field: Field[Any], kafka_type: str | None, nested: EntityClass | None, *, is_array: bool
+) -> object:
+    if field.default is not MISSING:
+        return field.default
+    if "tag" not in field.metadata:
+        return MISSING
+    return _zero(kafka_type, nested, is_array=is_array, is_nullable=False)
+
+
+def _zero(kafka_type: str | None, nested: EntityClass | None, *, is_array: bool, is_nullable: bool) -> object:
+    if is_array:
+        return ()
+    if nested is not None:
+        return None if is_nullable else zero_entity(nested)
+    assert kafka_type is not None
+    return _IMPLICIT_DEFAULTS.get(kafka_type, 0)
+
+
+def zero_entity(entity_type: EntityClass) -> Any:
+    """An entity with each field at its default or, where it has none, at its type's zero."""
+    return entity_type(
+        **{
+            field.name: implicit_default(field) if field.default is MISSING else field.default
+            for field in schema_of(entity_type)
+        }
+    )
+
+
+def implicit_default(field: FieldSchema) -> object:
+    """What Kafka takes for a field without a stated default: zero, false, empty; a struct of such."""
+    return _zero(field.kafka_type, field.struct, is_array=field.is_array, is_nullable=field.is_nullable)
+
+
+def schema_of(entity_type: EntityClass) -> list[FieldSchema]:
+    """The fields of an entity class in wire order."""
+    # Kafka keeps this one string in the old format, so that any broker can read any version's header.
+    is_header = entity_type.__name__ == "RequestHeader"
+    schema = []
+    for field in fields(entity_type):
+        annotation, is_nullable = _without_none(field.type)
+        is_array = typing.get_origin(annotation) is tuple
+        if is_array:
+            annotation, _ = _without_none(typing.get_args(annotation)[0])
+        kafka_type = field.metadata.get("kafka_type")
+        nested = annotation if kafka_type is None else None
+        schema.append(
+            FieldSchema(
+                name=field.name,
+                kafka_type=kafka_type,
+                struct=nested,
+                is_array=is_array,
+                is_nullable=is_nullable,
+                tag=field.metadata.get("tag"),
+                default=_default_of(field, kafka_type, nested, is_array=is_array),
+                is_legacy_string=is_header and field.name == "client_id",
+            )
+        )
+    return schema
+
+
+def size_bytes_min(field: FieldSchema, *, is_flexible: bool) -> int:
+    """The fewest bytes that one element of an array, or the value of another field, takes on the wire."""
+    if field.struct is not None:
+        fields = [each for each in schema_of(field.struct) if each.tag is None]
+        tags = 1 if is_flexible else 0
+        return tags + sum(
+            1 if each.is_array or each.is_nullable_struct else size_bytes_min(each, is_flexible=is_flexible)
+            for each in fields
+        )
+    if field.kafka_type in FIXED_FORMATS:
+        return struct.calcsize(">" + FIXED_FORMATS[field.kafka_type])
+    return 1 if is_flexible else 2

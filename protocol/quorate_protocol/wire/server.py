@@ -1,0 +1,82 @@
+"""The server's side of a connection: frames to requests, responses to frames. Sans-IO."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quorate_protocol.errors import UnknownApi, UnsupportedVersion
+
+from .api import API_VERSIONS, CONTROLLER_APIS, Api
+from .convert import convert
+from .frames import encode_frame
+from .headers import encode_response_header, read_request_header, skip_tagged_fields
+from .reading import decode
+from .writing import encode
+
+__all__ = ("Request", "encode_response", "parse_request", "serialize_response")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A parsed request."""
+
+    api: Api
+    version: int
+    """The version the peer used, in which it expects the response."""
+    correlation_id: int
+    client_id: str | None
+    body: Any
+    """The canonical class of the API: see ``Api.canonical_request``."""
+    raw: bytes
+    """The frame as it came: header and body."""
+    unsupported_version: int | None = None
+    """Set for an ApiVersions request newer than we speak: the answer is UNSUPPORTED_VERSION and our table."""
+
+
+def parse_request(frame: bytes, apis: Mapping[int, Api] = CONTROLLER_APIS) -> Request:
+    """Parse a frame's content.
+
+    An ApiVersions request of an unknown version is returned as one of version 0, with ``unsupported_version``
+    set. Raises UnknownApi, UnsupportedVersion, MalformedMessage; Kafka closes the connection on each of them.
+    """
+    header = read_request_header(frame)
+    api = apis.get(header.api_key)
+    if api is None:
+        raise UnknownApi(f"API key {header.api_key} is not served here")
+    version, unsupported_version = header.version, None
+    if not api.is_supported(version):
+        if api.key != API_VERSIONS:
+            raise UnsupportedVersion(
+                f"{api.name} version {version}: {api.version_min} to {api.version_max} are supported"
+            )
+        version, unsupported_version = 0, version
+        body = api.canonical_request()
+    else:
+        offset = header.size_bytes
+        if api.request_header_version(version) == 2:
+            offset = skip_tagged_fields(frame, offset)
+        body = convert(decode(api.request_class(version), frame, offset), api.canonical_request)
+    return Request(
+        api=api,
+        version=version,
+        correlation_id=header.correlation_id,
+        client_id=header.client_id,
+        body=body,
+        raw=frame,
+        unsupported_version=unsupported_version,
+    )
+
+
+def encode_response(api: Api, version: int, correlation_id: int, response: object) -> bytes:
+    """Encode header and body of a response, without a frame: also what goes into an envelope.
+
+    ``response`` is the canonical class, or already that of ``version``. Raises UnsupportedVersion when the
+    version can't carry it.
+    """
+    header = encode_response_header(correlation_id, api.response_header_version(version))
+    return header + encode(convert(response, api.response_class(version)))
+
+
+def serialize_response(api: Api, version: int, correlation_id: int, response: object) -> bytes:
+    """A response as it goes onto the wire, frame included. See :func:`encode_response`."""
+    return encode_frame(encode_response(api, version, correlation_id, response))

@@ -1,0 +1,379 @@
+"""Ask a stock controller about configs and features, and keep its answers for tests/golden.
+
+Starts a controller from Kafka's jars on loopback, registers a broker that only the controller believes in,
+and puts the questions below to it, in this order: later answers depend on earlier changes.
+
+    python tools/capture_control_answers.py --jars ~/kafka/libs
+"""
+
+import argparse
+import json
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_registration.v4 import request as registration
+from kio.schema.create_topics.v7 import request as create_topics
+from kio.schema.describe_configs.v4 import request as describe_configs
+from kio.schema.incremental_alter_configs.v1 import request as alter_configs
+from kio.schema.update_features.v2 import request as update_features
+from quorate_protocol.wire.api import api_of
+from quorate_protocol.wire.client import ClientConnection
+
+ANSWERS = Path(__file__).resolve().parent.parent / "tests" / "golden" / "control" / "answers.json"
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+NODE_ID = 3000
+JAVA_OPTIONS = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+PROPERTIES = {"log.retention.hours": "72", "num.partitions": "2", "min.insync.replicas": "1"}
+FEATURES = {
+    "metadata.version": (7, 30),
+    "kraft.version": (0, 1),
+    "transaction.version": (0, 2),
+    "group.version": (0, 1),
+    "eligible.leader.replicas.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+}
+
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+TOPIC_CONFIGS: list[dict[str, str]] = [
+    {},
+    {"retention.ms": "100", "cleanup.policy": "compact, delete"},
+    {"retention.ms": " 5 "},
+    {"retention.ms": "+5"},
+    {"min.cleanable.dirty.ratio": "0.50", "unclean.leader.election.enable": " TRUE "},
+    {"leader.replication.throttled.replicas": "*"},
+    {"internal.segment.bytes": "100"},
+    {"cleanup.policy": ""},
+    {"cleanup.policy": "compact,compact"},
+    {"unknown": "1"},
+    {"retention.ms": "x"},
+    {"retention.ms": ""},
+    {"retention.ms": "-7"},
+    {"cleanup.policy": "compact,unknown"},
+    {"cleanup.policy": ","},
+    {"compression.type": "zip"},
+    {"compression.gzip.level": "0"},
+    {"compression.lz4.level": "18"},
+    {"min.insync.replicas": "0"},
+    {"segment.bytes": "10"},
+    {"segment.bytes": "99999999999"},
+    {"unclean.leader.election.enable": "yes"},
+    {"message.timestamp.type": "x"},
+    {"leader.replication.throttled.replicas": "1:2,3"},
+    {"remote.storage.enable": "true"},
+    {"min.cleanable.dirty.ratio": "1.5"},
+    {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+]
+ALTERATIONS: list[tuple[int, str, list[tuple[str, int, str | None]]]] = [
+    (TOPIC, "t0", [("retention.ms", SET, "7")]),
+    (TOPIC, "t0", [("retention.ms", SET, "x")]),
+    (TOPIC, "t0", [("unknown", SET, "1")]),
+    (TOPIC, "t0", [("unknown", DELETE, None)]),
+    (TOPIC, "t0", [("cleanup.policy", APPEND, "compact")]),
+    (TOPIC, "t0", [("cleanup.policy", SUBTRACT, "delete")]),
+    (TOPIC, "t0", [("retention.ms", APPEND, "1")]),
+    (TOPIC, "absent", [("retention.ms", SET, "7")]),
+    (TOPIC, "", [("retention.ms", SET, "7")]),
+    (TOPIC, "a b", [("retention.ms", SET, "7")]),
+    (BROKER, "", [("min.insync.replicas", SET, "2")]),
+    (BROKER, "", [("min.insync.replicas", DELETE, None)]),
+    (BROKER, "1", [("min.insync.replicas", SET, "1")]),
+    (BROKER, "77", [("log.cleaner.threads", SET, "1")]),
+    (BROKER, "x", [("log.cleaner.threads", SET, "1")]),
+    (BROKER, "-5", [("log.cleaner.threads", SET, "1")]),
+    (BROKER, str(NODE_ID), [("log.cleaner.threads", SET, "2")]),
+    (BROKER, "1", [("cordoned.log.dirs", SET, "/x")]),
+    (BROKER, "", [("log.segment.bytes", SET, "2000000")]),
+    (CLIENT_METRICS, "s", [("interval.ms", SET, "1000"), ("match", SET, "client_id=a.*")]),
+    (CLIENT_METRICS, "s", [("interval.ms", SET, "10")]),
+    (CLIENT_METRICS, "s", [("interval.ms", SET, "a")]),
+    (CLIENT_METRICS, "s", [("unknown", SET, "10")]),
+    (CLIENT_METRICS, "", [("interval.ms", SET, "1000")]),
+    (CLIENT_METRICS, "s", [("match", SET, "x=y")]),
+    (CLIENT_METRICS, "s", [("match", SET, "client_id")]),
+    (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")]),
+    (GROUP, "g", [("consumer.session.timeout.ms", SET, "5")]),
+    (GROUP, "g", [("consumer.session.timeout.ms", SET, "5000000")]),
+    (GROUP, "g", [("consumer.heartbeat.interval.ms", SET, "6000")]),
+    (GROUP, "g", [("unknown", SET, "1")]),
+    (GROUP, "", [("consumer.heartbeat.interval.ms", SET, "6000")]),
+    (GROUP, "g", [("share.auto.offset.reset", SET, "by_duration:PT1H")]),
+    (GROUP, "g", [("share.auto.offset.reset", SET, "by_duration:-PT1H")]),
+    (GROUP, "g", [("share.isolation.level", SET, "x")]),
+    (GROUP, "g", [("streams.num.standby.replicas", SET, "9")]),
+    (GROUP, "g", [("share.record.lock.duration.ms", SET, "999999")]),
+    (5, "x", [("a", SET, "1")]),
+]
+DESCRIPTIONS = [
+    (TOPIC, "t0"),
+    (TOPIC, "t1"),
+    (BROKER, str(NODE_ID)),
+    (BROKER, ""),
+    (BROKER, "1"),
+    (BROKER, "x"),
+    (CLIENT_METRICS, "s"),
+    (CLIENT_METRICS, "unset"),
+    (CLIENT_METRICS, ""),
+    (GROUP, "g"),
+    (GROUP, "unset"),
+    (GROUP, ""),
+    (8, ""),
+    (8, "1"),
+]
+FEATURE_UPDATES = [
+    [("unknown", 1, UPGRADE)],
+    [("unknown", 0, SAFE_DOWNGRADE)],
+    [("metadata.version", 29, UPGRADE)],
+    [("metadata.version", 29, SAFE_DOWNGRADE)],
+    [("metadata.version", 29, UNSAFE_DOWNGRADE)],
+    [("metadata.version", 30, UPGRADE)],
+    [("group.version", 0, UPGRADE)],
+    [("group.version", 0, SAFE_DOWNGRADE)],
+    [("group.version", 1, SAFE_DOWNGRADE)],
+    [("group.version", 1, UPGRADE)],
+    [("group.version", 5, UPGRADE)],
+    [("group.version", -1, UPGRADE)],
+    [("group.version", 1, 0)],
+    [("group.version", 1, 9)],
+    [("kraft.version", 0, UPGRADE)],
+    [("kraft.version", 0, SAFE_DOWNGRADE)],
+    [("kraft.version", 1, UPGRADE)],
+    [("kraft.version", 2, UPGRADE)],
+    [("eligible.leader.replicas.version", 0, SAFE_DOWNGRADE)],
+    [("eligible.leader.replicas.version", 1, UPGRADE)],
+    [("transaction.version", 1, SAFE_DOWNGRADE), ("share.version", 0, SAFE_DOWNGRADE)],
+]
+
+
+class Controller:
+    """A blocking connection to the controller."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, timeout=30)
+        self._connection = ClientConnection("capture")
+
+    def ask(self, request: object) -> Any:
+        """Send a request in its newest version; wait for the response."""
+        self._socket.sendall(self._connection.send(request, api_of(request).version_max))
+        responses: list[tuple[int, Any]] = []
+        while not responses:
+            responses = self._connection.receive_data(self._socket.recv(1 << 20))
+        return responses[0][1]
+
+
+@contextmanager
+def running_controller(jars: Path) -> Iterator[Controller]:
+    """Format and start a controller in a temporary directory; stop it in the end."""
+    with tempfile.TemporaryDirectory() as directory, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = probe.getsockname()
+        probe.close()
+        listener = f"{address[0]}:{address[1]}"
+        properties = {
+            "process.roles": "controller",
+            "node.id": str(NODE_ID),
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"CONTROLLER://{listener}",
+            "controller.quorum.bootstrap.servers": listener,
+            "log.dirs": f"{directory}/data",
+            **PROPERTIES,
+        }
+        path = Path(directory) / "controller.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        java = ("java", *JAVA_OPTIONS, "-cp", str(jars / "*"))
+        format_options = ("--standalone", "--cluster-id", CLUSTER_ID, "--config", str(path))
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run((*java, "kafka.tools.StorageTool", "format", *format_options), check=True, **quiet)
+        with subprocess.Popen((*java, "kafka.Kafka", str(path)), **quiet) as process:
+            try:
+                yield connect(address)
+            finally:
+                process.terminate()
+
+
+def connect(address: tuple[str, int]) -> Controller:
+    """Wait until the controller listens and is active."""
+    for _ in range(120):
+        time.sleep(0.5)
+        try:
+            controller = Controller(address)
+            if register_broker(controller):
+                return controller
+        except OSError:
+            continue
+    raise TimeoutError(f"no controller became active at {address}")
+
+
+def register_broker(controller: Controller) -> bool:
+    """Register and unfence broker 1; False while the controller is not active."""
+    response = controller.ask(
+        registration.BrokerRegistrationRequest(
+            broker_id=1,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=UUID(int=1 << 64),
+            listeners=(
+                registration.Listener(name="PLAINTEXT", host="localhost", port=9092, security_protocol=0),
+            ),
+            features=tuple(
+                registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in FEATURES.items()
+            ),
+            rack=None,
+            log_dirs=(UUID(int=1 << 65),),
+        )
+    )
+    if response.error_code:
+        return False
+    heartbeat = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=response.broker_epoch,
+        current_metadata_offset=response.broker_epoch,
+        want_fence=False,
+        want_shut_down=False,
+    )
+    return not controller.ask(heartbeat).is_fenced
+
+
+def ask_topic(controller: Controller, name: str, configs: Mapping[str, str]) -> dict[str, Any]:
+    """Create a topic with these configs."""
+    topic = create_topics.CreatableTopic(
+        name=name,
+        num_partitions=1,
+        replication_factor=1,
+        assignments=(),
+        configs=tuple(
+            create_topics.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
+        ),
+    )
+    request = create_topics.CreateTopicsRequest(
+        topics=(topic,), timeout=timedelta(seconds=10), validate_only=False
+    )
+    (result,) = controller.ask(request).topics
+    effective = [[config.name, config.value, config.config_source] for config in result.configs or ()]
+    return {
+        "name": name,
+        "configs": configs,
+        "error_code": int(result.error_code),
+        "error_message": result.error_message,
+        "effective": sorted(effective),
+    }
+
+
+def ask_alteration(
+    controller: Controller, resource_type: int, name: str, operations: Sequence[tuple[str, int, str | None]]
+) -> dict[str, Any]:
+    """Alter configs of one resource."""
+    resource = alter_configs.AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=tuple(
+            alter_configs.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in operations
+        ),
+    )
+    request = alter_configs.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    (response,) = controller.ask(request).responses
+    return {
+        "resource": [resource_type, name],
+        "operations": operations,
+        "error_code": int(response.error_code),
+        "error_message": response.error_message,
+    }
+
+
+def ask_description(controller: Controller, resource_type: int, name: str) -> dict[str, Any]:
+    """Describe all configs of one resource, with synonyms."""
+    resource = describe_configs.DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=None
+    )
+    request = describe_configs.DescribeConfigsRequest(resources=(resource,), include_synonyms=True)
+    (result,) = controller.ask(request).results
+    configs = [
+        [
+            config.name,
+            config.value,
+            config.config_source,
+            config.config_type,
+            config.read_only,
+            config.is_sensitive,
+            [[synonym.name, synonym.value, synonym.source] for synonym in config.synonyms],
+        ]
+        for config in sorted(result.configs, key=lambda config: config.name)
+    ]
+    # The node's own properties name a directory and a port that are others each time.
+    return {
+        "resource": [resource_type, name],
+        "error_code": int(result.error_code),
+        "error_message": result.error_message,
+        "configs": [config for config in configs if not is_of_this_run(config)],
+    }
+
+
+def is_of_this_run(config: Sequence[Any]) -> bool:
+    """Whether a described config has a value of this run's directory or address."""
+    return config[0] in {"log.dirs", "listeners", "controller.quorum.bootstrap.servers"}
+
+
+def ask_features(controller: Controller, updates: Sequence[tuple[str, int, int]]) -> dict[str, Any]:
+    """Update features."""
+    request = update_features.UpdateFeaturesRequest(
+        timeout=timedelta(seconds=10),
+        feature_updates=tuple(
+            update_features.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+            for name, level, upgrade_type in updates
+        ),
+    )
+    response = controller.ask(request)
+    return {
+        "updates": updates,
+        "error_code": int(response.error_code),
+        "error_message": response.error_message,
+    }
+
+
+def render(answers: Mapping[str, Any]) -> str:
+    """JSON with one answer per line."""
+    sections = []
+    for name, values in answers.items():
+        if isinstance(values, list):
+            lines = ",\n".join(json.dumps(value) for value in values)
+            sections.append(f"{json.dumps(name)}: [\n{lines}\n]")
+        else:
+            sections.append(f"{json.dumps(name)}: {json.dumps(values)}")
+    return "{\n" + ",\n".join(sections) + "\n}\n"
+
+
+def main() -> None:
+    """Capture."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--jars", type=Path, required=True, help="directory with Kafka's jars (libs/)")
+    jars = parser.parse_args().jars
+    with running_controller(jars) as controller:
+        answers = {
+            "properties": PROPERTIES,
+            "topics": [
+                ask_topic(controller, f"t{number}", configs) for number, configs in enumerate(TOPIC_CONFIGS)
+            ],
+            "alterations": [ask_alteration(controller, *alteration) for alteration in ALTERATIONS],
+            "descriptions": [ask_description(controller, *resource) for resource in DESCRIPTIONS],
+            "features": [ask_features(controller, updates) for updates in FEATURE_UPDATES],
+        }
+    ANSWERS.write_text(render(answers))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Write what Kafka's ConfigDefs say about topic, broker, group and client-metrics configs as package data.
+
+ConfigSchema.java, beside this file, runs against Kafka's jars (``java`` in source-file mode) and prints them.
+
+    python tools/generate_config_schema.py --jars ~/kafka/libs           # write the files
+    python tools/generate_config_schema.py --jars ~/kafka/libs --check   # exit with 1 when they are outdated
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+TOOLS = Path(__file__).resolve().parent
+CONTROL = TOOLS.parent / "controller_node" / "quorate_controller" / "control"
+DEFINITIONS = CONTROL / "config_schema.json"
+DOCUMENTATION = CONTROL / "config_documentation.json"
+
+SECTIONS = ("topic", "broker", "group", "client_metrics")
+KINDS = {
+    "Range": "range",
+    "ValidString": "one_of",
+    "CaseInsensitiveValidString": "one_of_ignoring_case",
+    "ValidList": "list",
+    "NonEmptyString": "non_empty",
+    "NonNullValidator": "non_null",
+    "ThrottledReplicaListValidator": "throttled_replicas",
+}
+NAMED_KINDS = {"compression.gzip.level": "gzip_level", "share.auto.offset.reset": "share_offset_reset"}
+"""Validators that Kafka wrote for one config, whose classes have no telling name."""
+UNCHECKED = {"ControllerQuorumBootstrapServersValidator", "ControllerQuorumVotersValidator"}
+"""Of configs that can't be altered."""
+
+
+def read_schema(jars: Path, java: str) -> dict[str, Any]:
+    """Run ConfigSchema.java and parse what it prints."""
+    command = [java, "-cp", str(jars / "*"), str(TOOLS / "ConfigSchema.java")]
+    printed = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    schema: dict[str, Any] = json.loads(printed.stdout)
+    return schema
+
+
+def render_check(name: str, check: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Our notation of a validator; an unknown one is an error, so that a new Kafka is looked at."""
+    if check["kind"] in UNCHECKED:
+        return None
+    kind = NAMED_KINDS.get(name) or KINDS[check["kind"]]
+    return {"kind": kind} | {
+        key: value for key, value in check.items() if key not in ("kind", "text") and value not in (None, [])
+    }
+
+
+def render_definition(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
+    """One definition without its documentation."""
+    rendered = {key: value for key, value in definition.items() if key not in ("documentation", "check")}
+    if "check" in definition and (check := render_check(name, definition["check"])):
+        rendered["check"] = check
+    return rendered
+
+
+def render(sections: Mapping[str, Any]) -> str:
+    """JSON with one config per line, so that differences between Kafka versions read well."""
+    parts = []
+    for section, content in sections.items():
+        items = content.items() if isinstance(content, dict) else ((None, item) for item in content)
+        lines = [
+            f"{json.dumps(name)}: {json.dumps(value)}" if name else json.dumps(value) for name, value in items
+        ]
+        left, right = "{}" if isinstance(content, dict) else "[]"
+        parts.append(f"{json.dumps(section)}: {left}\n" + ",\n".join(lines) + f"\n{right}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def generate(schema: Mapping[str, Any]) -> dict[Path, str]:
+    """The files of the package and their content."""
+    definitions: dict[str, Any] = {
+        section: {name: render_definition(name, value) for name, value in schema[section].items()}
+        for section in SECTIONS
+    }
+    definitions["security_configs"] = schema["security_configs"]
+    documentation = {
+        section: {name: value["documentation"] for name, value in schema[section].items()}
+        for section in SECTIONS
+    }
+    return {DEFINITIONS: render(definitions), DOCUMENTATION: render(documentation)}
+
+
+def main() -> int:
+    """Write or compare; the exit code is 1 when a file is not up to date."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--jars", type=Path, required=True, help="directory with Kafka's jars (libs/)")
+    parser.add_argument("--java", default="java", help="the java command, 17 or later")
+    parser.add_argument("--check", action="store_true", help="compare only")
+    options = parser.parse_args()
+    files = generate(read_schema(options.jars, options.java))
+    outdated = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    for path in outdated:
+        if options.check:
+            print(f"{path} is not up to date; run {Path(__file__).name} without --check", file=sys.stderr)
+        else:
+            path.write_text(files[path])
+            print(f"wrote {path}")
+    return 1 if options.check and outdated else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
