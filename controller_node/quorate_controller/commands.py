@@ -1,0 +1,196 @@
+"""`quorate controller`: format a node's directories, run a controller."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from quorate_protocol.features import METADATA_VERSION, metadata_version_name
+
+from quorate_controller.config import ConfigError, load_config, load_format_target
+from quorate_controller.logs import LogFormat, LogLevel, configure_logs
+from quorate_controller.storage.errors import StorageError
+from quorate_controller.storage.format import (
+    FormatError,
+    FormatOptions,
+    FormatResult,
+    QuorumChoice,
+    format_directories,
+    parse_features,
+    parse_initial_controllers,
+)
+from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_controller.uuids import random_uuid, uuid_to_text
+
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    help="Format and run a controller: stock Kafka property names.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings=_CONTEXT,
+)
+
+
+class Output(StrEnum):
+    """How a result is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+ConfigOption = Annotated[
+    Path, typer.Option("--config", "-c", help="The node's .properties file, with Kafka's names.")
+]
+
+
+@app.command("format", context_settings=_CONTEXT)
+def format_command(
+    config: ConfigOption,
+    cluster_id: Annotated[
+        str, typer.Option("--cluster-id", "-t", help="The cluster's id; random-uuid makes one.")
+    ],
+    *,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", "-s", help="This controller alone is the dynamic quorum.")
+    ] = False,
+    initial_controllers: Annotated[
+        str | None,
+        typer.Option(
+            "--initial-controllers",
+            "-I",
+            metavar="ID@HOST:PORT:DIRECTORY-ID,…",
+            help="The voters of a dynamic quorum; the same on every node.",
+        ),
+    ] = None,
+    no_initial_controllers: Annotated[
+        bool,
+        typer.Option("--no-initial-controllers", "-N", help="The node will find its dynamic quorum."),
+    ] = False,
+    release_version: Annotated[
+        str | None,
+        typer.Option("--release-version", "-r", help="Release whose features the cluster starts with."),
+    ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="The level of one feature; repeatable."),
+    ] = None,
+    ignore_formatted: Annotated[
+        bool,
+        typer.Option("--ignore-formatted", "-g", help="Skip directories that are formatted already."),
+    ] = False,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="How the result is printed.")
+    ] = Output.TEXT,
+) -> None:
+    """Format the log directories of a controller or broker, as kafka-storage format does."""
+    quorum = _quorum_choice(
+        standalone=standalone,
+        initial_controllers=initial_controllers is not None,
+        no_initial_controllers=no_initial_controllers,
+    )
+    with _failures():
+        options = FormatOptions(
+            cluster_id=cluster_id,
+            quorum=quorum,
+            initial_controllers=parse_initial_controllers(initial_controllers) if initial_controllers else (),
+            release_version=release_version,
+            features=parse_features(feature or []),
+            ignore_formatted=ignore_formatted,
+        )
+        target = load_format_target(config)
+        result = format_directories(OsFileSystem(), target, options, now_ms=time.time_ns() // 1_000_000)
+    sys.stdout.write(_as_json(result) if output is Output.JSON else _as_text(result))
+
+
+@app.command("run", context_settings=_CONTEXT)
+def run_command(
+    config: ConfigOption,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="How a line of the log looks.")
+    ] = LogFormat.TEXT,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="From which level on events are logged.")
+    ] = LogLevel.INFO,
+) -> None:
+    """Run a controller until SIGTERM, which makes it hand over and leave. The log goes to stderr."""
+    configure_logs(level=log_level, log_format=log_format)
+    with _failures():
+        parsed = load_config(config)
+    from quorate_controller.process import StartError, run  # noqa: PLC0415 - format does not need the server
+
+    with _failures(StartError):
+        run(parsed)
+
+
+@app.command("random-uuid", context_settings=_CONTEXT)
+def random_uuid_command() -> None:
+    """Print a random uuid, for a cluster or a directory."""
+    sys.stdout.write(f"{uuid_to_text(random_uuid())}\n")
+
+
+@contextmanager
+def _failures(*more: type[Exception]) -> Iterator[None]:
+    """Expected failures end the command with one line each and exit code 1, without a traceback."""
+    expected: tuple[type[Exception], ...] = (ConfigError, FormatError, StorageError, *more)
+    try:
+        yield
+    except expected as error:
+        for line in str(error).splitlines():
+            typer.echo(f"error: {line}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _quorum_choice(
+    *, standalone: bool, initial_controllers: bool, no_initial_controllers: bool
+) -> QuorumChoice:
+    chosen = [
+        choice
+        for choice, is_chosen in (
+            (QuorumChoice.STANDALONE, standalone),
+            (QuorumChoice.INITIAL_CONTROLLERS, initial_controllers),
+            (QuorumChoice.NO_INITIAL_CONTROLLERS, no_initial_controllers),
+        )
+        if is_chosen
+    ]
+    if len(chosen) > 1:
+        names = " and ".join(choice.value for choice in chosen)
+        raise typer.BadParameter(f"{names} exclude each other")
+    return chosen[0] if chosen else QuorumChoice.UNSPECIFIED
+
+
+def _as_text(result: FormatResult) -> str:
+    version = metadata_version_name(result.metadata_version)
+    lines = [
+        f"Formatting {directory.kind.value} {directory.path} with {METADATA_VERSION} {version}."
+        for directory in result.directories
+        if directory.is_new
+    ]
+    return "\n".join(lines or ["All of the log directories are already formatted."]) + "\n"
+
+
+def _as_json(result: FormatResult) -> str:
+    document = {
+        "clusterId": result.cluster_id,
+        "nodeId": result.node_id,
+        "metadataVersion": {
+            "level": result.metadata_version,
+            "name": metadata_version_name(result.metadata_version),
+        },
+        "features": dict(result.features),
+        "directories": [
+            {
+                "path": str(directory.path),
+                "kind": directory.kind.value,
+                "directoryId": uuid_to_text(directory.directory_id) if directory.directory_id else None,
+                "formatted": directory.is_new,
+            }
+            for directory in result.directories
+        ],
+    }
+    return json.dumps(document, indent=2) + "\n"

@@ -1,0 +1,365 @@
+"""A stock controller.properties as frozen data: Kafka's names, defaults and ranges.
+
+All problems of a file are reported together. Unknown keys are refused, unlike in Kafka, which logs a warning
+that nobody reads; keys for brokers, which a stock file has many of, are accepted and noted.
+"""
+
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from quorate_controller.config_endpoints import (
+    ADVERTISED_LISTENERS,
+    BOOTSTRAP_SERVERS,
+    CONTROLLER_LISTENER_NAMES,
+    LISTENERS,
+    PLAINTEXT,
+    PROTOCOL_MAP,
+    VOTERS,
+    ListenerAddress,
+    Problems,
+    StaticVoter,
+    advertised_listeners,
+    controller_listeners,
+    parse_bootstrap_servers,
+    parse_listeners,
+    parse_protocol_map,
+    parse_voters,
+)
+from quorate_controller.config_keys import (
+    ConfigValue,
+    check_names,
+    check_refused,
+    notes_on_ignored,
+    parse_http_listener,
+    typed_values,
+)
+from quorate_controller.properties import parse_properties
+from quorate_controller.storage.controller_storage import StorageConfig
+from quorate_controller.storage.log import LogConfig
+
+CONTROLLER = "controller"
+_AUTO_JOIN = "controller.quorum.auto.join.enable"
+_FILE_BYTES_MAX = 16 * 1024 * 1024
+
+
+class ConfigError(ValueError):
+    """All that is wrong with a configuration; `problems` has one line each: key, value, what is allowed."""
+
+    def __init__(self, problems: tuple[str, ...], *, source: str = "") -> None:
+        super().__init__("\n".join(f"{source}: {problem}" if source else problem for problem in problems))
+        self.problems = problems
+        self.source = source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumTimeouts:
+    """controller.quorum.*.ms and what bounds raft's fetches."""
+
+    election_timeout_ms: int = 1000
+    election_backoff_max_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    append_linger_ms: int = 25
+    fetch_max_bytes: int = 1024 * 1024
+    fetch_snapshot_max_bytes: int = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """What a controller process is configured to be."""
+
+    node_id: int
+    process_roles: tuple[str, ...]
+    controller_listener_names: tuple[str, ...]
+    listeners: tuple[ListenerAddress, ...]
+    """The controller listeners, in the order of controller.listener.names."""
+    advertised_listeners: tuple[ListenerAddress, ...]
+    """What other nodes are told, in the same order; hosts are never empty."""
+    static_voters: tuple[StaticVoter, ...]
+    bootstrap_servers: tuple[tuple[str, int], ...]
+    auto_join: bool
+    quorum: QuorumTimeouts
+    storage: StorageConfig
+    snapshot_bytes_max: int
+    """metadata.log.max.record.bytes.between.snapshots"""
+    snapshot_interval_ms: int
+    """metadata.log.max.snapshot.interval.ms; 0: only by bytes."""
+    max_idle_interval_ms: int
+    """metadata.max.idle.interval.ms: how often the active controller writes a NoOpRecord; 0: never."""
+    broker_session_timeout_ms: int
+    http_listener: tuple[str, int] | None
+    """quorate.http.listener: where /metrics, /healthz and /readyz are served."""
+    values: Mapping[str, ConfigValue]
+    """Every key of Kafka with its value or default, typed (log.dirs -> tuple of str, and so on)."""
+    explicit: Mapping[str, str]
+    """What the file says, as written."""
+    notes: tuple[str, ...]
+    """For the log at start: keys that are accepted, but mean nothing on a controller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatTarget:
+    """What formatting wants to know of a node of any role."""
+
+    node_id: int
+    process_roles: tuple[str, ...]
+    controller_listener_name: str
+    controller_address: ListenerAddress | None
+    """First controller listener as advertised, the host empty if not told; None for a broker."""
+    metadata_log_dir: Path
+    log_dirs: tuple[Path, ...]
+    """Ascending, metadata_log_dir among them."""
+    has_static_voters: bool
+    allows_unstable_features: bool
+
+
+def load_config(path: Path) -> ControllerConfig:
+    """Read and parse a controller's file; ConfigError also when it can't be read."""
+    properties = _read_properties(path)
+    try:
+        return parse_config(properties)
+    except ConfigError as error:
+        raise ConfigError(error.problems, source=str(path)) from None
+
+
+def load_format_target(path: Path) -> FormatTarget:
+    """Read the file of a controller or broker for formatting; ConfigError also when it can't be read."""
+    properties = _read_properties(path)
+    try:
+        return parse_format_target(properties)
+    except ConfigError as error:
+        raise ConfigError(error.problems, source=str(path)) from None
+
+
+def parse_config(
+    properties: Mapping[str, str], *, local_host: Callable[[], str] = socket.getfqdn
+) -> ControllerConfig:
+    """Check and type a configuration of a controller; ConfigError with all problems at once.
+
+    `local_host` names this machine where neither listeners nor advertised.listeners names a host.
+    """
+    problems: list[str] = []
+    problem = problems.append
+    values = typed_values(properties, problem)
+    check_names(properties, problem)
+    check_refused(values, problem)
+    process_roles = _strings(values["process.roles"])
+    if process_roles and process_roles != (CONTROLLER,):
+        problem(
+            f"process.roles={','.join(process_roles)}: only controller is run here; brokers are stock Kafka"
+        )
+    names = tuple(name.upper() for name in _strings(values[CONTROLLER_LISTENER_NAMES]))
+    listeners = _bound_listeners(properties, values, names, problem)
+    advertised = advertised_listeners(
+        listeners,
+        parse_listeners(ADVERTISED_LISTENERS, _strings(values[ADVERTISED_LISTENERS]), problem),
+        local_host,
+        problem,
+    )
+    _require_plaintext(properties, values, names, problem)
+    voters = parse_voters(_strings(values[VOTERS]), problem)
+    servers = parse_bootstrap_servers(_strings(values[BOOTSTRAP_SERVERS]), problem)
+    node_id = _node_id(properties, values, problem)
+    _check_quorum(values, voters, node_id, problem)
+    _check_relations(values, problem)
+    log_dirs, metadata_log_dir = _directories(values, problem)
+    http_listener = parse_http_listener(properties, problem)
+    if problems:
+        raise ConfigError(tuple(problems))
+    return ControllerConfig(
+        node_id=node_id,
+        process_roles=process_roles,
+        controller_listener_names=names,
+        listeners=listeners,
+        advertised_listeners=advertised,
+        static_voters=voters,
+        bootstrap_servers=servers,
+        auto_join=bool(values[_AUTO_JOIN]),
+        quorum=_quorum_timeouts(values),
+        storage=StorageConfig(
+            node_id=node_id,
+            metadata_log_dir=metadata_log_dir,
+            log_dirs=log_dirs,
+            static_voter_ids=tuple(voter.node_id for voter in voters),
+            log=LogConfig(
+                segment_bytes=_segment_bytes(values), segment_ms=_number(values["metadata.log.segment.ms"])
+            ),
+            retention_bytes=_number(values["metadata.max.retention.bytes"]),
+            retention_ms=_number(values["metadata.max.retention.ms"]),
+        ),
+        snapshot_bytes_max=_number(values["metadata.log.max.record.bytes.between.snapshots"]),
+        snapshot_interval_ms=_number(values["metadata.log.max.snapshot.interval.ms"]),
+        max_idle_interval_ms=_number(values["metadata.max.idle.interval.ms"]),
+        broker_session_timeout_ms=_number(values["broker.session.timeout.ms"]),
+        http_listener=http_listener,
+        values=values,
+        explicit=dict(properties),
+        notes=notes_on_ignored(properties),
+    )
+
+
+def parse_format_target(properties: Mapping[str, str]) -> FormatTarget:
+    """What formatting needs, of a controller's or a broker's configuration.
+
+    Keys that Kafka does not know are let pass: the file may be for a broker with plugins.
+    """
+    problems: list[str] = []
+    problem = problems.append
+    values = typed_values(properties, problem)
+    process_roles = _strings(values["process.roles"])
+    names = tuple(name.upper() for name in _strings(values[CONTROLLER_LISTENER_NAMES]))
+    listeners = {
+        listener.name: listener
+        for key in (LISTENERS, ADVERTISED_LISTENERS)
+        for listener in parse_listeners(key, _strings(values[key]), problem)
+    }
+    address = None
+    if CONTROLLER in process_roles:
+        address = next((listeners[name] for name in names if name in listeners), None)
+        if names and address is None:
+            problem(f"{LISTENERS}: none of them is one of {CONTROLLER_LISTENER_NAMES}={','.join(names)}")
+    voters = parse_voters(_strings(values[VOTERS]), problem)
+    parse_bootstrap_servers(_strings(values[BOOTSTRAP_SERVERS]), problem)
+    log_dirs, metadata_log_dir = _directories(values, problem)
+    node_id = _node_id(properties, values, problem)
+    if problems:
+        raise ConfigError(tuple(problems))
+    return FormatTarget(
+        node_id=node_id,
+        process_roles=process_roles,
+        controller_listener_name=names[0],
+        controller_address=address,
+        metadata_log_dir=metadata_log_dir,
+        log_dirs=tuple(sorted({metadata_log_dir, *log_dirs})),
+        has_static_voters=bool(voters),
+        allows_unstable_features=bool(values["unstable.feature.versions.enable"]),
+    )
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_FILE_BYTES_MAX)
+        # java.util.Properties reads bytes as Latin-1; anything else is written with \u escapes.
+        return parse_properties(content.decode("latin-1"))
+    except OSError as error:
+        raise ConfigError((f"cannot read the file: {error.strerror}",), source=str(path)) from error
+    except ValueError as error:
+        raise ConfigError((str(error),), source=str(path)) from error
+
+
+def _bound_listeners(
+    properties: Mapping[str, str],
+    values: Mapping[str, ConfigValue],
+    names: tuple[str, ...],
+    problem: Problems,
+) -> tuple[ListenerAddress, ...]:
+    if LISTENERS not in properties:
+        problem(
+            f"{LISTENERS} is missing; for instance {LISTENERS}={names[0] if names else 'CONTROLLER'}://:9093"
+        )
+        return ()
+    listeners = parse_listeners(LISTENERS, _strings(values[LISTENERS]), problem)
+    return controller_listeners(listeners, names, problem)
+
+
+def _require_plaintext(
+    properties: Mapping[str, str],
+    values: Mapping[str, ConfigValue],
+    names: tuple[str, ...],
+    problem: Problems,
+) -> None:
+    protocols = parse_protocol_map(
+        str(values[PROTOCOL_MAP] or ""), is_explicit=PROTOCOL_MAP in properties, names=names, problem=problem
+    )
+    for name in names:
+        if protocols[name] != PLAINTEXT:
+            problem(
+                f"{PROTOCOL_MAP}: controller listener {name} has {protocols[name]}; only {PLAINTEXT} is "
+                f"supported yet, so set {name}:{PLAINTEXT} and keep the listener in a network of its own"
+            )
+
+
+def _node_id(properties: Mapping[str, str], values: Mapping[str, ConfigValue], problem: Problems) -> int:
+    node_id = values["node.id"]
+    if not isinstance(node_id, int):
+        return -1  # reported as missing or wrong
+    if "broker.id" in properties and values["broker.id"] != node_id:
+        problem(f"broker.id={properties['broker.id']}: must be that of node.id={node_id}, or be left out")
+    return node_id
+
+
+def _check_quorum(
+    values: Mapping[str, ConfigValue], voters: tuple[StaticVoter, ...], node_id: int, problem: Problems
+) -> None:
+    if not values[VOTERS] and not values[BOOTSTRAP_SERVERS]:
+        problem(
+            f"{BOOTSTRAP_SERVERS} is missing; set it to host:port of the controllers (or, for a static "
+            f"quorum, {VOTERS} to id@host:port of each)"
+        )
+    if voters and node_id not in {voter.node_id for voter in voters}:
+        problem(f"{VOTERS}: this controller, node.id={node_id}, is not among them")
+    if voters and values[_AUTO_JOIN]:
+        problem(f"{_AUTO_JOIN}=true: needs a dynamic quorum, without {VOTERS}")
+
+
+def _check_relations(values: Mapping[str, ConfigValue], problem: Problems) -> None:
+    """Rules that tie one value to another (KafkaConfig.validateValues)."""
+    heartbeat_ms = _number(values["broker.heartbeat.interval.ms"])
+    session_ms = _number(values["broker.session.timeout.ms"])
+    if heartbeat_ms * 2 > session_ms:
+        problem(
+            f"broker.heartbeat.interval.ms={heartbeat_ms}: at most half of "
+            f"broker.session.timeout.ms={session_ms}"
+        )
+    queued_bytes = _number(values["queued.max.request.bytes"])
+    request_bytes = _number(values["socket.request.max.bytes"])
+    if 0 < queued_bytes < request_bytes:
+        problem(
+            f"queued.max.request.bytes={queued_bytes}: at least "
+            f"socket.request.max.bytes={request_bytes}, or -1"
+        )
+
+
+def _directories(values: Mapping[str, ConfigValue], problem: Problems) -> tuple[tuple[Path, ...], Path]:
+    """All log directories, and the one of the metadata log."""
+    texts = _strings(values["log.dirs"] or values["log.dir"])
+    if not texts or not all(texts):
+        problem("log.dirs: at least one directory is needed, and none may be empty")
+    log_dirs = tuple(Path(text).absolute() for text in texts if text)
+    metadata_text = values["metadata.log.dir"]
+    metadata_log_dir = (
+        Path(str(metadata_text)).absolute() if metadata_text else log_dirs[0] if log_dirs else Path()
+    )
+    return log_dirs, metadata_log_dir
+
+
+def _segment_bytes(values: Mapping[str, ConfigValue]) -> int:
+    """Kafka's tests make smaller segments than metadata.log.segment.bytes allows by an internal key."""
+    return _number(values["internal.metadata.log.segment.bytes"] or values["metadata.log.segment.bytes"])
+
+
+def _quorum_timeouts(values: Mapping[str, ConfigValue]) -> QuorumTimeouts:
+    prefix = "controller.quorum."
+    return QuorumTimeouts(
+        election_timeout_ms=_number(values[prefix + "election.timeout.ms"]),
+        election_backoff_max_ms=_number(values[prefix + "election.backoff.max.ms"]),
+        fetch_timeout_ms=_number(values[prefix + "fetch.timeout.ms"]),
+        request_timeout_ms=_number(values[prefix + "request.timeout.ms"]),
+        retry_backoff_ms=_number(values[prefix + "retry.backoff.ms"]),
+        append_linger_ms=_number(values[prefix + "append.linger.ms"]),
+        fetch_max_bytes=_number(values[prefix + "fetch.max.bytes"]),
+        fetch_snapshot_max_bytes=_number(values[prefix + "fetch.snapshot.max.bytes"]),
+    )
+
+
+def _strings(value: ConfigValue) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _number(value: ConfigValue) -> int:
+    assert isinstance(value, int), value
+    return value

@@ -1,0 +1,143 @@
+"""Which keys a node's .properties may have, and their typed values.
+
+Names, types, defaults and ranges of Kafka's keys come from Kafka's own ConfigDef
+(`control/config_schema.json`); keys that begin with `quorate.` are ours.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from quorate_controller.config_endpoints import Problems, parse_host_port
+from quorate_controller.control.config_schema import ConfigValueError, broker_definitions
+
+ConfigValue = str | int | float | bool | tuple[str, ...] | None
+
+OWN_PREFIX: Final = "quorate."
+HTTP_LISTENER: Final = "quorate.http.listener"
+OWN_KEYS: Final[Mapping[str, str]] = {
+    HTTP_LISTENER: "host:port where /metrics, /healthz and /readyz are served; not set: nowhere",
+}
+_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
+_PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
+_REQUIRED: Final = ("process.roles", "node.id", "controller.listener.names")
+
+_MEANINGFUL_PREFIXES: Final = ("controller.quorum.", "metadata.", "quorate.")
+_MEANINGFUL: Final = frozenset(
+    """
+    advertised.listeners auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id
+    broker.session.timeout.ms connections.max.idle.ms controller.listener.names
+    default.replication.factor delete.topic.enable internal.metadata.log.segment.bytes
+    leader.imbalance.check.interval.seconds listener.security.protocol.map listeners log.dir log.dirs
+    max.connections min.insync.replicas node.id num.partitions process.roles queued.max.request.bytes
+    socket.request.max.bytes unclean.leader.election.enable unclean.leader.election.interval.ms
+    unstable.feature.versions.enable
+    """.split()  # noqa: SIM905 - a table of names
+)
+"""Kafka's keys that change what a controller does, besides those with a prefix above.
+
+Others, for instance log.retention.hours, are legal in a stock controller.properties and without effect.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A key of Kafka that would be dangerous to ignore."""
+
+    is_harmless: Callable[[ConfigValue], bool]
+    """Whether this value asks for nothing."""
+    advice: str
+
+
+def _is_unset(value: ConfigValue) -> bool:
+    return value in (None, "", ())
+
+
+_DEFAULT_PRINCIPAL_BUILDER: Final = (
+    "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+)
+_REFUSED: Final[Mapping[str, Refusal]] = {
+    "authorizer.class.name": Refusal(
+        is_harmless=_is_unset,
+        advice="access control is not supported yet; leave it out and let the network keep strangers away",
+    ),
+    "create.topic.policy.class.name": Refusal(
+        is_harmless=_is_unset,
+        advice="Java classes can't run here; leave it out and check topics where they are declared",
+    ),
+    "alter.config.policy.class.name": Refusal(
+        is_harmless=_is_unset,
+        advice="Java classes can't run here; leave it out and check configs where they are declared",
+    ),
+    "config.providers": Refusal(
+        is_harmless=_is_unset, advice="values are not looked up elsewhere; leave it out and write them here"
+    ),
+    "principal.builder.class": Refusal(
+        is_harmless=lambda value: _is_unset(value) or value == _DEFAULT_PRINCIPAL_BUILDER,
+        advice="Java classes can't run here; leave it out",
+    ),
+}
+
+
+def typed_values(properties: Mapping[str, str], problem: Problems) -> dict[str, ConfigValue]:
+    """Every key that Kafka has, with its value or default. Wrong values are reported and get the default."""
+    values: dict[str, ConfigValue] = {}
+    for name, definition in broker_definitions().items():
+        value = None if definition.default is None else definition.parse(definition.default)
+        text = properties.get(name)
+        if text is not None:
+            try:
+                value = definition.parse(text)
+            except ConfigValueError as error:
+                problem(f"{name}: not allowed" if definition.sensitive else f"{name}={text}: {error}")
+        values[name] = tuple(value) if isinstance(value, list) else value
+    for name in _REQUIRED:
+        if not properties.get(name, "").strip():
+            problem(f"{name} is missing; every node needs it")
+    return values
+
+
+def check_names(properties: Mapping[str, str], problem: Problems) -> None:
+    """Report keys that neither Kafka nor we have, with the nearest ones that exist."""
+    known = broker_definitions().keys() | OWN_KEYS.keys()
+    for name in properties:
+        in_listener = _LISTENER_PREFIX.fullmatch(name)
+        plain = in_listener[1] if in_listener else name
+        # Java applies sasl keys per mechanism: listener.name.controller.plain.sasl.jaas.config.
+        without_mechanism = plain.partition(".")[2] if in_listener else plain
+        if plain in known or without_mechanism in known or name.startswith(_PLUGIN_PREFIXES):
+            continue
+        near = get_close_matches(name, known, n=3, cutoff=0.75)
+        hint = f"; did you mean {' or '.join(near)}?" if near else "; remove it"
+        problem(f"{name}={properties[name]}: there is no such key in Kafka 4.3{hint}")
+
+
+def check_refused(values: Mapping[str, ConfigValue], problem: Problems) -> None:
+    """Report keys whose meaning we can't give them, and that must not be ignored."""
+    for name, refusal in _REFUSED.items():
+        value = values[name]
+        if not refusal.is_harmless(value):
+            text = ",".join(value) if isinstance(value, tuple) else value
+            problem(f"{name}={text}: {refusal.advice}")
+
+
+def notes_on_ignored(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Keys that are set although nothing here depends on them; values are not told, some are secrets."""
+    return tuple(
+        f"{name} is for brokers: it changes nothing on a controller"
+        for name in sorted(properties)
+        if name not in _MEANINGFUL and not name.startswith(_MEANINGFUL_PREFIXES)
+    )
+
+
+def parse_http_listener(properties: Mapping[str, str], problem: Problems) -> tuple[str, int] | None:
+    """The value of quorate.http.listener."""
+    text = properties.get(HTTP_LISTENER, "").strip()
+    if not text:
+        return None
+    address = parse_host_port(text)
+    if address is None:
+        problem(f"{HTTP_LISTENER}={text}: not of the form host:port")
+    return address

@@ -1,0 +1,198 @@
+"""The vocabulary of the control package: what a decision gets and gives, and the ports between its parts.
+
+A manager *decides*: it reads the metadata image, its soft state and one request, and returns a
+:class:`ControlResult`. It never changes the image. The node appends the records, replays them into the image
+at once (so that the next decision sees them), and sends the response when they are committed. What was
+replayed reaches the managers through ``observe``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from quorate_protocol.records.framing import MetadataRecord
+
+RECORDS_PER_BATCH_MAX: Final = 10_000
+"""Kafka's QuorumController.MAX_RECORDS_PER_BATCH: an atomic result may not have more records than this."""
+
+NO_LEADER: Final = -1
+"""Partition leader: nobody."""
+
+NO_LEADER_CHANGE: Final = -2
+"""PartitionChangeRecord.leader: as before."""
+
+
+class ControlError(Exception):
+    """A request, or one item of it, that is refused: the error code and text that go into the response."""
+
+    def __init__(self, error_code: ErrorCode, message: str = "") -> None:
+        self.error_code = error_code
+        self.message = message or error_code.name
+        super().__init__(self.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """What is known about a request besides its body."""
+
+    now_ms: int
+    """Unix time; never goes backwards between two decisions."""
+    next_offset: int
+    """Offset that the first record of the result will get: a broker's epoch is that of its registration."""
+    api_version: int
+    """Version in which the client sent the request; the body is in the canonical (highest) one."""
+    principal: str = "User:ANONYMOUS"
+    client_host: str = ""
+    listener: str = ""
+    request_timeout_ms: int = 30_000
+    forwarded: bool = False
+    """Came in an Envelope: a broker has already checked what only brokers know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KRaftVersionUpgrade:
+    """Asks raft to write KRaftVersionRecord and VotersRecord: an update of ``kraft.version`` (KIP-853)."""
+
+    level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlResult:
+    """A decision: records to append, and the response to give once they are committed.
+
+    ``response`` is a canonical kio response, or None when nobody asked (ticks, activation). A result without
+    records is a read, answered once everything that it saw is committed.
+    """
+
+    records: "tuple[MetadataRecord, ...]" = ()
+    response: Any = None
+    atomic: bool = True
+    """The records must share one batch; otherwise they may be split between batches."""
+    kraft_version: KRaftVersionUpgrade | None = None
+    """Set when raft has to write control records before the response may leave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapMetadata:
+    """What the very first active controller writes: from ``bootstrap.checkpoint``, or the defaults."""
+
+    records: "tuple[MetadataRecord, ...]" = ()
+    """FeatureLevelRecords, then what else the formatter put there (SCRAM credentials). Empty: defaults."""
+    source: str = "the default bootstrap"
+    """For the log: where these records come from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlConfig:
+    """The controller's own settings, named and defaulted as in Kafka's server properties."""
+
+    node_id: int
+    cluster_id: str
+    bootstrap: BootstrapMetadata = field(default_factory=BootstrapMetadata)
+    broker_session_timeout_ms: int = 9_000
+    default_replication_factor: int = 1
+    num_partitions: int = 1
+    leader_imbalance_check_enable: bool = True
+    """Kafka's ``auto.leader.rebalance.enable``."""
+    leader_imbalance_check_interval_ms: int = 300_000
+    unclean_election_check_interval_ms: int = 300_000
+    max_idle_interval_ms: int = 500
+    """Kafka's ``metadata.max.idle.interval.ms``: a NoOpRecord is due after this silence; 0 means never."""
+    static_configs: Mapping[str, str] = field(default_factory=dict)
+    """The properties of this controller's own file: below dynamic configs, above defaults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveConfig:
+    """One config of a topic as a client sees it: CreateTopicsResponse.configs (v5)."""
+
+    name: str
+    value: str | None
+    """None when unset or sensitive."""
+    read_only: bool
+    config_source: int
+    """DescribeConfigsResponse.ConfigSource, for instance 1 = dynamic topic config, 5 = default."""
+    is_sensitive: bool
+
+
+class TopicConfigs(Protocol):
+    """What the topic and partition managers ask of the config manager (``configs.py``)."""
+
+    def validate_new_topic(self, name: str, configs: Mapping[str, str | None]) -> "Sequence[MetadataRecord]":
+        """Checks the configs of a topic to be created; gives its ConfigRecords, in the order of the request.
+
+        :raises ControlError: INVALID_CONFIG for an unknown name, a null value, a value that its type refuses.
+        """
+
+    def describe_new_topic(self, configs: Mapping[str, str | None]) -> Sequence[EffectiveConfig]:
+        """All effective configs of a topic with these overrides, ordered by name."""
+
+    def min_insync_replicas(self, topic_name: str) -> int:
+        """Effective ``min.insync.replicas``: topic, cluster default, static, then default."""
+
+    def unclean_leader_election(self, topic_name: str) -> bool:
+        """Effective ``unclean.leader.election.enable`` of the topic."""
+
+
+class BrokerTransitions(Protocol):
+    """What the broker life cycle asks of the partitions (``elections.py``). Each method only decides.
+
+    The caller adds the record about the broker itself. The partitions' records are computed as if that had
+    taken effect, whatever the image still says: a broker being fenced counts as inactive, one being unfenced
+    as active.
+    """
+
+    def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """Takes ``broker_id`` out of every ISR and leadership (Kafka: handleBrokerFenced)."""
+
+    def on_broker_unfenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """Elects ``broker_id`` for leaderless partitions that it may lead (handleBrokerUnfenced)."""
+
+    def on_controlled_shutdown(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """Moves leaderships and ISR memberships away (handleBrokerInControlledShutdown)."""
+
+    def on_broker_unregistered(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """As fenced, for a broker that leaves the cluster (handleBrokerUnregistered)."""
+
+    def on_unclean_restart(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """Drops a broker whose last incarnation shut down uncleanly from ISR and ELR (handleBrokerShutdown).
+
+        As fenced while eligible.leader.replicas.version is 0.
+        """
+
+    def on_directories_offline(
+        self, broker_id: int, directories: Iterable[UUID]
+    ) -> "Sequence[MetadataRecord]":
+        """Handles the partitions whose replica on ``broker_id`` is in a lost directory (KIP-858)."""
+
+    def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
+        """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off."""
+
+    def leads_any_partition(self, broker_id: int) -> bool:
+        """True while ``broker_id`` leads a partition: it may not shut down yet. Must be cheap."""
+
+
+class QuorumView(Protocol):
+    """What control asks of raft."""
+
+    @property
+    def kraft_version(self) -> int:
+        """The finalized level of ``kraft.version``, 0 or 1."""
+
+    @property
+    def leader_id(self) -> int:
+        """The active controller as far as this node knows, -1 when it does not."""
+
+    @property
+    def voter_ids(self) -> frozenset[int]:
+        """Ids of the current voters."""
+
+    def check_kraft_upgrade(self, level: int) -> None:
+        """Refuses a ``kraft.version`` that the voters can't go to now: each must have sent UpdateRaftVoter.
+
+        :raises ControlError: INVALID_UPDATE_VERSION with the reason (KIP-853).
+        """

@@ -1,0 +1,128 @@
+"""Which brokers get new partitions: placed automatically or as the client says; and the records of it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE
+from quorate_protocol.image.partitions import UNASSIGNED_DIRECTORY
+from quorate_protocol.records.generated import PartitionRecord
+
+from quorate_controller.control.api import ControlError
+from quorate_controller.control.placement import UsableBroker, place_replicas
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from quorate_protocol.image import MetadataImage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """The replicas of one new partition, and those of them that are in sync from the beginning."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    """The active replicas in replica order, at least one: the first is the leader."""
+
+
+def usable_brokers(image: "MetadataImage") -> Iterator[UsableBroker]:
+    """Brokers that may get replicas: not shutting down, and with a directory that is not cordoned."""
+    for broker in image.cluster.brokers.values():
+        # A broker that is fenced has shut down already; it may come back and counts as any fenced one.
+        is_shutting_down = broker.in_controlled_shutdown and not broker.fenced
+        if not is_shutting_down and broker.has_uncordoned_directory:
+            yield UsableBroker(broker_id=broker.broker_id, rack=broker.rack, fenced=broker.fenced)
+
+
+def place(
+    image: "MetadataImage", num_partitions: int, replication_factor: int, rng: "Random"
+) -> list[Assignment]:
+    """Assigns new partitions automatically.
+
+    :raises ControlError: INVALID_REPLICATION_FACTOR when the brokers there are can't host them.
+    """
+    placed = place_replicas(usable_brokers(image), num_partitions, replication_factor, rng)
+    return [Assignment(replicas=replicas, isr=_active(image, replicas)) for replicas in placed]
+
+
+def check_manual(
+    image: "MetadataImage", partition_id: int, replicas: Sequence[int], replication_factor: int | None
+) -> Assignment:
+    """The assignment that a client gave for one partition.
+
+    :param replication_factor: that of the partitions before this one, if there are any.
+    :raises ControlError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    if not replicas:
+        raise _invalid("The manual partition assignment includes an empty replica list.")
+    previous = None
+    for broker_id in sorted(replicas):
+        if broker_id not in image.cluster.brokers:
+            raise _invalid(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker is "
+                "registered."
+            )
+        if broker_id == previous:
+            raise _invalid(f"The manual partition assignment includes the broker {broker_id} more than once.")
+        previous = broker_id
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise _invalid(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but "
+            f"this is not consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+    isr = _active(image, replicas)
+    if not isr:
+        raise _invalid(
+            f"All brokers specified in the manual partition assignment for partition {partition_id} are "
+            "fenced or in controlled shutdown."
+        )
+    return Assignment(replicas=tuple(replicas), isr=isr)
+
+
+def partition_records(
+    image: "MetadataImage", topic_id: UUID, first_partition_id: int, assignments: Sequence[Assignment]
+) -> list[PartitionRecord]:
+    """One record for each new partition, in the order of their ids."""
+    has_directories = image.metadata_version >= DIRECTORY_ASSIGNMENT_SINCE
+    return [
+        PartitionRecord(
+            partition_id=partition_id,
+            topic_id=topic_id,
+            replicas=assignment.replicas,
+            isr=assignment.isr,
+            removing_replicas=(),
+            adding_replicas=(),
+            leader=assignment.isr[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=(
+                tuple(_default_directory(image, id_) for id_ in assignment.replicas)
+                if has_directories
+                else ()
+            ),
+        )
+        for partition_id, assignment in enumerate(assignments, start=first_partition_id)
+    ]
+
+
+def _default_directory(image: "MetadataImage", broker_id: int) -> UUID | None:
+    """Where a broker will put a new replica, if that is known already (KIP-858).
+
+    None, in records, stands for a directory of a broker that registered none.
+    """
+    directories = image.cluster.brokers[broker_id].directories
+    if not directories:
+        return None
+    return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY
+
+
+def _active(image: "MetadataImage", replicas: Sequence[int]) -> tuple[int, ...]:
+    brokers = image.cluster.brokers
+    return tuple(broker_id for broker_id in replicas if brokers[broker_id].is_active)
+
+
+def _invalid(message: str) -> ControlError:
+    return ControlError(ErrorCode.invalid_replica_assignment, message)

@@ -1,0 +1,221 @@
+"""Which brokers there are: BrokerRegistration and UnregisterBroker (KIP-631)."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature
+from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
+from quorate_protocol import features
+from quorate_protocol.image import SecurityProtocol
+from quorate_protocol.records.generated import (
+    BrokerEndpoint,
+    BrokerFeature,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+from quorate_controller.control.api import (
+    BrokerTransitions,
+    ControlError,
+    ControlResult,
+    QuorumView,
+    RequestContext,
+)
+from quorate_controller.control.heartbeats import HeartbeatManager
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from quorate_protocol.image import BrokerRegistration, MetadataImage
+    from quorate_protocol.records.framing import MetadataRecord
+
+RESERVED_DIRECTORY_IDS: Final = 100
+"""The ids 0 to 99 mean something else than a directory (DirectoryId)."""
+
+TELLS_PREVIOUS_EPOCH_SINCE: Final = 3
+"""First version of BrokerRegistration whose previous_broker_epoch proves a clean shutdown (KIP-966)."""
+
+
+class ClusterManager:
+    """Decides who may be which broker. All state is in the image, but for the sessions of ``heartbeats``."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        image: "MetadataImage",
+        heartbeats: HeartbeatManager,
+        transitions: BrokerTransitions,
+        quorum: QuorumView,
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._image = image
+        self._heartbeats = heartbeats
+        self._transitions = transitions
+        self._quorum = quorum
+
+    def register_broker(self, request: BrokerRegistrationRequest, context: RequestContext) -> ControlResult:
+        """BrokerRegistration 0-4. The epoch of a new incarnation is the offset of its RegisterBrokerRecord.
+
+        An incarnation that registers again keeps its epoch, and stays fenced or unfenced.
+
+        :raises ControlError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION (another incarnation
+            has a live session); BROKER_ID_NOT_REGISTERED (a broker in migration from ZooKeeper);
+            INVALID_REGISTRATION (log directories, listeners, no metadata.version); UNSUPPORTED_VERSION (a
+            finalized level is out of the broker's range).
+        """
+        if request.cluster_id != self._cluster_id:
+            raise ControlError(
+                ErrorCode.inconsistent_cluster_id,
+                f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}",
+            )
+        existing = self._image.cluster.brokers.get(request.broker_id)
+        is_same_incarnation = existing is not None and existing.incarnation_id == request.incarnation_id
+        if not is_same_incarnation and self._heartbeats.has_valid_session(request.broker_id, context.now_ms):
+            raise ControlError(
+                ErrorCode.duplicate_broker_registration,
+                "Another broker is registered with that broker id. If the broker was recently restarted this "
+                "should self-resolve once the heartbeat manager expires the broker's session.",
+            )
+        if request.is_migrating_zk_broker:
+            raise ControlError(
+                ErrorCode.broker_id_not_registered, "Controller does not support registering ZK brokers."
+            )
+        self._check_identity(request)
+        self._check_features(request)
+        if existing is not None and is_same_incarnation:
+            record = self._record(request, existing.epoch, existing)
+            records: tuple[MetadataRecord, ...] = (record,)
+        else:
+            cleanup = self._clean_up_previous(request, existing, context)
+            record = self._record(request, context.next_offset + len(cleanup), None)
+            records = (*cleanup, record)
+        response = BrokerRegistrationResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, broker_epoch=record.broker_epoch
+        )
+        return ControlResult(records=records, response=response, atomic=False)
+
+    def unregister_broker(self, request: UnregisterBrokerRequest) -> ControlResult:
+        """UnregisterBroker 0 (KIP-631): takes a broker out of all ISRs and forgets it.
+
+        :raises ControlError: BROKER_ID_NOT_REGISTERED.
+        """
+        broker = self._image.cluster.brokers.get(request.broker_id)
+        if broker is None:
+            raise ControlError(
+                ErrorCode.broker_id_not_registered,
+                f"Broker ID {request.broker_id} is not currently registered",
+            )
+        records = (
+            *self._transitions.on_broker_unregistered(broker.broker_id),
+            UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch),
+        )
+        response = UnregisterBrokerResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=""
+        )
+        return ControlResult(records=records, response=response, atomic=False)
+
+    def _check_identity(self, request: BrokerRegistrationRequest) -> None:
+        """Incarnation, listeners and, if the cluster assigns them, log directories."""
+        if request.incarnation_id is None:
+            raise ControlError(ErrorCode.invalid_registration, "No incarnation ID specified in request")
+        known_protocols = {int(protocol) for protocol in SecurityProtocol}
+        for listener in request.listeners:
+            if listener.security_protocol not in known_protocols:
+                raise ControlError(
+                    ErrorCode.invalid_registration,
+                    f"Listener {listener.name} has unknown security protocol {listener.security_protocol}",
+                )
+        if self._image.metadata_version < features.DIRECTORY_ASSIGNMENT_SINCE:
+            return
+        if not request.log_dirs:
+            raise ControlError(ErrorCode.invalid_registration, "No directories specified in request")
+        if any(directory is None or directory.int < RESERVED_DIRECTORY_IDS for directory in request.log_dirs):
+            raise ControlError(ErrorCode.invalid_registration, "Reserved directory ID in request")
+        if len(set(request.log_dirs)) != len(request.log_dirs):
+            raise ControlError(ErrorCode.invalid_registration, "Duplicate directory ID in request")
+        self._check_directories_unused(request.broker_id, set(request.log_dirs))
+
+    def _check_directories_unused(self, broker_id: int, directories: "set[UUID | None]") -> None:
+        for other in self._image.cluster.brokers.values():
+            for directory in other.directories:
+                if directory in directories and other.broker_id != broker_id:
+                    raise ControlError(
+                        ErrorCode.invalid_registration,
+                        f"Broker {other.broker_id} is already registered with directory {directory}",
+                    )
+
+    def _check_features(self, request: BrokerRegistrationRequest) -> None:
+        """Each finalized level must be in the broker's range; a feature that it does not name has only
+        level 0.
+        """
+        finalized = {**self._image.features, features.KRAFT_VERSION: self._quorum.kraft_version}
+        named = {feature.name for feature in request.features}
+        if features.METADATA_VERSION not in named:
+            raise ControlError(
+                ErrorCode.invalid_registration, "Request features do not contain 'metadata.version'"
+            )
+        unnamed = (
+            Feature(name=name, min_supported_version=0, max_supported_version=0)
+            for name in finalized
+            if name not in named
+        )
+        for feature in (*request.features, *unnamed):
+            level = finalized.get(feature.name, 0)
+            if not feature.min_supported_version <= level <= feature.max_supported_version:
+                raise ControlError(
+                    ErrorCode.unsupported_version,
+                    f"Unable to register because the broker does not support finalized version {level} of "
+                    f"{feature.name}. The broker wants a version between {feature.min_supported_version} and "
+                    f"{feature.max_supported_version}, inclusive.",
+                )
+
+    def _clean_up_previous(
+        self,
+        request: BrokerRegistrationRequest,
+        existing: "BrokerRegistration | None",
+        context: RequestContext,
+    ) -> "tuple[MetadataRecord, ...]":
+        """A new incarnation begins outside of every ISR."""
+        is_clean_shutdown = (
+            context.api_version >= TELLS_PREVIOUS_EPOCH_SINCE
+            and existing is not None
+            and existing.epoch == request.previous_broker_epoch
+        )
+        if is_clean_shutdown:
+            return tuple(self._transitions.on_broker_fenced(request.broker_id))
+        return tuple(self._transitions.on_unclean_restart(request.broker_id))
+
+    def _record(
+        self, request: BrokerRegistrationRequest, epoch: int, same: "BrokerRegistration | None"
+    ) -> RegisterBrokerRecord:
+        """``same``: what is registered of the same incarnation."""
+        has_directories = self._image.metadata_version >= features.DIRECTORY_ASSIGNMENT_SINCE
+        return RegisterBrokerRecord(
+            broker_id=request.broker_id,
+            incarnation_id=request.incarnation_id,
+            broker_epoch=epoch,
+            end_points=tuple(
+                BrokerEndpoint(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=listener.security_protocol,
+                )
+                for listener in request.listeners
+            ),
+            features=tuple(
+                BrokerFeature(
+                    name=feature.name,
+                    min_supported_version=feature.min_supported_version,
+                    max_supported_version=feature.max_supported_version,
+                )
+                for feature in request.features
+            ),
+            rack=request.rack,
+            fenced=same.fenced if same else True,
+            in_controlled_shutdown=same.in_controlled_shutdown if same else False,
+            log_dirs=request.log_dirs if has_directories else (),
+        )

@@ -1,0 +1,436 @@
+"""Setting configs: AlterConfigs, IncrementalAlterConfigs, and the configs of new topics (KIP-133, KIP-226,
+KIP-339).
+"""
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from kio.schema.alter_configs.v2 import request as legacy_request
+from kio.schema.alter_configs.v2 import response as legacy_response
+from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.schema.incremental_alter_configs.v1.response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from quorate_protocol import features
+from quorate_protocol.records.generated import ConfigRecord
+
+from quorate_controller.control.api import (
+    RECORDS_PER_BATCH_MAX,
+    ControlError,
+    ControlResult,
+    EffectiveConfig,
+    QuorumView,
+    RequestContext,
+)
+from quorate_controller.control.config_schema import (
+    ConfigType,
+    Definition,
+    broker_definitions,
+    client_metrics_definitions,
+    group_definitions,
+    topic_definitions,
+)
+from quorate_controller.control.config_validation import (
+    validate_broker,
+    validate_client_metrics,
+    validate_group,
+    validate_resource_name,
+    validate_topic,
+)
+from quorate_controller.control.effective_configs import (
+    MIN_INSYNC_REPLICAS,
+    NOTHING,
+    EffectiveConfigs,
+    ResourceType,
+)
+
+if TYPE_CHECKING:
+    from quorate_protocol.image import MetadataImage
+    from quorate_protocol.records.framing import MetadataRecord
+
+VALUE_LENGTH_MAX: Final = 32_767
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+
+KIND_NAMES: Final = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.BROKER: "broker",
+    ResourceType.CLIENT_METRICS: "client metrics",
+    ResourceType.GROUP: "group",
+}
+DEFINITIONS: Final[Mapping[ResourceType, Callable[[], Mapping[str, Definition]]]] = {
+    ResourceType.TOPIC: topic_definitions,
+    ResourceType.BROKER: broker_definitions,
+    ResourceType.CLIENT_METRICS: client_metrics_definitions,
+    ResourceType.GROUP: group_definitions,
+}
+
+
+class Operation(IntEnum):
+    """What to do with a config; the numbers are those of the wire (AlterConfigOp.OpType)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What is configured."""
+
+    type: ResourceType
+    name: str
+
+
+class _GivenConfig(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class _GivenResource(Protocol):
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+    @property
+    def configs(self) -> Sequence[_GivenConfig]: ...
+
+
+G = TypeVar("G", bound=_GivenResource)
+
+
+class ConfigManager:
+    """Decides on dynamic configs. Implements :class:`~quorate_controller.control.api.TopicConfigs`."""
+
+    def __init__(
+        self, node_id: int, image: "MetadataImage", effective: EffectiveConfigs, quorum: QuorumView
+    ) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._effective = effective
+        self._quorum = quorum
+        self._plain_topic: dict[str, EffectiveConfig] = {}
+        self._plain_topic_levels: tuple[Mapping[str, str] | None, ...] = (None, None)
+
+    # Requests
+
+    def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, context: RequestContext
+    ) -> ControlResult:
+        """IncrementalAlterConfigs 0-1: each resource succeeds or fails alone; errors stand in the response.
+
+        :raises ControlError: POLICY_VIOLATION when it takes more records than one batch may have.
+        """
+
+        def operate(resource: Resource, given: AlterConfigsResource) -> dict[str, str | None]:
+            return {
+                config.name: self._operate(resource, config.name, config.config_operation, config.value)
+                for config in given.configs
+            }
+
+        records, outcomes = self._alter(request.resources, operate, context)
+        response = IncrementalAlterConfigsResponse(
+            throttle_time=timedelta(0),
+            responses=tuple(
+                AlterConfigsResourceResponse(
+                    error_code=error.error_code if error else ErrorCode.none,
+                    error_message=error.message if error else None,
+                    resource_type=resource_type,
+                    resource_name=name,
+                )
+                for (resource_type, name), error in outcomes.items()
+            ),
+        )
+        return ControlResult(records=() if request.validate_only else tuple(records), response=response)
+
+    def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> ControlResult:
+        """AlterConfigs 0-2: as above, but what is given replaces all that was set."""
+
+        def replace(resource: Resource, given: legacy_request.AlterConfigsResource) -> dict[str, str | None]:
+            values = {config.name: config.value for config in given.configs}
+            if None in values.values():
+                nulls = ", ".join(name for name, value in values.items() if value is None)
+                raise ControlError(ErrorCode.invalid_request, f"Null value not supported for : {nulls}")
+            dropped = self._effective.dynamic(resource.type, resource.name).keys() - values.keys()
+            return {**values, **dict.fromkeys(sorted(dropped))}
+
+        records, outcomes = self._alter(request.resources, replace, context)
+        response = legacy_response.AlterConfigsResponse(
+            throttle_time=timedelta(0),
+            responses=tuple(
+                legacy_response.AlterConfigsResourceResponse(
+                    error_code=error.error_code if error else ErrorCode.none,
+                    error_message=error.message if error else None,
+                    resource_type=resource_type,
+                    resource_name=name,
+                )
+                for (resource_type, name), error in outcomes.items()
+            ),
+        )
+        return ControlResult(records=() if request.validate_only else tuple(records), response=response)
+
+    # For other managers
+
+    def validate_new_topic(self, name: str, configs: Mapping[str, str | None]) -> Sequence[ConfigRecord]:
+        """Checks the configs of a topic to be created; see TopicConfigs."""
+        nulls = [key for key, value in configs.items() if value is None]
+        if nulls:
+            raise ControlError(
+                ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(nulls)}"
+            )
+        resource = Resource(ResourceType.TOPIC, name)
+        self._check_values(configs)
+        self._validate(resource, {key: value for key, value in configs.items() if value is not None}, NOTHING)
+        return _records(resource, configs)
+
+    def describe_new_topic(self, configs: Mapping[str, str | None]) -> Sequence[EffectiveConfig]:
+        """All effective configs of a topic with these overrides, ordered by name."""
+        overrides = {key: value for key, value in configs.items() if value is not None}
+        described = self._describe_plain_topic()
+        if overrides:
+            described = {**described, **{key: self._describe(key, overrides) for key in overrides}}
+            return [described[key] for key in sorted(described)]
+        return list(described.values())
+
+    def _describe_plain_topic(self) -> dict[str, EffectiveConfig]:
+        """The configs of a topic that has none of its own: the same for all until a broker config changes."""
+        levels = (self._effective.node_configs, self._effective.cluster_configs)
+        # The image replaces what it has of a resource by a new mapping, it never changes one.
+        if not all(map(operator.is_, levels, self._plain_topic_levels)):
+            self._plain_topic_levels = levels
+            self._plain_topic = {
+                name: self._describe(name, NOTHING)
+                for name, definition in topic_definitions().items()
+                if not definition.internal
+            }
+        return self._plain_topic
+
+    def _describe(self, name: str, overrides: Mapping[str, str]) -> EffectiveConfig:
+        definition, value = topic_definitions()[name], self._effective.topic_config(name, overrides)
+        return EffectiveConfig(
+            name=name,
+            value=None if definition.sensitive else value.value,
+            read_only=False,
+            config_source=int(value.source),
+            is_sensitive=definition.sensitive,
+        )
+
+    def min_insync_replicas(self, topic_name: str) -> int:
+        """Effective ``min.insync.replicas`` of a topic."""
+        return self._effective.min_insync_replicas(topic_name)
+
+    def unclean_leader_election(self, topic_name: str) -> bool:
+        """Effective ``unclean.leader.election.enable`` of a topic."""
+        return self._effective.unclean_leader_election(topic_name)
+
+    def eligible_leader_replicas_records(self) -> tuple[ConfigRecord, ...]:
+        """What has to be written when eligible.leader.replicas.version is switched on (KIP-966).
+
+        From then on every controller must compute the same ``min.insync.replicas``: it gets a value for the
+        whole cluster, and none of a single broker remains.
+        """
+        records: list[ConfigRecord] = []
+        cluster = Resource(ResourceType.BROKER, "")
+        if MIN_INSYNC_REPLICAS not in self._effective.cluster_configs:
+            value = str(self._effective.static_min_insync_replicas())
+            records += _records(cluster, {MIN_INSYNC_REPLICAS: value})
+        for (resource_type, name), configs in self._image.configs.items():
+            if resource_type == ResourceType.BROKER and name and MIN_INSYNC_REPLICAS in configs:
+                records += _records(Resource(ResourceType.BROKER, name), {MIN_INSYNC_REPLICAS: None})
+        return tuple(records)
+
+    # Parts
+
+    def _alter(
+        self,
+        given: Iterable[G],
+        changes_of: Callable[[Resource, G], Mapping[str, str | None]],
+        context: RequestContext,
+    ) -> tuple[list[ConfigRecord], dict[tuple[int, str], ControlError | None]]:
+        """The records, and per resource what is wrong with it."""
+        records: list[ConfigRecord] = []
+        outcomes: dict[tuple[int, str], ControlError | None] = {}
+        times = Counter((item.resource_type, item.resource_name) for item in given)
+        for item in given:
+            key = (item.resource_type, item.resource_name)
+            if key in outcomes:
+                continue
+            try:
+                _check_unique(times[key], item)
+                resource = self._resource(*key)
+                records += self._change(resource, changes_of(resource, item), context)
+                outcomes[key] = None
+            except ControlError as error:
+                outcomes[key] = error
+        if len(records) > RECORDS_PER_BATCH_MAX:
+            raise ControlError(
+                ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
+            )
+        return records, outcomes
+
+    def _resource(self, resource_type: int, name: str) -> Resource:
+        if resource_type not in tuple(ResourceType):
+            raise ControlError(ErrorCode.unsupported_version, f"Unknown resource type {resource_type}.")
+        if resource_type == ResourceType.BROKER_LOGGER:
+            if name != str(self._node_id):
+                raise ControlError(
+                    ErrorCode.invalid_request,
+                    f"Unexpected broker id, expected {self._node_id}, but received {name}",
+                )
+            raise ControlError(ErrorCode.invalid_config, "The loggers of this controller can't be altered.")
+        return Resource(ResourceType(resource_type), name)
+
+    def _operate(self, resource: Resource, key: str, operation: int, value: str | None) -> str | None:
+        """The new value of one config, None for none."""
+        if operation == Operation.DELETE:
+            return None
+        if value is None:
+            raise ControlError(ErrorCode.invalid_request, f"Null value not supported for : {key}")
+        if operation == Operation.SET:
+            return value
+        if operation not in tuple(Operation):
+            raise ControlError(ErrorCode.invalid_request, f"Unknown operations type {operation}")
+        definition = DEFINITIONS[resource.type]().get(key)
+        if definition is None or definition.type is not ConfigType.LIST:
+            raise ControlError(
+                ErrorCode.invalid_config,
+                f"Can't {Operation(operation).name} to key {key} because its type is not LIST.",
+            )
+        current = self._effective.dynamic(resource.type, resource.name).get(key, definition.default)
+        items = [item for item in (current or "").split(",") if item]
+        for item in value.split(","):
+            if operation == Operation.APPEND and item not in items:
+                items.append(item)
+            elif operation == Operation.SUBTRACT and item in items:
+                items.remove(item)
+        return ",".join(items)
+
+    def _change(
+        self, resource: Resource, changes: Mapping[str, str | None], context: RequestContext
+    ) -> Sequence[ConfigRecord]:
+        """Checks what is to become of an existing resource. A broker is told again what it knows already."""
+        existing = self._effective.dynamic(resource.type, resource.name)
+        altered = {
+            key: value
+            for key, value in changes.items()
+            if resource.type is ResourceType.BROKER or existing.get(key) != value
+        }
+        self._check_values(altered)
+        if resource.type is ResourceType.BROKER:
+            self._check_broker_rules(resource.name, altered, existing, context)
+        resulting = {key: value for key, value in {**existing, **altered}.items() if value is not None}
+        self._validate(resource, resulting, existing)
+        self._check_exists(resource)
+        return _records(resource, altered)
+
+    @staticmethod
+    def _check_values(values: Mapping[str, str | None]) -> None:
+        if any(value is not None and len(value) > VALUE_LENGTH_MAX for value in values.values()):
+            raise ControlError(
+                ErrorCode.invalid_config,
+                "The configuration value cannot be added because it exceeds the maximum value size of "
+                f"{VALUE_LENGTH_MAX} bytes.",
+            )
+
+    def _validate(
+        self, resource: Resource, resulting: Mapping[str, str], existing: Mapping[str, str]
+    ) -> None:
+        validate_resource_name(KIND_NAMES[resource.type], resource.name)
+        match resource.type:
+            case ResourceType.TOPIC:
+                validate_topic(resulting, existing, self._effective)
+            case ResourceType.GROUP:
+                validate_group(resulting, self._effective)
+            case ResourceType.CLIENT_METRICS:
+                validate_client_metrics(resulting)
+
+    def _check_broker_rules(
+        self,
+        name: str,
+        altered: Mapping[str, str | None],
+        existing: Mapping[str, str],
+        context: RequestContext,
+    ) -> None:
+        """What holds for brokers' configs only."""
+        if MIN_INSYNC_REPLICAS in altered and self._image.features.get(features.ELIGIBLE_LEADER_REPLICAS):
+            if name:
+                raise ControlError(
+                    ErrorCode.invalid_config,
+                    "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+                )
+            if altered[MIN_INSYNC_REPLICAS] is None:
+                raise ControlError(
+                    ErrorCode.invalid_config,
+                    "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+                )
+        if (
+            CORDONED_LOG_DIRS in altered
+            and self._image.metadata_version < features.CORDONED_DIRECTORIES_SINCE
+        ):
+            needed = features.metadata_version_name(features.CORDONED_DIRECTORIES_SINCE)
+            raise ControlError(
+                ErrorCode.invalid_config,
+                "The cordoned.log.dirs configuration value cannot be set because it requires "
+                f"metadata.version >= {needed}",
+            )
+        if context.forwarded:
+            return  # the broker has checked it against its own definitions, which may be newer than ours
+        cordoned = set(_directories(altered.get(CORDONED_LOG_DIRS)))
+        if not cordoned <= set(_directories(existing.get(CORDONED_LOG_DIRS))):
+            raise ControlError(
+                ErrorCode.invalid_config,
+                "When updating cordoned.log.dirs via controllers,  the new value must be a subset of the "
+                "current configuration value.",
+            )
+        values = {key: value for key, value in altered.items() if value is not None}
+        validate_broker(values, per_broker=bool(name))
+
+    def _check_exists(self, resource: Resource) -> None:
+        if resource.type is ResourceType.TOPIC and resource.name not in self._image.topics.by_name:
+            raise ControlError(
+                ErrorCode.unknown_topic_or_partition, f"The topic '{resource.name}' does not exist."
+            )
+        if resource.type is ResourceType.BROKER and resource.name:
+            node_id, cluster = int(resource.name), self._image.cluster
+            if not any(
+                node_id in known for known in (cluster.brokers, cluster.controllers, self._quorum.voter_ids)
+            ):
+                raise ControlError(ErrorCode.broker_id_not_registered, f"No node with id {node_id} found.")
+
+
+def topics_with_new_min_insync_replicas(records: Iterable["MetadataRecord"]) -> list[str | None]:
+    """Topics whose ``min.insync.replicas`` these records may change; None stands for all of them."""
+    return [
+        record.resource_name if record.resource_type == ResourceType.TOPIC else None
+        for record in records
+        if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS
+    ]
+
+
+def _check_unique(times: int, given: _GivenResource) -> None:
+    if times > 1:
+        raise ControlError(ErrorCode.invalid_request, "Duplicate resource.")
+    if len({config.name for config in given.configs}) != len(given.configs):
+        raise ControlError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+
+
+def _records(resource: Resource, changes: Mapping[str, str | None]) -> list[ConfigRecord]:
+    return [
+        ConfigRecord(resource_type=int(resource.type), resource_name=resource.name, name=name, value=value)
+        for name, value in changes.items()
+    ]
+
+
+def _directories(value: str | None) -> list[str]:
+    return [item.strip() for item in value.split(",")] if value and value.strip() else []

@@ -1,0 +1,198 @@
+"""The controller's state machine behind one facade: requests and time in, records and responses out."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
+from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+from kio.schema.alter_partition.v3.request import AlterPartitionRequest
+from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRequest
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
+from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
+from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
+from kio.schema.create_topics.v7.request import CreateTopicsRequest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from kio.schema.update_features.v2.request import UpdateFeaturesRequest
+
+from quorate_controller.control.activation import activation
+from quorate_controller.control.api import (
+    ControlConfig,
+    ControlError,
+    ControlResult,
+    QuorumView,
+    RequestContext,
+)
+from quorate_controller.control.cluster import ClusterManager
+from quorate_controller.control.configs import ConfigManager, topics_with_new_min_insync_replicas
+from quorate_controller.control.controllers import ControllerManager
+from quorate_controller.control.describe import ClusterDescriber, ConfigDescriber
+from quorate_controller.control.effective_configs import EffectiveConfigs
+from quorate_controller.control.elections import Elections
+from quorate_controller.control.features import FeatureManager
+from quorate_controller.control.heartbeats import HeartbeatManager
+from quorate_controller.control.partitions import PartitionManager
+from quorate_controller.control.producer_ids import ProducerIdManager
+from quorate_controller.control.schedule import Schedule
+from quorate_controller.control.topics import TopicManager
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from quorate_protocol.image import MetadataImage
+    from quorate_protocol.records.framing import MetadataRecord
+
+Decide = Callable[[Any, RequestContext], ControlResult]
+
+
+class QuorumController:
+    """Decides what the active controller writes and answers; on standby it answers reads only.
+
+    It reads ``image`` and never changes it. The node calls :meth:`observe` with every record that it replayed
+    and :meth:`tick` whenever :attr:`deadline_ms` has come, until that lies in the future.
+    """
+
+    def __init__(
+        self, config: ControlConfig, image: "MetadataImage", rng: "Random", quorum: QuorumView
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._effective = EffectiveConfigs(config.node_id, image, config.static_configs)
+        self._configs = ConfigManager(config.node_id, image, self._effective, quorum)
+        self._elections = Elections(image, self._configs)
+        self._heartbeats = HeartbeatManager(image, self._elections, config.broker_session_timeout_ms)
+        self._schedule = Schedule(config, self._elections)
+        self._is_active = False
+        self._writes = self._write_handlers(quorum, rng)
+        self._reads = self._read_handlers(quorum)
+
+    def _write_handlers(self, quorum: QuorumView, rng: "Random") -> dict[type, Decide]:
+        """Request class -> who decides on it, on the active controller only."""
+        config, image, configs = self._config, self._image, self._configs
+        cluster = ClusterManager(config.cluster_id, image, self._heartbeats, self._elections, quorum)
+        controllers = ControllerManager(image)
+        feature_levels = FeatureManager(config.node_id, image, configs, quorum)
+        producer_ids = ProducerIdManager(image)
+        topics = TopicManager(config, image, configs, rng)
+        partitions = PartitionManager(image, configs)
+        return {
+            BrokerHeartbeatRequest: self._heartbeats.heartbeat,
+            BrokerRegistrationRequest: cluster.register_broker,
+            UnregisterBrokerRequest: _without_context(cluster.unregister_broker),
+            ControllerRegistrationRequest: _without_context(controllers.register_controller),
+            AllocateProducerIdsRequest: _without_context(producer_ids.allocate_producer_ids),
+            UpdateFeaturesRequest: feature_levels.update_features,
+            AlterConfigsRequest: self._and_clear_elr(configs.alter_configs),
+            IncrementalAlterConfigsRequest: self._and_clear_elr(configs.incremental_alter_configs),
+            CreateTopicsRequest: topics.create_topics,
+            CreatePartitionsRequest: topics.create_partitions,
+            DeleteTopicsRequest: topics.delete_topics,
+            AlterPartitionRequest: partitions.alter_partition,
+            AssignReplicasToDirsRequest: partitions.assign_replicas_to_dirs,
+            ListPartitionReassignmentsRequest: partitions.list_partition_reassignments,
+            ElectLeadersRequest: self._elections.elect_leaders,
+        }
+
+    def _read_handlers(self, quorum: QuorumView) -> dict[type, Decide]:
+        """Request class -> who answers it, on any controller."""
+        cluster = ClusterDescriber(self._config.cluster_id, self._image, quorum)
+        configs = ConfigDescriber(self._config.node_id, self._image, self._effective)
+        return {
+            DescribeClusterRequest: cluster.describe_cluster,
+            DescribeConfigsRequest: _without_context(configs.describe_configs),
+        }
+
+    @property
+    def is_active(self) -> bool:
+        """Between :meth:`activate` and :meth:`deactivate`."""
+        return self._is_active
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When :meth:`tick` is due; None on standby."""
+        if not self._is_active:
+            return None
+        expiry_ms = self._heartbeats.deadline_ms
+        return self._schedule.deadline_ms if expiry_ms is None else min(expiry_ms, self._schedule.deadline_ms)
+
+    def activate(self, now_ms: int) -> ControlResult:
+        """Starts deciding, the image having been replayed to the end of the log.
+
+        :returns: records to append before anything else: the bootstrap metadata for an empty log, the abort
+            of a metadata transaction that the previous leader left open; possibly none.
+        """
+        assert not self._is_active
+        self._is_active = True
+        self._heartbeats.activate(now_ms)
+        self._schedule.start(now_ms)
+        return activation(self._image, self._config.bootstrap, self._configs)
+
+    def deactivate(self) -> None:
+        """Stops deciding and forgets the soft state: leadership is lost, and the image is being reverted."""
+        self._is_active = False
+        self._heartbeats.deactivate()
+
+    def decide(self, request: Any, context: RequestContext) -> ControlResult:
+        """Decides on one request in its canonical class.
+
+        :raises ControlError: the request is refused as a whole; NOT_CONTROLLER for a write on standby.
+        """
+        read = self._reads.get(type(request))
+        if read is not None:
+            return read(request, context)
+        if not self._is_active:
+            raise ControlError(ErrorCode.not_controller, "This controller is on standby.")
+        write = self._writes.get(type(request))
+        if write is None:
+            raise ControlError(
+                ErrorCode.unsupported_version, f"{type(request).__name__} is not for controllers."
+            )
+        return write(request, context)
+
+    def tick(self, now_ms: int) -> ControlResult | None:
+        """Does one thing that is due: fences one expired broker, writes a NoOpRecord, elects leaders.
+
+        :returns: None when nothing is to be written.
+        """
+        assert self._is_active
+        expiry_ms = self._heartbeats.deadline_ms
+        if expiry_ms is not None and expiry_ms <= now_ms:
+            return self._heartbeats.fence_one_stale_broker(now_ms)
+        return self._schedule.run_one(now_ms)
+
+    def observe(
+        self,
+        records: "Sequence[MetadataRecord]",
+        base_offset: int,
+        now_ms: int,  # noqa: ARG002 - part of the facade: soft state may need to know the time
+    ) -> None:
+        """Takes note of records that were just replayed into the image, on active and standby alike."""
+        if self._is_active:
+            for offset, record in enumerate(records, base_offset):
+                self._heartbeats.observe(record, offset)
+
+    def _and_clear_elr(self, alter: Decide) -> Decide:
+        """Another ``min.insync.replicas`` makes the eligible leader replicas of a topic unreliable
+        (KIP-966).
+        """
+
+        def alter_and_clear(request: Any, context: RequestContext) -> ControlResult:
+            result = alter(request, context)
+            names = topics_with_new_min_insync_replicas(result.records)
+            if not names:
+                return result
+            cleared = self._elections.on_min_insync_replicas_changed(names)
+            return ControlResult(records=(*result.records, *cleared), response=result.response)
+
+        return alter_and_clear
+
+
+def _without_context(decide: Callable[[Any], ControlResult]) -> Decide:
+    return lambda request, _context: decide(request)

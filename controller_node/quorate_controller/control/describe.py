@@ -1,0 +1,341 @@
+"""Telling what is configured and who the controllers are: DescribeConfigs, DescribeCluster (KIP-133,
+KIP-919).
+
+Both only read, on the active controller and on standbys alike.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import dropwhile
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kio.schema.errors import ErrorCode
+from quorate_protocol import features
+
+from quorate_controller.control.api import ControlError, ControlResult, QuorumView, RequestContext
+from quorate_controller.control.config_schema import (
+    ConfigSource,
+    ConfigType,
+    Definition,
+    broker_definitions,
+    client_metrics_definitions,
+    documentation,
+    group_definitions,
+    topic_definitions,
+)
+from quorate_controller.control.config_validation import LISTENER_CONFIG
+from quorate_controller.control.effective_configs import EffectiveConfigs, ResourceType, SourcedValue
+from quorate_controller.control.topic_names import why_invalid
+
+if TYPE_CHECKING:
+    from quorate_protocol.image import MetadataImage
+
+ENDPOINT_TYPES: Final = {1: "BROKER", 2: "CONTROLLER"}
+CONTROLLER_ENDPOINT: Final = 2
+
+OPERATIONS_ON_CLUSTER: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+"""Bits of CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and IDEMPOTENT_WRITE."""
+OPERATIONS_NOT_ASKED_FOR: Final = -(2**31)
+
+
+class ClusterDescriber:
+    """DescribeCluster as controllers answer it: the registered controllers, not the brokers."""
+
+    def __init__(self, cluster_id: str, image: "MetadataImage", quorum: QuorumView) -> None:
+        self._cluster_id = cluster_id
+        self._image = image
+        self._quorum = quorum
+
+    def describe_cluster(self, request: DescribeClusterRequest, context: RequestContext) -> ControlResult:
+        """DescribeCluster 0-2: those controllers that have an endpoint on the listener which was asked.
+
+        :raises ControlError: UNSUPPORTED_VERSION below metadata.version 15.
+        """
+        if self._image.metadata_version < features.CONTROLLER_REGISTRATION_SINCE:
+            raise ControlError(
+                ErrorCode.unsupported_version,
+                "Direct-to-controller communication is not supported with the current MetadataVersion.",
+            )
+        error = _endpoint_type_error(request.endpoint_type, context.api_version)
+        if error is not None:
+            return ControlResult(response=_refused(error))
+        endpoints = tuple(
+            DescribeClusterBroker(
+                broker_id=controller.controller_id, host=listener.host, port=listener.port, is_fenced=False
+            )
+            for controller in self._image.cluster.controllers.values()
+            if (listener := controller.listeners.get(context.listener)) is not None
+        )
+        operations = (
+            OPERATIONS_ON_CLUSTER
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_NOT_ASKED_FOR
+        )
+        response = DescribeClusterResponse(
+            throttle_time=timedelta(0),
+            error_code=ErrorCode.none,
+            endpoint_type=CONTROLLER_ENDPOINT,
+            cluster_id=self._cluster_id,
+            controller_id=self._quorum.leader_id,
+            brokers=endpoints,
+            cluster_authorized_operations=operations,
+        )
+        return ControlResult(response=response)
+
+
+def _refused(error: ControlError) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        throttle_time=timedelta(0),
+        error_code=error.error_code,
+        error_message=error.message,
+        cluster_id="",
+        brokers=(),
+    )
+
+
+def _endpoint_type_error(endpoint_type: int, api_version: int) -> ControlError | None:
+    """Only controllers can be asked for here; version 0 has no endpoint types, nor errors for them."""
+    if endpoint_type == CONTROLLER_ENDPOINT:
+        return None
+    if endpoint_type in ENDPOINT_TYPES:
+        error_code = ErrorCode.mismatched_endpoint_type
+        message = (
+            "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type "
+            f"{ENDPOINT_TYPES[endpoint_type]}"
+        )
+    else:
+        error_code = ErrorCode.unsupported_endpoint_type
+        message = f"Unsupported endpoint type {endpoint_type}"
+    return ControlError(ErrorCode.invalid_request if api_version == 0 else error_code, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One config of a resource, before it is written as the request wants it."""
+
+    name: str
+    value: str | None
+    definition: Definition | None
+    synonyms: Sequence[SourcedValue]
+    read_only: bool = False
+
+
+class ConfigDescriber:
+    """DescribeConfigs, with values as this node sees them (Kafka's ConfigHelper)."""
+
+    def __init__(self, node_id: int, image: "MetadataImage", effective: EffectiveConfigs) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._effective = effective
+
+    def describe_configs(self, request: DescribeConfigsRequest) -> ControlResult:
+        """DescribeConfigs 1-4: each resource succeeds or fails alone; errors stand in the response."""
+        texts: dict[str, Mapping[str, str]] = {}
+        results = []
+        for resource in request.resources:
+            error_code, message = ErrorCode.none, ""
+            configs: tuple[DescribeConfigsResourceResult, ...] = ()
+            try:
+                section, entries = self._entries(resource)
+                if request.include_documentation and section not in texts:
+                    texts[section] = documentation(section)
+                configs = tuple(
+                    _result(entry, texts.get(section), include_synonyms=request.include_synonyms)
+                    for entry in _selected(entries, resource.configuration_keys)
+                )
+            except ControlError as error:
+                error_code, message = error.error_code, error.message
+            results.append(
+                DescribeConfigsResult(
+                    error_code=error_code,
+                    error_message=message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    configs=configs,
+                )
+            )
+        return ControlResult(
+            response=DescribeConfigsResponse(throttle_time=timedelta(0), results=tuple(results))
+        )
+
+    def _entries(self, resource: DescribeConfigsResource) -> tuple[str, Iterable[_Entry]]:
+        """The section of the schema, and the configs of the resource."""
+        name = resource.resource_name
+        match resource.resource_type:
+            case ResourceType.TOPIC:
+                return "topic", self._topic_entries(name)
+            case ResourceType.BROKER:
+                return "broker", self._broker_entries(name)
+            case ResourceType.BROKER_LOGGER:
+                if not name:
+                    raise ControlError(ErrorCode.invalid_request, "Broker id must not be empty")
+                self._check_is_this_node(name, " but")
+                return "broker", ()
+            case ResourceType.CLIENT_METRICS:
+                return "client_metrics", self._client_metrics_entries(name)
+            case ResourceType.GROUP:
+                return "group", self._group_entries(name)
+            case unknown:
+                raise ControlError(ErrorCode.invalid_request, f"Unsupported resource type: {unknown}")
+
+    def _topic_entries(self, name: str) -> list[_Entry]:
+        if reason := why_invalid(name):
+            raise ControlError(ErrorCode.invalid_topic_exception, reason)
+        if name not in self._image.topics.by_name:
+            raise ControlError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+        overrides = self._effective.dynamic(ResourceType.TOPIC, name)
+        entries = []
+        for key, definition in topic_definitions().items():
+            if definition.internal and key not in overrides:
+                continue
+            value = _normalized(definition, self._effective.topic_config(key, overrides).value)
+            names = [synonym.name for synonym in definition.synonyms]
+            synonyms = self._broker_values(names[0], names) if names else []
+            if key in overrides:
+                synonyms = [SourcedValue(key, value, ConfigSource.TOPIC), *synonyms]
+            entries.append(_Entry(key, value, definition, synonyms))
+        return entries
+
+    def _broker_entries(self, name: str) -> list[_Entry]:
+        if not name:
+            return [
+                self._broker_entry(key, value, only=ConfigSource.DYNAMIC_DEFAULT_BROKER)
+                for key, value in sorted(self._effective.cluster_configs.items())
+            ]
+        self._check_is_this_node(name, " or empty string, but")
+        values = {
+            key: definition.default
+            for key, definition in broker_definitions().items()
+            if not definition.internal
+        }
+        for _, configs in reversed(tuple(self._effective.levels())):
+            values.update(configs)
+        return [self._broker_entry(key, value) for key, value in sorted(values.items())]
+
+    def _broker_entry(self, key: str, value: str | None, only: ConfigSource | None = None) -> _Entry:
+        definitions = broker_definitions()
+        match = LISTENER_CONFIG.fullmatch(key)
+        definition = definitions.get(key) or (definitions.get(match[1]) if match else None)
+        own = definitions.get(key)
+        names = [synonym.name for synonym in own.synonyms] if own else []
+        if match and definition:
+            names = [key, definition.name]
+        synonyms = [
+            synonym
+            for synonym in self._broker_values(key, names or [key])
+            if only is None or synonym.source is only
+        ]
+        return _Entry(
+            key,
+            _normalized(definition, value) if definition else value,
+            definition,
+            synonyms,
+            read_only=own is None or own.update_mode == "read-only",
+        )
+
+    def _group_entries(self, name: str) -> list[_Entry]:
+        if not name:
+            raise ControlError(ErrorCode.invalid_request, "Group name must not be empty")
+        overrides = self._effective.dynamic(ResourceType.GROUP, name)
+        entries = []
+        for key, definition in group_definitions().items():
+            value = _normalized(definition, self._effective.group_config(definition, overrides))
+            if definition.synonyms:
+                broker_name = definition.synonyms[0].name
+                synonyms = self._broker_values(broker_name, [broker_name])
+            else:
+                synonyms = [SourcedValue(key, definition.default, ConfigSource.DEFAULT)]
+            if key in overrides:
+                synonyms = [SourcedValue(key, value, ConfigSource.GROUP), *synonyms]
+            entries.append(_Entry(key, value, definition, synonyms))
+        return entries
+
+    def _client_metrics_entries(self, name: str) -> list[_Entry]:
+        if not name:
+            raise ControlError(
+                ErrorCode.invalid_request, "Client metrics subscription name must not be empty"
+            )
+        overrides = self._effective.dynamic(ResourceType.CLIENT_METRICS, name)
+        return [
+            _Entry(
+                key,
+                value := _normalized(definition, overrides.get(key, definition.default)),
+                definition,
+                [SourcedValue(key, value, ConfigSource.CLIENT_METRICS)] if key in overrides else [],
+            )
+            for key, definition in client_metrics_definitions().items()
+        ]
+
+    def _broker_values(self, name: str, names: Sequence[str]) -> list[SourcedValue]:
+        """Where ``name`` and those that it falls back to are set, strongest first, beginning with itself."""
+        values = [
+            SourcedValue(key, configs[key], source)
+            for source, configs in self._effective.levels()
+            for key in names
+            if key in configs
+        ]
+        definitions = broker_definitions()
+        values += [
+            SourcedValue(key, definition.default, ConfigSource.DEFAULT)
+            for key in names
+            if (definition := definitions.get(key)) is not None and definition.default is not None
+        ]
+        # Kafka leaves out what precedes the config's own name.
+        return list(dropwhile(lambda value: value.name != name, values))
+
+    def _check_is_this_node(self, name: str, separator: str) -> None:
+        try:
+            is_this_node = int(name) == self._node_id
+        except ValueError:
+            raise ControlError(
+                ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}"
+            ) from None
+        if not is_this_node:
+            raise ControlError(
+                ErrorCode.invalid_request,
+                f"Unexpected broker id, expected {self._node_id}{separator} received {name}",
+            )
+
+
+def _selected(entries: Iterable[_Entry], keys: Collection[str] | None) -> Iterable[_Entry]:
+    return (entry for entry in entries if not keys or entry.name in keys)
+
+
+def _normalized(definition: Definition, value: str | None) -> str | None:
+    """A value as Kafka prints it; one that does not fit its definition as it stands."""
+    try:
+        return definition.normalize(value)
+    except ValueError:
+        return value
+
+
+def _result(
+    entry: _Entry, texts: Mapping[str, str] | None, *, include_synonyms: bool
+) -> DescribeConfigsResourceResult:
+    # What is not known may be a secret.
+    is_sensitive = entry.definition is None or entry.definition.sensitive
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=None if is_sensitive else entry.value,
+        read_only=entry.read_only,
+        config_source=int(entry.synonyms[0].source if entry.synonyms else ConfigSource.DEFAULT),
+        is_sensitive=is_sensitive,
+        synonyms=tuple(
+            DescribeConfigsSynonym(
+                name=synonym.name, value=None if is_sensitive else synonym.value, source=int(synonym.source)
+            )
+            for synonym in (entry.synonyms if include_synonyms else ())
+        ),
+        config_type=int(entry.definition.type if entry.definition else ConfigType.UNKNOWN),
+        documentation=texts.get(entry.definition.name if entry.definition else "") if texts else None,
+    )

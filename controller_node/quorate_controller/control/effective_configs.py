@@ -1,0 +1,128 @@
+"""Which value of a config is in effect: dynamic ones override this node's file, which overrides Kafka's
+defaults.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from quorate_controller.control.config_schema import (
+    ConfigSource,
+    Definition,
+    broker_definitions,
+    topic_definitions,
+)
+
+if TYPE_CHECKING:
+    from quorate_protocol.image import MetadataImage
+
+NOTHING: Final[Mapping[str, str]] = {}
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
+
+
+class ResourceType(IntEnum):
+    """What can be configured; the numbers are those of the wire and of ConfigRecord (ConfigResource.Type)."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class SourcedValue:
+    """A value, under the name and at the level where it is set."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class EffectiveConfigs:
+    """Resolves configs as this node sees them (Kafka's KafkaConfigSchema)."""
+
+    def __init__(self, node_id: int, image: "MetadataImage", static_configs: Mapping[str, str]) -> None:
+        self._node_resource = (int(ResourceType.BROKER), str(node_id))
+        self._image = image
+        self.static_configs = dict(static_configs)
+        """This node's file; ``node.id`` and ``broker.id`` are the same thing to Kafka."""
+        for name, synonym in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            if name in static_configs:
+                self.static_configs.setdefault(synonym, static_configs[name])
+
+    def dynamic(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """What the metadata log says about one resource."""
+        return self._image.configs.get((resource_type, name), NOTHING)
+
+    @property
+    def cluster_configs(self) -> Mapping[str, str]:
+        """Dynamic defaults of all brokers."""
+        return self.dynamic(ResourceType.BROKER, "")
+
+    @property
+    def node_configs(self) -> Mapping[str, str]:
+        """Dynamic configs of this node."""
+        return self._image.configs.get(self._node_resource, NOTHING)
+
+    def levels(self) -> Iterator[tuple[ConfigSource, Mapping[str, str]]]:
+        """Broker configs from the strongest to the weakest level, defaults not included."""
+        yield ConfigSource.DYNAMIC_BROKER, self.node_configs
+        yield ConfigSource.DYNAMIC_DEFAULT_BROKER, self.cluster_configs
+        yield ConfigSource.STATIC_BROKER, self.static_configs
+
+    def topic_config(self, name: str, overrides: Mapping[str, str]) -> SourcedValue:
+        """The value that a topic with these configs of its own has for ``name``."""
+        definition = topic_definitions()[name]
+        if name in overrides:
+            return SourcedValue(name, overrides[name], ConfigSource.TOPIC)
+        for source, configs in self.levels():
+            if configs:
+                for synonym in definition.synonyms:
+                    if synonym.name in configs:
+                        return SourcedValue(name, synonym.convert(configs[synonym.name]), source)
+        return SourcedValue(name, definition.default, ConfigSource.DEFAULT)
+
+    def broker_config(self, name: str) -> str | None:
+        """The value of a broker config on this node."""
+        for _, configs in self.levels():
+            if name in configs:
+                return configs[name]
+        return broker_definitions()[name].default
+
+    def group_config(self, definition: Definition, overrides: Mapping[str, str]) -> str | None:
+        """The value that a group with these configs of its own has."""
+        if definition.name in overrides:
+            return overrides[definition.name]
+        if definition.synonyms:
+            return self.broker_config(definition.synonyms[0].name)
+        return definition.default
+
+    def min_insync_replicas(self, topic_name: str) -> int:
+        """Effective ``min.insync.replicas`` of a topic."""
+        overrides = self.dynamic(ResourceType.TOPIC, topic_name)
+        return self._integer(MIN_INSYNC_REPLICAS, self.topic_config(MIN_INSYNC_REPLICAS, overrides).value)
+
+    def static_min_insync_replicas(self) -> int:
+        """What holds without any dynamic config."""
+        return self._integer(MIN_INSYNC_REPLICAS, self.static_configs.get(MIN_INSYNC_REPLICAS))
+
+    def unclean_leader_election(self, topic_name: str) -> bool:
+        """Effective ``unclean.leader.election.enable`` of a topic."""
+        overrides = self.dynamic(ResourceType.TOPIC, topic_name)
+        value = self.topic_config(UNCLEAN_LEADER_ELECTION, overrides).value
+        return value is not None and value.strip().lower() == "true"
+
+    @staticmethod
+    def _integer(name: str, value: str | None) -> int:
+        """A checked value as number. One that another controller let through counts as the default."""
+        definition = topic_definitions()[name]
+        assert definition.default is not None
+        try:
+            parsed = definition.parse(value)
+        except ValueError:
+            parsed = None
+        return parsed if isinstance(parsed, int) else int(definition.default)

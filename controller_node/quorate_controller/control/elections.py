@@ -1,0 +1,246 @@
+"""Choosing partition leaders when brokers come and go, on request (ElectLeaders), and periodically."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
+from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from kio.schema.errors import ErrorCode
+from quorate_protocol.image.views import leads_any_partition, partitions_of_broker
+from quorate_protocol.records.generated import ClearElrRecord, PartitionChangeRecord
+
+from quorate_controller.control.api import (
+    RECORDS_PER_BATCH_MAX,
+    ControlError,
+    ControlResult,
+    RequestContext,
+    TopicConfigs,
+)
+from quorate_controller.control.partition_change import Election, Wanted
+from quorate_controller.control.partition_rules import PartitionChanges, is_elr_enabled
+
+if TYPE_CHECKING:
+    from quorate_protocol.image import MetadataImage
+    from quorate_protocol.image.topics import TopicImage
+    from quorate_protocol.records.framing import MetadataRecord
+
+ELECTIONS_PER_PASS_MAX: Final = 1_000
+"""Kafka's MAX_ELECTIONS_PER_IMBALANCE: a pass that finds more goes on in the next step."""
+
+ALL_TOPICS: Final = ""
+"""ClearElrRecord.topic_name that means every topic."""
+
+_ELECTION_TYPES: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+
+_Partition = tuple["TopicImage", int]
+
+
+class Elections:
+    """Keeps partitions led: :class:`~quorate_controller.control.api.BrokerTransitions` and more.
+
+    Holds no state of its own: the image's index knows which partitions are without a leader, or led by
+    another replica than the preferred one.
+    """
+
+    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+        self._image = image
+        self._configs = configs
+
+    # What happens to brokers (BrokerTransitions)
+
+    def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """PartitionChangeRecords that take ``broker_id`` out of every ISR and leadership."""
+        in_sync = (
+            (topic, partition_id)
+            for topic, partition_id, partition in partitions_of_broker(self._image, broker_id)
+            if broker_id in partition.isr
+        )
+        return self._take_out(broker_id, in_sync)
+
+    def on_broker_unfenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """PartitionChangeRecords for leaderless partitions, now that ``broker_id`` is active again."""
+        changes = PartitionChanges(self._image, self._configs, returning=broker_id)
+        records = []
+        for topic, partition_id in self._resolve(self._image.index.leaderless):
+            record = changes.change(topic, partition_id, Wanted(election=changes.election(topic)))
+            if record is not None:
+                records.append(record)
+        return records
+
+    def on_controlled_shutdown(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """Moves leaderships and ISR memberships away from ``broker_id``."""
+        return self.on_broker_fenced(broker_id)
+
+    def on_broker_unregistered(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """As fenced, and out of every ELR: the broker is leaving the cluster."""
+        eligible = (
+            (topic, partition_id)
+            for topic, partition_id, partition in partitions_of_broker(self._image, broker_id)
+            if broker_id in partition.isr or broker_id in partition.elr
+        )
+        return self._take_out(broker_id, eligible, is_lost=True)
+
+    def on_unclean_restart(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """A new incarnation whose predecessor did not shut down cleanly: out of ISR and ELR.
+
+        Without eligible.leader.replicas.version it is the same as being fenced. After a clean shutdown call
+        :meth:`on_broker_fenced` (Kafka's handleBrokerShutdown has both branches).
+        """
+        if not is_elr_enabled(self._image):
+            return self.on_broker_fenced(broker_id)
+        return self.on_broker_unregistered(broker_id)
+
+    def on_directories_offline(
+        self, broker_id: int, directories: Iterable[UUID]
+    ) -> "Sequence[MetadataRecord]":
+        """Handles partitions whose replica on ``broker_id`` is in one of the lost directories (KIP-858)."""
+        lost = frozenset(directories)
+        affected = (
+            (topic, partition_id)
+            for topic, partition_id, partition in partitions_of_broker(self._image, broker_id)
+            if partition.directory(broker_id) in lost
+        )
+        return self._take_out(broker_id, affected)
+
+    def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
+        """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off."""
+        if not is_elr_enabled(self._image):
+            return ()
+        return [ClearElrRecord(topic_name=name or ALL_TOPICS) for name in topic_names]
+
+    def leads_any_partition(self, broker_id: int) -> bool:
+        """True while ``broker_id`` is the leader of a partition."""
+        return leads_any_partition(self._image, broker_id)
+
+    # Requests and periodic passes
+
+    def elect_leaders(self, request: ElectLeadersRequest, _context: RequestContext) -> ControlResult:
+        """ElectLeaders 0-2: preferred or unclean election, of the partitions asked for or of all.
+
+        Of all, those that need no election are left out of the response.
+
+        :raises ControlError: INVALID_REQUEST for an unknown type, POLICY_VIOLATION for more than 10,000
+            elections.
+        """
+        election = _ELECTION_TYPES.get(request.election_type)
+        if election is None:
+            raise ControlError(ErrorCode.invalid_request, f"Unknown election type {request.election_type}")
+        changes = PartitionChanges(self._image, self._configs)
+        records: list[PartitionChangeRecord] = []
+        asked: Iterable[tuple[str, Iterable[int]]]
+        if request.topic_partitions is None:
+            asked = ((name, topic.partitions) for name, topic in self._image.topics.by_name.items())
+        else:
+            asked = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
+        results = []
+        for name, partition_ids in asked:
+            of_topic = [self._elect(name, number, election, changes, records) for number in partition_ids]
+            if request.topic_partitions is None:
+                of_topic = [it for it in of_topic if it.error_code is not ErrorCode.election_not_needed]
+            results.append(ReplicaElectionResult(topic=name, partition_result=tuple(of_topic)))
+            if len(records) > RECORDS_PER_BATCH_MAX:
+                raise ControlError(
+                    ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
+                )
+        response = ElectLeadersResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, replica_election_results=tuple(results)
+        )
+        return ControlResult(records=tuple(records), response=response, atomic=False)
+
+    def balance_leaders(self) -> tuple[ControlResult, bool]:
+        """One step of the preferred leader pass: at most 1,000 elections.
+
+        :returns: the records, and whether the pass has more to do: then call again as soon as they are
+            replayed.
+        """
+        changes = PartitionChanges(self._image, self._configs)
+        wanted = Wanted(election=Election.PREFERRED)
+        brokers = self._image.cluster.brokers
+        records: list[PartitionChangeRecord] = []
+        for topic, partition_id in self._resolve(self._image.index.imbalanced):
+            partition = topic.partitions[partition_id]
+            preferred = brokers.get(partition.preferred_leader)
+            # Skipping the hopeless early keeps a pass short while a broker with many partitions is away.
+            if preferred is None or not preferred.is_active or preferred.broker_id not in partition.isr:
+                continue
+            record = changes.change(topic, partition_id, wanted)
+            if record is not None:
+                records.append(record)
+            if len(records) == ELECTIONS_PER_PASS_MAX:
+                break
+        return _step(records)
+
+    def elect_unclean_leaders(self) -> tuple[ControlResult, bool]:
+        """One step of the pass over leaderless partitions with unclean.leader.election.enable; as above."""
+        changes = PartitionChanges(self._image, self._configs)
+        wanted = Wanted(election=Election.UNCLEAN)
+        records: list[PartitionChangeRecord] = []
+        for topic, partition_id in self._resolve(self._image.index.leaderless):
+            if not self._configs.unclean_leader_election(topic.name):
+                continue
+            record = changes.change(topic, partition_id, wanted)
+            if record is not None:
+                records.append(record)
+            if len(records) == ELECTIONS_PER_PASS_MAX:
+                break
+        return _step(records)
+
+    def _elect(
+        self,
+        name: str,
+        partition_id: int,
+        election: Election,
+        changes: PartitionChanges,
+        records: list[PartitionChangeRecord],
+    ) -> PartitionResult:
+        """Elects one partition for a request: adds to ``records`` and gives the result to answer."""
+        topic = self._image.topics.by_name.get(name)
+        if topic is None:
+            return _result(partition_id, ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")
+        partition = topic.partitions.get(partition_id)
+        if partition is None:
+            message = f"No such partition as {name}-{partition_id}"
+            return _result(partition_id, ErrorCode.unknown_topic_or_partition, message)
+        is_preferred = election is Election.PREFERRED
+        if partition.has_preferred_leader if is_preferred else partition.has_leader:
+            message = "Leader election not needed for topic partition."
+            return _result(partition_id, ErrorCode.election_not_needed, message)
+        record = changes.change(topic, partition_id, Wanted(election=election))
+        if record is not None:
+            records.append(record)
+            return _result(partition_id, ErrorCode.none, None)
+        if is_preferred:
+            message = "The preferred leader was not available."
+            return _result(partition_id, ErrorCode.preferred_leader_not_available, message)
+        message = "Eligible topic partition leaders are not available."
+        return _result(partition_id, ErrorCode.eligible_leaders_not_available, message)
+
+    def _take_out(
+        self, broker_id: int, partitions: Iterable[_Partition], *, is_lost: bool = False
+    ) -> list[PartitionChangeRecord]:
+        """Takes a broker out of ISR and leadership of these partitions; a lost one out of the ELR too."""
+        changes = PartitionChanges(self._image, self._configs, leaving=broker_id)
+        lost_replica = broker_id if is_lost else None
+        records = []
+        for topic, partition_id in partitions:
+            isr = tuple(id_ for id_ in topic.partitions[partition_id].isr if id_ != broker_id)
+            wanted = Wanted(isr=isr, election=changes.election(topic), lost_replica=lost_replica)
+            record = changes.change(topic, partition_id, wanted)
+            if record is not None:
+                records.append(record)
+        return records
+
+    def _resolve(self, keys: Iterable[tuple[UUID, int]]) -> Iterator[_Partition]:
+        topics = self._image.topics.by_id
+        return ((topics[topic_id], partition_id) for topic_id, partition_id in keys)
+
+
+def _step(records: list[PartitionChangeRecord]) -> tuple[ControlResult, bool]:
+    result = ControlResult(records=tuple(records), atomic=False)
+    return result, len(records) == ELECTIONS_PER_PASS_MAX
+
+
+def _result(partition_id: int, error_code: ErrorCode, message: str | None) -> PartitionResult:
+    return PartitionResult(partition_id=partition_id, error_code=error_code, error_message=message)

@@ -1,0 +1,201 @@
+"""Finalized feature levels: UpdateFeatures 0-2 (KIP-584, KIP-778, KIP-1022)."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+from kio.schema.update_features.v1 import response as v1
+from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
+from kio.schema.update_features.v2.response import UpdateFeaturesResponse
+from quorate_protocol import features
+from quorate_protocol.image import VersionRange
+from quorate_protocol.records.generated import FeatureLevelRecord, NoOpRecord
+
+from quorate_controller.control.api import (
+    ControlError,
+    ControlResult,
+    KRaftVersionUpgrade,
+    QuorumView,
+    RequestContext,
+)
+
+if TYPE_CHECKING:
+    from quorate_protocol.image import MetadataImage
+    from quorate_protocol.records.framing import MetadataRecord
+
+    from quorate_controller.control.configs import ConfigManager
+
+
+class UpgradeType(IntEnum):
+    """What the client allows to happen to a feature; the numbers are those of the wire."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureManager:
+    """Decides on feature levels: each must be supported by every broker and every registered controller."""
+
+    def __init__(
+        self, node_id: int, image: "MetadataImage", configs: "ConfigManager", quorum: QuorumView
+    ) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._configs = configs
+        self._quorum = quorum
+
+    def update_features(self, request: UpdateFeaturesRequest, context: RequestContext) -> ControlResult:
+        """UpdateFeatures: all updates or none. Errors stand in the response."""
+        updates = {update.feature: update for update in request.feature_updates}
+        proposed = {
+            **self._image.features,
+            **{name: update.max_version_level for name, update in updates.items()},
+        }
+        try:
+            records = [self._update(update, proposed) for update in updates.values()]
+        except ControlError as error:
+            message = (
+                "The update failed for all features since the following feature had an error: "
+                f"{error.message}"
+            )
+            return ControlResult(response=_response(error.error_code, message, (), context))
+        response = _response(ErrorCode.none, None, request.feature_updates, context)
+        if request.validate_only:
+            return ControlResult(response=response)
+        safety: tuple[MetadataRecord, ...] = ()
+        if (
+            proposed.get(features.ELIGIBLE_LEADER_REPLICAS, 0)
+            and features.ELIGIBLE_LEADER_REPLICAS in updates
+        ):
+            safety = self._configs.eligible_leader_replicas_records()
+        return ControlResult(
+            records=(*safety, *(record for record in records if record is not None)),
+            response=response,
+            kraft_version=self._kraft_upgrade(updates),
+        )
+
+    def _kraft_upgrade(self, updates: Mapping[str, FeatureUpdateKey]) -> KRaftVersionUpgrade | None:
+        update = updates.get(features.KRAFT_VERSION)
+        if update is None or update.max_version_level <= self._quorum.kraft_version:
+            return None
+        return KRaftVersionUpgrade(level=update.max_version_level)
+
+    def _update(self, update: FeatureUpdateKey, proposed: Mapping[str, int]) -> "MetadataRecord | None":
+        """The record that changes one feature; None if there is nothing to write."""
+        name, level = update.feature, update.max_version_level
+        if update.upgrade_type not in tuple(UpgradeType):
+            raise _invalid(name, level, "The controller does not support the given upgrade type.")
+        current = (
+            self._quorum.kraft_version
+            if name == features.KRAFT_VERSION
+            else self._image.features.get(name, 0)
+        )
+        if level < 0:
+            raise _invalid(name, level, "A feature version cannot be less than 0.")
+        reason = self._reason_not_supported(name, level)
+        if reason:
+            raise _invalid(name, level, reason)
+        if level < current and update.upgrade_type == UpgradeType.UPGRADE:
+            raise _invalid(
+                name,
+                level,
+                "Can't downgrade the version of this feature without setting the upgrade type to either safe "
+                "or unsafe downgrade.",
+            )
+        if level > current and update.upgrade_type != UpgradeType.UPGRADE:
+            raise _invalid(name, level, "Can't downgrade to a newer version.")
+        if name == features.METADATA_VERSION:
+            is_unsafe = update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE
+            self._check_metadata_version(current, level, is_unsafe=is_unsafe)
+        elif name == features.KRAFT_VERSION:
+            return self._check_kraft_version(current, level)
+        elif name not in features.FEATURES:
+            raise _invalid(name, level, f"Feature {name} not found.")
+        elif unmet := features.unmet_dependency(name, level, proposed):
+            raise _invalid(name, level, unmet)
+        return FeatureLevelRecord(name=name, feature_level=level)
+
+    def _check_metadata_version(self, current: int, level: int, *, is_unsafe: bool) -> None:
+        if level < current and features.loses_records(current, level):
+            reason = (
+                "Unsafe metadata downgrade is not supported in this version."
+                if is_unsafe
+                else "Refusing to perform the requested downgrade because it might delete metadata "
+                "information."
+            )
+            raise ControlError(
+                ErrorCode.invalid_update_version,
+                f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
+            )
+
+    def _check_kraft_version(self, current: int, level: int) -> "MetadataRecord | None":
+        """Raft writes the level itself; the NoOpRecord gives the response something to wait for."""
+        if level < current:
+            raise _invalid(features.KRAFT_VERSION, level, "Can't downgrade the version of this feature.")
+        if level == current:
+            return None
+        self._quorum.check_kraft_upgrade(level)
+        return NoOpRecord()
+
+    def _reason_not_supported(self, name: str, level: int) -> str | None:
+        """Who stands in the way of ``level``: this controller, a broker, a registered controller."""
+        local = VersionRange(*features.SUPPORTED_FEATURES.get(name, (0, 0)))
+        candidates = [(f"Local controller {self._node_id}", local)]
+        disabled = VersionRange(0, 0)
+        cluster = self._image.cluster
+        candidates += [
+            (f"Broker {broker.broker_id}", broker.supported_features.get(name, disabled))
+            for broker in cluster.brokers.values()
+        ]
+        is_registering = self._image.metadata_version >= features.CONTROLLER_REGISTRATION_SINCE
+        if is_registering:
+            candidates += [
+                (f"Controller {controller.controller_id}", controller.supported_features.get(name, disabled))
+                for controller in cluster.controllers.values()
+                if controller.controller_id != self._node_id
+            ]
+        for who, supported in candidates:
+            if not supported.contains(level):
+                if supported.max_level == 0:
+                    return f"{who} does not support this feature."
+                return f"{who} only supports versions {_range_text(supported)}"
+        if is_registering:
+            for voter_id in sorted(self._quorum.voter_ids - cluster.controllers.keys() - {self._node_id}):
+                return f"controller {voter_id} has not registered, and may not support this feature"
+        return None
+
+
+def _range_text(supported: VersionRange) -> str:
+    low, high = supported
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _invalid(name: str, level: int, reason: str) -> ControlError:
+    return ControlError(
+        ErrorCode.invalid_update_version, f"Invalid update version {level} for feature {name}. {reason}"
+    )
+
+
+def _response(
+    error_code: ErrorCode,
+    message: str | None,
+    updated: tuple[FeatureUpdateKey, ...],
+    context: RequestContext,
+) -> UpdateFeaturesResponse | v1.UpdateFeaturesResponse:
+    """Up to version 1 each successful update is named; version 2 has no place for that."""
+    if context.api_version > 1:
+        return UpdateFeaturesResponse(
+            throttle_time=timedelta(0), error_code=error_code, error_message=message
+        )
+    return v1.UpdateFeaturesResponse(
+        throttle_time=timedelta(0),
+        error_code=error_code,
+        error_message=message,
+        results=tuple(
+            v1.UpdatableFeatureResult(feature=update.feature, error_code=error_code, error_message="NONE")
+            for update in updated
+        ),
+    )

@@ -1,0 +1,249 @@
+"""What changes about one partition when its ISR, its brokers or its directories change: the one place that
+elects.
+
+Given a partition, what is wanted of it and the rules in force, :func:`change_partition` gives the
+PartitionChangeRecord with the least content that leads there, or None. In this order, each step seeing what
+the one before made of it:
+
+1. a running reassignment completes when every added replica is in the ISR; if it leaves fewer replicas, when
+   every one that stays is;
+2. the eligible leader replicas (ELR, KIP-966) are those that left the ISR while it is below
+   ``min.insync.replicas``;
+3. a leader is elected: the present one, if it may go on; else the first of the ISR in replica order; else,
+   of an empty ISR, the first of the ELR; else the last known leader; else, only if unclean elections are
+   wanted, any active replica;
+4. the record names what differs, and while there is no leader the last known one. A leader in the record,
+   even the same, bumps the leader epoch; any record bumps the partition epoch.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from uuid import UUID
+
+from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE, KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE
+from quorate_protocol.image.partitions import (
+    MIGRATING_DIRECTORY,
+    NO_RECOVERY_STATE_CHANGE,
+    LeaderRecoveryState,
+    PartitionRegistration,
+)
+from quorate_protocol.records.generated import PartitionChangeRecord
+
+from quorate_controller.control.api import NO_LEADER, NO_LEADER_CHANGE
+
+
+class Election(Enum):
+    """Who may be elected."""
+
+    PREFERRED = "preferred"
+    """The first replica if it is in the ISR, even if the leader could go on; otherwise as ONLINE."""
+    ONLINE = "online"
+    """Only replicas that lose no data."""
+    UNCLEAN = "unclean"
+    """As ONLINE, and when there is nobody any active replica, which may lose data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What changes of the partitions of one topic depend on."""
+
+    metadata_version: int
+    elr_enabled: bool
+    """``eligible.leader.replicas.version`` is 1."""
+    min_insync_replicas: int
+    """Effective value, at most the replication factor. Read only if ``elr_enabled``."""
+    may_lead: Callable[[int, UUID], bool]
+    """Is this broker active, and this directory of it online?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked of a partition; the defaults ask for nothing but a leader."""
+
+    isr: tuple[int, ...] | None = None
+    """None: as it is."""
+    election: Election = Election.ONLINE
+    leader_recovery_state: LeaderRecoveryState | None = None
+    """None: as it is."""
+    lost_replica: int | None = None
+    """A broker whose copy can't be trusted any more, so that it leaves the ELR too."""
+    directories: Mapping[int, UUID] = field(default_factory=dict)
+    """Broker id -> directory that its replica is now in."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Target:
+    """The partition as it is going to be, while it is worked out."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    elr: tuple[int, ...]
+    leader: int
+    leader_recovery_state: LeaderRecoveryState
+
+
+def change_partition(
+    topic_id: UUID, partition_id: int, partition: PartitionRegistration, wanted: Wanted, rules: Rules
+) -> PartitionChangeRecord | None:
+    """The record that brings ``partition`` to what is wanted, or None if it is there already."""
+    recovery_state = wanted.leader_recovery_state
+    target = _Target(
+        replicas=partition.replicas,
+        isr=partition.isr if wanted.isr is None else wanted.isr,
+        removing_replicas=partition.removing_replicas,
+        adding_replicas=partition.adding_replicas,
+        elr=partition.elr,
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state if recovery_state is None else recovery_state,
+    )
+    _complete_reassignment(target)
+    if rules.elr_enabled:
+        _update_elr(target, partition, wanted.lost_replica, rules.min_insync_replicas)
+    _elect(target, partition, wanted, rules)
+    if not rules.elr_enabled:
+        target.elr = ()
+        # Without ELR an ISR never becomes empty: its last member stays, as the one who may lead again.
+        target.isr = target.isr or partition.isr
+    nothing = PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id)
+    record = _difference(nothing, partition, target, wanted.directories, rules)
+    return None if record == nothing else record
+
+
+def _complete_reassignment(target: _Target) -> None:
+    """Ends a running reassignment once the replicas that it wants are in sync (KIP-455)."""
+    adding, removing = target.adding_replicas, target.removing_replicas
+    if not removing and not adding:
+        return
+    isr = tuple(replica for replica in target.isr if replica not in removing)
+    replicas = tuple(replica for replica in target.replicas if replica not in removing)
+    # Fewer replicas than before: each has to be in sync, or removing the others would thin out the ISR.
+    needed = replicas if len(adding) < len(removing) else adding
+    if not isr or not replicas or not set(needed) <= set(isr):
+        return
+    target.isr = isr
+    target.replicas = replicas
+    target.removing_replicas = target.adding_replicas = ()
+
+
+def _update_elr(
+    target: _Target, partition: PartitionRegistration, lost_replica: int | None, min_insync_replicas: int
+) -> None:
+    if len(target.isr) >= min_insync_replicas:
+        target.elr = ()
+        return
+    eligible = {*target.elr, *partition.isr} - set(target.isr)
+    target.elr = tuple(sorted(replica for replica in eligible if replica != lost_replica))
+
+
+def _elect(target: _Target, partition: PartitionRegistration, wanted: Wanted, rules: Rules) -> None:
+    def may_lead(replica: int) -> bool:
+        if replica not in partition.replicas:
+            return False
+        directory = wanted.directories.get(replica) or partition.directory(replica)
+        return rules.may_lead(replica, directory)
+
+    leader = _clean_leader(target, wanted.election, may_lead)
+    if leader is not None:
+        target.leader = leader
+        if leader in target.elr:
+            target.isr = (leader,)
+            target.elr = tuple(replica for replica in target.elr if replica != leader)
+        return
+    last_known = partition.last_known_elr if rules.elr_enabled else ()
+    leader = _unclean_leader(target, wanted.election, last_known, may_lead)
+    if leader is None:
+        target.leader = NO_LEADER
+        return
+    target.leader = leader
+    target.isr = (leader,)
+    target.elr = ()
+    target.leader_recovery_state = LeaderRecoveryState.RECOVERING
+
+
+def _clean_leader(target: _Target, election: Election, may_lead: Callable[[int], bool]) -> int | None:
+    """A replica that has all committed records, the present leader before others; None if there is nobody."""
+    candidates = target.isr or target.elr
+    order = (target.leader, *target.replicas)
+    if election is Election.PREFERRED:
+        order = (target.replicas[0], *order)
+    return next((replica for replica in order if replica in candidates and may_lead(replica)), None)
+
+
+def _unclean_leader(
+    target: _Target, election: Election, last_known: tuple[int, ...], may_lead: Callable[[int], bool]
+) -> int | None:
+    """A replica that may have lost records, or None."""
+    nobody_is_eligible = not target.isr and not target.elr
+    if nobody_is_eligible and len(last_known) == 1 and may_lead(last_known[0]):
+        return last_known[0]
+    if election is Election.UNCLEAN:
+        return next(filter(may_lead, target.replicas), None)
+    return None
+
+
+def _difference(
+    nothing: PartitionChangeRecord,
+    partition: PartitionRegistration,
+    target: _Target,
+    moved: Mapping[int, UUID],
+    rules: Rules,
+) -> PartitionChangeRecord:
+    """The change that changes nothing, with what differs filled in."""
+    leader = NO_LEADER_CHANGE
+    if target.leader != partition.leader or _needs_new_leader_epoch(partition, target, rules):
+        leader = target.leader
+    recovery_state = NO_RECOVERY_STATE_CHANGE
+    if target.leader_recovery_state != partition.leader_recovery_state:
+        recovery_state = int(target.leader_recovery_state)
+    # The order of an ELR means nothing, so the same members in another order are no change.
+    same_elr = set(target.elr) == set(partition.elr)
+    return PartitionChangeRecord(
+        topic_id=nothing.topic_id,
+        partition_id=nothing.partition_id,
+        leader=leader,
+        isr=_unless_same(target.isr, partition.isr),
+        eligible_leader_replicas=None if same_elr else target.elr,
+        last_known_elr=_last_known_elr(partition, leader) if rules.elr_enabled else None,
+        replicas=_unless_same(target.replicas, partition.replicas),
+        removing_replicas=_unless_same(target.removing_replicas, partition.removing_replicas),
+        adding_replicas=_unless_same(target.adding_replicas, partition.adding_replicas),
+        leader_recovery_state=recovery_state,
+        directories=_directories(partition, target, moved, rules.metadata_version),
+    )
+
+
+def _unless_same(target: tuple[int, ...], current: tuple[int, ...]) -> tuple[int, ...] | None:
+    return None if target == current else target
+
+
+def _last_known_elr(partition: PartitionRegistration, leader: int) -> tuple[int, ...] | None:
+    """Who led last, remembered from when the partition loses its leader until it has one again."""
+    if leader == NO_LEADER and partition.has_leader and not partition.last_known_elr:
+        return (partition.leader,)
+    if leader >= 0 and partition.last_known_elr:
+        return ()
+    return None
+
+
+def _directories(
+    partition: PartitionRegistration, target: _Target, moved: Mapping[int, UUID], metadata_version: int
+) -> tuple[UUID | None, ...] | None:
+    if metadata_version < DIRECTORY_ASSIGNMENT_SINCE or (not moved and target.replicas == partition.replicas):
+        return None
+    current = dict(zip(partition.replicas, partition.directories, strict=True))
+    directories = tuple(moved.get(replica, current[replica]) for replica in target.replicas)
+    if directories == partition.directories:
+        return None
+    return tuple(None if directory == MIGRATING_DIRECTORY else directory for directory in directories)
+
+
+def _needs_new_leader_epoch(partition: PartitionRegistration, target: _Target, rules: Rules) -> bool:
+    """Must the leader stand in the record although it stays, so that followers notice by the epoch?"""
+    if not set(partition.replicas) <= set(target.replicas):
+        return True
+    # Brokers before 3.6 needed it after each ISR shrink (KAFKA-15021).
+    epoch_shows_shrink = rules.metadata_version < KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE
+    return epoch_shows_shrink and not set(partition.isr) <= set(target.isr)

@@ -1,0 +1,300 @@
+"""Requests about single partitions: AlterPartition, AssignReplicasToDirs, ListPartitionReassignments."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from kio.schema.alter_partition.v3 import request as alter_request
+from kio.schema.alter_partition.v3 import response as alter_response
+from kio.schema.assign_replicas_to_dirs.v0 import request as assign_request
+from kio.schema.assign_replicas_to_dirs.v0 import response as assign_response
+from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.list_partition_reassignments.v0.response import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE
+from quorate_protocol.image.partitions import (
+    MIGRATING_DIRECTORY,
+    LeaderRecoveryState,
+    PartitionRegistration,
+)
+from quorate_protocol.records.generated import PartitionChangeRecord
+
+from quorate_controller.control.api import (
+    NO_LEADER_CHANGE,
+    ControlError,
+    ControlResult,
+    RequestContext,
+    TopicConfigs,
+)
+from quorate_controller.control.partition_change import Wanted
+from quorate_controller.control.partition_rules import PartitionChanges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from quorate_protocol.image import MetadataImage
+    from quorate_protocol.image.registrations import BrokerRegistration
+    from quorate_protocol.image.topics import TopicImage
+
+EPOCH_UNKNOWN: Final = -1
+"""AlterPartition below version 3 does not tell the epochs of the brokers in the ISR."""
+
+_RECOVERY_STATES: Final = frozenset(LeaderRecoveryState)
+
+
+class PartitionManager:
+    """Decides on requests about single partitions. Holds no state of its own."""
+
+    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+        self._image = image
+        self._configs = configs
+
+    def alter_partition(
+        self,
+        request: alter_request.AlterPartitionRequest,
+        _context: RequestContext,
+    ) -> ControlResult:
+        """AlterPartition 2-3: a leader changes its ISR; may complete a running reassignment.
+
+        Errors of single partitions stand in the response.
+
+        :raises ControlError: STALE_BROKER_EPOCH.
+        """
+        self._check_broker_epoch(request.broker_id, request.broker_epoch)
+        changes = PartitionChanges(self._image, self._configs)
+        records: list[PartitionChangeRecord] = []
+        answers = []
+        for asked in request.topics:
+            topic = self._image.topics.by_id.get(asked.topic_id) if asked.topic_id else None
+            if topic is None:
+                results = [
+                    _refused(wanted.partition_index, ErrorCode.unknown_topic_id)
+                    for wanted in asked.partitions
+                ]
+            else:
+                results = [
+                    self._alter(request.broker_id, topic, wanted, changes, records)
+                    for wanted in asked.partitions
+                ]
+            answers.append(alter_response.TopicData(topic_id=asked.topic_id, partitions=tuple(results)))
+        response = alter_response.AlterPartitionResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, topics=tuple(answers)
+        )
+        return ControlResult(records=tuple(records), response=response, atomic=False)
+
+    def assign_replicas_to_dirs(
+        self,
+        request: assign_request.AssignReplicasToDirsRequest,
+        _context: RequestContext,
+    ) -> ControlResult:
+        """AssignReplicasToDirs 0 (KIP-858): a broker tells in which log directory its replicas are.
+
+        A replica assigned to a directory that is not online loses leadership and ISR membership. Errors of
+        single partitions stand in the response.
+
+        :raises ControlError: UNSUPPORTED_VERSION below metadata.version 17, STALE_BROKER_EPOCH.
+        """
+        if self._image.metadata_version < DIRECTORY_ASSIGNMENT_SINCE:
+            raise ControlError(ErrorCode.unsupported_version, "Directory assignment is not supported yet.")
+        broker = self._check_broker_epoch(request.broker_id, request.broker_epoch)
+        records: list[PartitionChangeRecord] = []
+        answers = []
+        for asked in request.directories:
+            directory = asked.id_ or MIGRATING_DIRECTORY
+            move = _Move(self._image, self._configs, broker, directory)
+            topics = []
+            for topic in asked.topics:
+                results = [
+                    assign_response.PartitionData(
+                        partition_index=partition.partition_index,
+                        error_code=move.assign(topic.topic_id, partition.partition_index, records),
+                    )
+                    for partition in topic.partitions
+                ]
+                topics.append(assign_response.TopicData(topic_id=topic.topic_id, partitions=tuple(results)))
+            answers.append(assign_response.DirectoryData(id_=asked.id_, topics=tuple(topics)))
+        response = assign_response.AssignReplicasToDirsResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, directories=tuple(answers)
+        )
+        return ControlResult(records=tuple(records), response=response, atomic=False)
+
+    def list_partition_reassignments(
+        self,
+        request: ListPartitionReassignmentsRequest,
+        _context: RequestContext,
+    ) -> ControlResult:
+        """ListPartitionReassignments 0: the running ones, of all topics or of those asked for; a read."""
+        answers = []
+        for topic, partition_ids in self._asked_for(request):
+            ongoing = tuple(
+                OngoingPartitionReassignment(
+                    partition_index=partition_id,
+                    replicas=partition.replicas,
+                    adding_replicas=partition.adding_replicas,
+                    removing_replicas=partition.removing_replicas,
+                )
+                for partition_id in partition_ids
+                if (partition := topic.partitions.get(partition_id)) and partition.is_reassigning
+            )
+            if ongoing:
+                answers.append(OngoingTopicReassignment(name=topic.name, partitions=ongoing))
+        response = ListPartitionReassignmentsResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, topics=tuple(answers)
+        )
+        return ControlResult(response=response)
+
+    def _asked_for(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> "Iterable[tuple[TopicImage, Sequence[int]]]":
+        topics, reassigning = self._image.topics, self._image.index.reassigning
+        if request.topics is None:
+            for topic_id in sorted({topic_id for topic_id, _ in reassigning}):
+                yield topics.by_id[topic_id], sorted(reassigning.of_topic(topic_id))
+            return
+        for asked in request.topics:
+            topic = topics.by_name.get(asked.name)
+            if topic is not None:
+                yield topic, asked.partition_indexes
+
+    def _check_broker_epoch(self, broker_id: int, broker_epoch: int) -> "BrokerRegistration":
+        broker = self._image.cluster.brokers.get(broker_id)
+        if broker is None:
+            raise ControlError(
+                ErrorCode.stale_broker_epoch, f"No broker registration found for broker id {broker_id}"
+            )
+        if broker.epoch != broker_epoch:
+            raise ControlError(
+                ErrorCode.stale_broker_epoch,
+                f"Expected broker epoch {broker.epoch}, but got broker epoch {broker_epoch}",
+            )
+        return broker
+
+    def _alter(
+        self,
+        broker_id: int,
+        topic: "TopicImage",
+        asked: alter_request.PartitionData,
+        changes: PartitionChanges,
+        records: list[PartitionChangeRecord],
+    ) -> alter_response.PartitionData:
+        """Changes one partition for its leader: adds to ``records`` and gives the result to answer."""
+        partition_id = asked.partition_index
+        partition = topic.partitions.get(partition_id)
+        if partition is None:
+            return _refused(partition_id, ErrorCode.unknown_topic_or_partition)
+        error = _epoch_error(broker_id, partition, asked) or self._isr_error(partition, asked)
+        if error is not None:
+            return _refused(partition_id, error)
+        record = changes.change(
+            topic,
+            partition_id,
+            Wanted(
+                isr=tuple(replica.broker_id for replica in asked.new_isr_with_epochs),
+                election=changes.election(topic),
+                leader_recovery_state=LeaderRecoveryState(asked.leader_recovery_state),
+            ),
+        )
+        if record is not None:
+            records.append(record)
+            if record.leader not in (broker_id, NO_LEADER_CHANGE):
+                # The change completed a reassignment that took the leadership away. This is the one answer
+                # with an error although a record is written: the broker has to read the metadata first.
+                return _refused(partition_id, ErrorCode.new_leader_elected)
+            partition = partition.merge(record)
+        return alter_response.PartitionData(
+            partition_index=partition_id,
+            error_code=ErrorCode.none,
+            leader_id=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            isr=partition.isr,
+            leader_recovery_state=int(partition.leader_recovery_state),
+            partition_epoch=partition.partition_epoch,
+        )
+
+    def _isr_error(
+        self, partition: PartitionRegistration, asked: alter_request.PartitionData
+    ) -> ErrorCode | None:
+        isr = Counter(replica.broker_id for replica in asked.new_isr_with_epochs)
+        if max(isr.values(), default=0) > 1 or not isr.keys() <= set(partition.replicas):
+            return ErrorCode.invalid_request
+        if partition.leader not in isr:
+            return ErrorCode.invalid_request
+        if asked.leader_recovery_state not in _RECOVERY_STATES:
+            return ErrorCode.invalid_request
+        if asked.leader_recovery_state == LeaderRecoveryState.RECOVERING and (
+            len(isr) > 1 or partition.leader_recovery_state == LeaderRecoveryState.RECOVERED
+        ):
+            return ErrorCode.invalid_request
+        if not all(map(self._may_join_isr, asked.new_isr_with_epochs)):
+            return ErrorCode.ineligible_replica
+        return None
+
+    def _may_join_isr(self, replica: alter_request.BrokerState) -> bool:
+        """Is it registered, neither fenced nor shutting down, and of the epoch that the leader knows?"""
+        broker = self._image.cluster.brokers.get(replica.broker_id)
+        if broker is None or not broker.is_active:
+            return False
+        return replica.broker_epoch in (EPOCH_UNKNOWN, broker.epoch)
+
+
+class _Move:
+    """Replicas of one broker that are now in one of its directories."""
+
+    def __init__(
+        self, image: "MetadataImage", configs: TopicConfigs, broker: "BrokerRegistration", directory: UUID
+    ) -> None:
+        self._image = image
+        self._broker_id = broker.broker_id
+        self._directory = directory
+        self._is_online = broker.has_online_directory(directory)
+        self._changes = PartitionChanges(image, configs)
+
+    def assign(
+        self, topic_id: UUID | None, partition_id: int, records: list[PartitionChangeRecord]
+    ) -> ErrorCode:
+        topic = self._image.topics.by_id.get(topic_id) if topic_id else None
+        if topic is None:
+            return ErrorCode.unknown_topic_id
+        partition = topic.partitions.get(partition_id)
+        if partition is None:
+            return ErrorCode.unknown_topic_or_partition
+        if self._broker_id not in partition.replicas:
+            return ErrorCode.not_leader_or_follower
+        isr = partition.isr
+        if not self._is_online:
+            isr = tuple(replica for replica in isr if replica != self._broker_id)
+        wanted = Wanted(
+            isr=isr,
+            election=self._changes.election(topic),
+            directories={self._broker_id: self._directory},
+        )
+        record = self._changes.change(topic, partition_id, wanted)
+        if record is not None:
+            records.append(record)
+        return ErrorCode.none
+
+
+def _epoch_error(
+    broker_id: int, partition: PartitionRegistration, asked: alter_request.PartitionData
+) -> ErrorCode | None:
+    """Does the broker know the partition as it is, and lead it?"""
+    if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
+        return ErrorCode.not_controller  # it knows more than we do: there must be a newer controller
+    if asked.leader_epoch < partition.leader_epoch:
+        return ErrorCode.fenced_leader_epoch
+    if broker_id != partition.leader:
+        return ErrorCode.invalid_request
+    if asked.partition_epoch < partition.partition_epoch:
+        return ErrorCode.invalid_update_version
+    return None
+
+
+def _refused(partition_id: int, error_code: ErrorCode) -> alter_response.PartitionData:
+    return alter_response.PartitionData(
+        partition_index=partition_id, error_code=error_code, leader_id=0, leader_epoch=0, partition_epoch=0
+    )

@@ -1,0 +1,51 @@
+"""Blocks of producer ids for brokers: AllocateProducerIds (KIP-730)."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
+from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
+from kio.schema.errors import ErrorCode
+from quorate_protocol.records.generated import ProducerIdsRecord
+
+from quorate_controller.control.api import ControlError, ControlResult
+from quorate_controller.control.heartbeats import check_broker_epoch
+
+if TYPE_CHECKING:
+    from quorate_protocol.image import MetadataImage
+
+BLOCK_SIZE: Final = 1_000
+PRODUCER_ID_MAX: Final = 2**63 - 1
+
+
+class ProducerIdManager:
+    """Hands out consecutive blocks, each once. Holds no state of its own."""
+
+    def __init__(self, image: "MetadataImage") -> None:
+        self._image = image
+
+    def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> ControlResult:
+        """AllocateProducerIds 0.
+
+        :raises ControlError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR when 64 bits are used up.
+        """
+        check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
+        first = max(self._image.next_producer_id, 0)
+        if first > PRODUCER_ID_MAX - BLOCK_SIZE:
+            raise ControlError(
+                ErrorCode.unknown_server_error,
+                "Exhausted all producerIds as the next block's end producerId has exceeded the int64 type "
+                "limit",
+            )
+        record = ProducerIdsRecord(
+            broker_id=request.broker_id,
+            broker_epoch=request.broker_epoch,
+            next_producer_id=first + BLOCK_SIZE,
+        )
+        response = AllocateProducerIdsResponse(
+            throttle_time=timedelta(0),
+            error_code=ErrorCode.none,
+            producer_id_start=first,
+            producer_id_len=BLOCK_SIZE,
+        )
+        return ControlResult(records=(record,), response=response)

@@ -1,0 +1,56 @@
+"""What the active controller does from time to time without being asked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from quorate_protocol.records.generated import NoOpRecord
+
+from quorate_controller.control.api import ControlConfig, ControlResult
+from quorate_controller.control.elections import Elections
+
+Step = Callable[[], tuple[ControlResult, bool]]
+"""Does a bounded part of a task; True when it has more to do."""
+
+NO_OP: Final = (ControlResult(records=(NoOpRecord(),)), False)
+
+
+@dataclass(slots=True)
+class _Task:
+    interval_ms: int
+    step: Step
+    due_ms: int = 0
+
+
+class Schedule:
+    """Periodic tasks, each due one interval after it was last done.
+
+    The NoOpRecords make the high watermark move, so that everybody learns that the cluster is alive
+    (KIP-835).
+    """
+
+    def __init__(self, config: ControlConfig, elections: Elections) -> None:
+        self._tasks = [_Task(config.unclean_election_check_interval_ms, elections.elect_unclean_leaders)]
+        if config.max_idle_interval_ms > 0:
+            self._tasks.append(_Task(config.max_idle_interval_ms, lambda: NO_OP))
+        if config.leader_imbalance_check_enable:
+            self._tasks.append(_Task(config.leader_imbalance_check_interval_ms, elections.balance_leaders))
+
+    def start(self, now_ms: int) -> None:
+        """Begins the first interval of each task."""
+        for task in self._tasks:
+            task.due_ms = now_ms + task.interval_ms
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the next task is due."""
+        return min(task.due_ms for task in self._tasks)
+
+    def run_one(self, now_ms: int) -> ControlResult | None:
+        """Does the task that has been due for longest, or a step of it; None if there is nothing to write."""
+        task = min(self._tasks, key=lambda task: task.due_ms)
+        if task.due_ms > now_ms:
+            return None
+        result, has_more = task.step()
+        task.due_ms = now_ms if has_more else now_ms + task.interval_ms
+        return result if result.records else None

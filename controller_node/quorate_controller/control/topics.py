@@ -1,0 +1,375 @@
+"""Requests about whole topics: CreateTopics, CreatePartitions, DeleteTopics (KIP-4, KIP-464, KIP-516)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from kio.schema.create_partitions.v3 import request as grow_request
+from kio.schema.create_partitions.v3 import response as grow_response
+from kio.schema.create_topics.v7 import request as create_request
+from kio.schema.create_topics.v7 import response as create_response
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
+from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+from kio.schema.errors import ErrorCode
+from quorate_protocol.records.generated import RemoveTopicRecord, TopicRecord
+
+from quorate_controller.control.api import (
+    RECORDS_PER_BATCH_MAX,
+    ControlConfig,
+    ControlError,
+    ControlResult,
+    EffectiveConfig,
+    RequestContext,
+    TopicConfigs,
+)
+from quorate_controller.control.assignments import Assignment, check_manual, partition_records, place
+from quorate_controller.control.topic_names import CLUSTER_METADATA_TOPIC, colliding_name, why_invalid
+from quorate_controller.uuids import random_uuid
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from quorate_protocol.image import MetadataImage
+    from quorate_protocol.image.topics import TopicImage
+    from quorate_protocol.records.framing import MetadataRecord
+
+USE_DEFAULT: Final = -1
+"""Number of partitions or replicas of a topic: the cluster's default, or what the assignment says."""
+
+_CONFIGS_IN_RESPONSE_SINCE: Final = 5
+"""CreateTopicsResponse version (KIP-525)."""
+
+_DELETION_DISABLED_SINCE: Final = 3
+"""DeleteTopicsResponse version that knows TOPIC_DELETION_DISABLED."""
+
+
+class TopicManager:
+    """Decides on requests about whole topics. Holds no state of its own."""
+
+    def __init__(
+        self, config: ControlConfig, image: "MetadataImage", configs: TopicConfigs, rng: "Random"
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._configs = configs
+        self._rng = rng
+
+    def create_topics(
+        self, request: create_request.CreateTopicsRequest, context: RequestContext
+    ) -> ControlResult:
+        """CreateTopics 2-7: each topic succeeds or fails alone, with Kafka's code and message.
+
+        Record order per topic is Topic, Configs, Partitions.
+
+        :raises ControlError: POLICY_VIOLATION for more than 10,000 partitions or records in all.
+        """
+        times = Counter(topic.name for topic in request.topics)
+        wanted = [topic for topic in request.topics if times[topic.name] == 1]
+        self._check_number_of_partitions(wanted)
+        records: list[MetadataRecord] = []
+        results = []
+        for topic in wanted:
+            try:
+                created, result = self._create(topic, context)
+            except ControlError as error:
+                results.append(_not_created(topic.name, error))
+            else:
+                records += created
+                results.append(result)
+        if len(records) > RECORDS_PER_BATCH_MAX:
+            raise _too_large()
+        duplicate = ControlError(ErrorCode.invalid_request, "Duplicate topic name.")
+        results += [_not_created(name, duplicate) for name, count in times.items() if count > 1]
+        response = create_response.CreateTopicsResponse(throttle_time=timedelta(0), topics=tuple(results))
+        return ControlResult(records=() if request.validate_only else tuple(records), response=response)
+
+    def create_partitions(
+        self,
+        request: grow_request.CreatePartitionsRequest,
+        _context: RequestContext,
+    ) -> ControlResult:
+        """CreatePartitions 0-3: grows topics, automatically placed or as assigned; ``validate_only`` writes
+        nothing.
+
+        :raises ControlError: POLICY_VIOLATION for more than 10,000 new partitions.
+        """
+        times = Counter(topic.name for topic in request.topics)
+        existing = self._image.topics.by_name
+        # Counted before any is placed, since a client may ask for two thousand million.
+        additional = (
+            topic.count - len(existing[topic.name].partitions)
+            for topic in request.topics
+            if topic.name in existing
+        )
+        if sum(max(count, 0) for count in additional) > RECORDS_PER_BATCH_MAX:
+            raise _too_large()
+        records: list[MetadataRecord] = []
+        results = [
+            _grown(name, ErrorCode.invalid_request, "Duplicate topic name.")
+            for name, count in times.items()
+            if count > 1
+        ]
+        for asked in request.topics:
+            if times[asked.name] > 1:
+                continue
+            topic = existing.get(asked.name)
+            if topic is None:
+                results.append(_grown(asked.name, ErrorCode.unknown_topic_or_partition, None))
+                continue
+            try:
+                records += self._grow(asked, topic)
+            except ControlError as error:
+                results.append(_grown(asked.name, error.error_code, error.message))
+            else:
+                results.append(_grown(asked.name, ErrorCode.none, None))
+        response = grow_response.CreatePartitionsResponse(throttle_time=timedelta(0), results=tuple(results))
+        return ControlResult(records=() if request.validate_only else tuple(records), response=response)
+
+    def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> ControlResult:
+        """DeleteTopics 1-6, by name or by id: one RemoveTopicRecord per topic.
+
+        :raises ControlError: TOPIC_DELETION_DISABLED by ``delete.topic.enable``, POLICY_VIOLATION for more
+            than 10,000 topics.
+        """
+        if self._config.static_configs.get("delete.topic.enable", "true").lower() != "true":
+            knows_code = context.api_version >= _DELETION_DISABLED_SINCE
+            code = ErrorCode.topic_deletion_disabled if knows_code else ErrorCode.invalid_request
+            raise ControlError(code, "Topic deletion is disabled.")
+        results: list[DeletableTopicResult] = []
+        deletable = self._find_deletable(request, results)
+        if len(deletable) > RECORDS_PER_BATCH_MAX:
+            raise _too_large()
+        results += [_deleted(topic.name, topic_id) for topic_id, topic in deletable.items()]
+        response = DeleteTopicsResponse(throttle_time=timedelta(0), responses=tuple(results))
+        records = tuple(RemoveTopicRecord(topic_id=topic_id) for topic_id in deletable)
+        return ControlResult(records=records, response=response)
+
+    def _check_number_of_partitions(self, topics: Sequence[create_request.CreatableTopic]) -> None:
+        total = 0
+        for topic in topics:
+            if topic.assignments:
+                total += len(topic.assignments)
+            elif topic.num_partitions == USE_DEFAULT:
+                total += self._config.num_partitions
+            else:
+                total += max(topic.num_partitions, 0)
+        if total > RECORDS_PER_BATCH_MAX:
+            raise ControlError(
+                ErrorCode.policy_violation, "Excessively large number of partitions per request."
+            )
+
+    def _create(
+        self, topic: create_request.CreatableTopic, context: RequestContext
+    ) -> "tuple[list[MetadataRecord], create_response.CreatableTopicResult]":
+        """Records and result of one topic.
+
+        :raises ControlError: why it can't be created.
+        """
+        self._check_new_name(topic.name)
+        configs = {config.name: config.value for config in topic.configs}
+        config_records = self._configs.validate_new_topic(topic.name, configs)
+        assignments = self._assigned(topic) if topic.assignments else self._placed(topic)
+        topic_id = _new_topic_id(self._rng)
+        records: list[MetadataRecord] = [
+            TopicRecord(name=topic.name, topic_id=topic_id),
+            *config_records,
+            *partition_records(self._image, topic_id, 0, assignments),
+        ]
+        described: Sequence[EffectiveConfig] = ()
+        if context.api_version >= _CONFIGS_IN_RESPONSE_SINCE:
+            described = self._configs.describe_new_topic(configs)
+        result = create_response.CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
+            num_partitions=len(assignments),
+            replication_factor=len(assignments[0].replicas),
+            configs=tuple(
+                create_response.CreatableTopicConfigs(
+                    name=config.name,
+                    value=config.value,
+                    read_only=config.read_only,
+                    config_source=config.config_source,
+                    is_sensitive=config.is_sensitive,
+                )
+                for config in described
+            ),
+        )
+        return records, result
+
+    def _check_new_name(self, name: str) -> None:
+        if name == CLUSTER_METADATA_TOPIC:
+            raise ControlError(
+                ErrorCode.invalid_request,
+                f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.",
+            )
+        existing = self._image.topics.by_name
+        if name in existing:
+            raise ControlError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        reason = why_invalid(name)
+        if reason is not None:
+            raise ControlError(ErrorCode.invalid_topic_exception, reason)
+        collision = colliding_name(name, existing)
+        if collision is not None:
+            raise ControlError(
+                ErrorCode.invalid_topic_exception,
+                f"Topic '{name}' collides with existing topic: {collision}",
+            )
+
+    def _assigned(self, topic: create_request.CreatableTopic) -> list[Assignment]:
+        """What the client says about each partition of a new topic."""
+        for value, field in (
+            (topic.replication_factor, "replication factor"),
+            (topic.num_partitions, "numPartitions"),
+        ):
+            if value != USE_DEFAULT:
+                raise ControlError(
+                    ErrorCode.invalid_request,
+                    f"A manual partition assignment was specified, but {field} was not set to -1.",
+                )
+        assignments: dict[int, Assignment] = {}
+        replication_factor = None
+        for given in topic.assignments:
+            if given.partition_index in assignments:
+                raise ControlError(
+                    ErrorCode.invalid_replica_assignment,
+                    f"Found multiple manual partition assignments for partition {given.partition_index}",
+                )
+            assignments[given.partition_index] = check_manual(
+                self._image, given.partition_index, given.broker_ids, replication_factor
+            )
+            replication_factor = len(given.broker_ids)
+        if sorted(assignments) != list(range(len(assignments))):
+            raise ControlError(
+                ErrorCode.invalid_replica_assignment,
+                "partitions should be a consecutive 0-based integer sequence",
+            )
+        return [assignments[partition_id] for partition_id in range(len(assignments))]
+
+    def _placed(self, topic: create_request.CreatableTopic) -> list[Assignment]:
+        """Places the partitions of a new topic."""
+        num_partitions, replication_factor = topic.num_partitions, topic.replication_factor
+        if replication_factor < USE_DEFAULT or replication_factor == 0:
+            raise ControlError(
+                ErrorCode.invalid_replication_factor,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if num_partitions < USE_DEFAULT or num_partitions == 0:
+            raise ControlError(
+                ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
+            )
+        if num_partitions == USE_DEFAULT:
+            num_partitions = self._config.num_partitions
+        if replication_factor == USE_DEFAULT:
+            replication_factor = self._config.default_replication_factor
+        try:
+            return place(self._image, num_partitions, replication_factor, self._rng)
+        except ControlError as error:
+            raise ControlError(
+                error.error_code,
+                f"Unable to replicate the partition {replication_factor} time(s): {error.message}",
+            ) from None
+
+    def _grow(
+        self, asked: grow_request.CreatePartitionsTopic, topic: "TopicImage"
+    ) -> "Sequence[MetadataRecord]":
+        """The records of the partitions that come to a topic.
+
+        :raises ControlError: why it can't grow like this.
+        """
+        present = len(topic.partitions)
+        if asked.count == present:
+            raise ControlError(ErrorCode.invalid_partitions, f"Topic already has {present} partition(s).")
+        if asked.count < present:
+            raise ControlError(
+                ErrorCode.invalid_partitions,
+                f"The topic {asked.name} currently has {present} partition(s); {asked.count} would not be an "
+                "increase.",
+            )
+        additional = asked.count - present
+        if asked.assignments is not None and len(asked.assignments) != additional:
+            raise ControlError(
+                ErrorCode.invalid_replica_assignment,
+                f"Attempted to add {additional} additional partition(s), but only {len(asked.assignments)} "
+                "assignment(s) were specified.",
+            )
+        replication_factor = len(next(iter(topic.partitions.values())).replicas)
+        if asked.assignments is None:
+            assignments = place(self._image, additional, replication_factor, self._rng)
+        else:
+            assignments = [
+                check_manual(self._image, partition_id, given.broker_ids, replication_factor)
+                for partition_id, given in enumerate(asked.assignments, start=present)
+            ]
+        return partition_records(self._image, topic.topic_id, present, assignments)
+
+    def _find_deletable(
+        self, request: DeleteTopicsRequest, refused: list[DeletableTopicResult]
+    ) -> "dict[UUID, TopicImage]":
+        """Topics to delete by id; a result for whatever else is asked for goes to ``refused``."""
+        names = Counter(it.name for it in request.topics if it.name is not None and it.topic_id is None)
+        ids = Counter(it.topic_id for it in request.topics if it.topic_id is not None and it.name is None)
+        for asked in request.topics:
+            if (asked.name is None) == (asked.topic_id is None):
+                message = (
+                    "Neither topic name nor id were specified."
+                    if asked.name is None
+                    else "You may not specify both topic name and topic id."
+                )
+                refused.append(_deleted(asked.name, asked.topic_id, ErrorCode.invalid_request, message))
+        deletable: dict[UUID, TopicImage] = {}
+        for topic_id, count in ids.items():
+            topic = self._image.topics.by_id.get(topic_id)
+            if count > 1:
+                refused.append(_deleted(None, topic_id, ErrorCode.invalid_request, "Duplicate topic id."))
+            elif topic is None:
+                message = "This server does not host this topic ID."
+                refused.append(_deleted(None, topic_id, ErrorCode.unknown_topic_id, message))
+            else:
+                deletable[topic_id] = topic
+        for name, count in names.items():
+            topic = self._image.topics.by_name.get(name)
+            if count > 1:
+                refused.append(_deleted(name, None, ErrorCode.invalid_request, "Duplicate topic name."))
+            elif topic is None:
+                message = "This server does not host this topic-partition."
+                refused.append(_deleted(name, None, ErrorCode.unknown_topic_or_partition, message))
+            elif topic.topic_id in ids:
+                deletable.pop(topic.topic_id, None)
+                message = "The provided topic name maps to an ID that was already supplied."
+                refused.append(_deleted(name, topic.topic_id, ErrorCode.invalid_request, message))
+            else:
+                deletable[topic.topic_id] = topic
+        return deletable
+
+
+def _new_topic_id(rng: "Random") -> UUID:
+    return random_uuid(lambda: UUID(int=rng.getrandbits(128), version=4))
+
+
+def _too_large() -> ControlError:
+    return ControlError(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
+
+
+def _not_created(name: str, error: ControlError) -> create_response.CreatableTopicResult:
+    return create_response.CreatableTopicResult(
+        name=name, topic_id=None, error_code=error.error_code, error_message=error.message, configs=()
+    )
+
+
+def _grown(
+    name: str, error_code: ErrorCode, message: str | None
+) -> grow_response.CreatePartitionsTopicResult:
+    return grow_response.CreatePartitionsTopicResult(name=name, error_code=error_code, error_message=message)
+
+
+def _deleted(
+    name: str | None,
+    topic_id: UUID | None,
+    error_code: ErrorCode = ErrorCode.none,
+    message: str | None = None,
+) -> DeletableTopicResult:
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error_code, error_message=message)

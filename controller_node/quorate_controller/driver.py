@@ -1,0 +1,270 @@
+"""The event loop around a `ControllerNode`: sockets and clock outside, turns inside.
+
+Everything that arrives in one pass of the loop is taken in one turn, so that its appends share one flush.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from quorate_controller.node.events import ControlRequest, RegistrationFailed, RegistrationResponse
+from quorate_controller.node.status import node_status
+from quorate_controller.raft.messages import RequestReceived, Shutdown
+from quorate_controller.server.counters import LatencyHistogram
+from quorate_controller.server.port import FinalizedFeatures
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable
+
+    from kio.static.protocol import Payload
+
+    from quorate_controller.node import ControllerNode, Effects, RegistrationSend
+    from quorate_controller.node.events import NodeEvent
+    from quorate_controller.raft import messages
+    from quorate_controller.server.port import Caller, NodeStatus, PeerTransport, RaftAnswer
+
+log = logging.getLogger(__name__)
+
+EVENTS_PER_TURN_MAX: Final = 1_000
+"""What one turn takes; the rest waits for the next, so that a burst cannot starve the timers."""
+
+TURN_INTERVAL_MS_MAX: Final = 1_000
+"""A node turns at least this often, idle or not: liveness means that it does."""
+
+SHUTDOWN_TIMEOUT_MS: Final = 5_000
+
+
+class Clock:
+    """Unix milliseconds that never go back: the wall clock at the start, the monotonic one from then on."""
+
+    def __init__(self) -> None:
+        self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, non-decreasing."""
+        return int(self._offset_ms + time.monotonic() * 1000)
+
+
+class Driver:
+    """Turns the node. Implements `NodePort` for the server; hands outbound requests to a `PeerTransport`."""
+
+    def __init__(
+        self,
+        node: ControllerNode,
+        *,
+        clock: Clock,
+        node_id: int,
+        cluster_id: str,
+        supported_features: dict[str, tuple[int, int]],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._node = node
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._supported_features = supported_features
+        self._on_failure = on_failure
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._peers: PeerTransport | None = None
+        self._events: list[NodeEvent] = []
+        self._oldest_event_s = 0.0
+        self._event_queue_time = LatencyHistogram()
+        self._tokens = itertools.count()
+        self._raft_futures: dict[int, Future[RaftAnswer]] = {}
+        self._control_futures: dict[int, Future[Payload]] = {}
+        self._turn_handle: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms = 0
+        self._last_turn_ms = self._clock.now_ms()
+        self._stopped = False
+        self._shut_down = asyncio.Event()
+
+    # ----------------------------------------------------------------------------------------- lifetime
+
+    def start(self, peers: PeerTransport) -> None:
+        """The first turn; from here on the node takes part in the quorum."""
+        self._peers = peers
+        self._take(self._node.start(self._clock.now_ms()))
+
+    async def shut_down(self) -> None:
+        """Leaves the quorum: hands a leadership over, answers what is committed, then releases the disk."""
+        self._enqueue(Shutdown(timeout_ms=SHUTDOWN_TIMEOUT_MS))
+        try:
+            async with asyncio.timeout(SHUTDOWN_TIMEOUT_MS / 1000 + 1):
+                await self._shut_down.wait()
+        except TimeoutError:
+            log.warning("shutdown_timed_out", extra={"facts": {"timeout_ms": SHUTDOWN_TIMEOUT_MS}})
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends the turns and releases the disk, at once."""
+        if self._stopped:
+            return
+        self._end_turns()
+        self._node.close()
+
+    def _end_turns(self) -> None:
+        self._stopped = True
+        for handle in (self._turn_handle, self._timer):
+            if handle is not None:
+                handle.cancel()
+        for futures in (self._raft_futures, self._control_futures):
+            for future in futures.values():
+                future.cancel()
+
+    # -------------------------------------------------------------------------------------------- turns
+
+    def _enqueue(self, event: NodeEvent) -> None:
+        if self._stopped:
+            return
+        if not self._events:
+            self._oldest_event_s = self._loop.time()
+        self._events.append(event)
+        if self._turn_handle is None and self._peers is not None:
+            self._turn_handle = self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_handle = None
+        events = self._events[:EVENTS_PER_TURN_MAX]
+        del self._events[:EVENTS_PER_TURN_MAX]
+        self._last_turn_ms = self._clock.now_ms()
+        if events:
+            self._event_queue_time.observe_ms((self._loop.time() - self._oldest_event_s) * 1000)
+        try:
+            effects = self._node.turn(events, self._last_turn_ms)
+        except Exception as error:
+            # The disk is left as it is: closing it would flush, and a failed flush must not be tried again.
+            self._end_turns()
+            self._on_failure(error)
+            return
+        self._take(effects)
+
+    def _take(self, effects: Effects) -> None:
+        """Sends what a turn gave, and sets the timer for the next one."""
+        assert self._peers is not None
+        for note in effects.notes:
+            level = logging.WARNING if note.is_warning else logging.INFO
+            log.log(level, note.event, extra={"facts": note.facts})
+        for send in effects.sends:
+            self._peers.send(send)
+        for reply in effects.raft_replies:
+            _resolve(self._raft_futures.pop(reply.token, None), reply.answer)
+        for answer in effects.control_answers:
+            _resolve(self._control_futures.pop(answer.token, None), answer.outcome)
+        if effects.registration is not None:
+            self._register(effects.registration)
+        if self._node.raft.is_shut_down:
+            self._shut_down.set()
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._turn_handle is not None or self._stopped:
+            return
+        if self._events:
+            self._turn_handle = self._loop.call_soon(self._turn)
+            return
+        now_ms = self._clock.now_ms()
+        due_ms = min(self._node.deadline_ms, now_ms + TURN_INTERVAL_MS_MAX)
+        if due_ms <= now_ms:
+            self._turn_handle = self._loop.call_soon(self._turn)
+        elif self._timer is None or due_ms != self._timer_due_ms:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_due_ms = due_ms
+            self._timer = self._loop.call_later((due_ms - now_ms) / 1000, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        if self._turn_handle is None and not self._stopped:
+            self._turn()
+
+    def _register(self, registration: RegistrationSend) -> None:
+        assert self._peers is not None
+        future = self._peers.send_registration(registration)
+
+        def answered(done: Future[Any]) -> None:
+            if done.cancelled():
+                return
+            error = done.exception()
+            if error is not None:
+                self._enqueue(RegistrationFailed(reason=str(error)))
+            else:
+                self._enqueue(RegistrationResponse(response=done.result()))
+
+        future.add_done_callback(answered)
+
+    # ----------------------------------------------------------------------- NodePort, for the server
+
+    @property
+    def node_id(self) -> int:
+        """This node's id."""
+        return self._node_id
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        return self._cluster_id
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self._node.is_active
+
+    def control(self, request: Payload, caller: Caller) -> Future[Payload]:
+        """See `NodePort.control`."""
+        token = next(self._tokens)
+        future: Future[Payload] = self._loop.create_future()
+        self._control_futures[token] = future
+        self._enqueue(ControlRequest(token=token, request=request, caller=caller))
+        return future
+
+    def raft(self, request: messages.RaftRequest, listener: str) -> Future[RaftAnswer]:
+        """See `NodePort.raft`."""
+        token = next(self._tokens)
+        future: Future[RaftAnswer] = self._loop.create_future()
+        self._raft_futures[token] = future
+        self._enqueue(RequestReceived(token=token, request=request, listener=listener))
+        return future
+
+    def raft_event(
+        self, event: messages.ResponseReceived | messages.RequestFailed | messages.ConnectionLost
+    ) -> None:
+        """See `NodePort.raft_event`."""
+        self._enqueue(event)
+
+    def describe_quorum(self) -> messages.QuorumDescription:
+        """See `NodePort.describe_quorum`."""
+        return self._node.raft.describe_quorum(self._clock.now_ms())
+
+    def features(self) -> FinalizedFeatures:
+        """See `NodePort.features`."""
+        levels, epoch = self._node.finalized_features()
+        return FinalizedFeatures(levels=levels, epoch=epoch, supported=self._supported_features)
+
+    def status(self) -> NodeStatus:
+        """See `NodePort.status`."""
+        return node_status(
+            self._node,
+            node_id=self._node_id,
+            cluster_id=self._cluster_id,
+            event_queue_time=self._event_queue_time,
+        )
+
+    def seconds_since_turn(self) -> float:
+        """See `NodePort.seconds_since_turn`."""
+        return (self._clock.now_ms() - self._last_turn_ms) / 1000
+
+
+def _resolve(future: Future[Any] | None, outcome: object) -> None:
+    """Gives an answer to whoever still waits for it."""
+    if future is None or future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

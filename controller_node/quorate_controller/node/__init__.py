@@ -1,0 +1,28 @@
+"""One controller as a synchronous whole: raft, storage, image and control, without sockets or clocks.
+
+`ControllerNode.turn(events, now_ms)` takes everything that happened since the last turn and gives what is to
+be sent. Whatever one turn appends is flushed once and replicated together (group commit, no linger), and
+nothing leaves before what it promises is durable.
+"""
+
+from quorate_controller.node.controller_node import ControllerNode
+from quorate_controller.node.events import (
+    ControlAnswer,
+    ControlRequest,
+    Effects,
+    RaftReply,
+    RegistrationFailed,
+    RegistrationResponse,
+    RegistrationSend,
+)
+
+__all__ = [
+    "ControlAnswer",
+    "ControlRequest",
+    "ControllerNode",
+    "Effects",
+    "RaftReply",
+    "RegistrationFailed",
+    "RegistrationResponse",
+    "RegistrationSend",
+]

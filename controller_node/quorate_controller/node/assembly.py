@@ -1,0 +1,171 @@
+"""Puts a `ControllerNode` together from a configuration and what its disk holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from quorate_protocol.errors import ProtocolError
+from quorate_protocol.features import SUPPORTED_FEATURES
+from quorate_protocol.image import MetadataImage
+
+from quorate_controller.control.api import BootstrapMetadata, ControlConfig, ControlError
+from quorate_controller.control.controller import QuorumController
+from quorate_controller.node.controller_node import ControllerNode
+from quorate_controller.node.metadata import MetadataState
+from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
+from quorate_controller.node.snapshotter import Snapshotter
+from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange, Voter
+from quorate_controller.raft.node import RaftNode
+from quorate_controller.raft.startup import (
+    KRAFT_VERSION_STATIC,
+    BootstrapServer,
+    RaftConfig,
+)
+from quorate_controller.raft.voters import VoterSet
+from quorate_controller.storage.controller_storage import ControllerStorage
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from quorate_controller.config import ControllerConfig
+    from quorate_controller.storage.filesystem import FileSystem
+
+STATIC_VOTER_KRAFT_VERSIONS: Final = VersionRange(lowest=KRAFT_VERSION_STATIC, highest=KRAFT_VERSION_STATIC)
+"""A voter of controller.quorum.voters has not told yet what it supports; UpdateRaftVoter will."""
+
+
+def open_node(
+    config: ControllerConfig, *, file_system: FileSystem, rng: Random, now_ms: int
+) -> ControllerNode:
+    """Opens the directories of `config` and builds the node on them; `start` it next.
+
+    Raises StorageError when the directories cannot be used; nothing stays open then.
+    """
+    storage = ControllerStorage.open(file_system, config.storage)
+    try:
+        return _build(config, storage, rng=rng, now_ms=now_ms)
+    except BaseException:
+        storage.close()
+        raise
+
+
+def _build(
+    config: ControllerConfig, storage: ControllerStorage, *, rng: Random, now_ms: int
+) -> ControllerNode:
+    log_state = storage.log_state()
+    raft = RaftNode(
+        config=raft_config(config, storage), hard_state=storage.hard_state, log=log_state, rng=rng
+    )
+    image = MetadataImage()
+    control = QuorumController(control_config(config, storage), image, rng, _QuorumOf(raft))
+    metadata = MetadataState(image, control)
+    if log_state.snapshot_id is not None:
+        metadata.load(storage, log_state.snapshot_id)
+    identity = ControllerIdentity(
+        node_id=config.node_id,
+        incarnation_id=UUID(int=rng.getrandbits(128), version=4),
+        listeners=config.advertised_listeners,
+        features=SUPPORTED_FEATURES,
+    )
+    return ControllerNode(
+        raft=raft,
+        storage=storage,
+        metadata=metadata,
+        snapshotter=Snapshotter(
+            storage=storage,
+            raft=raft,
+            bytes_max=config.snapshot_bytes_max,
+            interval_ms=config.snapshot_interval_ms,
+            now_ms=now_ms,
+        ),
+        registration=RegistrationKeeper(identity, rng),
+        listener=config.controller_listener_names[0],
+        now_ms=now_ms,
+    )
+
+
+def raft_config(config: ControllerConfig, storage: ControllerStorage) -> RaftConfig:
+    """What the raft core wants to know of a controller's configuration."""
+    listener = config.controller_listener_names[0]
+    voters = tuple(
+        Voter(
+            key=ReplicaKey(node_id=voter.node_id),
+            endpoints=(Endpoint(listener=listener, host=voter.host, port=voter.port),),
+            kraft_versions=STATIC_VOTER_KRAFT_VERSIONS,
+        )
+        for voter in sorted(config.static_voters, key=lambda voter: voter.node_id)
+    )
+    quorum = config.quorum
+    return RaftConfig(
+        cluster_id=storage.cluster_id,
+        key=ReplicaKey(node_id=config.node_id, directory_id=storage.directory_id),
+        listener=listener,
+        endpoints=tuple(
+            Endpoint(listener=advertised.name, host=advertised.host, port=advertised.port)
+            for advertised in config.advertised_listeners
+        ),
+        static_voters=VoterSet(voters=voters),
+        bootstrap_servers=tuple(
+            BootstrapServer(host=host, port=port) for host, port in config.bootstrap_servers
+        ),
+        auto_join=config.auto_join,
+        election_timeout_ms=quorum.election_timeout_ms,
+        fetch_timeout_ms=quorum.fetch_timeout_ms,
+        election_backoff_ms_max=quorum.election_backoff_max_ms,
+        request_timeout_ms=quorum.request_timeout_ms,
+        retry_backoff_ms=quorum.retry_backoff_ms,
+        fetch_size_bytes_max=quorum.fetch_max_bytes,
+        snapshot_fetch_size_bytes_max=quorum.fetch_snapshot_max_bytes,
+    )
+
+
+def control_config(config: ControllerConfig, storage: ControllerStorage) -> ControlConfig:
+    """What the state machine wants to know of a controller's configuration."""
+    values = config.values
+    return ControlConfig(
+        node_id=config.node_id,
+        cluster_id=storage.cluster_id,
+        bootstrap=BootstrapMetadata(
+            records=storage.bootstrap_records(),
+            source="the binary bootstrap metadata file: bootstrap.checkpoint",
+        ),
+        broker_session_timeout_ms=config.broker_session_timeout_ms,
+        default_replication_factor=_number(values["default.replication.factor"]),
+        num_partitions=_number(values["num.partitions"]),
+        leader_imbalance_check_enable=bool(values["auto.leader.rebalance.enable"]),
+        leader_imbalance_check_interval_ms=_number(values["leader.imbalance.check.interval.seconds"]) * 1000,
+        unclean_election_check_interval_ms=_number(values["unclean.leader.election.interval.ms"]),
+        max_idle_interval_ms=config.max_idle_interval_ms,
+        static_configs=config.explicit,
+    )
+
+
+def _number(value: object) -> int:
+    assert isinstance(value, int), value
+    return value
+
+
+class _QuorumOf:
+    """The control package's view of raft."""
+
+    def __init__(self, raft: RaftNode) -> None:
+        self._raft = raft
+
+    @property
+    def kraft_version(self) -> int:
+        return self._raft.kraft_version
+
+    @property
+    def leader_id(self) -> int:
+        return self._raft.leader_id
+
+    @property
+    def voter_ids(self) -> frozenset[int]:
+        return frozenset(voter.node_id for voter in self._raft.voters.voters)
+
+    def check_kraft_upgrade(self, level: int) -> None:
+        try:
+            self._raft.check_kraft_version_upgrade(level)
+        except ProtocolError as error:
+            raise ControlError(error.error_code, error.message) from error

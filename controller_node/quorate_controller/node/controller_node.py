@@ -1,0 +1,423 @@
+"""`ControllerNode`: one turn of a controller, from what happened to what is to be sent.
+
+The order of the code is the proof of durability: hard state, truncation and appends reach the disk as raft
+asks for them; one flush closes the turn; only then do messages and answers leave, and only then does raft
+count the appended records as ours.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+from quorate_protocol.features import KRAFT_VERSION
+
+from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, RequestContext
+from quorate_controller.node.events import (
+    ControlAnswer,
+    ControlRequest,
+    Effects,
+    RaftReply,
+    RegistrationFailed,
+    RegistrationResponse,
+    RegistrationSend,
+)
+from quorate_controller.raft.messages import (
+    Destination,
+    FetchResponse,
+    FetchSnapshotResponse,
+    LogStartMoved,
+    Note,
+    Persisted,
+    Propose,
+    Role,
+    SnapshotRestored,
+    SnapshotTaken,
+    Tick,
+)
+from quorate_controller.raft.model import find_endpoint
+from quorate_controller.server.counters import LatencyHistogram
+from quorate_controller.server.port import RaftAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kio.static.protocol import Payload
+
+    from quorate_controller.control.api import ControlResult
+    from quorate_controller.node.events import NodeEvent
+    from quorate_controller.node.metadata import MetadataState, Waiter
+    from quorate_controller.node.registration import RegistrationKeeper
+    from quorate_controller.node.snapshotter import Snapshotter
+    from quorate_controller.raft.messages import Ready, Reply, RoleChange
+    from quorate_controller.raft.model import SnapshotId
+    from quorate_controller.raft.node import RaftNode
+    from quorate_controller.storage.controller_storage import ControllerStorage
+
+NOT_CONTROLLER_MESSAGE = "The active controller is another node, or none is elected yet"
+REGISTRATION_TOKEN = -1
+"""Token of our own registration, when this node itself is the active controller."""
+
+
+class ControllerNode:
+    """Raft, storage, image and control of one controller. Not thread-safe; deterministic by its `rng`."""
+
+    def __init__(
+        self,
+        *,
+        raft: RaftNode,
+        storage: ControllerStorage,
+        metadata: MetadataState,
+        snapshotter: Snapshotter,
+        registration: RegistrationKeeper,
+        listener: str,
+        now_ms: int,
+    ) -> None:
+        self.raft = raft
+        self.storage = storage
+        self.metadata = metadata
+        self.snapshotter = snapshotter
+        self.new_active_count = 0
+        self.election_count = 0
+        self.commit_latency = LatencyHistogram()
+        self._proposals: deque[tuple[int, int]] = deque()
+        self._last_role = Role.UNATTACHED
+        self._last_leader = (0, -1)
+        self._registration = registration
+        self._listener = listener
+        self.now_ms = now_ms
+        self._needs_flush = False
+        self._is_behind = False
+        self._effects = Effects()
+        self._replies: list[Reply] = []
+
+    # ------------------------------------------------------------------------------------------ queries
+
+    @property
+    def node_id(self) -> int:
+        """This controller's id."""
+        return self._registration.identity.node_id
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller: leader, caught up, and deciding."""
+        return self.metadata.control.is_active
+
+    def finalized_features(self) -> tuple[Mapping[str, int], int]:
+        """Committed levels above 0, kraft.version among them, and the offset of the last committed record."""
+        levels = {name: level for name, level in self.metadata.finalized_levels.items() if level > 0}
+        last_offset = self.metadata.applied_offset - 1
+        kraft_version = self.raft.kraft_version_at(last_offset)
+        if kraft_version > 0:
+            levels[KRAFT_VERSION] = kraft_version
+        return levels, last_offset
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the next turn is due, if nothing happens before."""
+        if self._is_behind or self.snapshotter.is_writing:
+            return self.now_ms
+        deadlines = [
+            self.raft.deadline_ms,
+            self.metadata.control.deadline_ms,
+            self.snapshotter.deadline_ms(),
+            self._registration_deadline_ms(),
+        ]
+        return min(deadline for deadline in deadlines if deadline is not None)
+
+    # -------------------------------------------------------------------------------------------- turns
+
+    def start(self, now_ms: int) -> Effects:
+        """The first turn. The image holds the latest checkpoint already; the log follows as it commits."""
+        self.now_ms = now_ms
+        self._perform(self.raft.start(now_ms))
+        return self._finish()
+
+    def turn(self, events: Sequence[NodeEvent], now_ms: int) -> Effects:
+        """Takes what happened since the last turn; `now_ms` is Unix time and never goes back.
+
+        Raises StorageError: the disk no longer does its part, and the process has to end.
+        """
+        self.now_ms = now_ms
+        for event in events:
+            match event:
+                case ControlRequest():
+                    self._decide(event)
+                case RegistrationResponse():
+                    self._registration.answered(event.response.error_code, now_ms)
+                case RegistrationFailed():
+                    self._registration.answered(None, now_ms)
+                case _:
+                    # Raft may append records of its own: what was decided before comes first in the log.
+                    self._propose_pending()
+                    self._perform(self.raft.step(event, now_ms))
+        self._run_timers()
+        return self._finish()
+
+    def _finish(self) -> Effects:
+        self._settle()
+        self._register_if_due()
+        self._settle()
+        self._write_snapshot()
+        for reply in self._replies:
+            self._effects.raft_replies.append(RaftReply(token=reply.token, answer=self._fill(reply)))
+        effects, self._effects, self._replies = self._effects, Effects(), []
+        return effects
+
+    def _settle(self) -> None:
+        """Makes this turn's appends durable and follows the high watermark until nothing is left to do."""
+        self._is_behind = False
+        while True:
+            self._propose_pending()
+            if self._needs_flush:
+                self.storage.flush()
+                self._needs_flush = False
+                self._perform(self.raft.step(Persisted(end_offset=self.storage.log.end_offset), self.now_ms))
+            elif not self._follow_high_watermark():
+                return
+
+    def _run_timers(self) -> None:
+        if self.now_ms >= self.raft.deadline_ms:
+            self._propose_pending()
+            self._perform(self.raft.step(Tick(), self.now_ms))
+        control = self.metadata.control
+        while (deadline_ms := control.deadline_ms) is not None and deadline_ms <= self.now_ms:
+            result = control.tick(self.now_ms)
+            if result is not None:
+                self._take_result(result, token=None)
+
+    # --------------------------------------------------------------------------------- raft's effects
+
+    def _perform(self, ready: Ready, *, is_proposal: bool = False) -> None:
+        """Does what raft asks for, in its order. The flush and the messages wait for the end of the turn."""
+        if ready.hard_state is not None:
+            self.storage.save_hard_state(ready.hard_state, kraft_version=self.raft.kraft_version)
+        if ready.truncate_to is not None:
+            self.storage.truncate_to(ready.truncate_to)
+        if ready.append:
+            self.storage.append(ready.append)
+            self._needs_flush = True
+            if self.is_active and not is_proposal:
+                self.metadata.skip_to(self.storage.log.end_offset, self.raft.epoch, self.now_ms)
+        if ready.snapshot_chunk is not None:
+            chunk = ready.snapshot_chunk
+            self.storage.write_snapshot_chunk(chunk.snapshot_id, chunk.position, chunk.data)
+        self._effects.sends.extend(ready.sends)
+        self._replies.extend(ready.replies)
+        self._effects.notes.extend(ready.notes)
+        if ready.role is not None:
+            self._role_changed(ready.role)
+        if ready.restore is not None:
+            self._restore(ready.restore)
+
+    def _restore(self, snapshot_id: SnapshotId) -> None:
+        """A snapshot was fetched whole: it replaces log and image."""
+        self.storage.restore(snapshot_id)
+        self._needs_flush = False
+        self.snapshotter.restart(self.now_ms)
+        self.metadata.load(self.storage, snapshot_id)
+        quorum = self.storage.snapshot_quorum(snapshot_id)
+        self._note("snapshot_loaded", offset=snapshot_id.offset, epoch=snapshot_id.epoch)
+        restored = SnapshotRestored(
+            snapshot_id=snapshot_id, kraft_version=quorum.kraft_version, voters=quorum.voters
+        )
+        self._perform(self.raft.step(restored, self.now_ms))
+
+    def _role_changed(self, change: RoleChange) -> None:
+        standing = {Role.PROSPECTIVE, Role.CANDIDATE}
+        if change.role in {*standing, Role.LEADER} and self._last_role not in standing:
+            self.election_count += 1
+        self._last_role = change.role
+        if change.leader_id >= 0 and (change.epoch, change.leader_id) != self._last_leader:
+            self._last_leader = (change.epoch, change.leader_id)
+            self.new_active_count += 1
+        if change.role is not Role.LEADER and self.is_active:
+            self._release(
+                self.metadata.abandon(), ControlError(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
+            )
+            self._proposals.clear()
+            self._note("no_longer_active", epoch=change.epoch, leader_id=change.leader_id)
+
+    def _follow_high_watermark(self) -> bool:
+        """Applies what is newly committed; gives whether that left something to append."""
+        high_watermark = self.raft.high_watermark
+        if self.is_active:
+            while self._proposals and self._proposals[0][0] <= high_watermark:
+                self.commit_latency.observe_ms(self.now_ms - self._proposals.popleft()[1])
+            self._release(self.metadata.committed(high_watermark, self.now_ms), None)
+            return False
+        size_bytes = self.metadata.catch_up(self.storage, high_watermark, self.now_ms)
+        self.snapshotter.applied(size_bytes)
+        if self.metadata.applied_offset < high_watermark:
+            self._is_behind = True
+            return False
+        return self._activate_if_leader()
+
+    def _activate_if_leader(self) -> bool:
+        """A leader decides from the moment on that its whole log, its LeaderChange included, is replayed."""
+        epoch_start_offset = self.raft.epoch_start_offset
+        if epoch_start_offset is None or self.metadata.applied_offset <= epoch_start_offset:
+            return False
+        if self.metadata.applied_offset != self.raft.log_end_offset:
+            return False
+        self._note("active", epoch=self.raft.epoch, offset=self.metadata.applied_offset)
+        self._take_result(self.metadata.control.activate(self.now_ms), token=None)
+        return True
+
+    def _fill(self, reply: Reply) -> RaftAnswer:
+        """Adds the bytes of log or snapshot that a reply carries."""
+        match reply.response:
+            case FetchResponse(read=read) if read is not None:
+                log = self.storage.log
+                if not log.start_offset <= read.start_offset <= log.end_offset:
+                    return RaftAnswer(response=reply.response)
+                data = log.read(read.start_offset, read.size_bytes_max, min(read.end_offset, log.end_offset))
+                return RaftAnswer(response=reply.response, data=data)
+            case FetchSnapshotResponse(read=read) if read is not None:
+                return self._fill_snapshot(reply.response)
+            case response:
+                return RaftAnswer(response=response)
+
+    def _fill_snapshot(self, response: FetchSnapshotResponse) -> RaftAnswer:
+        read = response.read
+        assert read is not None
+        if read.snapshot_id not in self.storage.snapshots.ids:
+            return RaftAnswer(response=response.refused(ErrorCode.snapshot_not_found))
+        size_bytes = self.storage.snapshots.size(read.snapshot_id)
+        if not 0 <= read.position < size_bytes:
+            return RaftAnswer(response=response.refused(ErrorCode.position_out_of_range))
+        data = self.storage.snapshots.read(read.snapshot_id, read.position, read.size_bytes_max)
+        return RaftAnswer(response=replace(response, size_bytes=size_bytes), data=data)
+
+    # ---------------------------------------------------------------------------------------- decisions
+
+    @property
+    def _next_offset(self) -> int:
+        """The offset that the next decided record gets."""
+        return self.raft.log_end_offset + self.metadata.pending_count
+
+    def _decide(self, event: ControlRequest) -> None:
+        caller = event.caller
+        context = RequestContext(
+            now_ms=self.now_ms,
+            next_offset=self._next_offset,
+            api_version=caller.api_version,
+            principal=str(caller.principal),
+            client_host=caller.client_host,
+            listener=caller.listener,
+            request_timeout_ms=caller.request_timeout_ms,
+            forwarded=caller.forwarded,
+        )
+        try:
+            result = self.metadata.control.decide(event.request, context)
+        except ControlError as error:
+            self._answer(event.token, error)
+            return
+        self._take_result(result, token=event.token)
+
+    def _take_result(self, result: ControlResult, *, token: int | None) -> None:
+        step = len(result.records) if result.atomic else RECORDS_PER_BATCH_MAX
+        for start in range(0, len(result.records), max(step, 1)):
+            if self.metadata.pending_is_full:
+                self._propose_pending()
+            records = result.records[start : start + step]
+            self.metadata.apply_decision(records, self._next_offset, self.now_ms)
+        if result.kraft_version is not None:
+            self._propose_pending()
+            _, ready = self.raft.upgrade_kraft_version(
+                result.kraft_version.level, validate_only=False, now_ms=self.now_ms
+            )
+            self._perform(ready)
+        if token is not None:
+            self._answer(token, result.response)
+
+    def _answer(self, token: int, outcome: Payload | ControlError) -> None:
+        """Answers once all that the decision wrote or saw is committed; on a standby that is so already."""
+        if self.is_active:
+            self.metadata.wait(self._next_offset, token, outcome)
+        else:
+            self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
+
+    def _release(self, waiters: Sequence[Waiter], refusal: ControlError | None) -> None:
+        for waiter in waiters:
+            outcome = refusal or waiter.outcome
+            if waiter.token == REGISTRATION_TOKEN:
+                error_code = ErrorCode.none if refusal is None else refusal.error_code
+                self._registration.answered(error_code, self.now_ms)
+            else:
+                self._effects.control_answers.append(ControlAnswer(token=waiter.token, outcome=outcome))
+
+    def _propose_pending(self) -> None:
+        if not self.metadata.pending_count:
+            return
+        batch = self.metadata.take_batch(self.raft.epoch, self.now_ms)
+        self.snapshotter.applied(len(batch))
+        self._perform(self.raft.step(Propose(batches=batch), self.now_ms), is_proposal=True)
+        self._proposals.append((self.raft.log_end_offset, self.now_ms))
+
+    # ------------------------------------------------------------------------- registration, snapshots
+
+    def _register_if_due(self) -> None:
+        image = self.metadata.image
+        node_id = self.node_id
+        leader_id = self.raft.leader_id
+        if self.raft.high_watermark < 0 or self._is_behind or leader_id < 0:
+            return
+        if not self._registration.due(
+            image.cluster.controllers.get(node_id),
+            metadata_version=image.metadata_version,
+            now_ms=self.now_ms,
+        ):
+            return
+        request = self._registration.identity.request()
+        if leader_id != node_id:
+            voter = self.raft.voters.get(leader_id)
+            endpoint = find_endpoint(voter.endpoints, self._listener) if voter else None
+            if endpoint is None:
+                self._registration.answered(None, self.now_ms)
+                return
+            destination = Destination(node_id=leader_id, host=endpoint.host, port=endpoint.port)
+            self._effects.registration = RegistrationSend(destination=destination, request=request)
+            self._registration.sent(self.now_ms)
+        elif self.is_active:
+            context = RequestContext(now_ms=self.now_ms, next_offset=self._next_offset, api_version=0)
+            self._registration.sent(self.now_ms)
+            try:
+                result = self.metadata.control.decide(request, context)
+            except ControlError as error:
+                self._registration.answered(error.error_code, self.now_ms)
+            else:
+                self._take_result(result, token=REGISTRATION_TOKEN)
+
+    def _registration_deadline_ms(self) -> int | None:
+        node_id, leader_id = self.node_id, self.raft.leader_id
+        if self.raft.high_watermark < 0 or leader_id < 0 or (leader_id == node_id and not self.is_active):
+            return None
+        image = self.metadata.image
+        return self._registration.deadline_ms(
+            image.cluster.controllers.get(node_id), metadata_version=image.metadata_version
+        )
+
+    def _write_snapshot(self) -> None:
+        started = self.snapshotter.begin_if_due(self.metadata.image, self.now_ms)
+        if started is not None:
+            self._effects.notes.append(started)
+        snapshot_id = self.snapshotter.write_slice()
+        if snapshot_id is None:
+            return
+        self._note("snapshot_written", offset=snapshot_id.offset, epoch=snapshot_id.epoch)
+        self._perform(self.raft.step(SnapshotTaken(snapshot_id=snapshot_id), self.now_ms))
+        start_offset = self.storage.clean(self.now_ms)
+        if start_offset is not None:
+            self._perform(self.raft.step(LogStartMoved(start_offset=start_offset), self.now_ms))
+            self._note("log_start_moved", offset=start_offset)
+        self._settle()
+
+    def _note(self, event: str, **facts: object) -> None:
+        self._effects.notes.append(Note(event=event, facts=facts))
+
+    def close(self) -> None:
+        """Releases the disk."""
+        self.storage.close()

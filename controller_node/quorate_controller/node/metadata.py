@@ -1,0 +1,192 @@
+"""The replicated state machine of one node: the image, what it has applied, and who waits for a commit.
+
+On a standby the image follows the high watermark. On the active controller it runs ahead: each decision is
+replayed at once, so that the next one sees it, and is undone if leadership is lost before its commit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from quorate_protocol.image import Provenance
+from quorate_protocol.image.snapshot import read_checkpoint
+from quorate_protocol.records.batch import build_batch, decode_batches
+from quorate_protocol.records.framing import decode_record, encode_record_at
+from quorate_protocol.records.generated import FeatureLevelRecord
+
+from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kio.static.protocol import Payload
+    from quorate_protocol.image import MetadataImage
+    from quorate_protocol.records.batch import RecordBatch
+    from quorate_protocol.records.framing import MetadataRecord
+
+    from quorate_controller.control.api import ControlError
+    from quorate_controller.control.controller import QuorumController
+    from quorate_controller.raft.model import SnapshotId
+    from quorate_controller.storage.controller_storage import ControllerStorage
+
+REPLAY_READ_BYTES: Final = 1024 * 1024
+"""What one step of catching up reads from the log: some 10,000 records."""
+
+BATCH_SIZE_BYTES_MAX: Final = 1024 * 1024
+"""Decisions of one turn share batches up to this size; a single larger decision still gets one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """An answer that may leave once everything below `end_offset` is committed."""
+
+    end_offset: int
+    token: int
+    outcome: Payload | ControlError
+
+
+class MetadataState:
+    """Image and control of one node, between log and answers. Knows nothing of raft's roles."""
+
+    def __init__(self, image: MetadataImage, control: QuorumController) -> None:
+        self.image = image
+        self.control = control
+        self.applied_offset = 0
+        """Everything below is committed and in the image."""
+        self.applied_timestamp_ms = 0
+        self.finalized_levels: Mapping[str, int] = {}
+        """Committed feature levels: the image's own may still be taken back."""
+        self._features_change_at: int | None = None
+        self._waiters: deque[Waiter] = deque()
+        self._pending: list[bytes] = []
+        self._pending_base_offset = 0
+        self._pending_size_bytes = 0
+
+    # ------------------------------------------------------------------------------- following the log
+
+    def load(self, storage: ControllerStorage, snapshot_id: SnapshotId) -> None:
+        """Replaces the image by a checkpoint of our disk."""
+        if snapshot_id != BOOTSTRAP_SNAPSHOT_ID:
+            checkpoint = read_checkpoint(_chunks(storage, snapshot_id))
+            provenance = Provenance(
+                end_offset=snapshot_id.offset,
+                epoch=snapshot_id.epoch,
+                timestamp_ms=checkpoint.last_contained_log_timestamp_ms,
+            )
+            self.image.restore(checkpoint.records, provenance)
+        self.finalized_levels = dict(self.image.features)
+        self.applied_offset = snapshot_id.offset
+
+    def catch_up(self, storage: ControllerStorage, high_watermark: int, now_ms: int) -> int:
+        """Replays one slice of committed log; gives its size in bytes, 0 when there is none left."""
+        if self.applied_offset >= high_watermark:
+            return 0
+        data = storage.log.read(self.applied_offset, REPLAY_READ_BYTES, high_watermark)
+        for batch in decode_batches(data):
+            self._replay_committed(batch, now_ms)
+        self.image.commit(self.applied_offset)
+        self._finalize_features()
+        return len(data)
+
+    def _replay_committed(self, batch: RecordBatch, now_ms: int) -> None:
+        end_offset = batch.last_offset + 1
+        self.applied_offset = end_offset
+        self.applied_timestamp_ms = batch.max_timestamp_ms
+        epoch, timestamp_ms = batch.partition_leader_epoch, batch.max_timestamp_ms
+        if batch.is_control:
+            self.image.advance(end_offset=end_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+            return
+        records = [decode_record(record.value or b"") for record in batch.records]
+        self.image.replay_batch(
+            records, base_offset=batch.base_offset, epoch=epoch, timestamp_ms=timestamp_ms
+        )
+        self._note_features(records, batch.base_offset)
+        self.control.observe(records, batch.base_offset, now_ms)
+
+    def _note_features(self, records: Sequence[MetadataRecord], base_offset: int) -> None:
+        for offset, record in enumerate(records, base_offset):
+            if isinstance(record, FeatureLevelRecord):
+                self._features_change_at = offset
+
+    def _finalize_features(self) -> None:
+        """Takes the levels over once nothing uncommitted is among them."""
+        if self._features_change_at is not None and self._features_change_at < self.applied_offset:
+            self._features_change_at = None
+            self.finalized_levels = dict(self.image.features)
+
+    # ---------------------------------------------------------------------------------- running ahead
+
+    def apply_decision(self, records: Sequence[MetadataRecord], offset: int, now_ms: int) -> None:
+        """Replays what was decided at `offset`, which is where the log and what is pending end."""
+        if not records:
+            return
+        if not self._pending:
+            self._pending_base_offset = offset
+        assert offset == self._pending_base_offset + len(self._pending)
+        metadata_version = self.image.metadata_version
+        for delta, record in enumerate(records):
+            value = encode_record_at(record, metadata_version)
+            self._pending.append(value)
+            self._pending_size_bytes += len(value)
+            self.image.replay(record, offset + delta)
+        self._note_features(records, offset)
+        self.control.observe(records, offset, now_ms)
+
+    @property
+    def pending_count(self) -> int:
+        """Records decided and replayed, but not yet given to raft."""
+        return len(self._pending)
+
+    @property
+    def pending_is_full(self) -> bool:
+        """Whether what is pending should become a batch before more is added."""
+        return self._pending_size_bytes >= BATCH_SIZE_BYTES_MAX
+
+    def take_batch(self, epoch: int, now_ms: int) -> bytes:
+        """The pending records as one batch for raft to append."""
+        batch = build_batch(self._pending, self._pending_base_offset, epoch, now_ms)
+        self.skip_to(self._pending_base_offset + len(self._pending), epoch, now_ms)
+        self._pending = []
+        self._pending_size_bytes = 0
+        return batch
+
+    def skip_to(self, end_offset: int, epoch: int, now_ms: int) -> None:
+        """A batch ends before `end_offset`: ours, replayed already, or one of raft's control records."""
+        self.image.advance(end_offset=end_offset, epoch=epoch, timestamp_ms=now_ms)
+
+    def wait(self, end_offset: int, token: int, outcome: Payload | ControlError) -> None:
+        """Keeps an answer until the commit of everything below `end_offset`."""
+        self._waiters.append(Waiter(end_offset, token, outcome))
+
+    def committed(self, high_watermark: int, now_ms: int) -> list[Waiter]:
+        """The high watermark moved over decisions of ours: gives the answers that may leave."""
+        if high_watermark > self.applied_offset:
+            self.image.commit(high_watermark)
+            self.applied_offset = high_watermark
+            self.applied_timestamp_ms = now_ms
+            self._finalize_features()
+        released = []
+        while self._waiters and self._waiters[0].end_offset <= high_watermark:
+            released.append(self._waiters.popleft())
+        return released
+
+    def abandon(self) -> list[Waiter]:
+        """Leadership is lost: undoes what is not committed; gives those who waited for it."""
+        self.control.deactivate()
+        self._pending = []
+        self._pending_size_bytes = 0
+        self.image.revert_to(self.image.committed_end_offset)
+        self._features_change_at = None
+        abandoned = list(self._waiters)
+        self._waiters.clear()
+        return abandoned
+
+
+def _chunks(storage: ControllerStorage, snapshot_id: SnapshotId) -> Iterator[bytes]:
+    position, size_bytes = 0, storage.snapshots.size(snapshot_id)
+    while position < size_bytes:
+        data = storage.snapshots.read(snapshot_id, position, REPLAY_READ_BYTES)
+        position += len(data)
+        yield data

@@ -1,0 +1,102 @@
+"""Registering this controller with the active one, and again whenever the log does not say so (KIP-919)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest, Feature, Listener
+from kio.schema.errors import ErrorCode
+from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+    from uuid import UUID
+
+    from quorate_protocol.image import ControllerRegistration
+
+    from quorate_controller.config_endpoints import ListenerAddress
+
+BACKOFF_INITIAL_MS: Final = 50
+BACKOFF_MAX_MS: Final = 5_000
+REQUEST_TIMEOUT_MS: Final = 2_000
+SECURITY_PROTOCOL_PLAINTEXT: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerIdentity:
+    """What this process registers: a new incarnation each time it starts."""
+
+    node_id: int
+    incarnation_id: UUID
+    listeners: tuple[ListenerAddress, ...]
+    features: Mapping[str, tuple[int, int]]
+    """Lowest and highest supported level by feature."""
+
+    def request(self) -> ControllerRegistrationRequest:
+        """The registration as it goes over the wire."""
+        return ControllerRegistrationRequest(
+            controller_id=self.node_id,
+            incarnation_id=self.incarnation_id,
+            zk_migration_ready=False,
+            listeners=tuple(
+                Listener(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=SECURITY_PROTOCOL_PLAINTEXT,
+                )
+                for listener in self.listeners
+            ),
+            features=tuple(
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in self.features.items()
+            ),
+        )
+
+    def matches(self, registration: ControllerRegistration | None) -> bool:
+        """Whether the log already says this of us."""
+        return registration is not None and registration.incarnation_id == self.incarnation_id
+
+
+class RegistrationKeeper:
+    """Decides when to send a registration: one in flight, with backoff between refusals."""
+
+    def __init__(self, identity: ControllerIdentity, rng: Random) -> None:
+        self.identity = identity
+        self._rng = rng
+        self._in_flight_until_ms: int | None = None
+        self._failures = 0
+        self._not_before_ms = 0
+
+    def due(self, registration: ControllerRegistration | None, *, metadata_version: int, now_ms: int) -> bool:
+        """Whether a request should leave now, given what the committed image says of this controller."""
+        if metadata_version < CONTROLLER_REGISTRATION_SINCE or self.identity.matches(registration):
+            return False
+        if self._in_flight_until_ms is not None and now_ms < self._in_flight_until_ms:
+            return False
+        return now_ms >= self._not_before_ms
+
+    def deadline_ms(
+        self, registration: ControllerRegistration | None, *, metadata_version: int
+    ) -> int | None:
+        """When to look again; None while nothing but a change of the image can make a request due."""
+        if metadata_version < CONTROLLER_REGISTRATION_SINCE or self.identity.matches(registration):
+            return None
+        return max(self._not_before_ms, self._in_flight_until_ms or 0)
+
+    def sent(self, now_ms: int) -> None:
+        """A request left. It counts as lost when nothing came back in twice its timeout."""
+        self._in_flight_until_ms = now_ms + 2 * REQUEST_TIMEOUT_MS
+
+    def answered(self, error_code: ErrorCode | None, now_ms: int) -> None:
+        """A response came, or (None) none will. After success the record that we await is on its way."""
+        self._in_flight_until_ms = None
+        if error_code is ErrorCode.none:
+            self._failures = 0
+            self._not_before_ms = now_ms + BACKOFF_MAX_MS
+            return
+        self._failures = min(self._failures + 1, 10)
+        backoff_ms = min(BACKOFF_INITIAL_MS * 2 ** (self._failures - 1), BACKOFF_MAX_MS)
+        self._not_before_ms = now_ms + round(backoff_ms * self._rng.uniform(0.8, 1.2))

@@ -1,0 +1,30 @@
+"""The raft core of a KRaft controller: elections, replication, snapshots and voter sets, without any IO.
+
+Events in, effects out: `RaftNode.step(event, now_ms) -> Ready`. Start reading at `messages` and `node`; the
+state is in `quorum`, what time brings in `roles`, what messages bring in `handlers`.
+
+The roles of a replica and the ways between them (KIP-595, KIP-853, KIP-996). The code asserts this very
+table (`quorum.TRANSITIONS`):
+
+    from         to           epoch           when
+    -----------  -----------  --------------  --------------------------------------------------------------
+    unattached   unattached   higher          a peer names a higher epoch, but no leader
+    unattached   prospective  same            a voter's election timeout passed
+    unattached   follower     same or higher  a leader was found
+    prospective  unattached   same or higher  the pre-vote was lost and no leader is known; or a higher epoch
+    prospective  candidate    next            a majority would vote for us, or a voter knows no pre-vote
+    prospective  follower     same or higher  the pre-vote was lost and the leader is known, or one was found
+    candidate    unattached   higher          a peer names a higher epoch, but no leader
+    candidate    prospective  same            the election was not won in time
+    candidate    leader       same            a majority voted for us
+    candidate    follower     same or higher  another one leads
+    leader       unattached   higher          a peer names a higher epoch, but no leader
+    leader       resigned     same            shutdown, removal, request, or a majority no longer fetches
+    leader       follower     higher          another one leads
+    follower     unattached   higher          a peer names a higher epoch, but no leader
+    follower     prospective  same            a voter's fetch timeout passed, or the leader went away
+    follower     follower     higher          a new leader was found
+    resigned     unattached   higher          nobody else was elected in time, or a higher epoch was seen
+    resigned     prospective  same            after a restart, as the only voter
+    resigned     follower     higher          a new leader was found
+"""

@@ -1,0 +1,89 @@
+"""Collects what one step brings about, to be handed out as one `Ready`."""
+
+from typing import TYPE_CHECKING
+
+from quorate_controller.raft.messages import (
+    Destination,
+    Note,
+    RaftRequest,
+    RaftResponse,
+    Ready,
+    Reply,
+    RoleChange,
+    Send,
+    SnapshotChunk,
+)
+
+if TYPE_CHECKING:
+    from quorate_controller.raft.model import SnapshotId
+    from quorate_controller.raft.startup import HardState
+    from quorate_controller.raft.voters import VoterSet
+
+
+class Effects:
+    """The effects of the step under way."""
+
+    __slots__ = (
+        "_appends",
+        "_notes",
+        "_replies",
+        "_sends",
+        "hard_state",
+        "high_watermark",
+        "restore",
+        "role",
+        "snapshot_chunk",
+        "truncate_to",
+        "voters",
+    )
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._appends: list[bytes] = []
+        self._sends: list[Send] = []
+        self._replies: list[Reply] = []
+        self._notes: list[Note] = []
+        self.hard_state: HardState | None = None
+        self.truncate_to: int | None = None
+        self.snapshot_chunk: SnapshotChunk | None = None
+        self.restore: SnapshotId | None = None
+        self.high_watermark: int | None = None
+        self.role: RoleChange | None = None
+        self.voters: VoterSet | None = None
+
+    def append(self, batches: bytes) -> None:
+        self._appends.append(batches)
+
+    def send(self, request_id: int, destination: Destination, request: RaftRequest, timeout_ms: int) -> None:
+        self._sends.append(
+            Send(request_id=request_id, destination=destination, request=request, timeout_ms=timeout_ms)
+        )
+
+    def reply(self, token: int, response: RaftResponse) -> None:
+        self._replies.append(Reply(token=token, response=response))
+
+    def note(self, event: str, **facts: object) -> None:
+        self._notes.append(Note(event=event, facts=facts))
+
+    def warn(self, event: str, **facts: object) -> None:
+        self._notes.append(Note(event=event, facts=facts, is_warning=True))
+
+    def take(self) -> Ready:
+        """Hand out everything collected, and begin anew."""
+        ready = Ready(
+            hard_state=self.hard_state,
+            truncate_to=self.truncate_to,
+            append=b"".join(self._appends),
+            snapshot_chunk=self.snapshot_chunk,
+            restore=self.restore,
+            sends=tuple(self._sends),
+            replies=tuple(self._replies),
+            high_watermark=self.high_watermark,
+            role=self.role,
+            voters=self.voters,
+            notes=tuple(self._notes),
+        )
+        self._clear()
+        return ready

@@ -1,0 +1,275 @@
+"""Changes of the voter set: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853).
+
+One at a time, and only when the one before is committed: then old and new majorities always overlap. The
+VotersRecord is in force once appended, and committed by the majority of the new set.
+"""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+
+from quorate_controller.raft.handlers.common import is_other_cluster, leader_request_error
+from quorate_controller.raft.held import leader_endpoint
+from quorate_controller.raft.messages import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    ApiVersionsProbe,
+    ApiVersionsProbeResponse,
+    Destination,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
+)
+from quorate_controller.raft.model import Voter, find_endpoint
+from quorate_controller.raft.roles.follower import Follower
+from quorate_controller.raft.roles.leader import ChangeKind, Leader, VoterChange
+from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
+
+if TYPE_CHECKING:
+    from quorate_controller.raft.quorum import Quorum
+    from quorate_controller.raft.voters import VoterSet
+
+Refusal = tuple[ErrorCode, str | None]
+
+
+def handle_add_voter(
+    quorum: "Quorum", token: int, request: AddRaftVoterRequest
+) -> AddRaftVoterResponse | None:
+    """Probe the new voter; `handle_probe_response` goes on. None: the answer comes later."""
+    error_code, message = _add_refusal(quorum, request)
+    endpoint = find_endpoint(request.endpoints, quorum.config.listener)
+    if error_code is not ErrorCode.none or endpoint is None:
+        return AddRaftVoterResponse(error_code=error_code, error_message=message)
+    leader, node_id = quorum.state, request.voter.node_id
+    assert isinstance(leader, Leader)
+    if not quorum.peers.is_ready(node_id, quorum.now_ms):
+        return AddRaftVoterResponse(
+            error_code=ErrorCode.request_timed_out,
+            error_message=f"New voter {request.voter} is not ready to receive requests",
+        )
+    leader.change = VoterChange(
+        kind=ChangeKind.ADD,
+        token=token,
+        voter=request.voter,
+        endpoints=request.endpoints,
+        deadline_ms=quorum.now_ms + quorum.config.request_timeout_ms,
+        ack_when_committed=request.ack_when_committed,
+    )
+    destination = Destination(node_id=node_id, host=endpoint.host, port=endpoint.port)
+    quorum.peers.send(quorum.effects, destination, ApiVersionsProbe(), quorum.now_ms)
+    return None
+
+
+def _add_refusal(quorum: "Quorum", request: AddRaftVoterRequest) -> Refusal:
+    refusal = _leader_refusal(quorum, request.cluster_id)
+    if refusal is not None:
+        return refusal
+    if request.voter.node_id < 0 or request.voter.directory_id is None:
+        return ErrorCode.invalid_request, "Add voter request didn't include a valid voter"
+    listener = quorum.config.listener
+    if find_endpoint(request.endpoints, listener) is None:
+        return (
+            ErrorCode.invalid_request,
+            f"Add voter request didn't include the endpoint for the default listener {listener}",
+        )
+    refusal = _change_refusal(quorum, "adding")
+    if refusal is not None:
+        return refusal
+    if request.voter.node_id in quorum.voters.ids:
+        voters = [str(voter.key) for voter in quorum.voters]
+        return (
+            ErrorCode.duplicate_voter,
+            f"The voter id for {request.voter} is already part of the set of voters {voters}.",
+        )
+    return ErrorCode.none, None
+
+
+def handle_probe_response(quorum: "Quorum", node_id: int, response: ApiVersionsProbeResponse) -> bool:
+    """Add the voter if it supports the finalized kraft.version and has caught up with our log."""
+    leader = quorum.state
+    change = leader.change if isinstance(leader, Leader) else None
+    is_expected = change is not None and change.kind is ChangeKind.ADD and change.offset is None
+    if not isinstance(leader, Leader) or change is None or not is_expected or change.voter.node_id != node_id:
+        return True
+    kraft_version, supported = quorum.history.kraft_version, response.kraft_versions
+    if response.error_code is not ErrorCode.none:
+        message = (
+            f"Aborted add voter operation for since API_VERSIONS returned an error {response.error_code.name}"
+        )
+        leader.end_change(quorum, ErrorCode.request_timed_out, message)
+        return False
+    if supported is None or kraft_version not in supported:
+        lowest, highest = (0, 0) if supported is None else (supported.lowest, supported.highest)
+        message = (
+            f"Aborted add voter operation for {change.voter} since the kraft.version range (min: {lowest}, "
+            f"max: {highest}) doesn't support the finalized version {kraft_version}"
+        )
+        leader.end_change(quorum, ErrorCode.invalid_request, message)
+        return True
+    if not leader.progress.is_caught_up(change.voter, quorum.now_ms):
+        message = f"Aborted add voter operation for {change.voter} since it is lagging behind"
+        leader.end_change(quorum, ErrorCode.request_timed_out, message)
+        return True
+    voters = quorum.voters.add(Voter(key=change.voter, endpoints=change.endpoints, kraft_versions=supported))
+    assert voters is not None, "no other change can have added it meanwhile"
+    change.offset = _append_voters(quorum, voters)
+    if not change.ack_when_committed:
+        quorum.effects.reply(change.token, AddRaftVoterResponse())
+        change.is_answered = True
+    return True
+
+
+def handle_remove_voter(
+    quorum: "Quorum", token: int, request: RemoveRaftVoterRequest
+) -> RemoveRaftVoterResponse | None:
+    """Append the voter set without that voter. None: the answer comes with the commit."""
+    error_code, message = _remove_refusal(quorum, request)
+    voters = quorum.voters.remove(request.voter) if error_code is ErrorCode.none else None
+    if voters is None:
+        return RemoveRaftVoterResponse(error_code=error_code, error_message=message)
+    leader = quorum.state
+    assert isinstance(leader, Leader)
+    leader.change = VoterChange(
+        kind=ChangeKind.REMOVE,
+        token=token,
+        voter=request.voter,
+        deadline_ms=quorum.now_ms + quorum.config.request_timeout_ms,
+        offset=_append_voters(quorum, voters),
+    )
+    return None
+
+
+def _remove_refusal(quorum: "Quorum", request: RemoveRaftVoterRequest) -> Refusal:
+    refusal = _leader_refusal(quorum, request.cluster_id)
+    if refusal is not None:
+        return refusal
+    if request.voter.node_id < 0 or request.voter.directory_id is None:
+        return ErrorCode.invalid_request, "Remove voter request didn't include a valid voter"
+    refusal = _change_refusal(quorum, "removing")
+    if refusal is not None:
+        return refusal
+    if quorum.voters.remove(request.voter) is None:
+        voters = [str(voter.key) for voter in quorum.voters]
+        return (
+            ErrorCode.voter_not_found,
+            f"Cannot remove voter {request.voter} from the set of voters {voters}",
+        )
+    return ErrorCode.none, None
+
+
+def _leader_refusal(quorum: "Quorum", cluster_id: str | None) -> Refusal | None:
+    if is_other_cluster(quorum, cluster_id):
+        message = f'The given id "{cluster_id}" doesn\'t match the cluster id "{quorum.config.cluster_id}"'
+        return ErrorCode.inconsistent_cluster_id, message
+    error_code = leader_request_error(quorum, quorum.epoch)
+    return None if error_code is ErrorCode.none else (error_code, None)
+
+
+def _change_refusal(quorum: "Quorum", verb: str) -> Refusal | None:
+    """Why no voter can be added or removed now: errors that Kafka's clients retry."""
+    leader = quorum.state
+    assert isinstance(leader, Leader)
+    if leader.change is not None:
+        message = "Request timed out waiting for leader to handle previous voter change request"
+        return ErrorCode.request_timed_out, message
+    if leader.high_watermark is None:
+        message = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+        return ErrorCode.request_timed_out, message
+    kraft_version = quorum.history.kraft_version
+    if kraft_version < KRAFT_VERSION_DYNAMIC:
+        message = f"Cluster doesn't support {verb} voter because the kraft.version feature is {kraft_version}"
+        return ErrorCode.unsupported_version, message
+    offset = quorum.history.voters_offset
+    if offset is None or offset >= leader.high_watermark:
+        message = (
+            f"Request timed out waiting for voters to commit the latest voter change at {offset} "
+            f"with HWM {leader.high_watermark}"
+        )
+        return ErrorCode.request_timed_out, message
+    return None
+
+
+def handle_update_voter(
+    quorum: "Quorum", request: UpdateRaftVoterRequest, listener: str
+) -> UpdateRaftVoterResponse:
+    """Describe a voter anew: in the log, or under kraft.version 0 in memory until the upgrade."""
+    error_code = _update_error(quorum, request)
+    if error_code is ErrorCode.none:
+        error_code = _update_voter(quorum, request)
+    return UpdateRaftVoterResponse(
+        error_code=error_code,
+        leader_id=quorum.state.leader_id,
+        leader_epoch=quorum.epoch,
+        leader_endpoint=leader_endpoint(quorum, listener),
+    )
+
+
+def _update_error(quorum: "Quorum", request: UpdateRaftVoterRequest) -> ErrorCode:
+    if is_other_cluster(quorum, request.cluster_id):
+        return ErrorCode.inconsistent_cluster_id
+    error_code = leader_request_error(quorum, request.current_leader_epoch)
+    if error_code is not ErrorCode.none:
+        return error_code
+    voter, versions = request.voter, request.kraft_versions
+    has_endpoint = find_endpoint(request.endpoints, quorum.config.listener) is not None
+    if voter.node_id < 0 or voter.directory_id is None or not has_endpoint:
+        return ErrorCode.invalid_request
+    if not 0 <= versions.lowest <= versions.highest:
+        return ErrorCode.invalid_request
+    return ErrorCode.none
+
+
+def _update_voter(quorum: "Quorum", request: UpdateRaftVoterRequest) -> ErrorCode:
+    leader, kraft_version = quorum.state, quorum.history.kraft_version
+    assert isinstance(leader, Leader)
+    is_dynamic = kraft_version >= KRAFT_VERSION_DYNAMIC
+    if leader.change is not None or leader.high_watermark is None:
+        return ErrorCode.request_timed_out
+    offset = quorum.history.voters_offset
+    if is_dynamic and (offset is None or offset >= leader.high_watermark):
+        return ErrorCode.request_timed_out
+    if not is_dynamic and leader.volatile_voters is None:
+        return ErrorCode.request_timed_out
+    if kraft_version not in request.kraft_versions:
+        return ErrorCode.invalid_request
+    voter = Voter(key=request.voter, endpoints=request.endpoints, kraft_versions=request.kraft_versions)
+    if leader.volatile_voters is not None and not is_dynamic:
+        updated = leader.volatile_voters.update_ignoring_directory(voter)
+        leader.volatile_voters = updated or leader.volatile_voters
+    else:
+        updated = quorum.voters.update(voter)
+        if updated is not None and updated != quorum.voters:
+            _append_voters(quorum, updated)
+    if updated is None:
+        return ErrorCode.voter_not_found
+    leader.heard_from(quorum, request.voter)
+    return ErrorCode.none
+
+
+def _append_voters(quorum: "Quorum", voters: "VoterSet") -> int:
+    quorum.effects.note("voters", voters=[str(voter.key) for voter in voters])
+    return quorum.append_control([voters.to_record()])
+
+
+def handle_update_response(quorum: "Quorum") -> None:
+    """The leader knows who we are."""
+    if isinstance(quorum.state, Follower):
+        quorum.state.has_updated_leader = True
+        quorum.state.heard_from_leader(quorum)
+
+
+def handle_update_unsupported(quorum: "Quorum") -> None:
+    """The leader is too old to be told; there is nothing to retry while it leads."""
+    if isinstance(quorum.state, Follower):
+        quorum.state.has_updated_leader = True
+
+
+def handle_join_response(quorum: "Quorum", response: AddRaftVoterResponse | RemoveRaftVoterResponse) -> bool:
+    """Our own request to become a voter was answered: wait before looking again, whatever came of it."""
+    if isinstance(quorum.state, Follower):
+        quorum.state.restart_voter_update_period(quorum)
+    if response.error_code is ErrorCode.none:
+        return True
+    quorum.effects.note("join_refused", error=response.error_code.name, message=response.error_message)
+    return False

@@ -1,0 +1,140 @@
+"""Responses and failures of our own requests: what all tell of leader and epoch, and who handles the rest."""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+
+from quorate_controller.raft.handlers import epochs, membership, replication, votes
+from quorate_controller.raft.handlers.common import adopt_leader, endpoints_of_leader
+from quorate_controller.raft.messages import (
+    AddRaftVoterResponse,
+    ApiVersionsProbe,
+    ApiVersionsProbeResponse,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochResponse,
+    FailureReason,
+    FetchResponse,
+    FetchSnapshotResponse,
+    RaftResponse,
+    RemoveRaftVoterResponse,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from quorate_controller.raft.roles.follower import Follower
+from quorate_controller.raft.roles.resigned import Resigned
+
+if TYPE_CHECKING:
+    from quorate_controller.raft.quorum import Quorum
+
+PartitionResponse = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
+EpochResponse = PartitionResponse | FetchSnapshotResponse | UpdateRaftVoterResponse
+
+
+def on_response(quorum: "Quorum", request_id: int, response: RaftResponse) -> None:
+    """Handle a response, unless its request has been forgotten. Pause the node if its answer was no use."""
+    in_flight = quorum.peers.complete(request_id)
+    if in_flight is None:
+        return
+    state, node_id = quorum.state, in_flight.destination.node_id
+    if isinstance(response, ApiVersionsProbeResponse):
+        is_ok = membership.handle_probe_response(quorum, node_id, response)
+    elif isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse):
+        is_ok = membership.handle_join_response(quorum, response)
+    else:
+        is_ok = _on_epoch_response(quorum, node_id, response)
+    if not is_ok and quorum.state is state:
+        quorum.peers.back_off(node_id, quorum.now_ms)
+
+
+def on_failure(quorum: "Quorum", request_id: int, reason: FailureReason) -> None:
+    """A request got no response."""
+    in_flight = quorum.peers.complete(request_id)
+    if in_flight is None:
+        return
+    state, node_id = quorum.state, in_flight.destination.node_id
+    is_unsupported = reason is FailureReason.UNSUPPORTED_VERSION
+    match in_flight.request:
+        case VoteRequest(pre_vote=True) if is_unsupported:
+            votes.handle_vote_unsupported(quorum)
+        case VoteRequest():
+            votes.handle_voter_unreachable(quorum, node_id)
+        case UpdateRaftVoterRequest() if is_unsupported:
+            membership.handle_update_unsupported(quorum)
+            return
+        case ApiVersionsProbe():
+            membership.handle_probe_response(
+                quorum, node_id, ApiVersionsProbeResponse(error_code=ErrorCode.network_exception)
+            )
+    if reason is FailureReason.DISCONNECTED:
+        on_connection_failed(quorum, node_id)
+    if quorum.state is state:
+        quorum.peers.back_off(node_id, quorum.now_ms)
+
+
+def on_connection_failed(quorum: "Quorum", node_id: int) -> None:
+    """No connection to that node: news when it leads us, or when we want to hand over to it."""
+    state = quorum.state
+    if isinstance(state, Follower) and state.leader_id == node_id:
+        state.connection_failed(quorum)
+    elif isinstance(state, Resigned):
+        state.unreachable.add(node_id)
+
+
+def _on_epoch_response(quorum: "Quorum", node_id: int, response: EpochResponse) -> bool:
+    """True when the node may be asked again at once."""
+    if not isinstance(response, UpdateRaftVoterResponse):
+        top_level_error_code = response.top_level_error_code
+        if top_level_error_code is ErrorCode.unsupported_version and isinstance(response, VoteResponse):
+            votes.handle_vote_unsupported(quorum)
+            return False
+        if top_level_error_code is not ErrorCode.none:
+            _warn(quorum, node_id, response, top_level_error_code)
+            return False
+    settled = _settle_epoch(quorum, response)
+    if settled is not None:
+        return settled
+    match response:
+        case FetchSnapshotResponse(error_code=ErrorCode.none | ErrorCode.snapshot_not_found):
+            return replication.handle_fetch_snapshot_response(
+                quorum, response, error_code=response.error_code
+            )
+        case UpdateRaftVoterResponse(error_code=ErrorCode.none | ErrorCode.unsupported_version):
+            membership.handle_update_response(quorum)
+        case _ if response.error_code is not ErrorCode.none:
+            _warn(quorum, node_id, response, response.error_code)
+            return False
+        case FetchResponse():
+            return replication.handle_fetch_response(quorum, response)
+        case VoteResponse():
+            votes.handle_vote_response(quorum, node_id, response)
+        case EndQuorumEpochResponse():
+            epochs.handle_end_epoch_response(quorum, node_id)
+    return True
+
+
+def _settle_epoch(quorum: "Quorum", response: EpochResponse) -> bool | None:
+    """Take in leader and epoch. None when the response is of our epoch and has more to say."""
+    leader_id, epoch, error_code = response.leader_id, response.leader_epoch, response.error_code
+    if epoch < quorum.epoch or error_code is ErrorCode.unknown_leader_epoch:
+        return error_code is ErrorCode.none
+    endpoints = endpoints_of_leader(quorum, leader_id, response.leader_endpoint)
+    is_stale_request = error_code in (ErrorCode.fenced_leader_epoch, ErrorCode.not_leader_or_follower)
+    if epoch > quorum.epoch or is_stale_request:
+        adopt_leader(quorum, leader_id, epoch, endpoints)
+        return False
+    if (
+        leader_id >= 0
+        and not quorum.can_reach_leader
+        and not adopt_leader(quorum, leader_id, epoch, endpoints)
+    ):
+        return False
+    # A Fetch that found the leader may carry records: its answer is handled by the follower that we are now.
+    return None
+
+
+def _warn(quorum: "Quorum", node_id: int, response: EpochResponse, error_code: ErrorCode) -> None:
+    quorum.effects.warn(
+        "request_refused", response=type(response).__name__, node_id=node_id, error=error_code.name
+    )

@@ -1,0 +1,116 @@
+"""Answers to Fetch, and the Fetch requests that a leader holds back until it has something to tell."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+
+from quorate_controller.raft.messages import (
+    HIGH_WATERMARK_UNKNOWN,
+    FetchRequest,
+    FetchResponse,
+    LeaderEndpoint,
+    ReadRange,
+)
+from quorate_controller.raft.model import find_endpoint
+from quorate_controller.raft.peers import NEVER_MS
+
+if TYPE_CHECKING:
+    from quorate_controller.raft.log import FetchPosition
+    from quorate_controller.raft.quorum import Quorum
+
+
+def leader_endpoint(quorum: "Quorum", listener: str) -> LeaderEndpoint | None:
+    """The leader's endpoint on that listener, when both are known."""
+    endpoint = find_endpoint(quorum.state.leader_endpoints, listener)
+    if endpoint is None or not quorum.state.has_leader:
+        return None
+    return LeaderEndpoint(node_id=quorum.state.leader_id, host=endpoint.host, port=endpoint.port)
+
+
+def refuse_fetch(quorum: "Quorum", error_code: ErrorCode, listener: str) -> FetchResponse:
+    """An error for the partition, with whom to ask instead."""
+    return FetchResponse(
+        error_code=error_code,
+        leader_id=quorum.state.leader_id,
+        leader_epoch=quorum.epoch,
+        leader_endpoint=leader_endpoint(quorum, listener),
+        log_start_offset=quorum.log.start_offset,
+    )
+
+
+def answer_fetch(
+    quorum: "Quorum",
+    request: FetchRequest,
+    position: "FetchPosition",
+    high_watermark: int | None,
+    listener: str,
+) -> FetchResponse:
+    """A leader's answer, as things stand now."""
+    read = None
+    if position.is_valid and request.fetch_offset < quorum.log.end_offset:
+        read = ReadRange(
+            start_offset=request.fetch_offset,
+            end_offset=quorum.log.end_offset,
+            size_bytes_max=max(1, min(request.max_bytes, quorum.config.fetch_size_bytes_max)),
+        )
+    return FetchResponse(
+        leader_id=quorum.state.leader_id,
+        leader_epoch=quorum.epoch,
+        leader_endpoint=leader_endpoint(quorum, listener),
+        high_watermark=HIGH_WATERMARK_UNKNOWN if high_watermark is None else high_watermark,
+        log_start_offset=quorum.log.start_offset,
+        diverging_epoch=position.diverging_epoch,
+        snapshot_id=position.snapshot_id,
+        read=read,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldFetch:
+    """A Fetch from the very end of the log, held until `deadline_ms`."""
+
+    token: int
+    request: FetchRequest
+    listener: str
+    deadline_ms: int
+
+
+class HeldFetches:
+    """The Fetch requests that wait for records or a new high watermark, in order of arrival.
+
+    `deadline_ms` is when the first of them has waited long enough.
+    """
+
+    __slots__ = ("_held", "_held_max", "deadline_ms")
+
+    def __init__(self, held_max: int) -> None:
+        self._held: list[HeldFetch] = []
+        self._held_max = held_max
+        self.deadline_ms = NEVER_MS
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(self, fetch: HeldFetch) -> bool:
+        """Keep the request; False when there are too many, and it has to be answered at once."""
+        if len(self._held) >= self._held_max:
+            return False
+        self._held.append(fetch)
+        self.deadline_ms = min(self.deadline_ms, fetch.deadline_ms)
+        return True
+
+    def take_all(self) -> list[HeldFetch]:
+        """Let go of everybody."""
+        held, self._held = self._held, []
+        self.deadline_ms = NEVER_MS
+        return held
+
+    def take_expired(self, now_ms: int) -> list[HeldFetch]:
+        """Let go of those that have waited long enough."""
+        if now_ms < self.deadline_ms:
+            return []
+        expired = [fetch for fetch in self._held if fetch.deadline_ms <= now_ms]
+        self._held = [fetch for fetch in self._held if fetch.deadline_ms > now_ms]
+        self.deadline_ms = min((fetch.deadline_ms for fetch in self._held), default=NEVER_MS)
+        return expired

@@ -1,0 +1,161 @@
+"""What raft must know of the log without reading it: where it starts and ends, and where epochs begin."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, OffsetAndEpoch, SnapshotId
+from quorate_controller.raft.startup import EpochStart, LogState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPosition:
+    """Whether a follower's log is a prefix of ours (both None), or what it must do first."""
+
+    diverging_epoch: OffsetAndEpoch | None = None
+    snapshot_id: SnapshotId | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        return self.diverging_epoch is None and self.snapshot_id is None
+
+
+class LogMetadata:
+    """Offsets and epochs of the log; the records are the driver's.
+
+    `persisted_offset` is how far the log is known to be durable. The first epoch entry may begin below the
+    log's start: it then is the epoch of the snapshot there.
+    """
+
+    __slots__ = (
+        "_epochs",
+        "earliest_snapshot_id",
+        "end_offset",
+        "persisted_offset",
+        "snapshot_id",
+        "start_offset",
+    )
+
+    def __init__(self, state: LogState) -> None:
+        assert state.start_offset <= state.end_offset
+        self.start_offset = state.start_offset
+        self.end_offset = state.end_offset
+        self.persisted_offset = state.end_offset
+        self.snapshot_id = state.snapshot_id
+        self.earliest_snapshot_id = state.earliest_snapshot_id or state.snapshot_id
+        self._epochs = [epoch for epoch in state.epochs if epoch.start_offset < state.end_offset]
+        earliest = self.earliest_snapshot_id
+        assert state.start_offset == 0 or earliest is not None, "a log that starts late needs a snapshot"
+        if state.start_offset > 0 and earliest is not None:
+            self._base_on(earliest)
+
+    def _base_on(self, snapshot_id: SnapshotId) -> None:
+        """Let the epoch of the snapshot at the log's start be the first one, beginning in the snapshot."""
+        base = EpochStart(epoch=snapshot_id.epoch, start_offset=snapshot_id.offset - 1)
+        if not self._epochs or self._epochs[0].epoch > base.epoch:
+            self._epochs.insert(0, base)
+        elif self._epochs[0].start_offset > base.start_offset:
+            self._epochs[0] = base
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record in log or snapshot; 0 when there is none."""
+        return self._epochs[-1].epoch if self._epochs else 0
+
+    @property
+    def last(self) -> OffsetAndEpoch:
+        """Where the log ends, as candidates compare it."""
+        return OffsetAndEpoch(epoch=self.last_epoch, offset=self.end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`, which is in the log or the last one before it."""
+        assert self.start_offset - 1 <= offset < self.end_offset, f"{offset} is not in the log"
+        index = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset)
+        return self._epochs[index - 1].epoch if index else 0
+
+    def append(self, *, base_offset: int, last_offset: int, epoch: int) -> None:
+        """Note a batch at the end of the log."""
+        assert base_offset == self.end_offset, f"{base_offset} is not the end offset {self.end_offset}"
+        assert last_offset >= base_offset
+        assert epoch >= self.last_epoch
+        if epoch > self.last_epoch:
+            self._epochs.append(EpochStart(epoch=epoch, start_offset=base_offset))
+        self.end_offset = last_offset + 1
+
+    def persisted(self, end_offset: int) -> None:
+        assert end_offset <= self.end_offset, f"{end_offset} was never appended"
+        self.persisted_offset = max(self.persisted_offset, end_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """The largest epoch we have that is not above `epoch`, and where it ends."""
+        index = bisect_right(self._epochs, epoch, key=lambda entry: entry.epoch)
+        if not self._epochs or (index == len(self._epochs) and epoch != self.last_epoch):
+            return self.last
+        floor_epoch = self._epochs[index - 1].epoch if index else epoch
+        end = self.end_offset if index == len(self._epochs) else self._epochs[index].start_offset
+        end = max(end, self.start_offset)
+        earliest = self.earliest_snapshot_id
+        if earliest is not None and end == earliest.offset and floor_epoch == epoch:
+            return earliest
+        return OffsetAndEpoch(epoch=floor_epoch, offset=end)
+
+    def validate(self, fetch_offset: int, last_fetched_epoch: int) -> FetchPosition:
+        """Compare a follower's log, which ends at `fetch_offset` in that epoch, with ours (KIP-595, KIP-630).
+
+        An empty log is sent to the latest snapshot, because loading it beats replaying the log.
+        """
+        snapshot_id = self.snapshot_id
+        if fetch_offset == 0 and snapshot_id is not None and snapshot_id != BOOTSTRAP_SNAPSHOT_ID:
+            return FetchPosition(snapshot_id=snapshot_id)
+        if fetch_offset == 0 and self.start_offset == 0:
+            return FetchPosition()
+        earliest = self.earliest_snapshot_id
+        if earliest is not None and (
+            fetch_offset < self.start_offset
+            or (fetch_offset == self.start_offset and last_fetched_epoch != earliest.epoch)
+            or last_fetched_epoch < earliest.epoch
+        ):
+            return FetchPosition(snapshot_id=snapshot_id)
+        end = self.end_offset_for_epoch(last_fetched_epoch)
+        if end.epoch != last_fetched_epoch or end.offset < fetch_offset:
+            return FetchPosition(diverging_epoch=end)
+        return FetchPosition()
+
+    def truncation_offset(self, diverging: OffsetAndEpoch) -> int:
+        """Where to cut our log when the leader says that its largest common epoch ends at `diverging`."""
+        if diverging.epoch == 0:
+            return min(diverging.offset, self.end_offset)
+        local = self.end_offset_for_epoch(diverging.epoch)
+        return min(local.offset, diverging.offset) if local.epoch == diverging.epoch else local.offset
+
+    def truncate_to(self, end_offset: int) -> None:
+        assert self.start_offset <= end_offset <= self.end_offset
+        self.end_offset = end_offset
+        self.persisted_offset = min(self.persisted_offset, end_offset)
+        while self._epochs and self._epochs[-1].start_offset >= end_offset:
+            self._epochs.pop()
+
+    def reset_to(self, snapshot_id: SnapshotId) -> None:
+        """A downloaded snapshot replaced the log."""
+        self.start_offset = self.end_offset = self.persisted_offset = snapshot_id.offset
+        self.snapshot_id = self.earliest_snapshot_id = snapshot_id
+        self._epochs.clear()
+        self._base_on(snapshot_id)
+
+    def snapshot_taken(self, snapshot_id: SnapshotId) -> None:
+        assert self.start_offset <= snapshot_id.offset <= self.end_offset
+        if self.snapshot_id is None or snapshot_id > self.snapshot_id:
+            self.snapshot_id = snapshot_id
+        if self.earliest_snapshot_id is None:
+            self.earliest_snapshot_id = snapshot_id
+
+    def move_start(self, start_offset: int) -> None:
+        """Retention removed everything below `start_offset`, where a snapshot ends; older ones are gone."""
+        assert self.start_offset <= start_offset <= self.end_offset
+        assert self.snapshot_id is not None
+        assert start_offset <= self.snapshot_id.offset
+        if start_offset == self.start_offset:
+            return
+        self.earliest_snapshot_id = SnapshotId(epoch=self.epoch_at(start_offset - 1), offset=start_offset)
+        self.start_offset = start_offset
+        while len(self._epochs) > 1 and self._epochs[1].start_offset < start_offset:
+            self._epochs.pop(0)

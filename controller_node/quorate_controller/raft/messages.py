@@ -1,0 +1,552 @@
+"""What goes into the raft core and what comes out of it.
+
+Requests and responses have the fields of Kafka's messages of the same names at their highest version,
+without the topic and partition nesting around the one partition there is (`__cluster_metadata`, 0). The
+server translates. A field that an older version lacks is None, or has the default said here.
+
+`top_level_error_code` is the error of the response as a whole: when it is set, the wire has no partition and
+the other fields are meaningless. `error_code` is that of the partition.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from kio.schema.errors import ErrorCode
+
+from quorate_controller.raft.model import (
+    NO_NODE_ID,
+    Endpoint,
+    OffsetAndEpoch,
+    ReplicaKey,
+    SnapshotId,
+    VersionRange,
+)
+from quorate_controller.raft.startup import HardState
+from quorate_controller.raft.voters import VoterSet
+
+HIGH_WATERMARK_UNKNOWN = -1
+
+# ---------------------------------------------------------------------------------------------- requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    """A candidate (or, with `pre_vote`, a prospective one) asks for a vote. KIP-595, 853, 996.
+
+    `voter` is the receiver as the sender knows it, None in version 0. `replica_epoch` is the epoch the
+    sender stands for; in a pre-vote its current epoch. A sender of `pre_vote` needs version 2 or later: the
+    request then fails with `FailureReason.UNSUPPORTED_VERSION` where a peer has none.
+    """
+
+    cluster_id: str | None
+    voter: ReplicaKey | None
+    replica: ReplicaKey
+    replica_epoch: int
+    last_offset: int
+    last_offset_epoch: int
+    pre_vote: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginQuorumEpochRequest:
+    """A new leader tells a voter of its leadership. `voter` and `leader_endpoints` came with version 1."""
+
+    cluster_id: str | None
+    voter: ReplicaKey | None
+    leader_id: int
+    leader_epoch: int
+    leader_endpoints: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndQuorumEpochRequest:
+    """A leader resigns. `preferred_candidates`, the most caught-up first, have no directory ids in version 0
+    (there PreferredSuccessors).
+    """
+
+    cluster_id: str | None
+    leader_id: int
+    leader_epoch: int
+    preferred_candidates: tuple[ReplicaKey, ...] = ()
+    leader_endpoints: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """A replica asks for records from `fetch_offset`, and so tells how far its log reaches.
+
+    `replica.node_id` is -1 for a reader that is no replica. `high_watermark` (version 18, KIP-1166) is the
+    one the replica knows, -1 when it knows none, and None when its version lacks the field.
+    `last_fetched_epoch` is the epoch of the record before `fetch_offset`.
+    """
+
+    cluster_id: str | None
+    replica: ReplicaKey
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    max_wait_ms: int
+    max_bytes: int = 0x7FFFFFFF
+    high_watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotRequest:
+    """A replica asks for bytes of a snapshot from byte `position`. KIP-630."""
+
+    cluster_id: str | None
+    replica: ReplicaKey
+    current_leader_epoch: int
+    snapshot_id: SnapshotId
+    position: int
+    max_bytes: int = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddRaftVoterRequest:
+    """Add a voter. `ack_when_committed` False (version 1) answers once the leader has appended the change."""
+
+    cluster_id: str | None
+    timeout_ms: int
+    voter: ReplicaKey
+    endpoints: tuple[Endpoint, ...]
+    ack_when_committed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveRaftVoterRequest:
+    """Remove a voter by id and directory id. KIP-853."""
+
+    cluster_id: str | None
+    voter: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateRaftVoterRequest:
+    """A voter tells the leader its endpoints and the kraft.version range it supports. KIP-853."""
+
+    cluster_id: str | None
+    current_leader_epoch: int
+    voter: ReplicaKey
+    endpoints: tuple[Endpoint, ...]
+    kraft_versions: VersionRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsProbe:
+    """Ask a replica that is to become a voter for its feature ranges: an ApiVersions request, sent only."""
+
+
+RaftRequest = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | AddRaftVoterRequest
+    | RemoveRaftVoterRequest
+    | UpdateRaftVoterRequest
+    | ApiVersionsProbe
+)
+
+# --------------------------------------------------------------------------------------------- responses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderEndpoint:
+    """The leader's endpoint on the listener that the request came in on (NodeEndpoints on the wire)."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse:
+    top_level_error_code: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = ErrorCode.none
+    leader_id: int = NO_NODE_ID
+    leader_epoch: int = 0
+    vote_granted: bool = False
+    leader_endpoint: LeaderEndpoint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginQuorumEpochResponse:
+    top_level_error_code: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = ErrorCode.none
+    leader_id: int = NO_NODE_ID
+    leader_epoch: int = 0
+    leader_endpoint: LeaderEndpoint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndQuorumEpochResponse:
+    top_level_error_code: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = ErrorCode.none
+    leader_id: int = NO_NODE_ID
+    leader_epoch: int = 0
+    leader_endpoint: LeaderEndpoint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRange:
+    """The records that a Fetch reply carries: whole batches from `start_offset`, at least one of them even
+    if it is larger than `size_bytes_max`, none at or past `end_offset`.
+    """
+
+    start_offset: int
+    end_offset: int
+    size_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    """Records, or where the logs diverge, or which snapshot to load first.
+
+    In a reply of ours `records` is empty and `read` says what the driver is to put there (None: nothing).
+    In a response from a peer `records` are its bytes and `read` is None. `high_watermark` is -1 when
+    unknown.
+    """
+
+    top_level_error_code: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = ErrorCode.none
+    leader_id: int = NO_NODE_ID
+    leader_epoch: int = -1
+    leader_endpoint: LeaderEndpoint | None = None
+    high_watermark: int = HIGH_WATERMARK_UNKNOWN
+    log_start_offset: int = -1
+    diverging_epoch: OffsetAndEpoch | None = None
+    snapshot_id: SnapshotId | None = None
+    records: bytes = b""
+    read: ReadRange | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRead:
+    """The bytes that a FetchSnapshot reply carries: at most `size_bytes_max` from byte `position`.
+
+    Snapshot sizes are the storage's business: the driver also fills `FetchSnapshotResponse.size_bytes`, and
+    answers SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE by `FetchSnapshotResponse.refused`.
+    """
+
+    snapshot_id: SnapshotId
+    position: int
+    size_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotResponse:
+    """A chunk of a snapshot. `read` and `records` as in `FetchResponse`."""
+
+    top_level_error_code: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = ErrorCode.none
+    leader_id: int = NO_NODE_ID
+    leader_epoch: int = 0
+    leader_endpoint: LeaderEndpoint | None = None
+    snapshot_id: SnapshotId | None = None
+    size_bytes: int = 0
+    position: int = 0
+    records: bytes = b""
+    read: SnapshotRead | None = None
+
+    def refused(self, error_code: ErrorCode) -> "FetchSnapshotResponse":
+        """This reply when storage cannot serve the read."""
+        return replace(self, error_code=error_code, snapshot_id=None, position=0, read=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddRaftVoterResponse:
+    error_code: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveRaftVoterResponse:
+    error_code: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateRaftVoterResponse:
+    error_code: ErrorCode = ErrorCode.none
+    leader_id: int = NO_NODE_ID
+    leader_epoch: int = -1
+    leader_endpoint: LeaderEndpoint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsProbeResponse:
+    """`kraft_versions` is the peer's supported range of the feature kraft.version, None when it has none."""
+
+    error_code: ErrorCode = ErrorCode.none
+    kraft_versions: VersionRange | None = None
+
+
+RaftResponse = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | AddRaftVoterResponse
+    | RemoveRaftVoterResponse
+    | UpdateRaftVoterResponse
+    | ApiVersionsProbeResponse
+)
+
+# ------------------------------------------------------------------------------------------- events, in
+
+
+class FailureReason(Enum):
+    """Why a request of ours got no response."""
+
+    DISCONNECTED = "disconnected"
+    TIMED_OUT = "timed out"
+    UNSUPPORTED_VERSION = "unsupported version"
+    """The peer speaks no version that can carry the request, for instance a pre-vote before Vote v2."""
+    AUTHENTICATION_FAILED = "authentication failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestReceived:
+    """A peer's request. `token` is the driver's, returned in the `Reply`; each token gets exactly one reply.
+
+    `listener` is the name of the listener it came in on: answers name the leader's endpoint on that one.
+    """
+
+    token: int
+    request: RaftRequest
+    listener: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseReceived:
+    """The response to the `Send` with that request id."""
+
+    request_id: int
+    response: RaftResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFailed:
+    """The `Send` with that request id will get no response."""
+
+    request_id: int
+    reason: FailureReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLost:
+    """An established connection to that node broke. When it leads, elections start at once."""
+
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time has passed; due at `RaftNode.deadline_ms`. Every other event looks at the clock, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Propose:
+    """Whole encoded batches to append, leader only: the first base offset is `RaftNode.log_end_offset` and
+    every batch has the current epoch.
+    """
+
+    batches: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Persisted:
+    """The log is durable up to `end_offset` (exclusive)."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotTaken:
+    """The state machine has written a snapshot of the committed log; it is durable and can be served."""
+
+    snapshot_id: SnapshotId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStartMoved:
+    """Retention deleted the log below `start_offset`, which is at or below the latest snapshot's offset."""
+
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRestored:
+    """Answer to `Ready.restore`: the log is empty and starts and ends at the snapshot's offset.
+
+    `kraft_version` and `voters` are what the control records of the snapshot say; None where it has none.
+    """
+
+    snapshot_id: SnapshotId
+    kraft_version: int | None
+    voters: VoterSet | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resign:
+    """Give up the leadership of `epoch`; without effect when it is over already."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown:
+    """Leave gracefully within `timeout_ms`: a leader hands over; `RaftNode.is_shut_down` tells when done."""
+
+    timeout_ms: int
+
+
+Event = (
+    RequestReceived
+    | ResponseReceived
+    | RequestFailed
+    | ConnectionLost
+    | Tick
+    | Propose
+    | Persisted
+    | SnapshotTaken
+    | LogStartMoved
+    | SnapshotRestored
+    | Resign
+    | Shutdown
+)
+
+# ------------------------------------------------------------------------------------------- Ready, out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Whom to send to. `node_id` is negative for a bootstrap server whose id is unknown (-2, -3, ...: one
+    number per address). A node may change its address: what counts is the one given here.
+    """
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """A request to a peer. Answered by exactly one `ResponseReceived` or `RequestFailed` with `request_id`;
+    after `timeout_ms` the driver gives up with TIMED_OUT.
+    """
+
+    request_id: int
+    destination: Destination
+    request: RaftRequest
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The answer to the `RequestReceived` with that token."""
+
+    token: int
+    response: RaftResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotChunk:
+    """Bytes of a snapshot being downloaded, to be written at `position`. At 0 a new download starts and any
+    unfinished one is dropped.
+    """
+
+    snapshot_id: SnapshotId
+    position: int
+    data: bytes
+
+
+class Role(Enum):
+    """Kafka's names of the states, as the metric `current-state` spells them."""
+
+    UNATTACHED = "unattached"
+    PROSPECTIVE = "prospective"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    RESIGNED = "resigned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleChange:
+    """Where this node stands now; told whenever role, epoch or leader change.
+
+    `epoch_start_offset` is set for a leader: the offset of its LeaderChange record. Its state machine must
+    have replayed up to there before it may decide anything.
+    """
+
+    role: Role
+    epoch: int
+    leader_id: int = NO_NODE_ID
+    epoch_start_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something for the log: an event in snake case and its facts. `is_warning` when an operator should
+    look.
+    """
+
+    event: str
+    facts: Mapping[str, object] = field(default_factory=dict)
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What the driver must do, in the order of the fields: make durable, then send, then tell.
+
+    After `append` the driver feeds `Persisted`, after `restore` it feeds `SnapshotRestored`; it goes on until
+    nothing is left to do. `truncate_to` removes the log from that offset on. `snapshot_chunk` goes to a
+    partial file that `restore` completes: fsync, rename, and the log is reset to the snapshot.
+    `high_watermark` is set when it moved; `voters` when the voter set in force changed, `role` likewise.
+    """
+
+    hard_state: HardState | None = None
+    truncate_to: int | None = None
+    append: bytes = b""
+    snapshot_chunk: SnapshotChunk | None = None
+    restore: SnapshotId | None = None
+    sends: tuple[Send, ...] = ()
+    replies: tuple[Reply, ...] = ()
+    high_watermark: int | None = None
+    role: RoleChange | None = None
+    voters: VoterSet | None = None
+    notes: tuple[Note, ...] = ()
+
+
+# ------------------------------------------------------------------------------------------- description
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDescription:
+    """A replica in DescribeQuorum. Timestamps are Unix milliseconds of the leader's clock, -1 unknown."""
+
+    key: ReplicaKey
+    log_end_offset: int
+    last_fetch_timestamp_ms: int
+    last_caught_up_timestamp_ms: int
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumDescription:
+    """What DescribeQuorum tells. A node that does not lead has `error_code` NOT_LEADER_OR_FOLLOWER and no
+    replicas.
+    """
+
+    error_code: ErrorCode = ErrorCode.none
+    leader_id: int = NO_NODE_ID
+    leader_epoch: int = 0
+    high_watermark: int = HIGH_WATERMARK_UNKNOWN
+    voters: tuple[ReplicaDescription, ...] = ()
+    observers: tuple[ReplicaDescription, ...] = ()

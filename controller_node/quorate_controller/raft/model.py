@@ -1,0 +1,86 @@
+"""The nouns of the raft core: replicas, endpoints, voters, positions in the log.
+
+Offsets count records of the metadata log; an end offset is exclusive. Epochs are Kafka's leader epochs.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+NO_NODE_ID = -1
+"""No leader known, no vote cast, or a replica that named no id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class OffsetAndEpoch:
+    """A position in the log. Compares by epoch, then offset: the order in which raft ranks logs."""
+
+    epoch: int
+    offset: int
+
+
+SnapshotId = OffsetAndEpoch
+"""`offset` is the exclusive end offset of the snapshot, `epoch` the epoch of the last record in it."""
+
+BOOTSTRAP_SNAPSHOT_ID = SnapshotId(offset=0, epoch=0)
+"""The checkpoint that formatting writes. It is never served to other replicas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaKey:
+    """A replica: its node id and the id of the directory its log lives in (KIP-853).
+
+    `directory_id` is None where the peer speaks a version without it, and under kraft.version 0.
+    """
+
+    node_id: int
+    directory_id: "UUID | None" = None
+
+    def __str__(self) -> str:
+        return f"{self.node_id}" if self.directory_id is None else f"{self.node_id}-{self.directory_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a replica listens, by Kafka's listener name (`CONTROLLER`)."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRange:
+    """The lowest and highest supported level, both inclusive."""
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voter:
+    """One voter as VotersRecord describes it."""
+
+    key: ReplicaKey
+    endpoints: tuple[Endpoint, ...]
+    kraft_versions: VersionRange
+
+    @property
+    def node_id(self) -> int:
+        return self.key.node_id
+
+    def is_key(self, key: ReplicaKey) -> bool:
+        """Whether `key` is this voter. A voter without a known directory id is matched by node id alone."""
+        if self.key.node_id != key.node_id:
+            return False
+        return self.key.directory_id is None or self.key.directory_id == key.directory_id
+
+
+def find_endpoint(endpoints: tuple[Endpoint, ...], listener: str) -> Endpoint | None:
+    """The endpoint of that listener name, None when there is none."""
+    return next((endpoint for endpoint in endpoints if endpoint.listener == listener), None)

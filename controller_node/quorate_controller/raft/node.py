@@ -1,0 +1,311 @@
+"""`RaftNode`: one replica of the metadata log, as a state machine that a driver feeds with events."""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+from quorate_protocol.records.batch import scan_batches
+
+from quorate_controller.raft.handlers import epochs, fetch, membership, responses, votes
+from quorate_controller.raft.handlers.upgrade import upgrade_kraft_version
+from quorate_controller.raft.messages import (
+    AddRaftVoterRequest,
+    BeginQuorumEpochRequest,
+    ConnectionLost,
+    EndQuorumEpochRequest,
+    Event,
+    FetchRequest,
+    FetchSnapshotRequest,
+    LogStartMoved,
+    Persisted,
+    Propose,
+    QuorumDescription,
+    RaftResponse,
+    Ready,
+    RemoveRaftVoterRequest,
+    ReplicaDescription,
+    RequestFailed,
+    RequestReceived,
+    Resign,
+    ResponseReceived,
+    Role,
+    RoleChange,
+    Shutdown,
+    SnapshotRestored,
+    SnapshotTaken,
+    Tick,
+    UpdateRaftVoterRequest,
+    VoteRequest,
+)
+from quorate_controller.raft.peers import NEVER_MS
+from quorate_controller.raft.quorum import Quorum
+from quorate_controller.raft.roles.leader import Leader
+from quorate_controller.raft.roles.resigned import Resigned
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from quorate_controller.raft.progress import Replica
+    from quorate_controller.raft.startup import HardState, LogState, RaftConfig
+    from quorate_controller.raft.voters import VoterSet
+
+_POLLS_MAX = 8
+"""A step passes through a few roles at most: Resigned, Unattached, Prospective, Candidate, Leader."""
+
+
+class RaftNode:
+    """A voter or observer of the quorum. Not thread-safe; deterministic for a given `rng`.
+
+    `now_ms` is Unix milliseconds and never goes back. After construction call `start` once: it does what a
+    restart demands (the only voter elects itself, others set their timers).
+    """
+
+    def __init__(
+        self, *, config: "RaftConfig", hard_state: "HardState", log: "LogState", rng: "Random"
+    ) -> None:
+        assert config.key.directory_id is not None, "a replica knows its directory"
+        self._quorum = Quorum(config, hard_state, log, rng)
+        self._deadline_ms = NEVER_MS
+        self._told_role: RoleChange | None = None
+
+    def start(self, now_ms: int) -> "Ready":
+        """Begin. Call once, before the first `step`."""
+        self._quorum.now_ms = now_ms
+        self._quorum.start()
+        return self._finish()
+
+    def step(self, event: "Event", now_ms: int) -> "Ready":
+        """Take one event and say what follows from it. See `Ready` for the order of doing it."""
+        quorum = self._quorum
+        assert now_ms >= quorum.now_ms, f"time went back from {quorum.now_ms} to {now_ms}"
+        quorum.now_ms = now_ms
+        match event:
+            case RequestReceived():
+                self._on_request(event)
+            case ResponseReceived(request_id=request_id, response=response):
+                responses.on_response(quorum, request_id, response)
+            case RequestFailed(request_id=request_id, reason=reason):
+                responses.on_failure(quorum, request_id, reason)
+            case ConnectionLost(node_id=node_id):
+                responses.on_connection_failed(quorum, node_id)
+            case Propose(batches=batches):
+                self._on_propose(batches)
+            case Resign(epoch=epoch):
+                if isinstance(quorum.state, Leader) and epoch == quorum.epoch:
+                    quorum.state.is_resigning = True
+            case Shutdown(timeout_ms=timeout_ms):
+                quorum.shutdown_deadline_ms = now_ms + timeout_ms
+            case Tick():
+                pass
+            case _:
+                self._on_storage(event)
+        return self._finish()
+
+    def upgrade_kraft_version(
+        self, kraft_version: int, *, validate_only: bool, now_ms: int
+    ) -> "tuple[int | None, Ready]":
+        """Raise kraft.version from 0 to 1 (KIP-853), leader only.
+
+        Returns the offset whose commit completes the upgrade (the high watermark must pass it), None when
+        there is nothing to do or only to validate; and the effects. Raises ProtocolError:
+        NOT_LEADER_OR_FOLLOWER, INVALID_UPDATE_VERSION.
+        """
+        self._quorum.now_ms = now_ms
+        offset = upgrade_kraft_version(self._quorum, kraft_version, validate_only=validate_only)
+        return offset, self._finish()
+
+    def check_kraft_version_upgrade(self, kraft_version: int) -> None:
+        """Refuse what `upgrade_kraft_version` would refuse; changes nothing."""
+        upgrade_kraft_version(self._quorum, kraft_version, validate_only=True)
+
+    # ------------------------------------------------------------------------------------------- events
+
+    def _on_request(self, event: RequestReceived) -> None:
+        quorum, token, listener = self._quorum, event.token, event.listener
+        response: RaftResponse | None
+        match event.request:
+            case VoteRequest() as request:
+                response = votes.handle_vote(quorum, request, listener)
+            case BeginQuorumEpochRequest() as request:
+                response = epochs.handle_begin_epoch(quorum, request, listener)
+            case EndQuorumEpochRequest() as request:
+                response = epochs.handle_end_epoch(quorum, request, listener)
+            case FetchRequest() as request:
+                response = fetch.handle_fetch(quorum, token, request, listener)
+            case FetchSnapshotRequest() as request:
+                response = fetch.handle_fetch_snapshot(quorum, request, listener)
+            case AddRaftVoterRequest() as request:
+                response = membership.handle_add_voter(quorum, token, request)
+            case RemoveRaftVoterRequest() as request:
+                response = membership.handle_remove_voter(quorum, token, request)
+            case UpdateRaftVoterRequest() as request:
+                response = membership.handle_update_voter(quorum, request, listener)
+            case request:
+                raise AssertionError(f"{request} is for sending only")
+        if response is not None:
+            quorum.effects.reply(token, response)
+
+    def _on_storage(self, event: Persisted | SnapshotTaken | LogStartMoved | SnapshotRestored) -> None:
+        quorum = self._quorum
+        match event:
+            case Persisted(end_offset=end_offset):
+                quorum.log.persisted(end_offset)
+                if isinstance(quorum.state, Leader):
+                    quorum.state.record_own_end(quorum)
+            case SnapshotTaken(snapshot_id=snapshot_id):
+                assert snapshot_id.offset <= quorum.high_watermark, "snapshots hold what is committed"
+                quorum.log.snapshot_taken(snapshot_id)
+            case LogStartMoved(start_offset=start_offset):
+                quorum.log.move_start(start_offset)
+                quorum.history.trim_to(start_offset - 1)
+            case SnapshotRestored(snapshot_id=snapshot_id, kraft_version=kraft_version, voters=voters):
+                quorum.end_restore(snapshot_id, kraft_version, voters)
+
+    def _on_propose(self, batches: bytes) -> None:
+        quorum = self._quorum
+        assert isinstance(quorum.state, Leader), "only the leader appends"
+        epochs_seen = {header.partition_leader_epoch for header in scan_batches(batches)}
+        assert epochs_seen == {quorum.epoch}, f"batches of epochs {epochs_seen} proposed in {quorum.epoch}"
+        quorum.append(batches)
+
+    def _finish(self) -> Ready:
+        """Let the role do what is due, until it has settled."""
+        quorum = self._quorum
+        for _ in range(_POLLS_MAX):
+            state = quorum.state
+            self._deadline_ms = NEVER_MS if self._is_at_rest() else state.poll(quorum)
+            if quorum.state is state:
+                break
+        else:
+            raise AssertionError(f"roles do not settle: {quorum.state}")
+        if quorum.shutdown_deadline_ms is not None and not self.is_shut_down:
+            self._deadline_ms = min(self._deadline_ms, quorum.shutdown_deadline_ms)
+        change = RoleChange(
+            role=quorum.state.role,
+            epoch=quorum.epoch,
+            leader_id=quorum.state.leader_id,
+            epoch_start_offset=self.epoch_start_offset,
+        )
+        if change != self._told_role:
+            self._told_role = quorum.effects.role = change
+        return quorum.effects.take()
+
+    def _is_at_rest(self) -> bool:
+        """Whether nothing is to be begun: a snapshot is being put in place, or we have shut down."""
+        return self._quorum.restoring is not None or self.is_shut_down
+
+    # ------------------------------------------------------------------------------------------ queries
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the next `Tick` is due at the latest."""
+        return self._deadline_ms
+
+    @property
+    def role(self) -> "Role":
+        return self._quorum.state.role
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica is in the voter set in force."""
+        return self._quorum.is_voter
+
+    @property
+    def epoch(self) -> int:
+        return self._quorum.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """-1 when unknown."""
+        return self._quorum.state.leader_id
+
+    @property
+    def voted_id(self) -> int:
+        """Whom this replica voted for in the current epoch, -1 for nobody."""
+        voted_key = self._quorum.state.voted_key
+        return -1 if voted_key is None else voted_key.node_id
+
+    @property
+    def high_watermark(self) -> int:
+        """-1 when unknown."""
+        return self._quorum.high_watermark
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._quorum.log.start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Where the next `Propose` must start."""
+        return self._quorum.log.end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record in the log or snapshot, 0 when there is none."""
+        return self._quorum.log.last_epoch
+
+    @property
+    def epoch_start_offset(self) -> int | None:
+        """Offset of the LeaderChange record of the own epoch; None unless leader."""
+        state = self._quorum.state
+        return state.epoch_start_offset if isinstance(state, Leader) else None
+
+    @property
+    def voters(self) -> "VoterSet":
+        """The voter set in force: the last one in the log, committed or not."""
+        return self._quorum.voters
+
+    @property
+    def kraft_version(self) -> int:
+        """The level in force, committed or not."""
+        return self._quorum.history.kraft_version
+
+    def voters_at(self, offset: int) -> "VoterSet | None":
+        """The recorded voter set in force at `offset`, for a snapshot that ends behind it. None while the
+        voters are those of the configuration: such a snapshot has no VotersRecord.
+        """
+        return self._quorum.history.voters_at(offset)
+
+    def kraft_version_at(self, offset: int) -> int:
+        """kraft.version in force at `offset`, for a snapshot that ends behind it."""
+        return self._quorum.history.kraft_version_at(offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`, for the id of a snapshot that ends behind it."""
+        return self._quorum.log.epoch_at(offset)
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether a `Shutdown` has run its course.
+
+        A leader stays, resigned, until a successor is known: it may be needed for the successor's majority.
+        """
+        quorum = self._quorum
+        if quorum.shutdown_deadline_ms is None:
+            return False
+        state = quorum.state
+        if isinstance(state, Leader | Resigned) and quorum.now_ms < quorum.shutdown_deadline_ms:
+            return isinstance(state, Resigned) and state.has_nobody_to_hand_over_to
+        return True
+
+    def describe_quorum(self, now_ms: int) -> "QuorumDescription":
+        """What DescribeQuorum answers."""
+        leader = self._quorum.state
+        if not isinstance(leader, Leader):
+            return QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
+        return QuorumDescription(
+            leader_id=leader.leader_id,
+            leader_epoch=leader.epoch,
+            high_watermark=-1 if leader.high_watermark is None else leader.high_watermark,
+            voters=tuple(self._describe(voter, now_ms) for voter in leader.progress.voters.values()),
+            observers=tuple(self._describe(replica, now_ms) for replica in leader.progress.observers(now_ms)),
+        )
+
+    def _describe(self, replica: "Replica", now_ms: int) -> ReplicaDescription:
+        is_own = replica.key.node_id == self._quorum.key.node_id
+        return ReplicaDescription(
+            key=replica.key,
+            log_end_offset=-1 if replica.end_offset is None else replica.end_offset,
+            last_fetch_timestamp_ms=now_ms if is_own else replica.last_fetch_ms,
+            last_caught_up_timestamp_ms=now_ms if is_own else replica.last_caught_up_ms,
+            endpoints=replica.endpoints,
+        )

@@ -1,0 +1,131 @@
+"""How far each replica's log has come, as its leader knows it from Fetch requests."""
+
+from dataclasses import dataclass
+
+from quorate_controller.raft.model import Endpoint, ReplicaKey
+from quorate_controller.raft.voters import VoterSet, majority_offset
+
+OBSERVER_SESSION_MS = 300_000
+"""An observer that has not fetched for so long is forgotten, as Kafka forgets it."""
+
+CAUGHT_UP_FETCH_AGE_MS_MAX = 3_600_000
+"""A replica that fetched within this hour, and had caught up once, may become a voter (KIP-853)."""
+
+UNKNOWN_MS = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Replica:
+    """One replica. `end_offset` is None until it has fetched in this epoch; times are Unix milliseconds."""
+
+    key: ReplicaKey
+    endpoints: tuple[Endpoint, ...] = ()
+    end_offset: int | None = None
+    last_fetch_ms: int = UNKNOWN_MS
+    last_fetch_leader_end_offset: int = -1
+    last_caught_up_ms: int = UNKNOWN_MS
+
+    def record_fetch(self, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """Note a Fetch. A replica that reached the end that its last Fetch saw had caught up back then."""
+        if fetch_offset >= leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif 0 < self.last_fetch_leader_end_offset <= fetch_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.last_fetch_leader_end_offset = leader_end_offset
+        self.last_fetch_ms = max(self.last_fetch_ms, now_ms)
+        self.end_offset = fetch_offset
+
+
+class Progress:
+    """The voters by node id, and every other replica that fetches, among them a leader that was removed."""
+
+    __slots__ = ("_observers", "_observers_max", "_own_key", "voters")
+
+    def __init__(self, own_key: ReplicaKey, voters: VoterSet, *, observers_max: int) -> None:
+        self._own_key = own_key
+        self._observers_max = observers_max
+        self._observers: dict[ReplicaKey, Replica] = {}
+        self.voters: dict[int, Replica] = {}
+        self.set_voters(voters)
+
+    def set_voters(self, voters: VoterSet) -> None:
+        """Put a new voter set in force; what is known of a replica stays known when it joins or leaves."""
+        before = self.voters
+        self.voters = {}
+        for voter in voters:
+            old = before.get(voter.node_id)
+            if old is not None and _is_same(old.key, voter.key):
+                del before[voter.node_id]
+                replica = old
+            else:
+                replica = self._observers.pop(voter.key, Replica(key=voter.key))
+            replica.key = voter.key
+            replica.endpoints = voter.endpoints
+            self.voters[voter.node_id] = replica
+        for replica in before.values():
+            replica.endpoints = ()
+            self._observers.setdefault(replica.key, replica)
+
+    def voter(self, key: ReplicaKey) -> Replica | None:
+        """The voter with that key, None when it is none."""
+        replica = self.voters.get(key.node_id)
+        return replica if replica is not None and _is_same(replica.key, key) else None
+
+    def replica(self, key: ReplicaKey) -> Replica | None:
+        """What is known of that replica, voter or not."""
+        return self.voter(key) or self._observers.get(key)
+
+    def record_fetch(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """Note a Fetch. A replica unknown so far is not tracked when there are too many observers."""
+        replica = self.replica(key)
+        if replica is None:
+            if (
+                len(self._observers) >= self._observers_max
+                and len(self.observers(now_ms)) >= self._observers_max
+            ):
+                return
+            replica = self._observers[key] = Replica(key=key)
+        replica.record_fetch(fetch_offset, leader_end_offset, now_ms)
+
+    def record_own_end(self, end_offset: int) -> None:
+        """The leader's own log is durable up to there. A leader that was removed does not count itself."""
+        own = self.replica(self._own_key)
+        if own is None:
+            own = self._observers[self._own_key] = Replica(key=self._own_key)
+        own.end_offset = end_offset
+
+    @property
+    def committed_offset(self) -> int | None:
+        """The offset that a majority of the voters has reached; None while too few are known."""
+        return majority_offset(replica.end_offset for replica in self.voters.values())
+
+    def successors(self) -> tuple[ReplicaKey, ...]:
+        """The other voters, the most caught-up first."""
+        others = [replica for replica in self.voters.values() if not _is_same(replica.key, self._own_key)]
+        others.sort(key=lambda replica: (-_known(replica.end_offset), replica.key.node_id))
+        return tuple(replica.key for replica in others)
+
+    def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
+        """Whether that observer may become a voter without holding up commits."""
+        replica = self._observers.get(key)
+        return (
+            replica is not None
+            and replica.last_caught_up_ms > 0
+            and replica.last_fetch_ms > now_ms - CAUGHT_UP_FETCH_AGE_MS_MAX
+        )
+
+    def observers(self, now_ms: int) -> tuple[Replica, ...]:
+        """The replicas that are no voters, without those that have long been silent."""
+        for key, replica in list(self._observers.items()):
+            if key != self._own_key and now_ms - replica.last_fetch_ms >= OBSERVER_SESSION_MS:
+                del self._observers[key]
+        return tuple(self._observers.values())
+
+
+def _is_same(known: ReplicaKey, key: ReplicaKey) -> bool:
+    """Whether `key` is the replica that we know; one without a directory id is known by node id alone."""
+    return known.node_id == key.node_id and known.directory_id in (None, key.directory_id)
+
+
+def _known(offset: int | None) -> int:
+    return -1 if offset is None else offset

@@ -1,0 +1,92 @@
+"""Follower: fetches from the leader. A voter stands for election when the leader falls silent."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from quorate_controller.raft import outgoing
+from quorate_controller.raft.messages import Role
+from quorate_controller.raft.model import ReplicaKey, SnapshotId
+from quorate_controller.raft.roles.base import RoleState
+from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
+
+if TYPE_CHECKING:
+    from quorate_controller.raft.quorum import Quorum
+
+
+@dataclass(slots=True, kw_only=True)
+class Download:
+    """A snapshot being fetched; `position` bytes are here."""
+
+    snapshot_id: SnapshotId
+    position: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Follower(RoleState):
+    """`voter_update_due_ms`: when to look whether the leader must be told of a change of ourselves."""
+
+    role: ClassVar[Role] = Role.FOLLOWER
+    fetch_deadline_ms: int
+    voter_update_due_ms: int
+    has_fetched_from_leader: bool = False
+    has_updated_leader: bool = False
+    is_leader_doubted: bool = False
+    download: Download | None = None
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:  # noqa: ARG002
+        """Only a pre-vote, and only while the leader has not proven itself to us (KIP-996)."""
+        return is_pre_vote and is_up_to_date and not self.has_fetched_from_leader
+
+    def heard_from_leader(self, quorum: "Quorum") -> None:
+        """A Fetch, FetchSnapshot or UpdateRaftVoter succeeded."""
+        self.fetch_deadline_ms = quorum.now_ms + quorum.config.fetch_timeout_ms
+        self.has_fetched_from_leader = True
+        self.is_leader_doubted = False
+        quorum.elections_lost = 0
+
+    def expect_election(self, quorum: "Quorum", backoff_ms: int) -> None:
+        """There is reason to believe that the leader is gone: stand within `backoff_ms`, grant pre-votes."""
+        self.has_fetched_from_leader = False
+        self.is_leader_doubted = True
+        self.fetch_deadline_ms = min(self.fetch_deadline_ms, quorum.now_ms + backoff_ms)
+
+    def connection_failed(self, quorum: "Quorum") -> None:
+        """The leader closed the connection, or cannot be reached: do not wait for the fetch timeout."""
+        if not self.is_leader_doubted and quorum.can_stand:
+            self.expect_election(quorum, quorum.fast_backoff_ms())
+
+    def poll(self, quorum: "Quorum") -> int:
+        if quorum.can_stand and quorum.now_ms >= self.fetch_deadline_ms:
+            quorum.become_prospective()
+            return quorum.now_ms
+        if quorum.now_ms >= self.voter_update_due_ms and quorum.can_fetch:
+            self._keep_leader_informed(quorum)
+        wake_ms = outgoing.fetch(quorum, self)
+        if quorum.can_stand:
+            wake_ms = min(wake_ms, self.fetch_deadline_ms)
+        # What is overdue waits for the leader to be ready, which wakes us anyway.
+        return (
+            wake_ms if self.voter_update_due_ms <= quorum.now_ms else min(wake_ms, self.voter_update_due_ms)
+        )
+
+    def restart_voter_update_period(self, quorum: "Quorum") -> None:
+        self.voter_update_due_ms = quorum.now_ms + quorum.config.fetch_timeout_ms
+
+    def _keep_leader_informed(self, quorum: "Quorum") -> None:
+        """Once in a while, tell the leader what it has to know of us."""
+        if quorum.is_voter:
+            is_done = not self._must_update_leader(quorum) or outgoing.send_update_voter(quorum)
+        else:
+            is_done = not self._wants_to_join(quorum) or outgoing.send_join(quorum)
+        if is_done:
+            self.restart_voter_update_period(quorum)
+
+    def _must_update_leader(self, quorum: "Quorum") -> bool:
+        """Whether our entry in the voter set is outdated; under kraft.version 0 each leader must be told."""
+        if quorum.history.kraft_version >= KRAFT_VERSION_DYNAMIC:
+            return quorum.voters.needs_update(quorum.own_voter)
+        return not self.has_updated_leader
+
+    def _wants_to_join(self, quorum: "Quorum") -> bool:
+        config = quorum.config
+        return config.auto_join and config.can_vote and quorum.history.kraft_version >= KRAFT_VERSION_DYNAMIC

@@ -1,0 +1,178 @@
+"""Leader: counts how far the voters have come, and gives up when too few of them fetch (CheckQuorum)."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
+
+from kio.schema.errors import ErrorCode
+
+from quorate_controller.raft import outgoing
+from quorate_controller.raft.held import HeldFetch, HeldFetches, answer_fetch, refuse_fetch
+from quorate_controller.raft.messages import AddRaftVoterResponse, RemoveRaftVoterResponse, Role
+from quorate_controller.raft.model import Endpoint, ReplicaKey
+from quorate_controller.raft.peers import NEVER_MS
+from quorate_controller.raft.progress import Progress
+from quorate_controller.raft.roles.base import RoleState
+from quorate_controller.raft.voters import VoterSet, majority_size
+
+if TYPE_CHECKING:
+    from quorate_controller.raft.quorum import Quorum
+
+
+class ChangeKind(Enum):
+    ADD = "add"
+    REMOVE = "remove"
+
+
+@dataclass(slots=True, kw_only=True)
+class VoterChange:
+    """An AddRaftVoter or RemoveRaftVoter under way.
+
+    `offset` is that of the VotersRecord, None while the new voter is being probed. `is_answered`: the client
+    did not want to wait for the commit.
+    """
+
+    kind: ChangeKind
+    token: int
+    voter: ReplicaKey
+    deadline_ms: int
+    endpoints: tuple[Endpoint, ...] = ()
+    ack_when_committed: bool = True
+    offset: int | None = None
+    is_answered: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Leader(RoleState):
+    """`high_watermark` is None until a record of this epoch is committed. `fetched` are the voters that
+    fetched since the last time a majority had. `volatile_voters` is what the voters told of themselves under
+    kraft.version 0, which has no place for it in the log.
+    """
+
+    role: ClassVar[Role] = Role.LEADER
+    epoch_start_offset: int
+    progress: Progress
+    held: HeldFetches
+    check_quorum_deadline_ms: int
+    begin_epoch_due_ms: int
+    volatile_voters: VoterSet | None
+    high_watermark: int | None = None
+    fetched: set[int] = field(default_factory=set)
+    change: VoterChange | None = None
+    is_resigning: bool = False
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:  # noqa: ARG002
+        return False
+
+    def poll(self, quorum: "Quorum") -> int:
+        is_alone = self.progress.voters.keys() == {quorum.key.node_id}
+        has_lost_quorum = not is_alone and quorum.now_ms >= self.check_quorum_deadline_ms
+        if has_lost_quorum:
+            quorum.effects.warn("lost_quorum", epoch=self.epoch, fetched=sorted(self.fetched))
+        if quorum.is_shutting_down or self.is_resigning or has_lost_quorum:
+            quorum.become_resigned(self.progress.successors())
+            return quorum.now_ms
+        self._expire_change(quorum)
+        for fetch in self.held.take_expired(quorum.now_ms):
+            self._answer(quorum, fetch)
+        if quorum.now_ms >= self.begin_epoch_due_ms:
+            self.begin_epoch_due_ms = quorum.now_ms + quorum.config.fetch_timeout_ms // 2
+            outgoing.send_begin_epoch(quorum, self.silent_voters(quorum))
+        return min(
+            self.held.deadline_ms,
+            self.change.deadline_ms if self.change is not None else NEVER_MS,
+            NEVER_MS if is_alone else min(self.check_quorum_deadline_ms, self.begin_epoch_due_ms),
+        )
+
+    def close(self, quorum: "Quorum") -> None:
+        """Send everybody who waits to the next leader."""
+        for fetch in self.held.take_all():
+            response = refuse_fetch(quorum, ErrorCode.not_leader_or_follower, fetch.listener)
+            quorum.effects.reply(fetch.token, response)
+        self.end_change(quorum, ErrorCode.not_leader_or_follower)
+
+    # -------------------------------------------------------------------------------------- replication
+
+    def silent_voters(self, quorum: "Quorum") -> tuple[ReplicaKey, ...]:
+        """The other voters that have not fetched for half a fetch timeout: they may not know of us."""
+        silent_since_ms = quorum.now_ms - quorum.config.fetch_timeout_ms // 2
+        return tuple(
+            replica.key
+            for replica in self.progress.voters.values()
+            if replica.key.node_id != quorum.key.node_id and replica.last_fetch_ms <= silent_since_ms
+        )
+
+    def heard_from(self, quorum: "Quorum", key: ReplicaKey) -> None:
+        """A voter fetched: when a majority has, we lead for another CheckQuorum period (1.5 fetch timeouts).
+
+        We count as one of the majority while we are a voter.
+        """
+        if self.progress.voter(key) is not None and key.node_id != quorum.key.node_id:
+            self.fetched.add(key.node_id)
+        needed = majority_size(len(self.progress.voters)) - (quorum.key.node_id in self.progress.voters)
+        if len(self.fetched) >= needed:
+            self.fetched.clear()
+            self.check_quorum_deadline_ms = quorum.now_ms + check_quorum_ms(quorum.config.fetch_timeout_ms)
+
+    def record_fetch(self, quorum: "Quorum", key: ReplicaKey, fetch_offset: int) -> None:
+        """A replica whose log is a prefix of ours has it up to `fetch_offset`, and durable."""
+        known = self.progress.replica(key)
+        if known is not None and known.end_offset is not None and fetch_offset < known.end_offset:
+            quorum.effects.warn(
+                "fetch_offset_fell", replica=str(key), before=known.end_offset, now=fetch_offset
+            )
+        self.progress.record_fetch(key, fetch_offset, quorum.log.end_offset, quorum.now_ms)
+        self.heard_from(quorum, key)
+        if self.progress.voter(key) is not None:
+            self.advance_high_watermark(quorum)
+
+    def record_own_end(self, quorum: "Quorum") -> None:
+        """Our own log is durable further than before."""
+        self.progress.record_own_end(quorum.log.persisted_offset)
+        self.advance_high_watermark(quorum)
+
+    def advance_high_watermark(self, quorum: "Quorum") -> None:
+        """Commit what a majority has, once that includes a record of our epoch (Raft 5.4.2)."""
+        offset = self.progress.committed_offset
+        if offset is None or offset <= self.epoch_start_offset:
+            return
+        if self.high_watermark is not None and offset <= self.high_watermark:
+            return
+        self.high_watermark = offset
+        quorum.set_high_watermark(offset)
+        if self.change is not None and self.change.offset is not None and self.change.offset < offset:
+            self.end_change(quorum, ErrorCode.none)
+        voters_offset = quorum.history.voters_offset
+        if not quorum.is_voter and voters_offset is not None and voters_offset < offset:
+            quorum.effects.note("removed_from_voters", epoch=self.epoch)
+            self.is_resigning = True
+        self.answer_held(quorum)
+
+    def answer_held(self, quorum: "Quorum") -> None:
+        """There are new records, or a new high watermark: tell everybody who waits."""
+        for fetch in self.held.take_all():
+            self._answer(quorum, fetch)
+
+    def _answer(self, quorum: "Quorum", fetch: HeldFetch) -> None:
+        position = quorum.log.validate(fetch.request.fetch_offset, fetch.request.last_fetched_epoch)
+        response = answer_fetch(quorum, fetch.request, position, self.high_watermark, fetch.listener)
+        quorum.effects.reply(fetch.token, response)
+
+    # ------------------------------------------------------------------------------------ voter changes
+
+    def end_change(self, quorum: "Quorum", error_code: ErrorCode, message: str | None = None) -> None:
+        """Answer the voter change under way, if there is one, and forget it."""
+        change, self.change = self.change, None
+        if change is None or change.is_answered:
+            return
+        kind = AddRaftVoterResponse if change.kind is ChangeKind.ADD else RemoveRaftVoterResponse
+        quorum.effects.reply(change.token, kind(error_code=error_code, error_message=message))
+
+    def _expire_change(self, quorum: "Quorum") -> None:
+        if self.change is not None and quorum.now_ms >= self.change.deadline_ms:
+            self.end_change(quorum, ErrorCode.request_timed_out)
+
+
+def check_quorum_ms(fetch_timeout_ms: int) -> int:
+    """How long a leader goes without a majority fetching: leaves time for delays on the way."""
+    return fetch_timeout_ms * 3 // 2

@@ -1,0 +1,48 @@
+"""Resigned: led the epoch and leads no more; tells the voters, the best successors first, to elect anew."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from quorate_controller.raft import outgoing
+from quorate_controller.raft.messages import Role
+from quorate_controller.raft.model import ReplicaKey
+from quorate_controller.raft.roles.base import RoleState
+
+if TYPE_CHECKING:
+    from quorate_controller.raft.quorum import Quorum
+
+
+@dataclass(slots=True, kw_only=True)
+class Resigned(RoleState):
+    """`others` are the other voters; of these, `unacknowledged` must be told yet, and the connection to
+    `unreachable` failed.
+    """
+
+    role: ClassVar[Role] = Role.RESIGNED
+    election_deadline_ms: int
+    successors: tuple[ReplicaKey, ...]
+    others: frozenset[int]
+    unacknowledged: set[int]
+    unreachable: set[int] = field(default_factory=set)
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:  # noqa: ARG002
+        return is_pre_vote and is_up_to_date
+
+    @property
+    def has_nobody_to_hand_over_to(self) -> bool:
+        """Whether no other voter can be reached."""
+        return self.others <= self.unreachable
+
+    def acknowledge(self, voter_id: int) -> None:
+        """A voter knows of the resignation."""
+        self.unacknowledged.discard(voter_id)
+        self.unreachable.discard(voter_id)
+
+    def poll(self, quorum: "Quorum") -> int:
+        if quorum.is_shutting_down:
+            return outgoing.send_end_epoch(quorum, self)
+        if quorum.now_ms >= self.election_deadline_ms:
+            # The epoch has to go up: in this one, everybody would be pointed to us as the leader.
+            quorum.become_unattached(self.epoch + 1)
+            return quorum.now_ms
+        return min(outgoing.send_end_epoch(quorum, self), self.election_deadline_ms)

@@ -1,0 +1,186 @@
+"""The voter set and the arithmetic of its majorities (KIP-853)."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from quorate_protocol.errors import MalformedMessage
+from quorate_protocol.records import control
+
+from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange, Voter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterSet:
+    """An immutable set of voters, kept in ascending order of node id. Node ids are unique."""
+
+    voters: tuple[Voter, ...] = ()
+
+    def __post_init__(self) -> None:
+        ids = [voter.node_id for voter in self.voters]
+        assert ids == sorted(set(ids)), f"voters must be unique and ascending by node id: {ids}"
+
+    @staticmethod
+    def of(voters: Iterable[Voter]) -> "VoterSet":
+        """The set of these voters, in whatever order they come."""
+        return VoterSet(voters=tuple(sorted(voters, key=lambda voter: voter.node_id)))
+
+    @staticmethod
+    def from_record(record: control.VotersRecord) -> "VoterSet":
+        """The set that a VotersRecord describes. Raises MalformedMessage when it names a voter twice."""
+        if len({voter.voter_id for voter in record.voters}) < len(record.voters):
+            raise MalformedMessage("a VotersRecord names a voter twice")
+        return VoterSet.of(_voter_from_record(voter) for voter in record.voters)
+
+    def to_record(self) -> control.VotersRecord:
+        """The VotersRecord that describes this set."""
+        return control.VotersRecord(version=0, voters=tuple(_voter_to_record(voter) for voter in self.voters))
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self.voters)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(voter.node_id for voter in self.voters)
+
+    def get(self, node_id: int) -> Voter | None:
+        return next((voter for voter in self.voters if voter.node_id == node_id), None)
+
+    def endpoints(self, node_id: int) -> tuple[Endpoint, ...]:
+        """The endpoints of that voter; none when it is no voter."""
+        voter = self.get(node_id)
+        return () if voter is None else voter.endpoints
+
+    def is_voter(self, key: ReplicaKey) -> bool:
+        return any(voter.is_key(key) for voter in self.voters)
+
+    def is_only_voter(self, key: ReplicaKey) -> bool:
+        return len(self.voters) == 1 and self.voters[0].is_key(key)
+
+    def needs_update(self, voter: Voter) -> bool:
+        """Whether `voter` is in the set, but described differently."""
+        known = self.get(voter.node_id)
+        return known is not None and known.is_key(voter.key) and known != voter
+
+    def add(self, voter: Voter) -> "VoterSet | None":
+        """The set with one more voter; None when its node id is taken."""
+        if voter.node_id in self.ids:
+            return None
+        return VoterSet.of((*self.voters, voter))
+
+    def remove(self, key: ReplicaKey) -> "VoterSet | None":
+        """The set without that voter; None when the exact key is no voter, or the only one."""
+        if len(self.voters) == 1 or all(voter.key != key for voter in self.voters):
+            return None
+        return VoterSet(voters=tuple(voter for voter in self.voters if voter.key != key))
+
+    def update(self, voter: Voter) -> "VoterSet | None":
+        """The set with that voter described anew; None when its key is no voter."""
+        return self._replace(voter) if self.is_voter(voter.key) else None
+
+    def update_ignoring_directory(self, voter: Voter) -> "VoterSet | None":
+        """Like `update`, matching the node id alone: static voters have no directory ids to compare."""
+        return self._replace(voter) if voter.node_id in self.ids else None
+
+    def _replace(self, voter: Voter) -> "VoterSet":
+        return VoterSet(
+            voters=tuple(voter if old.node_id == voter.node_id else old for old in self.voters),
+        )
+
+    def supports(self, kraft_version: int) -> bool:
+        """Whether every voter can run that kraft.version."""
+        return all(kraft_version in voter.kraft_versions for voter in self.voters)
+
+    def overlaps(self, that: "VoterSet") -> bool:
+        """Whether every majority of one set shares a voter with every majority of the other.
+
+        Judged as KIP-853 does: at most one voter differs on each side.
+        """
+        ours = {voter.key for voter in self.voters}
+        theirs = {voter.key for voter in that.voters}
+        return len(ours - theirs) <= 1 and len(theirs - ours) <= 1
+
+
+def _voter_from_record(voter: control.Voter) -> Voter:
+    return Voter(
+        key=ReplicaKey(node_id=voter.voter_id, directory_id=voter.voter_directory_id),
+        endpoints=tuple(
+            Endpoint(listener=endpoint.name, host=endpoint.host, port=endpoint.port)
+            for endpoint in voter.endpoints
+        ),
+        kraft_versions=VersionRange(
+            lowest=voter.k_raft_version_feature.min_supported_version,
+            highest=voter.k_raft_version_feature.max_supported_version,
+        ),
+    )
+
+
+def _voter_to_record(voter: Voter) -> control.Voter:
+    return control.Voter(
+        voter_id=voter.node_id,
+        voter_directory_id=voter.key.directory_id,
+        endpoints=tuple(
+            control.Endpoint(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
+            for endpoint in voter.endpoints
+        ),
+        k_raft_version_feature=control.KRaftVersionFeature(
+            min_supported_version=voter.kraft_versions.lowest,
+            max_supported_version=voter.kraft_versions.highest,
+        ),
+    )
+
+
+def majority_size(voter_count: int) -> int:
+    """How many of so many voters make a majority."""
+    return voter_count // 2 + 1
+
+
+def majority_offset(end_offsets: Iterable[int | None]) -> int | None:
+    """The highest offset that a majority of the voters has reached; None stands for an unknown offset."""
+    descending = sorted((-1 if offset is None else offset for offset in end_offsets), reverse=True)
+    if not descending:
+        return None
+    offset = descending[majority_size(len(descending)) - 1]
+    return None if offset < 0 else offset
+
+
+class VoteTally:
+    """Who granted and who refused a vote, among the voters at the start of an election."""
+
+    __slots__ = ("_votes",)
+
+    def __init__(self, voter_ids: Iterable[int]) -> None:
+        self._votes: dict[int, bool | None] = dict.fromkeys(voter_ids)
+
+    def record(self, voter_id: int, *, is_granted: bool) -> None:
+        """Note a vote; one by a node that is no voter does not count."""
+        if voter_id in self._votes:
+            self._votes[voter_id] = is_granted
+
+    def forget(self, voter_id: int) -> None:
+        """Ask that voter again, unless it granted its vote already."""
+        if self._votes.get(voter_id) is False:
+            self._votes[voter_id] = None
+
+    @property
+    def granting(self) -> tuple[int, ...]:
+        return tuple(voter_id for voter_id, vote in self._votes.items() if vote is True)
+
+    @property
+    def unrecorded(self) -> tuple[int, ...]:
+        return tuple(voter_id for voter_id, vote in self._votes.items() if vote is None)
+
+    @property
+    def is_won(self) -> bool:
+        return len(self.granting) >= majority_size(len(self._votes))
+
+    @property
+    def is_lost(self) -> bool:
+        return self.is_lost_without(())
+
+    def is_lost_without(self, unreachable: Collection[int]) -> bool:
+        """Whether no majority is left to be won if those who have not voted yet never will."""
+        expected = sum(voter_id not in unreachable for voter_id in self.unrecorded)
+        return len(self.granting) + expected < majority_size(len(self._votes))

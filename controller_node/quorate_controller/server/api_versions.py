@@ -1,0 +1,83 @@
+"""The answer to ApiVersions: which requests are served here, which features are supported and finalized."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+from quorate_protocol.wire.api import API_VERSIONS, CONTROLLER_APIS
+from quorate_protocol.wire.generated.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from quorate_protocol.wire.api import Api
+    from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
+    from quorate_protocol.wire.server import Request
+
+    from quorate_controller.server.port import FinalizedFeatures, NodePort
+
+CLIENT_SOFTWARE_SINCE: Final = 3
+"""The version in which clients tell their software's name and version (KIP-511)."""
+
+ZERO_MINIMUM_SINCE: Final = 4
+"""Older clients fail on a supported feature whose minimum is 0, so those are hidden from them."""
+
+_CLIENT_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def answer_api_versions(request: Request, node: NodePort, apis: Iterable[Api]) -> ApiVersionsResponse:
+    """The canonical answer to a canonical request; `apis` are those that this listener serves."""
+    if request.unsupported_version is not None:
+        # Version 0 is what any client reads; it tells with which version to ask again (KIP-511).
+        return ApiVersionsResponse(
+            error_code=ErrorCode.unsupported_version, api_keys=(_range(CONTROLLER_APIS[API_VERSIONS]),)
+        )
+    error_code = _refusal(request, node)
+    if error_code is not ErrorCode.none:
+        return ApiVersionsResponse(error_code=error_code, api_keys=())
+    features = node.features()
+    return ApiVersionsResponse(
+        error_code=ErrorCode.none,
+        api_keys=tuple(_range(api) for api in apis),
+        supported_features=_supported(features, request.version),
+        finalized_features_epoch=features.epoch,
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in features.levels.items()
+        ),
+    )
+
+
+def _range(api: Api) -> ApiVersion:
+    return ApiVersion(api_key=api.key, min_version=api.version_min, max_version=api.version_max)
+
+
+def _refusal(request: Request, node: NodePort) -> ErrorCode:
+    body: ApiVersionsRequest = request.body
+    if request.version >= CLIENT_SOFTWARE_SINCE and not (
+        _CLIENT_SOFTWARE.fullmatch(body.client_software_name)
+        and _CLIENT_SOFTWARE.fullmatch(body.client_software_version)
+    ):
+        return ErrorCode.invalid_request
+    # KIP-1242: a client that knows whom it means to reach says so, completely or not at all.
+    names_cluster, names_node = body.cluster_id is not None, body.node_id != -1
+    if names_cluster is not names_node:
+        return ErrorCode.invalid_request
+    if names_cluster and (body.cluster_id, body.node_id) != (node.cluster_id, node.node_id):
+        return ErrorCode.rebootstrap_required
+    return ErrorCode.none
+
+
+def _supported(features: FinalizedFeatures, version: int) -> tuple[SupportedFeatureKey, ...]:
+    return tuple(
+        SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+        for name, (lowest, highest) in features.supported.items()
+        if lowest > 0 or version >= ZERO_MINIMUM_SINCE
+    )

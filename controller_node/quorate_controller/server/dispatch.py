@@ -1,0 +1,316 @@
+"""Who answers which request: raft, control, or the server itself.
+
+A `Call` is one request on its way to an answer. It knows how the answer goes back: directly, or inside the
+envelope in which a broker forwarded the request.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.envelope.v0.response import EnvelopeResponse
+from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ProtocolError, UnsupportedVersion
+from quorate_protocol.wire.api import API_VERSIONS, APIS, CONTROLLER_APIS
+from quorate_protocol.wire.convert import convert
+from quorate_protocol.wire.headers import encode_response_header
+from quorate_protocol.wire.server import parse_request
+from quorate_protocol.wire.writing import write_entity
+
+from quorate_controller.control.api import ControlError
+from quorate_controller.server.api_versions import answer_api_versions
+from quorate_controller.server.envelope import open_envelope
+from quorate_controller.server.error_responses import error_response
+from quorate_controller.server.port import Caller, Principal
+from quorate_controller.server.raft_wire import (
+    RefusedMessage,
+    describe_quorum_to_wire,
+    request_from_wire,
+    response_to_wire,
+)
+
+if TYPE_CHECKING:
+    from asyncio import Future, TimerHandle
+    from collections.abc import Callable, Mapping
+
+    from kio.static.protocol import Payload
+    from quorate_protocol.wire.api import Api
+    from quorate_protocol.wire.server import Request
+
+    from quorate_controller.server.counters import RequestCounters
+    from quorate_controller.server.listener import Exchange
+    from quorate_controller.server.port import NodePort, RaftAnswer
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TIMEOUT_MS: Final = 30_000
+"""For control requests that name no timeout of their own."""
+
+RAFT_APIS: Final = frozenset((1, 52, 53, 54, 59, 80, 81, 82))
+DESCRIBE_CONFIGS: Final = 32
+DESCRIBE_CLUSTER: Final = 60
+ACTIVE_APIS: Final = frozenset((19, 20, 33, 37, 43, 44, 46, 56, 57, 62, 63, 64, 67, 70, 73))
+"""Answered by the active controller only."""
+READ_APIS: Final = frozenset((DESCRIBE_CONFIGS, DESCRIBE_CLUSTER))
+"""Answered by control on any controller."""
+
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+DESCRIBE_QUORUM: Final = 55
+ENVELOPE: Final = 58
+LOCAL_APIS: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, DESCRIBE_QUORUM, ENVELOPE))
+
+SERVED_APIS: Final[Mapping[int, Api]] = {
+    key: CONTROLLER_APIS[key] for key in sorted(RAFT_APIS | ACTIVE_APIS | READ_APIS | LOCAL_APIS)
+}
+"""What ApiVersions advertises. A broker offers its clients only those forwardable APIs that are among these.
+"""
+
+_LENGTH: Final = struct.Struct(">i")
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_ANONYMOUS: Final = Principal()
+
+
+def encode_answer(api: Api, version: int, correlation_id: int, response: object) -> bytearray:
+    """A response as a frame. Built in one buffer, so that record batches are copied once."""
+    header_version, response_class = _answer_format(api.key, version)
+    frame = bytearray(_LENGTH.size)
+    frame += encode_response_header(correlation_id, header_version)
+    write_entity(frame, convert(response, response_class))
+    _LENGTH.pack_into(frame, 0, len(frame) - _LENGTH.size)
+    return frame
+
+
+@cache
+def _answer_format(api_key: int, version: int) -> tuple[int, type[Any]]:
+    """Header version and class of a response."""
+    api = APIS[api_key]
+    return api.response_header_version(version), api.response_class(version)
+
+
+class Call:
+    """One request that is owed an answer."""
+
+    __slots__ = (
+        "_counters",
+        "_envelope",
+        "_exchange",
+        "_future",
+        "_started_s",
+        "_timer",
+        "caller",
+        "request",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        exchange: Exchange,
+        counters: RequestCounters,
+        *,
+        envelope: Request | None = None,
+        principal: Principal = _ANONYMOUS,
+        client_host: str | None = None,
+    ) -> None:
+        counters.requests[request.api.key] += 1
+        peer = exchange.peer
+        timeout = getattr(request.body, "timeout", None)
+        self.request = request
+        self.caller = Caller(
+            principal=principal,
+            client_host=peer.host if client_host is None else client_host,
+            client_id=request.client_id,
+            listener=peer.listener,
+            api_version=request.version,
+            request_timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else max(0, timeout // _MILLISECOND),
+            forwarded=envelope is not None,
+        )
+        self._exchange = exchange
+        self._counters = counters
+        self._envelope = envelope
+        self._future: Future[Any] | None = None
+        self._timer: TimerHandle | None = None
+        self._started_s = 0.0
+
+    def answer(self, response: object) -> None:
+        """Send a canonical response; close the connection if the request's version cannot carry it."""
+        request, envelope = self.request, self._envelope
+        try:
+            frame = encode_answer(request.api, request.version, request.correlation_id, response)
+        except UnsupportedVersion as error:
+            self._exchange.refuse(error.message)
+            return
+        if envelope is not None:
+            self._answer_envelope(
+                EnvelopeResponse(error_code=ErrorCode.none, response_data=bytes(frame[_LENGTH.size :]))
+            )
+            return
+        self._exchange.respond(frame)
+
+    def refuse(self, error_code: ErrorCode, message: str | None = None) -> None:
+        """Send an error for the request as a whole, in the shape of its API."""
+        self._counters.errors[self.request.api.key, error_code] += 1
+        if self._envelope is not None and error_code is ErrorCode.not_controller:
+            # Told on the envelope, so that the broker looks for the active controller and forwards again.
+            self._answer_envelope(EnvelopeResponse(error_code=error_code))
+            return
+        self.answer(error_response(self.request.body, error_code, message, version=self.request.version))
+
+    def _answer_envelope(self, response: EnvelopeResponse) -> None:
+        envelope = self._envelope
+        assert envelope is not None
+        self._exchange.respond(
+            encode_answer(envelope.api, envelope.version, envelope.correlation_id, response)
+        )
+
+    # ------------------------------------------------------------------------------- answers that take time
+
+    def wait_for_raft(self, future: Future[RaftAnswer]) -> None:
+        """Answer with what raft replies. Raft keeps the time itself: a Fetch waits, a vote does not."""
+        self._future = future
+        self._exchange.on_abandoned(future.cancel)
+        future.add_done_callback(self._raft_answered)
+
+    def wait_for_control(self, future: Future[Payload]) -> None:
+        """Answer with what control decided, once it is committed, or with REQUEST_TIMED_OUT."""
+        loop = future.get_loop()
+        self._future = future
+        self._started_s = loop.time()
+        self._timer = loop.call_later(self.caller.request_timeout_ms / 1000, self._timed_out)
+        self._exchange.on_abandoned(self._abandon)
+        future.add_done_callback(self._control_answered)
+
+    def _raft_answered(self, future: Future[RaftAnswer]) -> None:
+        if future.cancelled():
+            self._exchange.drop()
+            return
+        error = future.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        reply = future.result()
+        self.answer(response_to_wire(reply.response, reply.data, version=self.request.version))
+
+    def _control_answered(self, future: Future[Payload]) -> None:
+        assert self._timer is not None
+        self._timer.cancel()
+        if future.cancelled():
+            self._exchange.drop()
+            return
+        elapsed_s = future.get_loop().time() - self._started_s
+        self._counters.seconds[self.request.api.key].observe_ms(elapsed_s * 1000)
+        error = future.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        self.answer(future.result())
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, (ControlError, ProtocolError)):
+            self.refuse(error.error_code, error.message)
+            return
+        log.error("request_failed", extra={"facts": {"api": self.request.api.name}}, exc_info=error)
+        self.refuse(ErrorCode.unknown_server_error)
+
+    def _timed_out(self) -> None:
+        assert self._future is not None
+        self._future.cancel()
+        self.refuse(ErrorCode.request_timed_out)
+
+    def _abandon(self) -> None:
+        assert self._future is not None
+        assert self._timer is not None
+        self._timer.cancel()
+        self._future.cancel()
+
+
+class Dispatcher:
+    """Gives each request to whoever answers it. Implements `listener.RequestHandler`."""
+
+    def __init__(
+        self, node: NodePort, counters: RequestCounters, apis: Mapping[int, Api] = SERVED_APIS
+    ) -> None:
+        self._node = node
+        self._counters = counters
+        self._apis = apis
+        self._handlers: dict[int, Callable[[Call], None]] = {
+            **dict.fromkeys(RAFT_APIS, self._raft),
+            **dict.fromkeys(ACTIVE_APIS, self._active),
+            **dict.fromkeys(READ_APIS, self._control),
+            API_VERSIONS: self._api_versions,
+            SASL_HANDSHAKE: self._sasl,
+            SASL_AUTHENTICATE: self._sasl,
+            DESCRIBE_QUORUM: self._describe_quorum,
+        }
+
+    def handle(self, exchange: Exchange) -> None:
+        """Serve one frame; a frame that is no request of ours ends the connection, as with Kafka."""
+        try:
+            request = parse_request(exchange.frame, self._apis)
+        except ProtocolError as error:
+            self._counters.refused_connections += 1
+            exchange.refuse(error.message)
+            return
+        if request.api.key == ENVELOPE:
+            self._open(request, exchange)
+        else:
+            call = Call(request, exchange, self._counters)
+            self._handlers[request.api.key](call)
+
+    def _open(self, envelope: Request, exchange: Exchange) -> None:
+        outer = Call(envelope, exchange, self._counters)
+        try:
+            forwarded = open_envelope(envelope.body, self._apis)
+        except ProtocolError as error:
+            log.warning(
+                "envelope_refused", extra={"facts": {"peer": str(exchange.peer), "reason": error.message}}
+            )
+            outer.refuse(error.error_code)
+            return
+        call = Call(
+            forwarded.request,
+            exchange,
+            self._counters,
+            envelope=envelope,
+            principal=forwarded.principal,
+            client_host=forwarded.client_host,
+        )
+        self._handlers[forwarded.request.api.key](call)
+
+    def _active(self, call: Call) -> None:
+        if not self._node.is_active:
+            call.refuse(ErrorCode.not_controller)
+            return
+        self._control(call)
+
+    def _control(self, call: Call) -> None:
+        call.wait_for_control(self._node.control(call.request.body, call.caller))
+
+    def _raft(self, call: Call) -> None:
+        try:
+            request = request_from_wire(call.request.body)
+        except RefusedMessage as refusal:
+            if refusal.response is not None:
+                call.answer(refusal.response)
+            else:
+                call.refuse(refusal.error_code, refusal.message)
+            return
+        call.wait_for_raft(self._node.raft(request, call.caller.listener))
+
+    def _api_versions(self, call: Call) -> None:
+        call.answer(answer_api_versions(call.request, self._node, self._apis.values()))
+
+    def _describe_quorum(self, call: Call) -> None:
+        description = self._node.describe_quorum()
+        if call.caller.forwarded and description.error_code is ErrorCode.not_leader_or_follower:
+            call.refuse(ErrorCode.not_controller)
+            return
+        call.answer(describe_quorum_to_wire(call.request.body, description, version=call.request.version))
+
+    def _sasl(self, call: Call) -> None:
+        # As Kafka answers on a listener that has no authentication, or has finished it.
+        call.refuse(ErrorCode.illegal_sasl_state)

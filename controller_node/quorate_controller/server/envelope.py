@@ -1,0 +1,88 @@
+"""Envelope: requests that brokers forward for their clients (KIP-590).
+
+An envelope carries the client's request with its header, the client's principal, and its address. What is
+wrong with the envelope is told on the envelope; a request inside that we cannot read is UNSUPPORTED_VERSION,
+upon which the broker closes its client's connection.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.default_principal_data.v0 import DefaultPrincipalData
+from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ProtocolError, UnsupportedVersion
+from quorate_protocol.wire.api import APIS
+from quorate_protocol.wire.headers import read_request_header
+from quorate_protocol.wire.reading import decode
+from quorate_protocol.wire.server import parse_request
+
+from quorate_controller.server.port import Principal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kio.schema.envelope.v0.request import EnvelopeRequest
+    from quorate_protocol.wire.api import Api
+    from quorate_protocol.wire.server import Request
+
+FORWARDABLE: Final = frozenset(
+    (19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81, 94)
+)
+"""API keys that a broker may forward: Kafka's ApiKeys.forwardable."""
+
+_PRINCIPAL_VERSION_0: Final = b"\x00\x00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forwarded:
+    """What was in an envelope."""
+
+    request: Request
+    principal: Principal
+    client_host: str
+
+
+def open_envelope(envelope: EnvelopeRequest, apis: Mapping[int, Api]) -> Forwarded:
+    """Unwrap; `apis` are those served. The error code of a ProtocolError belongs on the envelope."""
+    principal = _read_principal(envelope.request_principal)
+    try:
+        client_host = str(ipaddress.ip_address(envelope.client_host_address))
+    except ValueError as error:
+        raise ProtocolError(ErrorCode.invalid_request, f"client address of an envelope: {error}") from error
+    request = _read_request(envelope.request_data, apis)
+    return Forwarded(request=request, principal=principal, client_host=client_host)
+
+
+def _read_request(data: bytes, apis: Mapping[int, Api]) -> Request:
+    try:
+        api_key = read_request_header(data).api_key
+    except ProtocolError as error:
+        raise UnsupportedVersion(f"header of a forwarded request: {error.message}") from error
+    if api_key in APIS and api_key not in FORWARDABLE:
+        raise ProtocolError(ErrorCode.invalid_request, f"{APIS[api_key].name} requests are not forwarded")
+    try:
+        return parse_request(data, apis)
+    except ProtocolError as error:
+        raise UnsupportedVersion(f"forwarded request: {error.message}") from error
+
+
+def _read_principal(data: bytes | None) -> Principal:
+    """A principal as Kafka's default builder serializes it: a version, then DefaultPrincipalData."""
+    if data is None or not data.startswith(_PRINCIPAL_VERSION_0):
+        raise ProtocolError(
+            ErrorCode.principal_deserialization_failure, "an envelope has no principal of version 0"
+        )
+    try:
+        principal = decode(DefaultPrincipalData, data, len(_PRINCIPAL_VERSION_0))
+    except ProtocolError as error:
+        raise ProtocolError(
+            ErrorCode.principal_deserialization_failure, f"principal of an envelope: {error.message}"
+        ) from error
+    return Principal(
+        type=principal.type_,
+        name=principal.name,
+        token_authenticated=principal.token_authenticated,
+    )

@@ -1,0 +1,346 @@
+"""TCP listeners: frames in, answers out, in the order in which the requests came.
+
+A `Connection` decodes frames and hands each to the handler as an `Exchange`: one request and its place in the
+order of answers. The handler answers at once or later; several requests of one connection may be in flight,
+so that what a client pipelines is committed together, yet answers leave in order, as Kafka's clients expect.
+
+Everything is bounded: the size of a frame before memory is taken for it, connections per listener, requests
+in flight per connection, bytes waiting to be sent. At a bound we stop reading, and TCP tells the peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+from quorate_protocol.errors import ProtocolError
+from quorate_protocol.wire.frames import FrameDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerLimits:
+    """Bounds of one listener, with Kafka's property names where it has them."""
+
+    frame_size_bytes_max: int = 100 * 1024 * 1024
+    """socket.request.max.bytes"""
+    connections_max: int = 10_000
+    """max.connections; beyond it a new connection is closed at once."""
+    in_flight_max: int = 256
+    """Requests of one connection that may wait for their answers."""
+    send_buffer_bytes_max: int = 4 * 1024 * 1024
+    """Answers of one connection that may wait for the peer to read; one answer may be larger."""
+    idle_timeout_ms: int = 600_000
+    """connections.max.idle.ms; negative: never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Who is at the other end of a connection, and the listener that it came in on."""
+
+    host: str
+    port: int
+    listener: str
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class RequestHandler(Protocol):
+    """Whoever answers requests; `dispatch.Dispatcher`."""
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer now or later by `exchange.respond`, or end the connection by `exchange.refuse`."""
+
+
+class Exchange:
+    """One request frame and the answer owed for it."""
+
+    __slots__ = ("_connection", "_on_abandoned", "answer", "frame", "is_last")
+
+    def __init__(self, connection: Connection, frame: bytes) -> None:
+        self.frame = frame
+        """The request without its length prefix."""
+        self.answer: bytes | bytearray | None = None
+        """The answer with its length prefix, once known."""
+        self.is_last = False
+        """Whether the connection closes instead of answering."""
+        self._connection = connection
+        self._on_abandoned: Callable[[], object] | None = None
+
+    @property
+    def peer(self) -> Peer:
+        """Who asks."""
+        return self._connection.peer
+
+    def respond(self, answer: bytes | bytearray) -> None:
+        """Send `answer`, a frame with its length prefix, once all earlier ones are sent.
+
+        Without effect when the connection is gone.
+        """
+        assert self.answer is None, "a request is answered once"
+        self.answer = answer
+        self._on_abandoned = None
+        self._connection.answered(len(answer))
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection after the answers to earlier requests; `reason` is logged."""
+        self.is_last = True
+        self._on_abandoned = None
+        self._connection.refuse(reason)
+
+    def drop(self) -> None:
+        """There will be no answer: close the connection after those to earlier requests.
+
+        Without effect when the request is answered, or the connection gone.
+        """
+        if self.answer is None:
+            self.is_last = True
+            self._on_abandoned = None
+            self._connection.drain()
+
+    def on_abandoned(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called if the connection goes away before the answer is known."""
+        self._on_abandoned = callback
+
+    def abandon(self) -> None:
+        """Tell whoever works on the answer that nobody waits for it any more."""
+        if self._on_abandoned is not None:
+            self._on_abandoned()
+            self._on_abandoned = None
+
+
+class Connection(asyncio.Protocol):
+    """One accepted connection."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.peer = Peer(host="", port=0, listener=listener.name)
+        self.last_activity = 0.0
+        self._listener = listener
+        self._limits = listener.limits
+        self._loop = asyncio.get_running_loop()
+        self._decoder = FrameDecoder(listener.limits.frame_size_bytes_max)
+        self._in_flight: deque[Exchange] = deque()
+        self._undispatched: deque[bytes] = deque()
+        self._is_writable = True
+        self._is_reading = True
+        self._is_refused = False
+        self._is_flush_scheduled = False
+        self._unsent_bytes = 0
+        """Size of the answers that wait for earlier ones, or for the flush."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        # There is no address any more when the peer has left before we looked.
+        host, port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
+        self.peer = Peer(host=host, port=port, listener=self._listener.name)
+        self.last_activity = self._loop.time()
+        if not self._listener.admit(self):
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(high=self._limits.send_buffer_bytes_max)
+        set_no_delay(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
+        self._is_refused = True
+        self._undispatched.clear()
+        while self._in_flight:
+            self._in_flight.popleft().abandon()
+        self._listener.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        self.last_activity = self._loop.time()
+        try:
+            self._undispatched.extend(self._decoder.feed(data))
+        except ProtocolError as error:
+            self.refuse(error.message)
+            return
+        self._dispatch()
+
+    def eof_received(self) -> bool:
+        """A peer that has shut down its side wants no answers: close, and abandon what is in flight."""
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_writable = False
+        self._regulate_reading()
+
+    def resume_writing(self) -> None:
+        self._is_writable = True
+        self._dispatch()
+
+    def answered(self, size_bytes: int) -> None:
+        """An exchange has its answer: send what is due, once per turn of the loop for all that became due."""
+        self._unsent_bytes += size_bytes
+        self._schedule_flush()
+
+    def _schedule_flush(self) -> None:
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def refuse(self, reason: str) -> None:
+        """Read no more; close when all that came before is answered."""
+        if self._is_refused:
+            return
+        self._is_refused = True
+        log.warning(
+            "connection_refused",
+            extra={"facts": {"peer": str(self.peer), "listener": self.peer.listener, "reason": reason}},
+        )
+        self.drain()
+
+    def drain(self) -> None:
+        """Take no more requests, and close once those in flight are answered."""
+        self._is_refused = True
+        self._undispatched.clear()
+        self._regulate_reading()
+        self._schedule_flush()
+
+    def expire(self) -> None:
+        """Nothing has moved for the idle timeout: close, unless an answer is being worked on."""
+        if self._is_refused or not self._is_writable:
+            self.abort()  # the peer does not even read what is to be sent
+        elif not self._in_flight:
+            self.drain()
+
+    def abort(self) -> None:
+        """Close now, whatever is in flight."""
+        self._transport.abort()
+
+    def _dispatch(self) -> None:
+        in_flight, limits = self._in_flight, self._limits
+        while self._undispatched and self._is_writable and not self._is_refused:
+            if len(in_flight) >= limits.in_flight_max or self._unsent_bytes > limits.send_buffer_bytes_max:
+                break
+            exchange = Exchange(self, self._undispatched.popleft())
+            in_flight.append(exchange)
+            self._listener.handler.handle(exchange)
+        self._regulate_reading()
+
+    def _regulate_reading(self) -> None:
+        may_read = self._is_writable and not self._undispatched and not self._is_refused
+        if may_read == self._is_reading or self._transport.is_closing():
+            return
+        self._is_reading = may_read
+        if may_read:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _flush(self) -> None:
+        self._is_flush_scheduled = False
+        in_flight = self._in_flight
+        due: list[bytes | bytearray] = []
+        while in_flight and (answer := in_flight[0].answer) is not None:
+            in_flight.popleft()
+            self._unsent_bytes -= len(answer)
+            due.append(answer)
+        is_over = self._is_refused and (not in_flight or in_flight[0].is_last)
+        if due and not self._transport.is_closing():
+            self.last_activity = self._loop.time()
+            self._transport.write(due[0] if len(due) == 1 else b"".join(due))
+        if is_over:
+            self._transport.close()
+        else:
+            self._dispatch()
+
+
+class Listener:
+    """A named listener of this controller, for instance CONTROLLER on 0.0.0.0:9093."""
+
+    def __init__(self, *, name: str, handler: RequestHandler, limits: ListenerLimits) -> None:
+        self.name = name
+        self.handler = handler
+        self.limits = limits
+        self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._all_gone: asyncio.Future[None] | None = None
+        self._is_full = False
+
+    async def start(self, host: str, port: int) -> None:
+        """Bind and listen. An empty host means all interfaces; port 0 takes a free one. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(self), host or None, port, backlog=1024, reuse_address=True
+        )
+        self._schedule_sweep()
+
+    @property
+    def port(self) -> int:
+        """The bound port."""
+        assert self._server is not None, "the listener is started"
+        return cast("int", self._server.sockets[0].getsockname()[1])
+
+    @property
+    def connection_count(self) -> int:
+        """Open connections."""
+        return len(self._connections)
+
+    async def close(self, grace_s: float) -> None:
+        """Stop listening; close each connection once its requests are answered, all of them after `grace_s`."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.drain()
+        if not self._connections:
+            return
+        self._all_gone = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait_for(self._all_gone, grace_s)
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
+
+    def admit(self, connection: Connection) -> bool:
+        """Take a new connection in, unless there are too many; logged once until there is room again."""
+        if len(self._connections) >= self.limits.connections_max:
+            if not self._is_full:
+                facts = {
+                    "listener": self.name,
+                    "connections_max": self.limits.connections_max,
+                    "peer": str(connection.peer),
+                }
+                log.warning("listener_full", extra={"facts": facts})
+            self._is_full = True
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._connections.discard(connection)
+        self._is_full = self._is_full and len(self._connections) >= self.limits.connections_max
+        if self._all_gone is not None and not self._connections and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    def _schedule_sweep(self) -> None:
+        if self.limits.idle_timeout_ms < 0:
+            return
+        interval_s = max(self.limits.idle_timeout_ms / 1000 / 4, 0.01)
+        self._sweep = asyncio.get_running_loop().call_later(interval_s, self._close_idle)
+
+    def _close_idle(self) -> None:
+        oldest = asyncio.get_running_loop().time() - self.limits.idle_timeout_ms / 1000
+        for connection in list(self._connections):
+            if connection.last_activity <= oldest:
+                connection.expire()
+        self._schedule_sweep()
+
+
+def set_no_delay(transport: asyncio.BaseTransport) -> None:
+    """Send small frames at once: a request waits for its answer, so Nagle's algorithm would only add delay."""
+    transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,286 @@
+"""The metrics page: Kafka's names where Kafka has the metric, ours (`quorate_...`, base units) elsewhere.
+
+Everything is read from one status snapshot and from plain counters when the page is asked for; nothing is
+done per request. Rates are over the time since the oldest scrape of the last minute. Only a configured
+metrics listener loads this module.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from quorate_protocol.wire.api import APIS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from quorate_controller.server.counters import LatencyHistogram, RequestCounters
+    from quorate_controller.server.port import NodePort, NodeStatus
+
+RAFT: Final = "kafka_server_raftmetrics_"
+CONTROLLER: Final = "kafka_controller_kafkacontroller_"
+RATE_WINDOW_S: Final = 60.0
+BROKER_HEARTBEAT: Final = 63
+
+_GAUGES: Final[tuple[tuple[str, str, Callable[[NodeStatus], float]], ...]] = (
+    (RAFT + "current_leader", "Id of the quorum's leader, -1 unknown", lambda s: s.leader_id),
+    (RAFT + "current_epoch", "Current epoch of the quorum", lambda s: s.leader_epoch),
+    (RAFT + "current_vote", "Id voted for in this epoch, -1 none", lambda s: s.voted_id),
+    (RAFT + "high_watermark", "High watermark, -1 unknown", lambda s: s.high_watermark),
+    (RAFT + "log_end_offset", "End offset of the metadata log", lambda s: s.log_end_offset),
+    (RAFT + "number_of_voters", "Voters of the quorum", lambda s: len(s.voter_ids)),
+    (RAFT + "number_of_observers", "Observers that fetch from this leader", lambda s: s.observer_count),
+    (CONTROLLER + "activecontrollercount", "1 on the active controller", lambda s: int(s.is_active)),
+    (CONTROLLER + "offlinepartitionscount", "Partitions without leader", lambda s: s.offline_partition_count),
+    (CONTROLLER + "activebrokercount", "Registered and not fenced brokers", lambda s: s.active_broker_count),
+    (CONTROLLER + "fencedbrokercount", "Registered and fenced brokers", lambda s: s.fenced_broker_count),
+    (
+        CONTROLLER + "controlledshutdownbrokercount",
+        "Brokers in controlled shutdown",
+        lambda s: s.controlled_shutdown_broker_count,
+    ),
+    (CONTROLLER + "globaltopiccount", "Topics", lambda s: s.topic_count),
+    (CONTROLLER + "globalpartitioncount", "Partitions", lambda s: s.partition_count),
+    (
+        CONTROLLER + "preferredreplicaimbalancecount",
+        "Partitions that another than their preferred replica leads",
+        lambda s: s.preferred_replica_imbalance_count,
+    ),
+    (
+        CONTROLLER + "lastappliedrecordoffset",
+        "Offset of the last record in the image",
+        lambda s: s.last_applied_offset,
+    ),
+    (
+        CONTROLLER + "lastappliedrecordtimestamp",
+        "Time of the last record in the image, Unix milliseconds",
+        lambda s: s.last_applied_timestamp_ms,
+    ),
+    (
+        CONTROLLER + "lastcommittedrecordoffset",
+        "Offset of the last committed record",
+        lambda s: max(s.high_watermark - 1, -1),
+    ),
+    (
+        CONTROLLER + "newactivecontrollerscount",
+        "Times that this node saw a controller become active",
+        lambda s: s.new_active_controller_count,
+    ),
+    (
+        CONTROLLER + "metadatalag",
+        "Committed records that are not in the image yet (KIP-631)",
+        lambda s: max(0, s.high_watermark - 1 - s.last_applied_offset),
+    ),
+    (
+        CONTROLLER + "metadatasnapshotlag",
+        "Committed records after the latest snapshot, 0 without one (KIP-631)",
+        lambda s: (
+            max(0, s.high_watermark - s.latest_snapshot_end_offset) if s.latest_snapshot_end_offset > 0 else 0
+        ),
+    ),
+    (
+        "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes",
+        "Size of the latest snapshot",
+        lambda s: s.latest_snapshot_size_bytes,
+    ),
+    (
+        "kafka_server_metadataloader_currentmetadataversion",
+        "Level of the finalized metadata.version",
+        lambda s: s.metadata_version,
+    ),
+    ("quorate_kraft_version", "Level of the finalized kraft.version", lambda s: s.kraft_version),
+    ("quorate_log_start_offset", "Start offset of the metadata log", lambda s: s.log_start_offset),
+    ("quorate_caught_up", "1 when all that is known to be committed is applied", lambda s: s.is_caught_up),
+    ("quorate_voter", "1 on a voter, 0 on an observer", lambda s: s.is_voter),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sample:
+    """Totals at one scrape, for rates."""
+
+    at_s: float
+    high_watermark: int
+    log_end_offset: int
+    requests: int
+    commits: int
+    commits_ms: float
+    is_leader: bool
+
+
+class MetricsPage(Collector):
+    """Renders the page; one per process."""
+
+    def __init__(
+        self,
+        node: NodePort,
+        counters: RequestCounters,
+        *,
+        connection_count: Callable[[], int],
+        unix_time_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._node = node
+        self._counters = counters
+        self._connection_count = connection_count
+        self._unix_time_s = unix_time_s
+        self._samples: deque[_Sample] = deque()
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def render(self) -> bytes:
+        """The page in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing in advance: the names are known only when there is something to tell."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, from one status snapshot."""
+        status = self._node.status()
+        now_s = self._unix_time_s()
+        for name, text, value in _GAUGES:
+            yield GaugeMetricFamily(name, text, value=value(status))
+        yield GaugeMetricFamily(
+            CONTROLLER + "timedoutbrokerheartbeatcount",
+            "Heartbeats that were not answered in time",
+            value=self._counters.errors.get((BROKER_HEARTBEAT, ErrorCode.request_timed_out), 0),
+        )
+        yield GaugeMetricFamily(
+            CONTROLLER + "metadataerrorcount",
+            "Always 0: a record that can't be replayed ends the process",
+            value=0,
+        )
+        state = GaugeMetricFamily(RAFT + "current_state", "1 for the current state", labels=["current_state"])
+        state.add_metric([status.current_state], 1)
+        yield state
+        yield from self._ages(status, now_s)
+        yield from self._rates(status, now_s)
+        yield from self._histograms(status)
+        yield from self._requests()
+        brokers = GaugeMetricFamily(
+            CONTROLLER + "brokerregistrationstate",
+            "10 fenced, 20 controlled shutdown, 30 active",
+            labels=["broker"],
+        )
+        for broker_id, broker_state in status.broker_states.items():
+            brokers.add_metric([str(broker_id)], broker_state)
+        yield brokers
+        yield CounterMetricFamily(
+            "quorate_elections", "Elections that this node stood for", value=status.election_count
+        )
+
+    def _ages(self, status: NodeStatus, now_s: float) -> Iterator[Metric]:
+        now_ms = round(now_s * 1000)
+        if status.last_applied_timestamp_ms > 0:
+            yield GaugeMetricFamily(
+                CONTROLLER + "lastappliedrecordlagms",
+                "Age of the last record in the image; 0 on the active controller",
+                value=0 if status.is_active else max(0, now_ms - status.last_applied_timestamp_ms),
+            )
+        if status.latest_snapshot_timestamp_ms > 0:
+            yield GaugeMetricFamily(
+                "kafka_server_snapshotemitter_latestsnapshotgeneratedagems",
+                "Age of the latest snapshot",
+                value=max(0, now_ms - status.latest_snapshot_timestamp_ms),
+            )
+
+    def _rates(self, status: NodeStatus, now_s: float) -> Iterator[Metric]:
+        latency = status.commit_latency
+        now = _Sample(
+            at_s=now_s,
+            high_watermark=max(0, status.high_watermark),
+            log_end_offset=status.log_end_offset,
+            requests=sum(self._counters.requests.values()),
+            commits=0 if latency is None else latency.count,
+            commits_ms=0.0 if latency is None else latency.sum_ms,
+            is_leader=status.current_state == "leader",
+        )
+        samples = self._samples
+        samples.append(now)
+        while len(samples) > 2 and samples[1].at_s <= now_s - RATE_WINDOW_S:
+            samples.popleft()
+        then = samples[0]
+        elapsed_s = max(now.at_s - then.at_s, 1e-9)
+        # A truncation makes the log shorter, which is no negative rate.
+        written = max(0, now.log_end_offset - then.log_end_offset) / elapsed_s
+        commits = now.commits - then.commits
+        for name, text, value in (
+            (RAFT + "append_records_rate", "Records appended per second as leader", written * now.is_leader),
+            (RAFT + "fetch_records_rate", "Records fetched per second", written * (not now.is_leader)),
+            (
+                RAFT + "commit_latency_avg",
+                "Average milliseconds to commit",
+                (now.commits_ms - then.commits_ms) / commits if commits else 0.0,
+            ),
+            (
+                CONTROLLER + "metadatacommitrate",
+                "Records committed per second (KIP-631)",
+                (now.high_watermark - then.high_watermark) / elapsed_s,
+            ),
+            (
+                CONTROLLER + "controllerrequestsrate",
+                "Requests received per second (KIP-631)",
+                (now.requests - then.requests) / elapsed_s,
+            ),
+        ):
+            yield GaugeMetricFamily(name, text, value=value)
+
+    def _histograms(self, status: NodeStatus) -> Iterator[Metric]:
+        if status.commit_latency is not None:
+            yield _milliseconds(
+                CONTROLLER + "metadatacommitlatencyms",
+                "Milliseconds from append to commit, on the active controller (KIP-631)",
+                status.commit_latency,
+            )
+        if status.event_queue_time is not None:
+            yield _milliseconds(
+                CONTROLLER + "eventqueuetimems",
+                "Milliseconds that events waited for their turn",
+                status.event_queue_time,
+            )
+
+    def _requests(self) -> Iterator[Metric]:
+        counters = self._counters
+        requests = CounterMetricFamily("quorate_requests", "Requests received", labels=["api"])
+        for api_key, count in counters.requests.items():
+            requests.add_metric([APIS[api_key].name], count)
+        yield requests
+        errors = CounterMetricFamily(
+            "quorate_request_errors", "Requests refused as a whole", labels=["api", "error"]
+        )
+        for (api_key, error_code), count in counters.errors.items():
+            errors.add_metric([APIS[api_key].name, error_code.name], count)
+        yield errors
+        seconds = HistogramMetricFamily(
+            "quorate_request_duration_seconds",
+            "From a control request to its committed answer",
+            labels=["api"],
+        )
+        for api_key, histogram in counters.seconds.items():
+            seconds.add_metric([APIS[api_key].name], histogram.cumulative(), histogram.sum_ms / 1000)
+        yield seconds
+        yield CounterMetricFamily(
+            "quorate_refused_connections",
+            "Connections closed for what they sent",
+            value=counters.refused_connections,
+        )
+        yield GaugeMetricFamily(
+            "quorate_open_connections", "Accepted connections", value=self._connection_count()
+        )
+
+
+def _milliseconds(name: str, text: str, histogram: LatencyHistogram) -> Metric:
+    buckets = [
+        (bound if bound == "+Inf" else repr(float(bound) * 1000), count)
+        for bound, count in histogram.cumulative()
+    ]
+    return HistogramMetricFamily(name, text, buckets=buckets, sum_value=histogram.sum_ms)

@@ -1,0 +1,338 @@
+"""One outbound connection to a peer: made when needed, negotiated once, remade after a break.
+
+States of a lane: unconnected -> connecting (after any backoff) -> negotiating (ApiVersions asked) -> ready.
+What breaks the connection, on either side, leads back to unconnected; requests in flight fail then, and the
+next request connects again. Kafka answers the requests of one connection strictly in order, so answers are
+matched by order and checked by correlation id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final, cast
+
+from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ProtocolError, UnsupportedVersion
+from quorate_protocol.wire.api import API_VERSIONS, CONTROLLER_APIS, api_of
+from quorate_protocol.wire.client import ClientConnection
+from quorate_protocol.wire.generated.api_versions_response import ApiVersionsResponse
+
+from quorate_controller.raft.messages import ApiVersionsProbe, FailureReason
+from quorate_controller.server.listener import set_no_delay
+from quorate_controller.server.raft_wire import request_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from random import Random
+
+    from kio.static.protocol import Payload
+
+log = logging.getLogger(__name__)
+
+_ASK_VERSIONS: Final = CONTROLLER_APIS[API_VERSIONS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneLimits:
+    """Bounds of outbound connections; the backoff is Kafka's for its raft channel."""
+
+    frame_size_bytes_max: int = 100 * 1024 * 1024
+    waiting_max: int = 64
+    """Requests that may wait for the connection."""
+    in_flight_max: int = 5
+    setup_timeout_s: float = 3.0
+    """For the connection and the peer's ApiVersions: elections do not wait for the 10 s that Kafka allows."""
+    backoff_s: float = 0.05
+    backoff_s_max: float = 0.5
+    idle_timeout_s: float = 540.0
+    """A minute less than a server's connections.max.idle.ms: whoever closes first is not surprised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a lane leads. `node_id` is negative for a bootstrap server of unknown id."""
+
+    node_id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.node_id} ({self.host}:{self.port})"
+
+
+class _State(Enum):
+    UNCONNECTED = "unconnected"
+    CONNECTING = "connecting"
+    NEGOTIATING = "negotiating"
+    READY = "ready"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Outbound:
+    """A request on its way: exactly one of the callbacks is called, unless the lane is closed first."""
+
+    request: Payload
+    on_response: Callable[[Payload], None]
+    on_failure: Callable[[FailureReason], None]
+    timer: asyncio.TimerHandle | None = field(default=None, init=False)
+
+    def succeed(self, response: Payload) -> None:
+        """The response is here."""
+        self.cancel_timer()
+        self.on_response(response)
+
+    def fail(self, reason: FailureReason) -> None:
+        """There will be no response."""
+        self.cancel_timer()
+        self.on_failure(reason)
+
+    def cancel_timer(self) -> None:
+        """Stop the clock."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+class _Wire(asyncio.Protocol):
+    """The socket of one connection; talks to its lane for as long as it is the lane's current one."""
+
+    def __init__(self, lane: PeerLane) -> None:
+        self._lane: PeerLane | None = lane
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._lane is None:
+            cast("asyncio.Transport", transport).abort()
+            return
+        set_no_delay(transport)
+        self._lane.connected(cast("asyncio.Transport", transport))
+
+    def data_received(self, data: bytes) -> None:
+        if self._lane is not None:
+            self._lane.received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._lane is not None:
+            self._lane.broken("closed by the peer" if exc is None else str(exc))
+
+    def detach(self) -> None:
+        """The lane has given this connection up."""
+        self._lane = None
+
+
+class PeerLane:
+    """One lane to one peer. `on_lost` is told when a connection that was ready breaks."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        client_id: str,
+        limits: LaneLimits,
+        rng: Random,
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.address = address
+        self._client_id = client_id
+        self._limits = limits
+        self._rng = rng
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._state = _State.UNCONNECTED
+        self._waiting: deque[Outbound] = deque()
+        self._in_flight: deque[Outbound] = deque()
+        self._connect_task: asyncio.Task[None] | None = None
+        self._setup_timer: asyncio.TimerHandle | None = None
+        self._codec = ClientConnection(client_id)
+        self._wire: _Wire | None = None
+        self._transport: asyncio.Transport | None = None
+        self._versions: Mapping[int, tuple[int, int]] = {}
+        self._failures = 0
+        self._not_before_s = 0.0
+        self._last_used_s = 0.0
+
+    def submit(self, outbound: Outbound, timeout_s: float) -> None:
+        """Send when the connection is ready and has room; fails after `timeout_s`, or soon with no room."""
+        if len(self._waiting) >= self._limits.waiting_max:
+            self._loop.call_soon(outbound.fail, FailureReason.DISCONNECTED)
+            return
+        outbound.timer = self._loop.call_later(timeout_s, self._timed_out, outbound)
+        self._waiting.append(outbound)
+        self._advance()
+
+    def close(self) -> None:
+        """Close the connection; whatever waits or is in flight ends without a word."""
+        for outbound in (*self._waiting, *self._in_flight):
+            outbound.cancel_timer()
+        self._waiting.clear()
+        self._in_flight.clear()
+        self._disconnect()
+
+    def abandon(self) -> None:
+        """Close the connection; whatever waits or is in flight fails."""
+        self._disconnect()
+        self._fail_all(FailureReason.DISCONNECTED)
+
+    def close_if_idle(self) -> None:
+        """Close a connection that was not used for the idle timeout."""
+        is_in_use = self._waiting or self._in_flight or self._state is not _State.READY
+        if not is_in_use and self._loop.time() - self._last_used_s >= self._limits.idle_timeout_s:
+            self._disconnect()
+
+    # ------------------------------------------------------------------------------------ the connection
+
+    def _advance(self) -> None:
+        """Do what the state allows for those that wait."""
+        if self._state is _State.READY:
+            self._send_waiting()
+        elif self._state is _State.UNCONNECTED and self._waiting:
+            self._state = _State.CONNECTING
+            self._connect_task = self._loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        delay_s = self._not_before_s - self._loop.time()
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
+        wire = self._wire = _Wire(self)
+        self._setup_timer = self._loop.call_later(
+            self._limits.setup_timeout_s, self.broken, "timed out while connecting"
+        )
+        try:
+            # The name is looked up for each connection: a node may have moved.
+            await self._loop.create_connection(lambda: wire, self.address.host, self.address.port)
+        except (OSError, UnicodeError) as error:
+            self._connect_task = None
+            self.broken(str(error))
+
+    def connected(self, transport: asyncio.Transport) -> None:
+        """The socket is connected: ask which versions the peer speaks."""
+        self._transport = transport
+        self._codec = ClientConnection(
+            self._client_id,
+            frame_size_bytes_max=self._limits.frame_size_bytes_max,
+            in_flight_max=self._limits.in_flight_max,
+        )
+        self._state = _State.NEGOTIATING
+        self._ask_versions(_ASK_VERSIONS.version_max)
+
+    def _disconnect(self) -> None:
+        """Give the connection up without telling anybody."""
+        if self._setup_timer is not None:
+            self._setup_timer.cancel()
+        if self._connect_task is not None:
+            self._connect_task.cancel()
+            self._connect_task = None
+        if self._wire is not None:
+            self._wire.detach()
+            self._wire = None
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+        self._state = _State.UNCONNECTED
+
+    def broken(self, reason: str) -> None:
+        """The connection broke, or could not be made."""
+        was_ready = self._state is _State.READY
+        self._disconnect()
+        if was_ready:
+            self._log(logging.INFO, "peer_connection_lost", reason)
+            self._not_before_s = 0.0
+        else:
+            self._back_off(reason)
+        self._fail_all(FailureReason.DISCONNECTED)
+        if was_ready:
+            self._on_lost()
+
+    def _log(self, level: int, event: str, reason: str) -> None:
+        log.log(level, event, extra={"facts": {"peer": str(self.address), "reason": reason}})
+
+    def _back_off(self, reason: str) -> None:
+        if self._failures == 0:
+            self._log(logging.INFO, "peer_unreachable", reason)
+        backoff_s = min(self._limits.backoff_s * 2**self._failures, self._limits.backoff_s_max)
+        self._failures = min(self._failures + 1, 16)
+        self._not_before_s = self._loop.time() + backoff_s * self._rng.uniform(0.8, 1.2)
+
+    def _fail_all(self, reason: FailureReason) -> None:
+        failed = (*self._in_flight, *self._waiting)
+        self._in_flight.clear()
+        self._waiting.clear()
+        for outbound in failed:
+            outbound.fail(reason)
+
+    def _timed_out(self, outbound: Outbound) -> None:
+        if outbound in self._waiting:
+            self._waiting.remove(outbound)
+            outbound.fail(FailureReason.TIMED_OUT)
+            return
+        # Answers come in order: behind one that does not come, none will.
+        self._in_flight.remove(outbound)
+        self._disconnect()
+        outbound.fail(FailureReason.TIMED_OUT)
+        self._fail_all(FailureReason.DISCONNECTED)
+
+    # -------------------------------------------------------------------------------------- the protocol
+
+    def _ask_versions(self, version: int) -> None:
+        assert self._transport is not None
+        self._transport.write(self._codec.send(request_to_wire(ApiVersionsProbe()), version))
+
+    def _send_waiting(self) -> None:
+        assert self._transport is not None
+        while self._waiting and self._codec.can_send:
+            outbound = self._waiting.popleft()
+            try:
+                frame = self._codec.send(outbound.request, self._version_for(outbound.request))
+            except UnsupportedVersion as error:
+                self._log(logging.WARNING, "peer_too_old", error.message)
+                outbound.fail(FailureReason.UNSUPPORTED_VERSION)
+                continue
+            self._in_flight.append(outbound)
+            self._transport.write(frame)
+
+    def _version_for(self, request: Payload) -> int:
+        """The highest version that both sides speak."""
+        api = api_of(request)
+        lowest, highest = self._versions.get(api.key, (0, -1))
+        version = min(highest, api.version_max)
+        if version < max(lowest, api.version_min):
+            raise UnsupportedVersion(
+                f"{api.name} {lowest}-{highest} there, {api.version_min}-{api.version_max} here"
+            )
+        return version
+
+    def received(self, data: bytes) -> None:
+        """Bytes from the peer."""
+        try:
+            for _, response in self._codec.receive_data(data):
+                self._take(response)
+        except ProtocolError as error:
+            self._log(logging.WARNING, "peer_sent_garbage", error.message)
+            self.broken(error.message)
+
+    def _take(self, response: Payload) -> None:
+        self._last_used_s = self._loop.time()
+        if self._state is _State.NEGOTIATING:
+            self._take_versions(response)
+        elif self._state is _State.READY:
+            self._in_flight.popleft().succeed(response)
+            self._advance()
+
+    def _take_versions(self, response: Payload) -> None:
+        assert isinstance(response, ApiVersionsResponse), "nothing else was asked"
+        ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        if response.error_code is ErrorCode.unsupported_version and API_VERSIONS in ranges:
+            lowest, highest = ranges[API_VERSIONS]
+            if lowest <= highest < _ASK_VERSIONS.version_max:
+                self._ask_versions(highest)
+                return
+        if response.error_code is not ErrorCode.none:
+            raise ProtocolError(response.error_code, f"ApiVersions answered {response.error_code.name}")
+        assert self._setup_timer is not None, "it runs until the lane is ready"
+        self._setup_timer.cancel()
+        self._versions = ranges
+        self._failures = 0
+        self._state = _State.READY
+        self._send_waiting()

@@ -1,0 +1,164 @@
+"""Outbound connections of this controller: raft's requests to other controllers, and its own registration.
+
+Each peer has up to three lanes, connected on first use, because Kafka answers the requests of one connection
+in order: a Fetch that waits at the leader, or a request that waits for a commit, must not hold back a vote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from quorate_protocol.errors import ProtocolError
+
+from quorate_controller.node.registration import REQUEST_TIMEOUT_MS as REGISTRATION_TIMEOUT_MS
+from quorate_controller.raft import messages
+from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
+from quorate_controller.server.peer_lane import Address, LaneLimits, Outbound, PeerLane
+from quorate_controller.server.raft_wire import request_to_wire, response_from_wire
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable
+    from random import Random
+
+    from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
+    from kio.static.protocol import Payload
+
+    from quorate_controller.node.events import RegistrationSend
+
+    RaftEvent = ResponseReceived | RequestFailed | ConnectionLost
+
+log = logging.getLogger(__name__)
+
+
+class _Lane(Enum):
+    """What may hold back what."""
+
+    QUORUM = "quorum"
+    """Vote, BeginQuorumEpoch, EndQuorumEpoch: answered at once."""
+    FETCH = "fetch"
+    """Fetch and FetchSnapshot: wait for data, carry much of it."""
+    MEMBERSHIP = "membership"
+    """Whatever waits for a commit."""
+
+
+_LANES: Final[dict[type, _Lane]] = {
+    messages.FetchRequest: _Lane.FETCH,
+    messages.FetchSnapshotRequest: _Lane.FETCH,
+    messages.VoteRequest: _Lane.QUORUM,
+    messages.BeginQuorumEpochRequest: _Lane.QUORUM,
+    messages.EndQuorumEpochRequest: _Lane.QUORUM,
+}
+
+
+class PeerConnections:
+    """All lanes to all peers. Implements `port.PeerTransport`; tells raft by `on_raft_event`."""
+
+    def __init__(
+        self,
+        *,
+        client_id: str,
+        rng: Random,
+        on_raft_event: Callable[[RaftEvent], None],
+        limits: LaneLimits | None = None,
+    ) -> None:
+        self._client_id = client_id
+        self._rng = rng
+        self._on_raft_event = on_raft_event
+        self._limits = limits or LaneLimits()
+        self._loop = asyncio.get_running_loop()
+        self._lanes: dict[tuple[int, _Lane], PeerLane] = {}
+        self._is_closed = False
+        self._sweep = self._loop.call_later(self._limits.idle_timeout_s / 4, self._close_idle)
+
+    def send(self, send: messages.Send) -> None:
+        """Send a request when its turn comes. One `ResponseReceived` or `RequestFailed` with its id follows.
+
+        After `close` nothing is sent, and nothing follows.
+        """
+        if self._is_closed:
+            return
+        outbound = Outbound(
+            request=request_to_wire(send.request),
+            on_response=partial(self._raft_answered, send.request_id),
+            on_failure=partial(self._raft_failed, send.request_id),
+        )
+        kind = _LANES.get(type(send.request), _Lane.MEMBERSHIP)
+        self._lane(send.destination, kind).submit(outbound, send.timeout_ms / 1000)
+
+    def send_registration(self, registration: RegistrationSend) -> Future[ControllerRegistrationResponse]:
+        """Register with the active controller; the future fails with OSError."""
+        future: Future[ControllerRegistrationResponse] = self._loop.create_future()
+        if self._is_closed:
+            return future
+        outbound = Outbound(
+            request=registration.request,
+            on_response=partial(_resolve, future),
+            on_failure=partial(_reject, future),
+        )
+        lane = self._lane(registration.destination, _Lane.MEMBERSHIP)
+        lane.submit(outbound, REGISTRATION_TIMEOUT_MS / 1000)
+        return future
+
+    async def close(self) -> None:
+        """Close all connections; what is in flight ends without a word."""
+        self._is_closed = True
+        self._sweep.cancel()
+        for lane in self._lanes.values():
+            lane.close()
+        self._lanes.clear()
+        await asyncio.sleep(0)  # lets transports run their callbacks before the loop may end
+
+    def _lane(self, destination: messages.Destination, kind: _Lane) -> PeerLane:
+        """The lane to a destination. One that led to the peer's former address is closed."""
+        key = (destination.node_id, kind)
+        address = Address(node_id=destination.node_id, host=destination.host, port=destination.port)
+        lane = self._lanes.get(key)
+        if lane is not None and lane.address != address:
+            lane.abandon()
+            lane = None
+        if lane is None:
+            lane = self._lanes[key] = PeerLane(
+                address,
+                client_id=self._client_id,
+                limits=self._limits,
+                rng=self._rng,
+                on_lost=partial(self._lost, destination.node_id),
+            )
+        return lane
+
+    def _raft_answered(self, request_id: int, response: Payload) -> None:
+        try:
+            message = response_from_wire(response)
+        except ProtocolError as error:
+            log.warning("peer_response_refused", extra={"facts": {"reason": error.message}})
+            self._raft_failed(request_id, FailureReason.DISCONNECTED)
+            return
+        self._on_raft_event(ResponseReceived(request_id=request_id, response=message))
+
+    def _raft_failed(self, request_id: int, reason: FailureReason) -> None:
+        self._on_raft_event(RequestFailed(request_id=request_id, reason=reason))
+
+    def _lost(self, node_id: int) -> None:
+        if node_id >= 0:
+            self._on_raft_event(ConnectionLost(node_id=node_id))
+
+    def _close_idle(self) -> None:
+        for lane in self._lanes.values():
+            lane.close_if_idle()
+        self._sweep = self._loop.call_later(self._limits.idle_timeout_s / 4, self._close_idle)
+
+
+def _resolve(future: Future[Any], response: Payload) -> None:
+    if not future.done():
+        future.set_result(response)
+
+
+def _reject(future: Future[Any], reason: FailureReason) -> None:
+    if not future.done():
+        error = TimeoutError if reason is FailureReason.TIMED_OUT else ConnectionError
+        future.set_exception(error(reason.value))

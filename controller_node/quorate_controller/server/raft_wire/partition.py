@@ -1,0 +1,47 @@
+"""The one partition that raft messages are about, and how a message about another one is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kio.static.protocol import Payload
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_TOPIC_ID: Final = UUID(int=1)
+METADATA_PARTITION: Final = 0
+
+T = TypeVar("T")
+
+
+class RefusedMessage(ProtocolError):  # noqa: N818 - named as its siblings in quorate_protocol.errors
+    """A message that raft never sees.
+
+    `response` is the canonical answer when it is a request and the answer is not the usual one, an error for
+    the response as a whole.
+    """
+
+    def __init__(self, error_code: ErrorCode, message: str, response: Payload | None = None) -> None:
+        super().__init__(error_code, message)
+        self.response = response
+
+
+def sole(items: Sequence[T]) -> T:
+    """The only topic, or the only partition, of a message; RefusedMessage when there is none or several."""
+    if len(items) != 1:
+        raise RefusedMessage(
+            ErrorCode.invalid_request, f"{len(items)} topics or partitions; there is one, {METADATA_TOPIC}-0"
+        )
+    return items[0]
+
+
+def check_partition(topic: str | UUID | None, index: int) -> None:
+    """Refuse a topic, by name or by id, or a partition index that is not the metadata partition's."""
+    if topic not in {METADATA_TOPIC, METADATA_TOPIC_ID} or index != METADATA_PARTITION:
+        raise RefusedMessage(ErrorCode.invalid_request, f"{topic}-{index} is not {METADATA_TOPIC}-0")

@@ -1,0 +1,399 @@
+"""Raft responses, from and to the wire.
+
+An error of the response as a whole (`top_level_error_code`) leaves no room for a partition; the response then
+has no topics, as Kafka sends it. The bytes of records pass through untouched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import kio.schema.add_raft_voter.v1.response as add_voter
+import kio.schema.begin_quorum_epoch.v1.response as begin
+import kio.schema.end_quorum_epoch.v1.response as end
+import kio.schema.fetch.v18.response as fetch
+import kio.schema.fetch_snapshot.v1.response as snapshot
+import kio.schema.remove_raft_voter.v0.response as remove_voter
+import kio.schema.update_raft_voter.v0.response as update_voter
+import kio.schema.vote.v2.response as vote
+from kio.schema.errors import ErrorCode
+from quorate_protocol.wire.generated.api_versions_response import ApiVersionsResponse
+
+from quorate_controller.raft import messages
+from quorate_controller.raft.model import NO_NODE_ID, OffsetAndEpoch, VersionRange
+from quorate_controller.server.raft_wire.partition import (
+    METADATA_PARTITION,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    check_partition,
+    sole,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kio.static.protocol import Payload
+
+KRAFT_VERSION: Final = "kraft.version"
+
+_NOT_THROTTLED: Final = timedelta()
+
+
+_WithEndpoint = (
+    messages.FetchResponse
+    | messages.VoteResponse
+    | messages.BeginQuorumEpochResponse
+    | messages.EndQuorumEpochResponse
+    | messages.FetchSnapshotResponse
+)
+
+_NODE_ENDPOINTS_SINCE: Final[Mapping[type, int]] = {messages.FetchResponse: 16}
+"""First versions with endpoints, 1 for those not listed. Older peers look the leader up in their own
+configuration.
+"""
+
+
+def response_to_wire(
+    response: messages.RaftResponse, data: bytes = b"", *, version: int | None = None
+) -> Payload:
+    """The canonical wire response; `data` is what storage read for its `read`.
+
+    It says nothing that a response of `version` has no place for.
+    """
+    if version is not None and isinstance(response, _WithEndpoint):
+        has_endpoints = version >= _NODE_ENDPOINTS_SINCE.get(type(response), 1)
+        response = response if has_endpoints else replace(response, leader_endpoint=None)
+    match response:
+        case messages.FetchResponse():
+            return _fetch_to_wire(response, data)
+        case messages.VoteResponse():
+            return _vote_to_wire(response)
+        case messages.BeginQuorumEpochResponse():
+            return _begin_to_wire(response)
+        case messages.EndQuorumEpochResponse():
+            return _end_to_wire(response)
+        case messages.FetchSnapshotResponse():
+            return _snapshot_to_wire(response, data)
+        case messages.AddRaftVoterResponse():
+            return add_voter.AddRaftVoterResponse(
+                throttle_time=_NOT_THROTTLED,
+                error_code=response.error_code,
+                error_message=response.error_message,
+            )
+        case messages.RemoveRaftVoterResponse():
+            return remove_voter.RemoveRaftVoterResponse(
+                throttle_time=_NOT_THROTTLED,
+                error_code=response.error_code,
+                error_message=response.error_message,
+            )
+        case messages.UpdateRaftVoterResponse():
+            return _update_voter_to_wire(response)
+    raise AssertionError(f"{type(response).__qualname__} is only ever received")
+
+
+def response_from_wire(response: Payload) -> messages.RaftResponse:
+    """What raft is to step with; RefusedMessage when the response is not about the metadata partition."""
+    match response:
+        case fetch.FetchResponse():
+            return _fetch_from_wire(response)
+        case vote.VoteResponse():
+            return _vote_from_wire(response)
+        case begin.BeginQuorumEpochResponse():
+            return _begin_from_wire(response)
+        case end.EndQuorumEpochResponse():
+            return _end_from_wire(response)
+        case snapshot.FetchSnapshotResponse():
+            return _snapshot_from_wire(response)
+        case add_voter.AddRaftVoterResponse():
+            return messages.AddRaftVoterResponse(
+                error_code=response.error_code, error_message=response.error_message
+            )
+        case remove_voter.RemoveRaftVoterResponse():
+            return messages.RemoveRaftVoterResponse(
+                error_code=response.error_code, error_message=response.error_message
+            )
+        case update_voter.UpdateRaftVoterResponse():
+            return _update_voter_from_wire(response)
+        case ApiVersionsResponse():
+            return _probe_from_wire(response)
+    raise AssertionError(f"{type(response).__qualname__} is not a raft response")
+
+
+_WireNodeEndpoint = (
+    vote.NodeEndpoint | begin.NodeEndpoint | end.NodeEndpoint | fetch.NodeEndpoint | snapshot.NodeEndpoint
+)
+
+
+def _leader_endpoint(
+    node_endpoints: Iterable[_WireNodeEndpoint], leader_id: int
+) -> messages.LeaderEndpoint | None:
+    """The leader's among the endpoints told; some versions list other nodes as well."""
+    return next(
+        (
+            messages.LeaderEndpoint(node_id=node.node_id, host=node.host, port=node.port)
+            for node in node_endpoints
+            if node.node_id == leader_id
+        ),
+        None,
+    )
+
+
+def _fetch_to_wire(response: messages.FetchResponse, data: bytes) -> fetch.FetchResponse:
+    if response.top_level_error_code is not ErrorCode.none:
+        return fetch.FetchResponse(
+            throttle_time=_NOT_THROTTLED, error_code=response.top_level_error_code, responses=()
+        )
+    diverging, snapshot_id, leader = (
+        response.diverging_epoch,
+        response.snapshot_id,
+        response.leader_endpoint,
+    )
+    partition = fetch.PartitionData(
+        partition_index=METADATA_PARTITION,
+        error_code=response.error_code,
+        high_watermark=response.high_watermark,
+        log_start_offset=response.log_start_offset,
+        diverging_epoch=fetch.EpochEndOffset()
+        if diverging is None
+        else fetch.EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.offset),
+        current_leader=fetch.LeaderIdAndEpoch(
+            leader_id=response.leader_id, leader_epoch=response.leader_epoch
+        ),
+        snapshot_id=fetch.SnapshotId()
+        if snapshot_id is None
+        else fetch.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch),
+        aborted_transactions=(),
+        records=data,
+    )
+    return fetch.FetchResponse(
+        throttle_time=_NOT_THROTTLED,
+        error_code=ErrorCode.none,
+        responses=(fetch.FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=(partition,)),),
+        node_endpoints=()
+        if leader is None
+        else (fetch.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port),),
+    )
+
+
+def _fetch_from_wire(response: fetch.FetchResponse) -> messages.FetchResponse:
+    if response.error_code is not ErrorCode.none:
+        return messages.FetchResponse(top_level_error_code=response.error_code)
+    topic = sole(response.responses)
+    partition = sole(topic.partitions)
+    check_partition(topic.topic_id, partition.partition_index)
+    leader, diverging, snapshot_id = (
+        partition.current_leader,
+        partition.diverging_epoch,
+        partition.snapshot_id,
+    )
+    return messages.FetchResponse(
+        error_code=partition.error_code,
+        leader_id=leader.leader_id,
+        leader_epoch=leader.leader_epoch,
+        leader_endpoint=_leader_endpoint(response.node_endpoints, leader.leader_id),
+        high_watermark=partition.high_watermark,
+        log_start_offset=partition.log_start_offset,
+        diverging_epoch=None
+        if diverging.epoch < 0
+        else OffsetAndEpoch(epoch=diverging.epoch, offset=diverging.end_offset),
+        # Kafka tells from either field being set; one without the other is for raft to refuse.
+        snapshot_id=None
+        if snapshot_id.epoch < 0 and snapshot_id.end_offset < 0
+        else OffsetAndEpoch(epoch=snapshot_id.epoch, offset=snapshot_id.end_offset),
+        records=partition.records or b"",
+    )
+
+
+def _vote_to_wire(response: messages.VoteResponse) -> vote.VoteResponse:
+    if response.top_level_error_code is not ErrorCode.none:
+        return vote.VoteResponse(error_code=response.top_level_error_code, topics=())
+    leader = response.leader_endpoint
+    partition = vote.PartitionData(
+        partition_index=METADATA_PARTITION,
+        error_code=response.error_code,
+        leader_id=response.leader_id,
+        leader_epoch=response.leader_epoch,
+        vote_granted=response.vote_granted,
+    )
+    return vote.VoteResponse(
+        error_code=ErrorCode.none,
+        topics=(vote.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
+        node_endpoints=()
+        if leader is None
+        else (vote.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port),),
+    )
+
+
+def _vote_from_wire(response: vote.VoteResponse) -> messages.VoteResponse:
+    if response.error_code is not ErrorCode.none:
+        return messages.VoteResponse(top_level_error_code=response.error_code)
+    topic = sole(response.topics)
+    partition = sole(topic.partitions)
+    check_partition(topic.topic_name, partition.partition_index)
+    return messages.VoteResponse(
+        error_code=partition.error_code,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        vote_granted=partition.vote_granted,
+        leader_endpoint=_leader_endpoint(response.node_endpoints, partition.leader_id),
+    )
+
+
+def _begin_to_wire(response: messages.BeginQuorumEpochResponse) -> begin.BeginQuorumEpochResponse:
+    if response.top_level_error_code is not ErrorCode.none:
+        return begin.BeginQuorumEpochResponse(error_code=response.top_level_error_code, topics=())
+    leader = response.leader_endpoint
+    partition = begin.PartitionData(
+        partition_index=METADATA_PARTITION,
+        error_code=response.error_code,
+        leader_id=response.leader_id,
+        leader_epoch=response.leader_epoch,
+    )
+    return begin.BeginQuorumEpochResponse(
+        error_code=ErrorCode.none,
+        topics=(begin.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
+        node_endpoints=()
+        if leader is None
+        else (begin.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port),),
+    )
+
+
+def _begin_from_wire(response: begin.BeginQuorumEpochResponse) -> messages.BeginQuorumEpochResponse:
+    if response.error_code is not ErrorCode.none:
+        return messages.BeginQuorumEpochResponse(top_level_error_code=response.error_code)
+    topic = sole(response.topics)
+    partition = sole(topic.partitions)
+    check_partition(topic.topic_name, partition.partition_index)
+    return messages.BeginQuorumEpochResponse(
+        error_code=partition.error_code,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        leader_endpoint=_leader_endpoint(response.node_endpoints, partition.leader_id),
+    )
+
+
+def _end_to_wire(response: messages.EndQuorumEpochResponse) -> end.EndQuorumEpochResponse:
+    if response.top_level_error_code is not ErrorCode.none:
+        return end.EndQuorumEpochResponse(error_code=response.top_level_error_code, topics=())
+    leader = response.leader_endpoint
+    partition = end.PartitionData(
+        partition_index=METADATA_PARTITION,
+        error_code=response.error_code,
+        leader_id=response.leader_id,
+        leader_epoch=response.leader_epoch,
+    )
+    return end.EndQuorumEpochResponse(
+        error_code=ErrorCode.none,
+        topics=(end.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
+        node_endpoints=()
+        if leader is None
+        else (end.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port),),
+    )
+
+
+def _end_from_wire(response: end.EndQuorumEpochResponse) -> messages.EndQuorumEpochResponse:
+    if response.error_code is not ErrorCode.none:
+        return messages.EndQuorumEpochResponse(top_level_error_code=response.error_code)
+    topic = sole(response.topics)
+    partition = sole(topic.partitions)
+    check_partition(topic.topic_name, partition.partition_index)
+    return messages.EndQuorumEpochResponse(
+        error_code=partition.error_code,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        leader_endpoint=_leader_endpoint(response.node_endpoints, partition.leader_id),
+    )
+
+
+def _snapshot_to_wire(
+    response: messages.FetchSnapshotResponse, data: bytes
+) -> snapshot.FetchSnapshotResponse:
+    if response.top_level_error_code is not ErrorCode.none:
+        return snapshot.FetchSnapshotResponse(
+            throttle_time=_NOT_THROTTLED, error_code=response.top_level_error_code, topics=()
+        )
+    leader, snapshot_id = response.leader_endpoint, response.snapshot_id
+    partition = snapshot.PartitionSnapshot(
+        index=METADATA_PARTITION,
+        error_code=response.error_code,
+        snapshot_id=snapshot.SnapshotId(end_offset=0, epoch=0)
+        if snapshot_id is None
+        else snapshot.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch),
+        current_leader=snapshot.LeaderIdAndEpoch(
+            leader_id=response.leader_id, leader_epoch=response.leader_epoch
+        ),
+        size=response.size_bytes,
+        position=response.position,
+        unaligned_records=data,
+    )
+    return snapshot.FetchSnapshotResponse(
+        throttle_time=_NOT_THROTTLED,
+        error_code=ErrorCode.none,
+        topics=(snapshot.TopicSnapshot(name=METADATA_TOPIC, partitions=(partition,)),),
+        node_endpoints=()
+        if leader is None
+        else (snapshot.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port),),
+    )
+
+
+def _snapshot_from_wire(response: snapshot.FetchSnapshotResponse) -> messages.FetchSnapshotResponse:
+    if response.error_code is not ErrorCode.none:
+        return messages.FetchSnapshotResponse(top_level_error_code=response.error_code)
+    topic = sole(response.topics)
+    partition = sole(topic.partitions)
+    check_partition(topic.name, partition.index)
+    leader, snapshot_id = partition.current_leader, partition.snapshot_id
+    return messages.FetchSnapshotResponse(
+        error_code=partition.error_code,
+        leader_id=leader.leader_id,
+        leader_epoch=leader.leader_epoch,
+        leader_endpoint=_leader_endpoint(response.node_endpoints, leader.leader_id),
+        # Kafka leaves 0-0 in a response without one; that snapshot is never served.
+        snapshot_id=None
+        if snapshot_id.epoch == 0 and snapshot_id.end_offset == 0
+        else OffsetAndEpoch(epoch=snapshot_id.epoch, offset=snapshot_id.end_offset),
+        size_bytes=partition.size,
+        position=partition.position,
+        records=partition.unaligned_records,
+    )
+
+
+def _update_voter_to_wire(response: messages.UpdateRaftVoterResponse) -> update_voter.UpdateRaftVoterResponse:
+    leader = response.leader_endpoint
+    return update_voter.UpdateRaftVoterResponse(
+        throttle_time=_NOT_THROTTLED,
+        error_code=response.error_code,
+        current_leader=update_voter.CurrentLeader(
+            leader_id=response.leader_id,
+            leader_epoch=response.leader_epoch,
+            host="" if leader is None else leader.host,
+            port=0 if leader is None else leader.port,
+        ),
+    )
+
+
+def _update_voter_from_wire(
+    response: update_voter.UpdateRaftVoterResponse,
+) -> messages.UpdateRaftVoterResponse:
+    leader = response.current_leader
+    has_endpoint = leader.leader_id != NO_NODE_ID and leader.host != ""
+    return messages.UpdateRaftVoterResponse(
+        error_code=response.error_code,
+        leader_id=leader.leader_id,
+        leader_epoch=leader.leader_epoch,
+        leader_endpoint=messages.LeaderEndpoint(node_id=leader.leader_id, host=leader.host, port=leader.port)
+        if has_endpoint
+        else None,
+    )
+
+
+def _probe_from_wire(response: ApiVersionsResponse) -> messages.ApiVersionsProbeResponse:
+    ranges = {
+        feature.name: VersionRange(lowest=feature.min_version, highest=feature.max_version)
+        for feature in response.supported_features
+    }
+    return messages.ApiVersionsProbeResponse(
+        error_code=response.error_code, kraft_versions=ranges.get(KRAFT_VERSION)
+    )

@@ -1,0 +1,97 @@
+"""All that a controller listens on: its Kafka listeners, and the HTTP pages when they are configured."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from quorate_controller.server.counters import RequestCounters
+from quorate_controller.server.dispatch import Dispatcher
+from quorate_controller.server.listener import Listener, ListenerLimits
+
+if TYPE_CHECKING:
+    from quorate_controller.config import ControllerConfig
+    from quorate_controller.server.http import HttpPages
+    from quorate_controller.server.port import NodePort
+
+log = logging.getLogger(__name__)
+
+CLOSE_GRACE_S: Final = 2.0
+"""How long requests in flight may take to be answered when the server closes."""
+
+
+class ControllerServer:
+    """Listens for one node, from `start` to `close`."""
+
+    def __init__(self, config: ControllerConfig, node: NodePort) -> None:
+        self._config = config
+        self._node = node
+        self._counters = RequestCounters()
+        dispatcher = Dispatcher(node, self._counters)
+        limits = listener_limits(config)
+        self._listeners = [
+            Listener(name=address.name, handler=dispatcher, limits=limits) for address in config.listeners
+        ]
+        self._pages: HttpPages | None = None
+
+    async def start(self) -> None:
+        """Bind everything and serve. Raises OSError, with nothing left open, when something can't be bound."""
+        try:
+            for listener, address in zip(self._listeners, self._config.listeners, strict=True):
+                await listener.start(address.host, address.port)
+                facts = {"listener": address.name, "host": address.host or "*", "port": listener.port}
+                log.info("listening", extra={"facts": facts})
+            if self._config.http_listener is not None:
+                await self._start_pages(*self._config.http_listener)
+        except BaseException:
+            await self.close(grace_s=0)
+            raise
+
+    async def _start_pages(self, host: str, port: int) -> None:
+        # Both libraries take megabytes of memory: only those pay who scrape.
+        from quorate_controller.server.http import HttpPages  # noqa: PLC0415
+        from quorate_controller.server.metrics import MetricsPage  # noqa: PLC0415
+
+        metrics = MetricsPage(self._node, self._counters, connection_count=self._connection_count)
+        self._pages = HttpPages(self._node, metrics)
+        await self._pages.start(host, port)
+        log.info(
+            "listening", extra={"facts": {"listener": "http", "host": host or "*", "port": self._pages.port}}
+        )
+
+    def _connection_count(self) -> int:
+        return sum(listener.connection_count for listener in self._listeners)
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The bound port by listener name."""
+        return {listener.name: listener.port for listener in self._listeners}
+
+    @property
+    def http_port(self) -> int | None:
+        """The bound port of the HTTP pages."""
+        return None if self._pages is None else self._pages.port
+
+    async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
+        """Take no more requests, answer those in flight for at most `grace_s` seconds, close everything."""
+        for listener in self._listeners:
+            await listener.close(grace_s)
+        if self._pages is not None:
+            await self._pages.close()
+
+
+def listener_limits(config: ControllerConfig) -> ListenerLimits:
+    """The bounds that the configuration asks for; ours where Kafka's default is no bound."""
+    defaults = ListenerLimits()
+    is_bounded = "max.connections" in config.explicit
+    return ListenerLimits(
+        frame_size_bytes_max=_number(config, "socket.request.max.bytes"),
+        connections_max=_number(config, "max.connections") if is_bounded else defaults.connections_max,
+        idle_timeout_ms=_number(config, "connections.max.idle.ms"),
+    )
+
+
+def _number(config: ControllerConfig, key: str) -> int:
+    value = config.values[key]
+    assert isinstance(value, int), f"{key} is typed"
+    return value

@@ -1,0 +1,87 @@
+"""Finding the batches of a segment file, fast: a start reads a million of them after a quiet week.
+
+It reads what `quorate_protocol.records.batch.scan_batches` reads, which checks more and costs four times as
+much; a test compares both.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from quorate_controller.storage.filesystem import File
+
+PREFIX: Final = struct.Struct(">qi")
+"""Base offset, and how many bytes follow."""
+_HEADER: Final = struct.Struct(">qiibIhiqq")  # up to the highest timestamp
+_HEADER_SIZE_BYTES: Final = 61
+_CRC_COVERS_FROM: Final = 21
+_MAGIC: Final = 2
+_CONTROL: Final = 0x20
+_CHUNK_BYTES: Final = 1024 * 1024
+LOOKUP_CHUNK_BYTES: Final = 16 * 1024
+"""For finding one batch: a few intervals of the index."""
+_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Eight times what Kafka lets a metadata batch be: a longer one is a damaged length."""
+
+
+class BatchSpan(NamedTuple):
+    """Where a batch is, and what its header says. A tuple, because there are so many."""
+
+    base_offset: int
+    last_offset: int
+    partition_leader_epoch: int
+    size_bytes: int
+    is_control: bool
+    max_timestamp_ms: int
+    position: int
+
+
+def read_spans(
+    file: File, start: int, end: int, *, check_crc: bool, chunk_bytes: int = _CHUNK_BYTES
+) -> Iterator[BatchSpan]:
+    """The batches of a file from `start` on, up to `end` or to the first bad one."""
+    wanted_bytes = chunk_bytes
+    while start + PREFIX.size <= end:
+        chunk = file.read_at(start, min(wanted_bytes, end - start))
+        span = None
+        for span in _spans_of_chunk(chunk, start, check_crc=check_crc):
+            yield span
+        if span is not None:
+            start = span.position + span.size_bytes
+            wanted_bytes = chunk_bytes
+            continue
+        _, length = PREFIX.unpack_from(chunk)
+        if not len(chunk) - PREFIX.size < length <= min(end - start, _BATCH_BYTES_MAX) - PREFIX.size:
+            return  # bad, not merely longer than a chunk
+        wanted_bytes = PREFIX.size + length
+
+
+def _spans_of_chunk(chunk: bytes, chunk_position: int, *, check_crc: bool) -> Iterator[BatchSpan]:
+    """The whole and good batches at the start of a chunk."""
+    view = memoryview(chunk)
+    at = 0
+    limit = len(chunk) - _HEADER_SIZE_BYTES
+    while at <= limit:
+        base_offset, length, epoch, magic, crc, attributes, last_delta, _, timestamp_ms = _HEADER.unpack_from(
+            chunk, at
+        )
+        size_bytes = length + PREFIX.size
+        behind = at + size_bytes
+        if size_bytes < _HEADER_SIZE_BYTES or behind > len(chunk) or magic != _MAGIC:
+            return
+        if base_offset < 0 or last_delta < 0:
+            return
+        if check_crc and crc32c(view[at + _CRC_COVERS_FROM : behind]) != crc:
+            return
+        yield BatchSpan(
+            base_offset,
+            base_offset + last_delta,
+            epoch,
+            size_bytes,
+            bool(attributes & _CONTROL),
+            timestamp_ms,
+            chunk_position + at,
+        )
+        at = behind

@@ -1,0 +1,309 @@
+"""Everything one controller keeps on disk, behind one object that the node drives.
+
+The methods map to what raft's `Ready` asks for, in the order in which it must become durable:
+save_hard_state -> truncate_to -> append + flush -> snapshot chunks -> restore.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+from quorate_protocol.errors import ProtocolError
+from quorate_protocol.records.batch import decode_batches
+from quorate_protocol.records.framing import MetadataRecord
+
+from quorate_controller.raft.model import SnapshotId
+from quorate_controller.raft.startup import HardState, KRaftVersionAt, LogState, VotersAt
+from quorate_controller.storage.bootstrap import BOOTSTRAP_CHECKPOINT, read_bootstrap_records
+from quorate_controller.storage.control_records import SnapshotQuorum, quorum_changes, read_snapshot_quorum
+from quorate_controller.storage.errors import CorruptFileError, StorageError
+from quorate_controller.storage.filesystem import FileSystem, Lock
+from quorate_controller.storage.log import DAMAGE_ADVICE, LogConfig, MetadataLog
+from quorate_controller.storage.meta_properties import (
+    MetaProperties,
+    check_ensemble,
+    read_ensemble,
+    write_meta_properties,
+)
+from quorate_controller.storage.quorum_state import QUORUM_STATE, QuorumStateFile
+from quorate_controller.storage.snapshots import SnapshotStore, SnapshotWriter, snapshot_file_name
+from quorate_controller.uuids import random_uuid
+
+_logger = logging.getLogger(__name__)
+
+METADATA_PARTITION = "__cluster_metadata-0"
+LOCK_FILE = ".lock"
+_SNAPSHOT_HEAD_BYTES = 1024 * 1024
+"""Enough for the first batch of a checkpoint, which names the voters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageConfig:
+    """Where a controller keeps its files and for how long."""
+
+    node_id: int
+    metadata_log_dir: Path
+    log_dirs: tuple[Path, ...] = ()
+    """All directories of the node, metadata_log_dir among them or not; each is checked and locked."""
+    static_voter_ids: tuple[int, ...] = ()
+    log: LogConfig = field(default_factory=LogConfig)
+    retention_bytes: int = 100 * 1024 * 1024
+    """metadata.max.retention.bytes; negative: no bound."""
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    """metadata.max.retention.ms; negative: no bound."""
+
+
+class ControllerStorage:
+    """Directories of one node, opened and locked."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        config: StorageConfig,
+        properties: MetaProperties,
+        directory_id: UUID,
+        locks: list[Lock],
+    ) -> None:
+        self.cluster_id = properties.cluster_id
+        self.directory_id = directory_id
+        self._file_system = file_system
+        self._config = config
+        self._locks = locks
+        self._download: SnapshotWriter | None = None
+        self._timestamps_ms: dict[SnapshotId, int] = {}
+        directory = config.metadata_log_dir / METADATA_PARTITION
+        self._quorum_state = QuorumStateFile(file_system, directory / QUORUM_STATE)
+        self.log = MetadataLog.open(file_system, directory, config.log)
+        self.snapshots = SnapshotStore.open(file_system, directory)
+        self.hard_state = self._quorum_state.read() or HardState()
+        self._match_log_and_snapshots()
+
+    @classmethod
+    def open(
+        cls,
+        file_system: FileSystem,
+        config: StorageConfig,
+        generate_directory_id: Callable[[], UUID] = random_uuid,
+    ) -> "ControllerStorage":
+        """Lock the directories, check meta.properties, recover the log.
+
+        Raises StorageError: not formatted, of another node or cluster, in use, damaged, or unreadable.
+        """
+        directories = dict.fromkeys((config.metadata_log_dir, *config.log_dirs))
+        present = [directory for directory in directories if file_system.exists(directory)]
+        locks: list[Lock] = []
+        try:
+            for directory in present:
+                locks.append(file_system.lock(directory / LOCK_FILE))  # noqa: PERF401 - release those taken so far
+            found = read_ensemble(file_system, present)
+            properties = _formatted(found, config.metadata_log_dir)
+            check_ensemble(found, node_id=config.node_id)
+            _refuse_other_metadata(file_system, config.metadata_log_dir, present)
+            directory_id = properties.directory_id
+            if directory_id is None:
+                directory_id = generate_directory_id()
+                properties = replace(properties, directory_id=directory_id)
+                write_meta_properties(file_system, config.metadata_log_dir, properties)
+            return cls(file_system, config, properties, directory_id, locks)
+        except BaseException:
+            for lock in locks:
+                lock.release()
+            raise
+
+    def log_state(self) -> LogState:
+        """The log's metadata as raft wants it at construction: offsets, epochs, snapshot, voter history."""
+        voters: list[VotersAt] = []
+        kraft_versions: list[KRaftVersionAt] = []
+        latest = self.snapshots.latest
+        behind = 0
+        if latest is not None:
+            behind = latest.offset
+            quorum = self.snapshot_quorum(latest)
+            if quorum.kraft_version is not None:
+                kraft_versions.append(KRaftVersionAt(offset=behind - 1, kraft_version=quorum.kraft_version))
+            if quorum.voters is not None:
+                voters.append(VotersAt(offset=behind - 1, voters=quorum.voters))
+        for base_offset in self.log.control_batch_offsets:
+            if base_offset < behind:
+                continue
+            batch = next(decode_batches(self.log.read(base_offset, 0)))
+            for change in quorum_changes(batch):
+                if change.kraft_version is not None:
+                    kraft_versions.append(
+                        KRaftVersionAt(offset=change.offset, kraft_version=change.kraft_version)
+                    )
+                if change.voters is not None:
+                    voters.append(VotersAt(offset=change.offset, voters=change.voters))
+        return LogState(
+            start_offset=self.log.start_offset,
+            end_offset=self.log.end_offset,
+            epochs=self.log.epochs,
+            snapshot_id=latest,
+            earliest_snapshot_id=min(self.snapshots.ids, default=None),
+            voters=tuple(voters),
+            kraft_versions=tuple(kraft_versions),
+        )
+
+    def bootstrap_records(self) -> tuple[MetadataRecord, ...]:
+        """Records of bootstrap.checkpoint, for the first leader of a new cluster; () without such a file."""
+        return read_bootstrap_records(self._file_system, self._config.metadata_log_dir / BOOTSTRAP_CHECKPOINT)
+
+    def save_hard_state(self, state: HardState, *, kraft_version: int) -> None:
+        """Durable on return."""
+        self._quorum_state.write(state, kraft_version=kraft_version, voter_ids=self._config.static_voter_ids)
+        self.hard_state = state
+
+    def append(self, batches: bytes) -> int:
+        """See MetadataLog.append."""
+        return self.log.append(batches)
+
+    def flush(self) -> None:
+        """See MetadataLog.flush."""
+        self.log.flush()
+
+    def truncate_to(self, offset: int) -> None:
+        """See MetadataLog.truncate_to."""
+        self.log.truncate_to(offset)
+
+    def write_snapshot_chunk(self, snapshot_id: SnapshotId, position: int, data: bytes) -> None:
+        """One chunk of a snapshot being fetched. Position 0 begins anew; others continue where it stands."""
+        if position == 0:
+            if self._download is not None:
+                self._download.abort()
+            self._download = self.snapshots.create(snapshot_id)
+        download = self._download
+        assert download is not None
+        assert (download.snapshot_id, download.size_bytes) == (snapshot_id, position)
+        download.append(data)
+
+    def restore(self, snapshot_id: SnapshotId) -> None:
+        """The fetched snapshot is complete: name it, drop the log, go on at its end. Durable on return."""
+        assert self._download is not None
+        assert self._download.snapshot_id == snapshot_id
+        self._download.freeze()
+        self._download = None
+        # A crash from here on is mended by _match_log_and_snapshots: the log is older than the snapshot.
+        self.log.reset_to(snapshot_id.offset)
+        self._forget_snapshots_before(snapshot_id)
+
+    def snapshot_quorum(self, snapshot_id: SnapshotId) -> SnapshotQuorum:
+        """What the head of a checkpoint says. CorruptFileError when it does not begin like one."""
+        head = self.snapshots.read(snapshot_id, 0, _SNAPSHOT_HEAD_BYTES)
+        try:
+            return read_snapshot_quorum(head)
+        except (ProtocolError, StopIteration) as error:
+            raise CorruptFileError(
+                self._config.metadata_log_dir / METADATA_PARTITION / snapshot_file_name(snapshot_id),
+                f"does not begin like a snapshot ({error})",
+                advice=DAMAGE_ADVICE,
+            ) from error
+
+    def create_snapshot(self, snapshot_id: SnapshotId) -> SnapshotWriter:
+        """Begin a snapshot of our own committed state."""
+        return self.snapshots.create(snapshot_id)
+
+    def clean(self, now_ms: int) -> int | None:
+        """Apply retention: delete what a newer snapshot covers; the latest snapshot always stays.
+
+        Gives the new log start offset if it moved. KafkaMetadataLog.maybeClean: by size, then by age.
+        """
+        start_offset = self.log.start_offset
+        config = self._config
+        if config.retention_bytes >= 0:
+            self._clean_while(
+                lambda _: self.log.size_bytes + self.snapshots.size_bytes > config.retention_bytes
+            )
+        if config.retention_ms >= 0:
+            self._clean_while(lambda oldest: now_ms - self._timestamp_ms(oldest) > config.retention_ms)
+        return self.log.start_offset if self.log.start_offset != start_offset else None
+
+    def close(self) -> None:
+        """Flush, close, unlock."""
+        if self._download is not None:
+            self._download.abort()
+            self._download = None
+        self.log.close()
+        for lock in self._locks:
+            lock.release()
+
+    def _clean_while(self, is_expired: Callable[[SnapshotId], bool]) -> None:
+        ids = self.snapshots.ids
+        for oldest, following in pairwise(ids):
+            if not is_expired(oldest):
+                return
+            deleted_segments = self.log.advance_start(following.offset)
+            self._forget_snapshots_before(following)
+            _logger.info(
+                "old_snapshot_deleted",
+                extra={
+                    "facts": {
+                        "snapshot": snapshot_file_name(oldest),
+                        "log_start_offset": self.log.start_offset,
+                        "deleted_segments": deleted_segments,
+                    }
+                },
+            )
+
+    def _forget_snapshots_before(self, snapshot_id: SnapshotId) -> None:
+        for removed in self.snapshots.remove_before(snapshot_id):
+            self._timestamps_ms.pop(removed, None)
+
+    def _timestamp_ms(self, snapshot_id: SnapshotId) -> int:
+        if snapshot_id not in self._timestamps_ms:
+            quorum = self.snapshot_quorum(snapshot_id)
+            self._timestamps_ms[snapshot_id] = quorum.last_contained_log_timestamp_ms
+        return self._timestamps_ms[snapshot_id]
+
+    def _match_log_and_snapshots(self) -> None:
+        """Finish what a crash interrupted, and make the log start at a snapshot if not at 0 (KIP-630)."""
+        latest = self.snapshots.latest
+        epochs = self.log.epochs
+        log_epoch = epochs[-1].epoch if epochs else 0
+        is_at_latest = latest is not None and self.log.start_offset == self.log.end_offset == latest.offset
+        if (
+            latest is not None
+            and not is_at_latest
+            and latest > SnapshotId(epoch=log_epoch, offset=self.log.end_offset)
+        ):
+            _logger.info(
+                "log_replaced_by_snapshot",
+                extra={
+                    "facts": {"snapshot": snapshot_file_name(latest), "log_end_offset": self.log.end_offset}
+                },
+            )
+            self.log.reset_to(latest.offset)
+        for snapshot_id in self.snapshots.ids:
+            if snapshot_id.offset < self.log.start_offset:
+                self.snapshots.remove(snapshot_id)
+        if self.log.start_offset > 0:
+            covering = self.snapshots.ids
+            if not covering:
+                raise CorruptFileError(
+                    self._config.metadata_log_dir / METADATA_PARTITION,
+                    f"the log starts at {self.log.start_offset}, but no snapshot holds what was before it",
+                    advice=DAMAGE_ADVICE,
+                )
+            self.log.advance_start(min(snapshot_id.offset for snapshot_id in covering))
+
+
+def _formatted(found: Mapping[Path, MetaProperties], directory: Path) -> MetaProperties:
+    if directory not in found:
+        raise StorageError(
+            directory,
+            "is not formatted",
+            advice="Run `quorate controller format --config FILE --cluster-id ID` first",
+        )
+    return found[directory]
+
+
+def _refuse_other_metadata(file_system: FileSystem, expected: Path, directories: Iterable[Path]) -> None:
+    for directory in directories:
+        if directory != expected and file_system.exists(directory / METADATA_PARTITION):
+            raise StorageError(
+                directory / METADATA_PARTITION,
+                f"is a metadata log outside of the metadata directory {expected}",
+                advice="Set metadata.log.dir to the directory that holds the log that is to be used",
+            )

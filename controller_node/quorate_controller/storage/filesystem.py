@@ -1,0 +1,92 @@
+"""The port through which all storage code reaches a disk.
+
+Everything is synchronous. What is appended, renamed, created or removed may be lost by a crash until it was
+synced: file content by `File.sync`, names by `FileSystem.sync_directory`. The simulation has its own adapter,
+which loses exactly that. Paths are absolute `pathlib.Path`s, used only as names.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+
+class File(Protocol):
+    """An open file, read at positions and written at its end."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Current length."""
+
+    def append(self, data: bytes) -> None:
+        """Write all of `data` at the end."""
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        """Up to `size_bytes` from `position`; shorter only at the end of the file."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to `size_bytes`, which is at most its length."""
+
+    def sync(self) -> None:
+        """Return when content and length are durable."""
+
+    def close(self) -> None:
+        """Release it; does not sync."""
+
+
+class Lock(Protocol):
+    """An exclusive hold on a directory."""
+
+    def release(self) -> None:
+        """Let go of it. The file stays: removing it would let a third process lock a file that is gone."""
+
+
+class FileSystem(Protocol):
+    """Files and directories. Each method raises StorageError (FileMissingError where that is the reason)."""
+
+    def open_file(self, path: Path, *, read_only: bool = False) -> File:
+        """Open an existing file, for appending too unless `read_only`."""
+
+    def create_file(self, path: Path) -> File:
+        """Create an empty file, replacing one of that name, open for reading and appending."""
+
+    def read_file(self, path: Path, size_bytes_max: int) -> bytes:
+        """The whole content; CorruptFileError if it is longer than `size_bytes_max`."""
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or directory of that name."""
+
+    def size(self, path: Path) -> int:
+        """Length of a file in bytes."""
+
+    def list_directory(self, path: Path) -> list[str]:
+        """Names in a directory, sorted."""
+
+    def make_directory(self, path: Path) -> None:
+        """Create the directory and its parents where missing, durably."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Atomically give `source` the name `target`, replacing what had it."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; nothing happens when it is not there."""
+
+    def set_read_only(self, path: Path) -> None:
+        """Let nobody but the owner read a file that is complete, and nobody write it."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Return when the names in the directory are durable."""
+
+    def lock(self, path: Path) -> Lock:
+        """Create the lock file if needed and hold it; DirectoryInUseError if another process does."""
+
+
+def write_atomically(file_system: FileSystem, path: Path, data: bytes) -> None:
+    """Replace `path` by `data`, durably; a crash in between leaves the old or the new content."""
+    temporary = path.with_name(path.name + ".tmp")
+    file = file_system.create_file(temporary)
+    try:
+        file.append(data)
+        file.sync()
+    finally:
+        file.close()
+    file_system.rename(temporary, path)
+    file_system.sync_directory(path.parent)

@@ -1,0 +1,286 @@
+"""The metadata log: Kafka's segment files of the one partition `__cluster_metadata-0`.
+
+Offsets are those of records; a batch covers base_offset..last_offset. Reads and appends are in whole batches.
+
+Recovery reads every batch and checks its checksum. In the last segment, what lies behind the first bad batch
+was never made durable (a torn write) and is cut off. A bad batch in an earlier segment, which was durable
+before the next one was created, is damage that a replica must not hide: it would forget what it acknowledged.
+"""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from quorate_protocol.records.batch import BatchHeader, scan_batches
+
+from quorate_controller.raft.startup import EpochStart
+from quorate_controller.storage.batch_spans import BatchSpan
+from quorate_controller.storage.checkpoint_files import (
+    ensure_partition_metadata,
+    refresh_leader_epochs,
+    write_leader_epochs,
+)
+from quorate_controller.storage.errors import CorruptFileError
+from quorate_controller.storage.filesystem import FileSystem
+from quorate_controller.storage.segment import COMPANION_SUFFIXES, LOG_SUFFIX, Segment, segment_path
+
+_logger = logging.getLogger(__name__)
+
+_LEFT_OVER_SUFFIXES = (".deleted", ".cleaned")
+_SNAPSHOT_DELETED_SUFFIX = ".checkpoint.deleted"
+_OFFSET_DIGITS = 20
+
+DAMAGE_ADVICE = (
+    "If the other voters are healthy, remove this node from the voter set, format an empty directory and add "
+    "it again; else restore the file from a backup"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Sizes of the log. Names and defaults are those of metadata.log.* (KIP-630)."""
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    index_interval_bytes: int = 4096
+
+
+class MetadataLog:
+    """One partition's log. Not thread-safe; a single owner appends, truncates and reads."""
+
+    def __init__(self, file_system: FileSystem, directory: Path, config: LogConfig) -> None:
+        self._file_system = file_system
+        self._directory = directory
+        self._config = config
+        self._segments: list[Segment] = []
+        self._epochs: list[EpochStart] = []
+        self._control_offsets: list[int] = []
+        self._start_offset = 0
+        self._is_dirty = False
+
+    @classmethod
+    def open(cls, file_system: FileSystem, directory: Path, config: LogConfig | None = None) -> "MetadataLog":
+        """Open or create the log, cutting off a tail that is torn.
+
+        Raises StorageError, and CorruptFileError when batches before the last segment are damaged.
+        """
+        log = cls(file_system, directory, config or LogConfig())
+        file_system.make_directory(directory)
+        ensure_partition_metadata(file_system, directory)
+        base_offsets = log._tidy_directory()
+        for base_offset in base_offsets:
+            log._recover_segment(base_offset, is_last=base_offset == base_offsets[-1])
+        if log._segments:
+            log._start_offset = log._segments[0].base_offset
+        else:
+            log._create_segment(0)
+        refresh_leader_epochs(file_system, directory, log._epochs)
+        # Names that a killed predecessor left may not be durable, though we can see them.
+        file_system.sync_directory(directory)
+        file_system.sync_directory(directory.parent)
+        return log
+
+    @property
+    def start_offset(self) -> int:
+        """Offset of the first record that may be read."""
+        return self._start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Offset that the next record gets."""
+        return self._segments[-1].next_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Sum of the segments' lengths."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def epochs(self) -> tuple[EpochStart, ...]:
+        """Epoch boundaries of the retained log, ascending."""
+        return tuple(self._epochs)
+
+    @property
+    def control_batch_offsets(self) -> tuple[int, ...]:
+        """Base offsets of the retained control batches (leader changes, kraft.version, voters), ascending."""
+        return tuple(self._control_offsets)
+
+    def append(self, batches: bytes) -> int:
+        """Write whole batches, the first of which starts at `end_offset`; gives the new end offset.
+
+        Durable only after `flush`. An offset gap or a falling epoch is an assertion: raft admits neither.
+        """
+        headers = list(scan_batches(batches))
+        assert headers, "an append needs a batch"
+        self._make_room_for(len(batches), headers)
+        epoch_count = len(self._epochs)
+        expected_offset = self.end_offset
+        for header in headers:
+            assert header.base_offset == expected_offset, (header, expected_offset)
+            expected_offset = header.last_offset + 1
+            self._note(header)
+        self._is_dirty = True
+        self._segments[-1].append(batches, headers)
+        if len(self._epochs) != epoch_count:
+            write_leader_epochs(self._file_system, self._directory, self._epochs)
+        return self.end_offset
+
+    def flush(self) -> None:
+        """Return when everything appended so far is durable."""
+        if self._is_dirty:
+            self._segments[-1].sync()
+            self._is_dirty = False
+
+    def read(self, start_offset: int, size_bytes_max: int, end_offset: int | None = None) -> bytes:
+        """Whole batches, the first of which holds `start_offset`, in at most `size_bytes_max` bytes.
+
+        A first batch that is larger is given whole. No batch that reaches past `end_offset` (default: the end
+        of the log) is given; b"" when there is nothing. A read ends where a segment does, so that it may give
+        less than there is. `start_offset` must lie within start_offset..end_offset of the log.
+        """
+        end_offset = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        assert self._start_offset <= start_offset <= self.end_offset, (start_offset, self._start_offset)
+        for segment in reversed(self._segments):
+            if segment.base_offset <= start_offset:
+                return segment.read(start_offset, size_bytes_max, end_offset)
+        raise AssertionError(f"no segment holds offset {start_offset}")
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that holds `offset` and all after it, durably."""
+        assert offset >= self._start_offset, (offset, self._start_offset)
+        if offset >= self.end_offset:
+            return
+        while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
+            # The newest first: whatever a crash leaves is a log without a gap.
+            self._delete_segment(self._segments.pop())
+        self._segments[-1].truncate_to(offset)
+        self._epochs = [entry for entry in self._epochs if entry.start_offset < self.end_offset]
+        self._control_offsets = [base for base in self._control_offsets if base < self.end_offset]
+        write_leader_epochs(self._file_system, self._directory, self._epochs)
+
+    def reset_to(self, offset: int) -> None:
+        """Drop everything and go on at `offset`, durably: after a snapshot that ends there was fetched."""
+        while self._segments:
+            self._delete_segment(self._segments.pop())
+        self._epochs = []
+        self._control_offsets = []
+        self._start_offset = offset
+        self._is_dirty = False
+        self._create_segment(offset)
+        write_leader_epochs(self._file_system, self._directory, self._epochs)
+
+    def advance_start(self, offset: int) -> int:
+        """Forget records below `offset`, the end of a snapshot; gives how many segments that deleted."""
+        assert offset <= self.end_offset, (offset, self.end_offset)
+        if offset <= self._start_offset:
+            return 0
+        self._start_offset = offset
+        deleted = 0
+        while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
+            # The oldest first: whatever a crash leaves is a log without a gap.
+            self._delete_segment(self._segments.pop(0))
+            deleted += 1
+        kept = [entry for entry in self._epochs if entry.start_offset > offset]
+        current = [entry for entry in self._epochs if entry.start_offset <= offset]
+        if current and offset < (kept[0].start_offset if kept else self.end_offset):
+            kept.insert(0, EpochStart(epoch=current[-1].epoch, start_offset=offset))
+        self._epochs = kept
+        self._control_offsets = [base for base in self._control_offsets if base >= offset]
+        write_leader_epochs(self._file_system, self._directory, self._epochs)
+        return deleted
+
+    def close(self) -> None:
+        """Flush and close all files."""
+        self.flush()
+        if self._segments:
+            self._segments[-1].finish()
+        for segment in self._segments:
+            segment.close()
+        self._segments = []
+
+    def _make_room_for(self, size_bytes: int, headers: list[BatchHeader]) -> None:
+        """Begin a new segment when Kafka does: by size, by age, by the width of index entries."""
+        active = self._segments[-1]
+        if active.first_timestamp_ms is None:
+            return
+        newest_ms = max(header.max_timestamp_ms for header in headers)
+        if (
+            not active.has_room_for(size_bytes, headers[-1].last_offset, self._config.segment_bytes)
+            or newest_ms - active.first_timestamp_ms > self._config.segment_ms
+        ):
+            active.finish()
+            self._is_dirty = False
+            self._create_segment(active.next_offset)
+
+    def _create_segment(self, base_offset: int) -> None:
+        self._segments.append(
+            Segment.create(self._file_system, self._directory, base_offset, self._config.index_interval_bytes)
+        )
+        self._file_system.sync_directory(self._directory)
+
+    def _delete_segment(self, segment: Segment) -> None:
+        segment.close()
+        for suffix in (LOG_SUFFIX, *COMPANION_SUFFIXES):
+            self._file_system.remove(segment_path(self._directory, segment.base_offset, suffix))
+        self._file_system.sync_directory(self._directory)
+
+    def _note(self, header: BatchHeader | BatchSpan) -> None:
+        epoch = self._epochs[-1].epoch if self._epochs else -1
+        assert header.partition_leader_epoch >= epoch, (header, epoch)
+        if header.partition_leader_epoch > epoch:
+            self._epochs.append(
+                EpochStart(epoch=header.partition_leader_epoch, start_offset=header.base_offset)
+            )
+        if header.is_control:
+            self._control_offsets.append(header.base_offset)
+
+    def _tidy_directory(self) -> list[int]:
+        """Remove what deletions and crashes left; gives the base offsets of the segments, ascending."""
+        names = self._file_system.list_directory(self._directory)
+        bases = {
+            name[:_OFFSET_DIGITS]
+            for name in names
+            if name.endswith(LOG_SUFFIX) and len(name) == _OFFSET_DIGITS + len(LOG_SUFFIX)
+        }
+        for name in names:
+            is_left_over = name.endswith(_LEFT_OVER_SUFFIXES) and not name.endswith(_SNAPSHOT_DELETED_SUFFIX)
+            is_orphan = (
+                name.endswith((".index", ".timeindex", ".txnindex")) and name.split(".")[0] not in bases
+            )
+            if is_left_over or is_orphan:
+                _logger.info("left_over_file_removed", extra={"facts": {"file": name}})
+                self._file_system.remove(self._directory / name)
+        return sorted(map(int, bases))
+
+    def _recover_segment(self, base_offset: int, *, is_last: bool) -> None:
+        path = segment_path(self._directory, base_offset)
+        if self._segments and self.end_offset != base_offset:
+            raise CorruptFileError(
+                path,
+                f"starts at offset {base_offset}, but the file before it ends at {self.end_offset}",
+                advice=DAMAGE_ADVICE,
+            )
+
+        def note(header: BatchSpan) -> None:
+            if self._epochs and header.partition_leader_epoch < self._epochs[-1].epoch:
+                raise CorruptFileError(
+                    path, f"the epoch falls at offset {header.base_offset}", advice=DAMAGE_ADVICE
+                )
+            self._note(header)
+
+        segment, bad_bytes = Segment.recover(
+            self._file_system, self._directory, base_offset, self._config.index_interval_bytes, note
+        )
+        if bad_bytes and not is_last:
+            raise CorruptFileError(
+                path, f"the batch at offset {segment.next_offset} is damaged", advice=DAMAGE_ADVICE
+            )
+        self._segments.append(segment)
+        if bad_bytes:
+            _logger.warning(
+                "torn_log_end_cut_off",
+                extra={
+                    "facts": {"file": str(path), "size_bytes": bad_bytes, "end_offset": segment.next_offset}
+                },
+            )
+        segment.cut_tail(bad_bytes)

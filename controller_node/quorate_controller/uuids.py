@@ -1,0 +1,40 @@
+"""Kafka's uuids: 128 bits as URL-safe base64 without padding, 22 characters."""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+ZERO_UUID_TEXT = "A" * 22
+_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
+_RESERVED_MAX = 100
+"""Kafka's DirectoryId reserves the numbers below this for meanings such as LOST and UNASSIGNED."""
+
+
+def uuid_to_text(value: UUID) -> str:
+    """As Kafka writes it."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def uuid_from_text(text: str) -> UUID:
+    """ValueError if the text is not such a uuid."""
+    if not _TEXT.fullmatch(text):
+        raise ValueError(f"{text!r} is not a uuid in 22 characters of base64")
+    try:
+        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except binascii.Error as error:
+        raise ValueError(f"{text!r} is not a uuid in base64: {error}") from error
+
+
+def is_reserved(directory_id: UUID) -> bool:
+    """Whether it is one of the numbers that stand for a meaning, such as "unassigned"."""
+    return directory_id.int < _RESERVED_MAX
+
+
+def random_uuid(generate: Callable[[], UUID] = uuid4) -> UUID:
+    """A random uuid whose text does not begin with a dash, which command lines would take for an option."""
+    while True:
+        value = generate()
+        if not is_reserved(value) and not uuid_to_text(value).startswith("-"):
+            return value
