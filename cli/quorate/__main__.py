@@ -1,0 +1,5 @@
+"""`python -m quorate`."""
+
+from quorate.main import main
+
+main()

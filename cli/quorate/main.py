@@ -1,0 +1,83 @@
+"""The `quorate` command: composes the commands of the packages, and loads each only when it is called."""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A command that another package provides as a Typer app."""
+
+    module: str
+    help: str
+
+
+PARTS = {
+    "controller": Part(
+        "quorate_controller.commands", "Format and run a controller: stock Kafka property names."
+    ),
+    "play": Part(
+        "quorate_operator.commands.play", "Run a whole cluster on this machine, from its manifests."
+    ),
+}
+
+
+class LazyCommand(TyperGroup):
+    """Stands for a part in the list of commands; the part is imported when it is called."""
+
+    def __init__(self, name: str, part: Part) -> None:
+        super().__init__(name=name, help=part.help)
+        self._module = part.module
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context of the real command, which replaces this one from here on."""
+        command = get_command(importlib.import_module(self._module).app)
+        return command.make_context(info_name, args, parent, **extra)
+
+
+class RootGroup(TyperGroup):
+    """The commands defined here, and the parts."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every command, in the order of the help."""
+        return sorted({*super().list_commands(ctx), *PARTS})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command of this module, or what stands for a part."""
+        part = PARTS.get(cmd_name)
+        return LazyCommand(cmd_name, part) if part else super().get_command(ctx, cmd_name)
+
+
+app = typer.Typer(
+    cls=RootGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def quorate() -> None:
+    """Keeps Apache Kafka's KRaft clusters quorate.
+
+    Exit code: 0 done, 1 failed, 2 the command line is wrong.
+    """
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as version_of  # noqa: PLC0415 - costs 20 ms
+
+    sys.stdout.write(f"{version_of('quorate')}\n")
+
+
+def main() -> None:
+    """The entry point of the `quorate` script."""
+    app(prog_name="quorate")

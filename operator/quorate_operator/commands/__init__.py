@@ -1,0 +1,1 @@
+"""The operator's commands. The `quorate` command loads each of them when it is called."""

@@ -1,0 +1,197 @@
+"""Reads manifests from YAML. A fault is told in the words of the file: where, the value, what is allowed."""
+
+import io
+import types
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from quorate_operator.models.v1alpha1 import API_VERSION, KINDS, KafkaBroker, KafkaController, Resource
+
+DOCUMENTS_MAX = 100
+
+
+class ManifestError(Exception):
+    """A manifest that can't be used. The message has one line per fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifests:
+    """One controller quorum and the broker pools that belong to it."""
+
+    controllers: KafkaController
+    brokers: tuple[KafkaBroker, ...]
+
+
+def load_manifests(text: str, source: str) -> Manifests:
+    """The cluster that the YAML documents in `text` describe; `source` names them in errors.
+
+    Raises ManifestError.
+    """
+    resources = list(_load_resources(text, source))
+    quorums = [resource for resource in resources if isinstance(resource, KafkaController)]
+    pools = tuple(resource for resource in resources if isinstance(resource, KafkaBroker))
+    if len(quorums) != 1:
+        named = ", ".join(quorum.metadata.name for quorum in quorums) or "none"
+        raise ManifestError(f"{source}: one KafkaController is needed, found {len(quorums)} ({named})")
+    quorum = quorums[0]
+    _check_together(quorum, pools, source)
+    return Manifests(controllers=quorum, brokers=pools)
+
+
+def _check_together(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> None:
+    owners = dict.fromkeys(quorum.spec.all_node_ids(), f"KafkaController {quorum.metadata.name}")
+    names: set[str] = set()
+    for pool in pools:
+        name = pool.metadata.name
+        if name in names:
+            raise ManifestError(f"{source}: KafkaBroker {name}: metadata.name: there are two of this name")
+        names.add(name)
+        if pool.spec.controllers != quorum.metadata.name:
+            raise ManifestError(
+                f"{source}: KafkaBroker {name}: spec.controllers: {pool.spec.controllers!r}: "
+                f"no such KafkaController; the file has {quorum.metadata.name!r}"
+            )
+        for place, listener in enumerate(pool.spec.listeners):
+            if listener.name == quorum.spec.listeners[0].name:
+                raise ManifestError(
+                    f"{source}: KafkaBroker {name}: spec.listeners[{place}].name: {listener.name!r}: is the "
+                    "controllers' listener; a broker's needs another name"
+                )
+        for node_id in pool.spec.all_node_ids():
+            if node_id in owners:
+                raise ManifestError(
+                    f"{source}: KafkaBroker {name}: spec.nodeIds.first: {pool.spec.node_ids.first}: node id "
+                    f"{node_id} belongs to {owners[node_id]} already; ids are unique in a cluster"
+                )
+            owners[node_id] = f"KafkaBroker {name}"
+
+
+def _load_resources(text: str, source: str) -> Iterator[Resource]:
+    stream = io.StringIO(text)
+    stream.name = source  # PyYAML's errors name it
+    try:
+        documents = list(yaml.load_all(stream, Loader=_Loader))
+    except yaml.YAMLError as error:
+        raise ManifestError(f"{source}: can't be read as YAML: {_one_line(error)}") from error
+    if len(documents) > DOCUMENTS_MAX:
+        raise ManifestError(f"{source}: {len(documents)} documents; at most {DOCUMENTS_MAX} are taken")
+    for index, document in enumerate(documents, start=1):
+        if document is not None:
+            yield _load_resource(document, f"{source}: document {index}")
+
+
+def _load_resource(document: object, where: str) -> Resource:
+    if not isinstance(document, dict):
+        raise ManifestError(f"{where}: must be a mapping with apiVersion, kind, metadata and spec")
+    kind = document.get("kind")
+    model = KINDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        raise ManifestError(f"{where}: kind: {_shown(kind)}: must be one of {', '.join(sorted(KINDS))}")
+    if document.get("apiVersion") != API_VERSION:
+        raise ManifestError(
+            f"{where}: apiVersion: {_shown(document.get('apiVersion'))}: must be {API_VERSION}"
+        )
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    label = f"{where}: {kind} {name}" if isinstance(name, str) else f"{where}: {kind}"
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+        lines = [
+            f"{label}: {_explain(fault, model)}" for fault in faults if not _is_consequence(fault, faults)
+        ]
+        raise ManifestError("\n".join(lines)) from error
+
+
+def _is_consequence(fault: ErrorDetails, faults: Sequence[ErrorDetails]) -> bool:
+    """Whether a list is called too short only because its items were refused, each with its own fault."""
+    depth = len(fault["loc"])
+    return fault["type"] == "too_short" and any(
+        len(other["loc"]) > depth and other["loc"][:depth] == fault["loc"] for other in faults
+    )
+
+
+def _path_of(steps: Sequence[int | str]) -> str:
+    """`spec.listeners[0].port`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+
+
+def _explain(fault: ErrorDetails, model: type[BaseModel]) -> str:
+    """`spec.replicas: 0: must be greater than or equal to 1`."""
+    steps = [step for step in fault["loc"] if step != "[key]"]
+    path = _path_of(steps)
+    match fault["type"]:
+        case "missing":
+            return f"{path}: missing; it must be given"
+        case "extra_forbidden":
+            return f"{path}: unknown field; {_allowed_fields(str(steps[-1]), model, steps[:-1])}"
+        case "string_type" if isinstance(fault["input"], int | float):
+            return f"{path}: {_shown(fault['input'])}: must be text; put it in quotes"
+        case "value_error" if not isinstance(fault["input"], str | int):
+            return ".".join(part for part in (path, str(fault["ctx"]["error"])) if part)
+        case "value_error":
+            return f"{path}: {_shown(fault['input'])}: {fault['ctx']['error']}"
+    allowed = fault["msg"].replace("Input should be", "must be").replace("String should", "must")
+    return f"{path}: {_shown(fault['input'])}: {allowed}"
+
+
+def _allowed_fields(name: str, model: type[BaseModel], path: Sequence[int | str]) -> str:
+    found: type[BaseModel] | None = model
+    for step in path:
+        found = _model_of_field(found, step) if found else None
+    if found is None:
+        return "not allowed here"
+    known = [field.alias or key for key, field in found.model_fields.items()]
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"{hint}allowed: {', '.join(known)}"
+
+
+def _model_of_field(model: type[BaseModel], step: int | str) -> type[BaseModel] | None:
+    if isinstance(step, int):
+        return model  # the place in a list: its items' model was found by the field before
+    for key, field in model.model_fields.items():
+        if step in (key, field.alias):
+            return _model_in(field.annotation)
+    return None
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (tuple, Annotated, Union, types.UnionType):
+        return next((model for argument in get_args(annotation) if (model := _model_in(argument))), None)
+    return None
+
+
+def _shown(value: object) -> str:
+    """The value as a person would write it, cut to a readable length."""
+    text = "nothing" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is given twice: YAML forbids it, and PyYAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable):
+                if key in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key!r} is given twice", key_node.start_mark
+                    )
+                seen.add(key)
+        return super().construct_mapping(node, deep=deep)

@@ -1,0 +1,34 @@
+"""A whole cluster stops: brokers while controllers can let them go, then controllers, the leader last."""
+
+from quorate_operator.planning.cluster import DesiredCluster, ObservedCluster, Role
+from quorate_operator.planning.steps import Step, StopNode, WaitFor
+
+GRACE_MS = 30_000
+GRACE_WITHOUT_QUORUM_MS = 3_000
+
+
+def stop_all(desired: DesiredCluster, observed: ObservedCluster) -> tuple[Step, ...]:
+    """The steps that stop every node that runs, in the order that keeps a quorum for those who need one."""
+    leader_id = observed.quorum.leader_id if observed.quorum else None
+    running = [node for node in desired.nodes if observed.nodes[node.node_id].state.runs]
+    brokers = [node.node_id for node in running if node.role is Role.BROKER]
+    controllers = [node.node_id for node in running if node.role is Role.CONTROLLER]
+    followers = [node_id for node_id in controllers if node_id != leader_id]
+    leader = [node_id for node_id in controllers if node_id == leader_id]
+    # A broker asks the active controller for its controlled shutdown, and would wait for one in vain.
+    broker_grace_ms = GRACE_MS if leader else GRACE_WITHOUT_QUORUM_MS
+    steps: list[Step] = []
+    for node_ids, grace_ms, who, order in (
+        (brokers, broker_grace_ms, "brokers", "first"),
+        (followers, GRACE_MS, "standby controllers", "before the active one"),
+        (leader, GRACE_MS, "the active controller", "last"),
+    ):
+        if not node_ids:
+            continue
+        if steps:
+            steps.append(WaitFor(reason=f"the turn of {who}"))
+        steps += [
+            StopNode(node_id=node_id, grace_ms=grace_ms, reason=f"the cluster is to stop, {who} {order}")
+            for node_id in node_ids
+        ]
+    return tuple(steps)

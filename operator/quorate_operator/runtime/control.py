@@ -1,0 +1,93 @@
+"""How commands reach a supervisor: one JSON object per line, over a Unix socket in the cluster's directory.
+
+Request: `{"command": "status", "arguments": {...}}`; answer: `{"result": ...}` or `{"error": "..."}`.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from quorate_operator.runtime.directory import PlayDirectory
+from quorate_operator.runtime.errors import NotRunningError, PlayError
+
+SOCKET_NAME = "control.sock"
+REQUEST_SIZE_BYTES_MAX = 64 * 1024
+ANSWER_SIZE_BYTES_MAX = 4 * 1024 * 1024
+ANSWER_TIMEOUT_S = 10
+
+Handler = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+
+
+@asynccontextmanager
+async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[None]:
+    """Answer commands while the context is open. `handler` raises PlayError for what it refuses."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                writer.write(json.dumps(await _answer_to(line, handler)).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError):
+            pass  # the client left, or sent more than a request may have: either way it is done
+        finally:
+            writer.close()
+
+    with _short_path(directory.path) as short:
+        (directory.path / SOCKET_NAME).unlink(missing_ok=True)  # we hold the lock: it is a dead one's
+        server = await asyncio.start_unix_server(answer, path=short, limit=REQUEST_SIZE_BYTES_MAX)
+        (directory.path / SOCKET_NAME).chmod(0o600)
+        try:
+            yield
+        finally:
+            server.close()
+            (directory.path / SOCKET_NAME).unlink(missing_ok=True)
+
+
+async def call(directory: PlayDirectory, command: str, **arguments: Any) -> Any:
+    """Ask the supervisor of this directory. Raises NotRunningError, or PlayError with what it answered."""
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            with _short_path(directory.path) as short:
+                reader, writer = await asyncio.open_unix_connection(short, limit=ANSWER_SIZE_BYTES_MAX)
+            try:
+                request = {"command": command, "arguments": arguments}
+                writer.write(json.dumps(request).encode() + b"\n")
+                line = await reader.readline()
+            finally:
+                writer.close()
+    except TimeoutError:
+        raise PlayError(f"the supervisor of {directory.path} does not answer") from None
+    except OSError as error:
+        raise NotRunningError(f"the cluster in {directory.path} does not run") from error
+    if not line:
+        raise NotRunningError(f"the supervisor of {directory.path} ended")
+    answer = json.loads(line)
+    if "error" in answer:
+        raise PlayError(answer["error"])
+    return answer["result"]
+
+
+async def _answer_to(line: bytes, handler: Handler) -> dict[str, Any]:
+    try:
+        request = json.loads(line)
+        command, arguments = request["command"], request["arguments"]
+    except (ValueError, KeyError, TypeError):
+        return {"error": "not a request"}
+    try:
+        return {"result": await handler(command, arguments)}
+    except PlayError as error:
+        return {"error": str(error)}
+
+
+@contextmanager
+def _short_path(directory: Path) -> Iterator[str]:
+    """A name for the socket that fits: the path of a Unix socket may have 107 bytes, a directory's more."""
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,153 @@
+"""The directory of a played cluster: its layout, its lock, and whether it may be used.
+
+play.json         the identity of the cluster: its id, and each node's directory id and ports
+manifest.yaml     what is played
+lock              held by the supervisor
+control.sock      the supervisor listens here
+supervisor.log    what the supervisor did
+bin/              Kafka's tools, set up for this cluster
+controller-3000/  a node: server.properties, format.log, node.log, data/
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO
+
+from quorate_operator.runtime.errors import AlreadyRunningError, PlayError
+
+
+class PlayDirectory:
+    """The paths of a played cluster, and its lock while it is held."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._lock: int | None = None
+
+    @property
+    def identity_file(self) -> Path:
+        """What the cluster keeps between runs; see `identity.py`."""
+        return self.path / "play.json"
+
+    @property
+    def manifest(self) -> Path:
+        """A copy of what is played."""
+        return self.path / "manifest.yaml"
+
+    @property
+    def supervisor_log(self) -> Path:
+        """What the supervisor writes about itself."""
+        return self.path / "supervisor.log"
+
+    @property
+    def tools(self) -> Path:
+        """Kafka's tools, set up for this cluster."""
+        return self.path / "bin"
+
+    def node(self, label: str) -> Path:
+        """The directory of a node."""
+        return self.path / label
+
+    def node_log(self, label: str) -> Path:
+        """What a node's process writes."""
+        return self.node(label) / "node.log"
+
+    def node_data(self, label: str) -> Path:
+        """What Kafka calls a log directory."""
+        return self.node(label) / "data"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a cluster was played here."""
+        return self.identity_file.is_file()
+
+    @property
+    def lock_descriptor(self) -> int:
+        """The descriptor that holds the lock, for a process that is to go on holding it."""
+        assert self._lock is not None
+        return self._lock
+
+    def take(self) -> None:
+        """Create the directory if need be and take its lock.
+
+        Raises AlreadyRunningError, or PlayError if it can't be written or holds something else;
+        nothing was changed then.
+        """
+        if "," in str(self.path):
+            raise PlayError(
+                f"{self.path}: Kafka can't keep data under a path with a comma; choose another --dir"
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            foreign = not self.exists and any(entry.name != "lock" for entry in self.path.iterdir())
+            if foreign:
+                raise PlayError(
+                    f"{self.path} is not empty and holds no played cluster (no play.json); "
+                    "choose another --dir"
+                )
+            self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise PlayError(
+                f"{self.path} can't be written ({error.strerror}); choose another directory with --dir"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise AlreadyRunningError(
+                f"the cluster in {self.path} runs already; `quorate play stop --dir {self.path}` stops it"
+            ) from None
+
+    def adopt(self, lock_descriptor: int) -> None:
+        """Go on holding the lock that the parent process took."""
+        self._lock = lock_descriptor
+
+    def release(self) -> None:
+        """Give the lock back. A supervisor leaves that to its end as a process: then all of it is gone."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @property
+    def held(self) -> bool:
+        """Whether some process runs the cluster of this directory."""
+        try:
+            with (self.path / "lock").open("a+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def write(self, path: Path, content: str, mode: int = 0o644) -> None:
+        """Write a file whole or not at all. Raises PlayError."""
+        scratch = path.with_name(f"{path.name}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            scratch.write_text(content)
+            scratch.chmod(mode)
+            scratch.replace(path)
+        except OSError as error:
+            raise PlayError(f"{path} can't be written: {error.strerror}") from error
+
+    def directory_id_of(self, label: str, cluster_id: str) -> str | None:
+        """The directory id of a formatted node, None if it is not formatted yet.
+
+        Raises PlayError if it was formatted for another cluster.
+        """
+        file = self.node_data(label) / "meta.properties"
+        try:
+            text = file.read_text()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise PlayError(f"{file} can't be read: {error.strerror}") from error
+        entries = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
+        found = entries.get("cluster.id", "").strip()
+        if found != cluster_id:
+            raise PlayError(
+                f"{file.parent} belongs to cluster {found or 'without an id'}, not to {cluster_id}; "
+                "nothing was changed. Play in another --dir, or move that directory away"
+            )
+        return entries.get("directory.id", "").strip() or None

@@ -1,0 +1,156 @@
+"""Finds stock Apache Kafka: a Java runtime, and jars from KAFKA_HOME or, by Maven, from a cache."""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from quorate_operator.runtime.errors import KafkaUnavailableError
+
+JAVA_MAJOR_MIN = 17
+JAVA_TIMEOUT_S = 30
+POM = Path(__file__).with_name("kafka-pom.xml")
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kafka:
+    """A Kafka that can be run: `java` is the launcher, `libs` the directory of its jars."""
+
+    version: str
+    java: str
+    libs: Path
+
+    def command(self, main_class: str, *arguments: str, jvm: tuple[str, ...] = ()) -> list[str]:
+        """The command line that runs a class of Kafka."""
+        return [self.java, *jvm, "-cp", f"{self.libs}/*", main_class, *arguments]
+
+
+def find_kafka(version: str, environment: Mapping[str, str], progress: Progress) -> Kafka:
+    """A Kafka of this version, or the one that KAFKA_HOME names; jars that are missing are fetched by Maven.
+
+    `progress` is told, in a few words, what takes time. Raises KafkaUnavailableError.
+    """
+    java = _find_java(environment)
+    home = environment.get("KAFKA_HOME")
+    if home:
+        return _kafka_of_home(Path(home), java)
+    libs = cache_directory(environment) / f"kafka-{version}" / "libs"
+    if not libs.is_dir():
+        _fetch(version, libs.parent, environment, progress)
+    return Kafka(version=version, java=java, libs=libs)
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """Where fetched jars are kept: `$XDG_CACHE_HOME/quorate`, else `~/.cache/quorate`."""
+    base = environment.get("XDG_CACHE_HOME", "")
+    # The specification of these directories says to ignore a relative path.
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "quorate"
+
+
+def _find_java(environment: Mapping[str, str]) -> str:
+    home = environment.get("JAVA_HOME")
+    path = environment.get("PATH", os.defpath)
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java", path=path)
+    if java is None:
+        looked_at = f"JAVA_HOME ({home})" if home else "PATH"
+        raise KafkaUnavailableError(
+            f"no java in {looked_at}: install Java {JAVA_MAJOR_MIN} or newer "
+            "(on Debian: apt-get install openjdk-17-jre-headless)"
+        )
+    try:
+        ran = subprocess.run(  # noqa: S603 - the user's own java
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KafkaUnavailableError(f"{java} can't be run: {error}") from error
+    found = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
+    if found is None or int(found[1]) < JAVA_MAJOR_MIN:
+        shown = f"Java {found[1]}" if found else "no Java runtime that tells its version"
+        raise KafkaUnavailableError(f"{java} is {shown}; Kafka needs Java {JAVA_MAJOR_MIN} or newer")
+    return java
+
+
+def _kafka_of_home(home: Path, java: str) -> Kafka:
+    libs = home / "libs"
+    jar = next(iter(sorted(libs.glob("kafka_2.*.jar"))), None)
+    found = re.fullmatch(r"kafka_2\.\d+-(.+)\.jar", jar.name) if jar else None
+    if found is None:
+        raise KafkaUnavailableError(
+            f"KAFKA_HOME is {home}, but {libs} has no kafka_2.*.jar; "
+            "set it to an unpacked Kafka, or unset it to have Maven fetch the jars"
+        )
+    return Kafka(version=found[1], java=java, libs=libs)
+
+
+def _fetch(version: str, target: Path, environment: Mapping[str, str], progress: Progress) -> None:
+    maven = shutil.which("mvn", path=environment.get("PATH", os.defpath))
+    if maven is None:
+        raise KafkaUnavailableError(
+            f"Kafka {version} is not in {target.parent} and Maven, which would fetch it, is not in PATH: "
+            "install it (on Debian: apt-get install maven), or set KAFKA_HOME to an unpacked Kafka"
+        )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_name(f"{target.name}.lock")):
+            if target.is_dir():
+                return  # someone else fetched it while we waited for the lock
+            with tempfile.TemporaryDirectory(prefix=f"{target.name}.tmp-", dir=target.parent) as scratch:
+                fetched = Path(scratch) / target.name
+                _run_maven(maven, version, fetched / "libs", environment, progress)
+                fetched.rename(target)  # whole or not at all
+    except OSError as error:
+        raise KafkaUnavailableError(f"Kafka's jars can't be kept in {target.parent}: {error}") from error
+
+
+def _run_maven(
+    maven: str, version: str, libs: Path, environment: Mapping[str, str], progress: Progress
+) -> None:
+    progress(f"fetching Kafka {version} with Maven, once")
+    command = [
+        *(maven, "--batch-mode", "--file", str(POM), f"-Dkafka.version={version}"),
+        *("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={libs}"),
+    ]
+    downloads = 0
+    tail: deque[str] = deque(maxlen=12)
+    with subprocess.Popen(  # noqa: S603 - the user's own Maven
+        command,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        cwd=libs.parent.parent,
+    ) as running:
+        assert running.stdout is not None
+        try:
+            for line in running.stdout:
+                tail.append(line.rstrip())
+                if line.startswith("Downloaded from") or " Downloaded from" in line:
+                    downloads += 1
+                    progress(f"fetching Kafka {version} with Maven, once: {downloads} files")
+        except BaseException:
+            running.terminate()
+            raise
+    if running.returncode != 0 or not any(libs.glob("kafka_2.*.jar")):
+        errors = [line for line in tail if line.startswith("[ERROR]")] or list(tail)
+        raise KafkaUnavailableError(
+            f"Maven could not fetch Kafka {version} (exit status {running.returncode}):\n"
+            + "\n".join(f"  {line}" for line in errors[:4])
+        )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

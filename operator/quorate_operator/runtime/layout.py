@@ -1,0 +1,94 @@
+"""Where each node of a played cluster listens, keeps its data, and how it is started."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Implementation, Role
+from quorate_operator.runtime.directory import PlayDirectory
+from quorate_operator.runtime.identity import ClusterIdentity, quorum_facts
+from quorate_operator.runtime.ports import LOOPBACK
+from quorate_operator.runtime.properties import (
+    LOG4J2,
+    broker_properties,
+    controller_properties,
+    initial_controllers,
+    render_properties,
+)
+
+# -P: nothing is imported from the directory of the node.
+QUORATE = (sys.executable, "-P", "-m", "quorate")
+HEAP_DEFAULT = "-Xmx512m"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A desired cluster in its directory, with the identity that was settled for it."""
+
+    directory: PlayDirectory
+    desired: DesiredCluster
+    identity: ClusterIdentity
+
+    def node(self, node_id: int) -> DesiredNode:
+        """The desired node of this id."""
+        return next(node for node in self.desired.nodes if node.node_id == node_id)
+
+    def address(self, node: DesiredNode) -> str:
+        """`host:port` of the node's first listener."""
+        return f"{LOOPBACK}:{self.identity.nodes[node.node_id].ports[node.listeners[0].name]}"
+
+    def addresses(self, role: Role) -> dict[int, str]:
+        """The address of each node of a role."""
+        return {node.node_id: self.address(node) for node in self.desired.of_role(role)}
+
+    def bootstrap(self, role: Role) -> str:
+        """The addresses of a role as clients take them."""
+        return ",".join(self.addresses(role).values())
+
+    def config_file(self, node: DesiredNode) -> Path:
+        """The node's configuration."""
+        return self.directory.node(node.label) / "server.properties"
+
+    def write_config(self, node: DesiredNode) -> None:
+        """Write the node's configuration, so that a changed manifest counts. Raises PlayError."""
+        build = controller_properties if node.role is Role.CONTROLLER else broker_properties
+        ports = self.identity.nodes[node.node_id].ports
+        facts = quorum_facts(self.desired, self.identity)
+        properties = build(node, ports, facts, self.directory.node_data(node.label))
+        self.directory.write(self.config_file(node), render_properties(properties))
+        if node.implementation is Implementation.JAVA:
+            self.directory.write(self._log4j_file(node), LOG4J2)
+
+    def format_command(self, node: DesiredNode) -> list[str]:
+        """The command that formats the node's storage."""
+        arguments = [
+            "format",
+            "--config",
+            str(self.config_file(node)),
+            "--cluster-id",
+            self.identity.cluster_id,
+        ]
+        if node.role is Role.CONTROLLER:
+            if self.desired.dynamic_quorum:
+                voters = quorum_facts(self.desired, self.identity).voters
+                arguments += ["--initial-controllers", initial_controllers(voters)]
+            if self.desired.metadata_version is not None:
+                arguments += ["--release-version", self.desired.metadata_version]
+            if node.implementation is Implementation.JAVA:
+                kafka = self.identity.kafka[node.kafka_version]
+                return kafka.command("kafka.tools.StorageTool", *arguments, jvm=("-XX:TieredStopAtLevel=1",))
+        return [*QUORATE, "controller", *arguments]
+
+    def run_command(self, node: DesiredNode, environment: Mapping[str, str]) -> list[str]:
+        """The command that runs the node."""
+        config = str(self.config_file(node))
+        if node.implementation is Implementation.PYTHON:
+            return [*QUORATE, "controller", "run", "--config", config]
+        heap = environment.get("KAFKA_HEAP_OPTS", HEAP_DEFAULT).split()
+        jvm = (*heap, "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.awt.headless=true")
+        log4j = f"-Dlog4j2.configurationFile={self._log4j_file(node)}"
+        return self.identity.kafka[node.kafka_version].command("kafka.Kafka", config, jvm=(*jvm, log4j))
+
+    def _log4j_file(self, node: DesiredNode) -> Path:
+        return self.directory.node(node.label) / "log4j2.properties"

@@ -1,0 +1,40 @@
+"""Ports on the loopback interface: whether one is free, who has it, which to take."""
+
+import socket
+from collections.abc import Collection
+
+import psutil
+
+LOOPBACK = "127.0.0.1"
+PORT_MAX = 65535
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on the port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: connections of an earlier run that linger in TIME_WAIT are no hindrance.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+            probe.listen(1)
+        except OSError:
+            return False
+        return True
+
+
+def first_free(start: int, taken: Collection[int]) -> int | None:
+    """The first port from `start` on that is free and not in `taken`."""
+    return next((port for port in range(start, PORT_MAX + 1) if port not in taken and is_free(port)), None)
+
+
+def owner_of(port: int) -> str:
+    """Who listens on the port, as far as this user may see: `pid 123 (java)`."""
+    try:
+        for connection in psutil.net_connections(kind="tcp"):
+            if connection.status != psutil.CONN_LISTEN or not connection.pid:
+                continue
+            if connection.laddr and connection.laddr.port == port:
+                return f"pid {connection.pid} ({psutil.Process(connection.pid).name()})"
+    except psutil.Error:
+        pass  # the name of the owner is a courtesy
+    return "another program"

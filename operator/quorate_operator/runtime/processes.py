@@ -1,0 +1,156 @@
+"""A child process that ends with its supervisor, keeps its output in one bounded file, and is waited for."""
+
+import asyncio
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+
+from quorate_operator.runtime.errors import PlayError
+
+LOG_SIZE_BYTES_MAX = 16 * 1024 * 1024
+KILLED_TIMEOUT_S = 10
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class ChildProcess:
+    """A process started by `start`; exactly one call of `on_exit` follows, in the event loop."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], log: Path, on_exit: Callable[[], None]) -> None:
+        self._popen = popen
+        self._log = log
+        self._on_exit = on_exit
+        self._exited = asyncio.Event()
+        self._pidfd = os.pidfd_open(popen.pid)
+        asyncio.get_running_loop().add_reader(self._pidfd, self._reap)
+
+    @classmethod
+    def start(
+        cls, command: Sequence[str], *, directory: Path, log: Path, on_exit: Callable[[], None]
+    ) -> "ChildProcess":
+        """Start the command in `directory`, its output appended to `log`. Raises OSError.
+
+        It gets its own process group, so that a Ctrl-C at the terminal reaches the supervisor
+        alone, which then stops the nodes in order; and the kernel kills it when the supervisor dies,
+        so that no run leaves processes behind.
+        """
+        trim_log(log)
+        with log.open("ab") as output:
+            popen = subprocess.Popen(  # noqa: S603 - commands that Quorate builds
+                command,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+                preexec_fn=die_with_parent(signal.SIGKILL),  # noqa: PLW1509 - the supervisor has one thread
+            )
+        return cls(popen, log, on_exit)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended yet."""
+        return not self._exited.is_set()
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it ended with exit status 0."""
+        return self._popen.returncode == 0
+
+    @property
+    def exit_reason(self) -> str:
+        """How it ended: `exit status 1`, `killed by SIGKILL`."""
+        code = self._popen.returncode
+        assert code is not None, "it still runs"
+        return describe_exit(code)
+
+    @property
+    def rss_bytes(self) -> int | None:
+        """Its resident memory, or None when it is gone."""
+        try:
+            return int(psutil.Process(self.pid).memory_info().rss)
+        except psutil.Error:
+            return None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal; nothing happens when it is gone."""
+        if self.runs:
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait until it has ended; False if it takes longer than `timeout_s`."""
+        try:
+            await asyncio.wait_for(self._exited.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def stop(self, grace_ms: int) -> bool:
+        """Ask it to end, and kill it when it has not done so after `grace_ms`; whether it ended by itself.
+
+        Raises PlayError if it can't even be killed.
+        """
+        self.send_signal(signal.SIGTERM)
+        self.send_signal(signal.SIGCONT)  # one that is suspended could not answer
+        if await self.wait(grace_ms / 1000):
+            return True
+        self.send_signal(signal.SIGKILL)
+        if not await self.wait(KILLED_TIMEOUT_S):
+            raise PlayError(f"pid {self.pid} has not ended {KILLED_TIMEOUT_S} s after SIGKILL")
+        return False
+
+    def trim_log(self) -> None:
+        """Keep its output bounded while it runs."""
+        trim_log(self._log)
+
+    def _reap(self) -> None:
+        self._popen.wait()  # returns at once: the pidfd became readable
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        self._exited.set()  # before the descriptor closes: from here on no signal is sent
+        os.close(self._pidfd)
+        self._on_exit()
+
+
+def describe_exit(returncode: int) -> str:
+    """How a process ended, from the return code that `subprocess` gives."""
+    if returncode >= 0:
+        return f"exit status {returncode}"
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"killed by signal {-returncode}"
+
+
+def die_with_parent(number: signal.Signals) -> Callable[[], None]:
+    """What a child calls between fork and exec so that it gets the signal when its parent dies."""
+    parent = os.getpid()
+
+    def arrange() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:  # it died in between, and the signal will not come
+            os._exit(1)
+
+    return arrange
+
+
+def trim_log(log: Path) -> None:
+    """Move the content of a log that has grown too large to `<name>.1`.
+
+    The writer appends to the same file, so the content is copied and the file cut; what is written
+    in between is lost, which a log of this size can bear.
+    """
+    if log.exists() and log.stat().st_size > LOG_SIZE_BYTES_MAX:
+        shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+        os.truncate(log, 0)

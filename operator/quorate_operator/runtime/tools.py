@@ -1,0 +1,74 @@
+"""Kafka's command line tools as small scripts in the cluster's directory, which know its addresses."""
+
+import shlex
+from dataclasses import dataclass
+
+from quorate_operator.planning.cluster import Role
+from quorate_operator.runtime.kafka import Kafka
+from quorate_operator.runtime.layout import Layout
+from quorate_operator.runtime.properties import TOOLS_LOG4J2
+
+# A tool's JVM lives for a second: no second compiler, no parallel collector, no files in /tmp.
+JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool and its main class. `address_last`: it takes --bootstrap-* after its subcommand, not before."""
+
+    name: str
+    main_class: str
+    takes_address: bool = True
+    address_last: bool = False
+
+
+TOOLS = (
+    Tool("kafka-acls", "org.apache.kafka.tools.AclCommand"),
+    Tool("kafka-broker-api-versions", "org.apache.kafka.tools.BrokerApiVersionsCommand"),
+    Tool("kafka-cluster", "org.apache.kafka.tools.ClusterTool", address_last=True),
+    Tool("kafka-configs", "kafka.admin.ConfigCommand"),
+    Tool("kafka-console-consumer", "org.apache.kafka.tools.consumer.ConsoleConsumer"),
+    Tool("kafka-console-producer", "org.apache.kafka.tools.ConsoleProducer"),
+    Tool("kafka-consumer-groups", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"),
+    Tool("kafka-consumer-perf-test", "org.apache.kafka.tools.ConsumerPerformance"),
+    Tool("kafka-dump-log", "org.apache.kafka.tools.DumpLogSegments", takes_address=False),
+    Tool("kafka-features", "org.apache.kafka.tools.FeatureCommand"),
+    Tool("kafka-get-offsets", "org.apache.kafka.tools.GetOffsetShell"),
+    Tool("kafka-groups", "org.apache.kafka.tools.GroupsCommand"),
+    Tool("kafka-leader-election", "org.apache.kafka.tools.LeaderElectionCommand"),
+    Tool("kafka-log-dirs", "org.apache.kafka.tools.LogDirsCommand"),
+    Tool("kafka-metadata-quorum", "org.apache.kafka.tools.MetadataQuorumCommand"),
+    Tool("kafka-metadata-shell", "org.apache.kafka.shell.MetadataShell", takes_address=False),
+    Tool("kafka-producer-perf-test", "org.apache.kafka.tools.ProducerPerformance"),
+    Tool("kafka-reassign-partitions", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"),
+    Tool("kafka-storage", "kafka.tools.StorageTool", takes_address=False),
+    Tool("kafka-topics", "org.apache.kafka.tools.TopicCommand"),
+    Tool("kafka-transactions", "org.apache.kafka.tools.TransactionsCommand"),
+)
+
+
+def write_tools(layout: Layout, kafka: Kafka) -> None:
+    """Write the scripts into the directory's `bin`. Raises PlayError."""
+    directory = layout.directory
+    log4j = directory.tools / "log4j2.properties"
+    directory.write(log4j, TOOLS_LOG4J2)
+    jvm = (*JVM, f"-Dlog4j2.configurationFile={log4j}")
+    for tool in TOOLS:
+        command = shlex.join(kafka.command(tool.main_class, jvm=jvm))
+        script = _script(tool, command, layout.bootstrap(Role.BROKER), kafka.version)
+        directory.write(directory.tools / tool.name, script, mode=0o755)
+
+
+def _script(tool: Tool, command: str, bootstrap_servers: str, version: str) -> str:
+    head = f"#!/bin/sh\n# {tool.name} of Apache Kafka {version}, written by quorate play\n"
+    if not tool.takes_address:
+        return f'{head}exec {command} "$@"\n'
+    address = f"--bootstrap-server {bootstrap_servers}"
+    with_address = f'"$@" {address}' if tool.address_last else f'{address} "$@"'
+    return (
+        f"{head}"
+        'case " $* " in\n'
+        f'*" --bootstrap-"*|*" --help "*|*" --version "*) exec {command} "$@" ;;\n'
+        f"*) exec {command} {with_address} ;;\n"
+        "esac\n"
+    )
