@@ -1,0 +1,99 @@
+"""A broker that only registers and heartbeats, so that controllers can be measured without a JVM near."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid4
+
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
+from kio.schema.errors import ErrorCode
+
+from benchmarks.client import Connection
+
+if TYPE_CHECKING:
+    from benchmarks.quorum import Quorum
+
+HEARTBEAT_SECONDS: Final = 1.0
+METADATA_OFFSET_CAUGHT_UP: Final = 1 << 40
+FEATURES: Final = {
+    "metadata.version": (7, 30),
+    "kraft.version": (0, 1),
+    "transaction.version": (0, 2),
+    "group.version": (0, 1),
+    "eligible.leader.replicas.version": (0, 1),
+    "share.version": (0, 2),
+    "streams.version": (0, 1),
+}
+
+
+class HeartbeatingBroker:
+    """Keeps broker 0 registered and unfenced with whichever controller is active, from its own thread."""
+
+    def __init__(self, quorum: Quorum, cluster_id: str) -> None:
+        self._quorum = quorum
+        self._cluster_id = cluster_id
+        self._stop = threading.Event()
+        self._epoch = -1
+        self._incarnation_id = uuid4()
+        self._log_dir = uuid4()
+        self.unfenced = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                active_id = self._quorum.active(timeout_seconds=10)
+                with Connection(self._quorum.addresses[active_id], timeout_seconds=5) as connection:
+                    self._serve(connection)
+            except (OSError, TimeoutError):
+                self._stop.wait(0.1)
+
+    def _serve(self, connection: Connection) -> None:
+        """Until the controller says that it is not the active one."""
+        while not self._stop.is_set():
+            if self._epoch < 0:
+                response = connection.ask(self._registration())
+                if response.error_code is not ErrorCode.none:
+                    self._stop.wait(0.05)
+                    return
+                self._epoch = response.broker_epoch
+            response = connection.ask(self._heartbeat())
+            if response.error_code is not ErrorCode.none:
+                return
+            if response.is_fenced:
+                self._stop.wait(0.02)
+            else:
+                self.unfenced.set()
+                self._stop.wait(HEARTBEAT_SECONDS)
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=0,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=(Listener(name="PLAINTEXT", host="127.0.0.1", port=9092, security_protocol=0),),
+            features=tuple(
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in FEATURES.items()
+            ),
+            rack=None,
+            log_dirs=(UUID(bytes=self._log_dir.bytes),),
+        )
+
+    def _heartbeat(self) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
+            broker_id=0,
+            broker_epoch=self._epoch,
+            current_metadata_offset=METADATA_OFFSET_CAUGHT_UP,
+            want_fence=False,
+            want_shut_down=False,
+            offline_log_dirs=(),
+        )

@@ -1,0 +1,127 @@
+"""What `make bench` measures of three controllers: start, memory, failover, CreateTopics."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.errors import ErrorCode
+
+from benchmarks.broker import HeartbeatingBroker
+from benchmarks.client import Connection
+from benchmarks.quorum import Implementation, Quorum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+IDLE_SECONDS: Final = 5.0
+SEQUENTIAL_REQUESTS: Final = 300
+PIPELINED_REQUESTS: Final = 1_000
+WARM_UP_REQUESTS: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """Of one implementation, in one run."""
+
+    start_seconds: float
+    resident_bytes: int
+    failover_seconds: float
+    create_p50_seconds: float
+    create_p99_seconds: float
+    topics_per_second: float
+
+
+def measure(
+    implementation: Implementation, directory: Path, ports: tuple[int, ...], progress: Callable[[str], None]
+) -> Measurements:
+    """Runs all measurements on a fresh quorum; leaves no process behind."""
+    quorum = Quorum(implementation, directory, ports)
+    broker: HeartbeatingBroker | None = None
+    try:
+        progress("start")
+        quorum.start()
+        start_seconds = quorum.wait_until_registered()
+        time.sleep(IDLE_SECONDS)
+        resident_bytes = quorum.resident_bytes()
+        broker = HeartbeatingBroker(quorum, quorum.cluster_id)
+        if not broker.unfenced.wait(60):
+            raise TimeoutError(f"{implementation.name}: the broker was not unfenced")
+        topics = itertools.count()
+        progress("CreateTopics")
+        sequential = _sequential(quorum, topics)
+        progress("CreateTopics, pipelined")
+        topics_per_second = _pipelined(quorum, topics)
+        progress("failover")
+        failover_seconds = _failover(quorum, topics)
+    finally:
+        if broker is not None:
+            broker.close()
+        quorum.stop()
+    return Measurements(
+        start_seconds=start_seconds,
+        resident_bytes=resident_bytes,
+        failover_seconds=failover_seconds,
+        create_p50_seconds=statistics.median(sequential),
+        create_p99_seconds=statistics.quantiles(sequential, n=100)[98],
+        topics_per_second=topics_per_second,
+    )
+
+
+def _create(number: int) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=f"topic-{number}", num_partitions=1, replication_factor=1, assignments=(), configs=()
+    )
+    return CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=30))
+
+
+def _require_created(response: object) -> None:
+    error_code = response.topics[0].error_code  # type: ignore[attr-defined]
+    if error_code is not ErrorCode.none:
+        raise RuntimeError(f"CreateTopics was refused: {error_code.name}")
+
+
+def _sequential(quorum: Quorum, topics: itertools.count[int]) -> list[float]:
+    """Seconds per request, one after the other."""
+    seconds = []
+    with Connection(quorum.addresses[quorum.active()]) as connection:
+        for number in itertools.islice(topics, WARM_UP_REQUESTS + SEQUENTIAL_REQUESTS):
+            started = time.perf_counter()
+            _require_created(connection.ask(_create(number)))
+            seconds.append(time.perf_counter() - started)
+    return seconds[WARM_UP_REQUESTS:]
+
+
+def _pipelined(quorum: Quorum, topics: itertools.count[int]) -> float:
+    """Topics per second when all requests are sent before the first response is read."""
+    requests = [_create(number) for number in itertools.islice(topics, PIPELINED_REQUESTS)]
+    with Connection(quorum.addresses[quorum.active()], timeout_seconds=300) as connection:
+        started = time.perf_counter()
+        responses = connection.ask_all(requests)
+        seconds = time.perf_counter() - started
+    for response in responses:
+        _require_created(response)
+    return PIPELINED_REQUESTS / seconds
+
+
+def _failover(quorum: Quorum, topics: itertools.count[int]) -> float:
+    """Seconds from kill -9 of the active controller until another one has committed a topic."""
+    quorum.kill(quorum.active())
+    started = time.perf_counter()
+    while time.perf_counter() - started < 120:
+        for address in quorum.living_addresses():
+            try:
+                with Connection(address, timeout_seconds=1.0) as connection:
+                    response = connection.ask(_create(next(topics)))
+            except OSError:
+                continue
+            if response.topics[0].error_code is ErrorCode.none:
+                return time.perf_counter() - started
+        time.sleep(0.002)
+    raise TimeoutError(f"{quorum.implementation.name}: no new active controller in 120 s")

@@ -1,0 +1,173 @@
+"""Three controllers as processes, ours or stock Kafka's, from the same configuration and formatted alike."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import psutil
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+
+from benchmarks.client import Connection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTROLLER_ENDPOINTS: Final = 2
+"""DescribeClusterRequest.EndpointType (KIP-919)."""
+
+POLL_SECONDS: Final = 0.005
+NODE_IDS: Final = (3000, 3001, 3002)
+QUORATE_CONTROLLER: Final = (sys.executable, "-m", "quorate", "controller")
+
+JAVA_OPTIONS: Final = (
+    # What kafka-server-start and kafka-run-class give to the JVM when nothing is configured.
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+    "-Xmx1G",
+    "-Xms1G",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Implementation:
+    """What runs a controller: `command` gets the properties file as its last argument."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+
+def python_implementation(interpreter: str) -> Implementation:
+    """Quorate's controllers, run by an interpreter that has the core installed."""
+    command = (interpreter, "-m", "quorate", "controller", "run", "--config")
+    return Implementation(name="Quorate", command=command, environment={})
+
+
+def java_implementation(jars: Path) -> Implementation:
+    """Stock Kafka's controllers."""
+    command = ("java", *JAVA_OPTIONS, "-cp", f"{jars}/*", "kafka.Kafka")
+    return Implementation(name="Kafka", command=command, environment={})
+
+
+class Quorum:
+    """Three formatted directories and the processes on them."""
+
+    def __init__(self, implementation: Implementation, directory: Path, ports: tuple[int, ...]) -> None:
+        self.implementation = implementation
+        self.addresses = {node_id: ("127.0.0.1", port) for node_id, port in zip(NODE_IDS, ports, strict=True)}
+        self._directory = directory
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.cluster_id = _output(*QUORATE_CONTROLLER, "random-uuid")
+        self._format()
+
+    def _properties_file(self, node_id: int) -> Path:
+        return self._directory / f"{node_id}.properties"
+
+    def _format(self) -> None:
+        self._directory.mkdir(parents=True)
+        voters = ",".join(
+            f"{node_id}@127.0.0.1:{port}:{_output(*QUORATE_CONTROLLER, 'random-uuid')}"
+            for node_id, (_, port) in self.addresses.items()
+        )
+        bootstrap = ",".join(f"{host}:{port}" for host, port in self.addresses.values())
+        for node_id, (host, port) in self.addresses.items():
+            properties = {
+                "process.roles": "controller",
+                "node.id": str(node_id),
+                "controller.listener.names": "CONTROLLER",
+                "listeners": f"CONTROLLER://{host}:{port}",
+                "advertised.listeners": f"CONTROLLER://{host}:{port}",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+                "controller.quorum.bootstrap.servers": bootstrap,
+                "log.dirs": str(self._directory / str(node_id)),
+            }
+            lines = "".join(f"{key}={value}\n" for key, value in properties.items())
+            self._properties_file(node_id).write_text(lines)
+            _output(
+                *(*QUORATE_CONTROLLER, "format", "--config", str(self._properties_file(node_id))),
+                *("--cluster-id", self.cluster_id, "--initial-controllers", voters),
+            )
+
+    def start(self) -> None:
+        """Starts all three at once."""
+        for node_id in self.addresses:
+            output = (self._directory / f"{node_id}.out").open("wb")
+            with output:
+                self._processes[node_id] = subprocess.Popen(
+                    [*self.implementation.command, str(self._properties_file(node_id))],
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=self._directory,
+                )
+
+    def wait_until_registered(self, timeout_seconds: float = 120.0) -> float:
+        """Seconds until the active controller lists all three as registered."""
+        started = time.perf_counter()
+        while time.perf_counter() - started < timeout_seconds:
+            for node_id in self._processes:
+                if len(self._described(node_id)[1]) == len(self.addresses):
+                    return time.perf_counter() - started
+            time.sleep(POLL_SECONDS)
+        raise TimeoutError(
+            f"{self.implementation.name}: not registered in {timeout_seconds} s; see {self._directory}"
+        )
+
+    def active(self, timeout_seconds: float = 60.0) -> int:
+        """Id of the active controller."""
+        started = time.perf_counter()
+        while time.perf_counter() - started < timeout_seconds:
+            for node_id in self._processes:
+                active_id, _ = self._described(node_id)
+                if active_id in self._processes:
+                    return active_id
+            time.sleep(POLL_SECONDS)
+        raise TimeoutError(f"{self.implementation.name}: no active controller in {timeout_seconds} s")
+
+    def _described(self, node_id: int) -> tuple[int, set[int]]:
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False,
+            endpoint_type=CONTROLLER_ENDPOINTS,
+            include_fenced_brokers=False,
+        )
+        try:
+            with Connection(self.addresses[node_id], timeout_seconds=1.0) as connection:
+                response = connection.ask(request)
+        except OSError:
+            return -1, set()
+        return response.controller_id, {node.broker_id for node in response.brokers}
+
+    def resident_bytes(self) -> int:
+        """Resident memory of the processes together."""
+        return sum(psutil.Process(process.pid).memory_info().rss for process in self._processes.values())
+
+    def living_addresses(self) -> list[tuple[str, int]]:
+        """Those of the processes that run."""
+        return [self.addresses[node_id] for node_id in self._processes]
+
+    def kill(self, node_id: int) -> None:
+        """kill -9."""
+        process = self._processes.pop(node_id)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        """Ends whatever still runs."""
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait()
+        self._processes.clear()
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
