@@ -1,0 +1,20 @@
+"""Our config definitions are those in Kafka's jars."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GENERATOR = Path(__file__).resolve().parents[2] / "tools" / "generate_config_schema.py"
+
+
+@pytest.mark.integration
+def test_the_config_schema_is_up_to_date(kafka_jars):
+    """Goal: data and jars agree. Method: generate again and compare."""
+    if shutil.which("java") is None:
+        pytest.skip("java is missing: install a JRE, version 17 or later")
+    command = [sys.executable, str(GENERATOR), "--jars", str(kafka_jars), "--check"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr

@@ -1,0 +1,197 @@
+"""Our answers about configs and features against Kafka 4.3.1's (tools/capture_control_answers.py).
+
+All questions are put to one controller, in the order in which the stock one was asked.
+"""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_registration.v4 import request as registration
+from kio.schema.create_topics.v7 import request as create_topics
+from kio.schema.describe_configs.v4 import request as describe_configs
+from kio.schema.incremental_alter_configs.v1 import request as alter_configs
+from kio.schema.update_features.v2 import request as update_features
+from quorate_controller.control.api import ControlConfig, RequestContext
+from quorate_controller.control.controller import QuorumController
+from quorate_protocol.image import MetadataImage
+
+ANSWERS = json.loads((Path(__file__).parent / "control" / "answers.json").read_text())
+NODE_ID = 3000
+RUN_DEPENDENT = {"log.dirs", "listeners", "controller.quorum.bootstrap.servers"}
+FEATURES = {
+    "metadata.version": (7, 30),
+    "kraft.version": (0, 1),
+    "transaction.version": (0, 2),
+} | dict.fromkeys(
+    ["group.version", "eligible.leader.replicas.version", "share.version", "streams.version"], (0, 1)
+)
+
+
+class Quorum:
+    """One controller with a dynamic quorum."""
+
+    kraft_version = 1
+    leader_id = NODE_ID
+    voter_ids = frozenset({NODE_ID})
+
+    def check_kraft_upgrade(self, level: int) -> None:
+        raise AssertionError(level)
+
+
+class Asked:
+    """A controller as the stock one was set up: one unfenced broker, the same properties."""
+
+    def __init__(self) -> None:
+        properties = {
+            "process.roles": "controller",
+            "node.id": str(NODE_ID),
+            "controller.listener.names": "CONTROLLER",
+            **ANSWERS["properties"],
+        }
+        self.image = MetadataImage()
+        config = ControlConfig(node_id=NODE_ID, cluster_id="c", static_configs=properties)
+        self.control = QuorumController(config, self.image, Random(0), Quorum())
+        self.replay(self.control.activate(0).records)
+        self.start_broker()
+
+    def replay(self, records: Any) -> None:
+        if records:
+            offset = self.image.end_offset
+            self.image.replay_batch(records, base_offset=offset, epoch=1, timestamp_ms=0)
+            self.control.observe(records, offset, 0)
+
+    def ask(self, request: Any) -> Any:
+        context = RequestContext(
+            now_ms=0, next_offset=self.image.end_offset, api_version=type(request).__version__
+        )
+        result = self.control.decide(request, context)
+        self.replay(result.records)
+        return result.response
+
+    def start_broker(self) -> None:
+        response = self.ask(
+            registration.BrokerRegistrationRequest(
+                broker_id=1,
+                cluster_id="c",
+                incarnation_id=UUID(int=1 << 64),
+                listeners=(),
+                features=tuple(
+                    registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                    for name, (low, high) in FEATURES.items()
+                ),
+                rack=None,
+                log_dirs=(UUID(int=1 << 65),),
+            )
+        )
+        self.ask(
+            BrokerHeartbeatRequest(
+                broker_id=1,
+                broker_epoch=response.broker_epoch,
+                current_metadata_offset=response.broker_epoch,
+                want_fence=False,
+                want_shut_down=False,
+            )
+        )
+
+
+def ask_topic(asked: Asked, question: dict[str, Any]) -> dict[str, Any]:
+    configs = tuple(
+        create_topics.CreatableTopicConfig(name=key, value=value)
+        for key, value in question["configs"].items()
+    )
+    topic = create_topics.CreatableTopic(
+        name=question["name"], num_partitions=1, replication_factor=1, assignments=(), configs=configs
+    )
+    request = create_topics.CreateTopicsRequest(
+        topics=(topic,), timeout=timedelta(seconds=1), validate_only=False
+    )
+    (result,) = asked.ask(request).topics
+    effective = [[config.name, config.value, config.config_source] for config in result.configs or ()]
+    return {
+        "error_code": int(result.error_code),
+        "error_message": result.error_message,
+        "effective": sorted(effective),
+    }
+
+
+def ask_alteration(asked: Asked, question: dict[str, Any]) -> dict[str, Any]:
+    resource_type, name = question["resource"]
+    resource = alter_configs.AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=tuple(
+            alter_configs.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in question["operations"]
+        ),
+    )
+    request = alter_configs.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    (response,) = asked.ask(request).responses
+    return {"error_code": int(response.error_code), "error_message": response.error_message}
+
+
+def ask_description(asked: Asked, question: dict[str, Any]) -> dict[str, Any]:
+    resource_type, name = question["resource"]
+    resource = describe_configs.DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=None
+    )
+    request = describe_configs.DescribeConfigsRequest(resources=(resource,), include_synonyms=True)
+    (result,) = asked.ask(request).results
+    configs = [
+        [
+            config.name,
+            config.value,
+            config.config_source,
+            config.config_type,
+            config.read_only,
+            config.is_sensitive,
+            [[synonym.name, synonym.value, synonym.source] for synonym in config.synonyms],
+        ]
+        for config in sorted(result.configs, key=lambda config: config.name)
+        if config.name not in RUN_DEPENDENT
+    ]
+    return {"error_code": int(result.error_code), "error_message": result.error_message, "configs": configs}
+
+
+def ask_features(asked: Asked, question: dict[str, Any]) -> dict[str, Any]:
+    request = update_features.UpdateFeaturesRequest(
+        timeout=timedelta(seconds=1),
+        feature_updates=tuple(
+            update_features.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+            for name, level, upgrade_type in question["updates"]
+        ),
+    )
+    response = asked.ask(request)
+    return {"error_code": int(response.error_code), "error_message": response.error_message}
+
+
+@pytest.fixture(scope="module")
+def answered() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """What was asked, what Kafka answered, what we answer."""
+    asked = Asked()
+    ask = {
+        "topics": ask_topic,
+        "alterations": ask_alteration,
+        "descriptions": ask_description,
+        "features": ask_features,
+    }
+    return [
+        (section, question, ask[section](asked, question)) for section in ask for question in ANSWERS[section]
+    ]
+
+
+@pytest.mark.parametrize("section", ["topics", "alterations", "descriptions", "features"])
+def test_we_answer_as_kafka_does(answered, section):
+    """Goal: the same code, text, values, sources and synonyms. Method: compare answer by answer."""
+    compared = 0
+    for asked_section, question, answer in answered:
+        if asked_section == section:
+            expected = {key: question[key] for key in answer}
+            assert answer == expected, question.get("resource") or question
+            compared += 1
+    assert compared == len(ANSWERS[section])

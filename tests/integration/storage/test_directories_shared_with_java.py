@@ -1,0 +1,303 @@
+"""Directories that pass between a stock Java controller and ours, in the middle of a cluster's life."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from quorate_controller.commands import app
+from quorate_controller.properties import parse_properties
+from quorate_controller.raft.startup import HardState
+from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig
+from quorate_controller.storage.errors import DirectoryInUseError
+from quorate_controller.storage.log import LogConfig
+from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_protocol.records.batch import build_batch, decode_batches
+from quorate_protocol.records.control import decode_control
+from quorate_protocol.records.framing import encode_record
+from quorate_protocol.records.generated import NoOpRecord
+from typer.testing import CliRunner
+
+pytestmark = pytest.mark.integration
+
+PARTITION = "__cluster_metadata-0"
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+DIRECTORY_ID = "JEXY6aqzQY-32P5TStzaFg"
+SEGMENT_BYTES = 20_000
+WAIT_S = 90
+
+Java = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def java(kafka_jars: Path) -> Java:
+    """`java(main_class, *arguments)` runs a stock tool to its end."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            java_command(kafka_jars, *arguments), capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
+
+    return run
+
+
+def java_command(jars: Path, *arguments: object) -> list[str]:
+    """A small JVM that starts fast."""
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx200m"]
+    return ["java", *options, "-cp", f"{jars}/*", *map(str, arguments)]
+
+
+@contextmanager
+def running_kafka(jars: Path, config: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A stock node, killed at the end."""
+    output = config.with_suffix(".log")
+    with (
+        output.open("wb") as stream,
+        subprocess.Popen(
+            java_command(jars, "kafka.Kafka", config), stdout=stream, stderr=subprocess.STDOUT
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Poll until it holds."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}"
+        time.sleep(0.05)
+
+
+def write_config(directory: Path, *lines: str, roles: str = "controller", data: str = "data") -> Path:
+    """A node's file, which logs to `directory/data` and listens on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = f"127.0.0.1:{port}"
+    path = directory / f"{data}.properties"
+    content = [
+        f"process.roles={roles}",
+        "node.id=3000",
+        "controller.listener.names=CONTROLLER",
+        f"listeners={'PLAINTEXT' if roles == 'broker' else 'CONTROLLER'}://{address}",
+        f"log.dirs={directory / data}",
+        *(line.replace("ADDRESS", address) for line in lines),
+    ]
+    path.write_text("\n".join(content) + "\n")
+    return path
+
+
+def without_times(path: Path) -> object:
+    """The content of a checkpoint without timestamps and checksums."""
+    return [
+        (
+            batch.base_offset,
+            batch.partition_leader_epoch,
+            batch.is_control,
+            [(r.key, r.value if not batch.is_control else control_text(r)) for r in batch.records],
+        )
+        for batch in decode_batches(path.read_bytes())
+    ]
+
+
+def control_text(record: object) -> str:
+    """A control record without the time that a snapshot header carries."""
+    control = decode_control(record)  # type: ignore[arg-type]
+    return str(control) if not hasattr(control, "last_contained_log_timestamp") else "header"
+
+
+@pytest.mark.parametrize(
+    ("lines", "roles", "arguments"),
+    [
+        pytest.param(["controller.quorum.bootstrap.servers=ADDRESS"], "controller", ["-N"], id="no voters"),
+        pytest.param(
+            ["controller.quorum.bootstrap.servers=ADDRESS"],
+            "controller",
+            ["-I", f"3000@h:9093:{DIRECTORY_ID},3001@i:9094:MvDxzVmcRsaTz33bUuRU6A"],
+            id="initial controllers",
+        ),
+        pytest.param(
+            ["controller.quorum.bootstrap.servers=ADDRESS"],
+            "broker",
+            ["-I", f"3001@h:9093:{DIRECTORY_ID}", "-r", "3.9"],
+            id="broker with voters",
+        ),
+        pytest.param(
+            ["controller.quorum.voters=3000@ADDRESS"],
+            "controller",
+            ["-f", "transaction.version=0", "-f", "metadata.version=29"],
+            id="static voters",
+        ),
+        pytest.param(["controller.quorum.voters=9@ADDRESS"], "broker", ["-r", "4.1"], id="broker"),
+        pytest.param(["controller.quorum.bootstrap.servers=ADDRESS"], "controller", ["-s"], id="standalone"),
+    ],
+)
+def test_format_gives_what_kafka_storage_gives(
+    java: Java, tmp_path: Path, lines: list[str], roles: str, arguments: list[str]
+):
+    """Format the same node with both: the same files, modes and contents but for times and random ids."""
+    config = write_config(tmp_path, *lines, roles=roles)
+    data = tmp_path / "data"
+    result = CliRunner().invoke(app, ["format", "-c", str(config), "-t", CLUSTER_ID, *arguments])
+    assert result.exit_code == 0, result.output
+    data.rename(tmp_path / "ours")
+    theirs = java("kafka.tools.StorageTool", "format", "-c", config, "-t", CLUSTER_ID, *arguments)
+    assert theirs.returncode == 0, theirs.stderr
+    assert result.stdout.splitlines()[-1] in theirs.stdout
+    ours = tmp_path / "ours"
+    names = sorted(path.relative_to(data) for path in data.rglob("*"))
+    assert sorted(path.relative_to(ours) for path in ours.rglob("*")) == names
+    standalone = "-s" in arguments
+    for name in names:
+        mine, other = ours / name, data / name
+        if name.suffix == ".checkpoint":
+            if not standalone or name.name == "bootstrap.checkpoint":
+                assert without_times(mine) == without_times(other)
+            assert mine.stat().st_mode == other.stat().st_mode
+            assert mine.stat().st_size == other.stat().st_size
+        elif name.name == "meta.properties":
+            mine_read, other_read = (
+                parse_properties((side / name).read_text("latin-1")) for side in (ours, data)
+            )
+            if "-I" not in arguments or roles == "broker":
+                assert len(mine_read.pop("directory.id")) == len(other_read.pop("directory.id")) == 22
+            assert mine_read == other_read
+
+
+@pytest.fixture
+def dynamic_node(java: Java, tmp_path: Path) -> Path:
+    """The file of a standalone controller with small segments and many snapshots, formatted by Kafka."""
+    config = write_config(
+        tmp_path,
+        "controller.quorum.bootstrap.servers=ADDRESS",
+        "metadata.max.idle.interval.ms=5",
+        f"internal.metadata.log.segment.bytes={SEGMENT_BYTES}",
+        "metadata.log.max.record.bytes.between.snapshots=15000",
+    )
+    formatted = java("kafka.tools.StorageTool", "format", "-c", config, "-t", CLUSTER_ID, "-s")
+    assert formatted.returncode == 0, formatted.stderr
+    return config
+
+
+def storage_config(data: Path) -> StorageConfig:
+    """As in `dynamic_node`."""
+    return StorageConfig(node_id=3000, metadata_log_dir=data, log=LogConfig(segment_bytes=SEGMENT_BYTES))
+
+
+def append_as_leader(storage: ControllerStorage, epoch: int, count: int) -> None:
+    """What a leader of ours writes, in short."""
+    storage.save_hard_state(HardState(leader_epoch=epoch, leader_id=3000), kraft_version=1)
+    now_ms = int(time.time() * 1000)
+    for index in range(count):
+        record = encode_record(NoOpRecord())
+        storage.append(build_batch([record], storage.log.end_offset, epoch, now_ms + index))
+        storage.flush()
+
+
+def dump_problems(java: Java, *files: Path) -> list[str]:
+    """What DumpLogSegments complains about in logs and indexes."""
+    names = ",".join(map(str, files))
+    problems = []
+    for check in ([], ["--verify-index-only"], ["--index-sanity-check"]):
+        wanted = names if not check else ",".join(map(str, [f for f in files if f.suffix != ".log"]))
+        decoder = [] if check else ["--cluster-metadata-decoder"]
+        dump = java("org.apache.kafka.tools.DumpLogSegments", *check, *decoder, "--files", wanted)
+        assert dump.returncode == 0, dump.stderr
+        problems += [
+            line
+            for line in dump.stdout.splitlines()
+            if any(
+                word in line
+                for word in ("mismatch", "Mismatch", "not found", "out of order", "isvalid: false")
+            )
+            or "Non-consecutive" in line
+        ]
+    return problems
+
+
+def test_directory_goes_from_java_to_us_and_back(
+    java: Java, kafka_jars: Path, dynamic_node: Path, tmp_path: Path
+):
+    """Kill a Java controller, go on with its directory, crash, and let a Java controller go on with ours.
+
+    On the way: each refuses a directory that the other has open, full segments' indexes stay byte for byte,
+    and DumpLogSegments finds nothing wrong in what we wrote.
+    """
+    data, partition = tmp_path / "data", tmp_path / "data" / PARTITION
+    config = storage_config(data)
+    with running_kafka(kafka_jars, dynamic_node):
+        wait_for(lambda: len(list(partition.glob("*.log"))) >= 2, "a second segment")
+        wait_for(lambda: len(list(partition.glob("*.checkpoint"))) >= 3, "two snapshots")
+        with pytest.raises(DirectoryInUseError):
+            ControllerStorage.open(OsFileSystem(), config)
+    active = max(partition.glob("*.log")).stem
+    assert (partition / f"{active}.index").stat().st_size > 1_000_000, "Java preallocates, and was killed"
+    closed = {path: path.read_bytes() for path in partition.glob("*index") if path.stem != active}
+
+    storage = ControllerStorage.open(OsFileSystem(), config)
+    assert (partition / f"{active}.index").stat().st_size < 1000
+    assert {path: path.read_bytes() for path in closed} == closed
+    state = storage.log_state()
+    assert storage.hard_state == HardState(leader_epoch=1, leader_id=3000)
+    assert (state.start_offset, [entry.epoch for entry in state.epochs]) == (0, [1])
+    assert state.snapshot_id is not None
+    assert state.end_offset >= state.snapshot_id.offset > 0
+    assert [voter.node_id for voter in state.voters[-1].voters] == [3000]
+    append_as_leader(storage, epoch=5, count=500)
+    end_offset = storage.log.end_offset
+    refused = java("kafka.Kafka", dynamic_node)
+    assert refused.returncode != 0
+    files = sorted(path for path in partition.iterdir() if path.suffix in (".log", ".index", ".timeindex"))
+    assert dump_problems(java, *files) == []
+    crash(storage)
+
+    with running_kafka(kafka_jars, dynamic_node) as process:
+        quorum_state = partition / "quorum-state"
+        wait_for(
+            lambda: json.loads(quorum_state.read_text())["leaderEpoch"] > 5, "Java leading a later epoch"
+        )
+        wait_for(lambda: (partition / "leader-epoch-checkpoint").read_text().count("\n") >= 5, "its records")
+        wait_for(lambda: max(partition.glob("*.checkpoint")).stem[:20] > f"{end_offset:020d}", "a snapshot")
+        process.terminate()
+        process.wait(timeout=WAIT_S)
+    storage = ControllerStorage.open(OsFileSystem(), config)
+    state = storage.log_state()
+    assert [(entry.epoch, entry.start_offset) for entry in state.epochs][1:] == [
+        (5, storage.log.epochs[1].start_offset),
+        (6, end_offset),
+    ]
+    assert state.end_offset > end_offset
+    storage.close()
+
+
+def crash(storage: ControllerStorage) -> None:
+    """Let go of files and locks as a killed process does: nothing is finished."""
+    for lock in storage._locks:
+        lock.release()
+
+
+def test_static_quorum_state_has_javas_bytes(java: Java, kafka_jars: Path, tmp_path: Path):
+    """kraft.version 0: what Java writes into quorum-state, we read, and write the same."""
+    config_file = write_config(tmp_path, "controller.quorum.voters=3000@ADDRESS")
+    formatted = java("kafka.tools.StorageTool", "format", "-c", config_file, "-t", CLUSTER_ID)
+    assert formatted.returncode == 0, formatted.stderr
+    data = tmp_path / "data"
+    quorum_state = data / PARTITION / "quorum-state"
+    with running_kafka(kafka_jars, config_file):
+        wait_for(lambda: quorum_state.exists() and '"leaderId":3000' in quorum_state.read_text(), "a leader")
+    theirs = quorum_state.read_bytes()
+    config = StorageConfig(node_id=3000, metadata_log_dir=data, static_voter_ids=(3000,))
+    storage = ControllerStorage.open(OsFileSystem(), config)
+    assert storage.hard_state == HardState(leader_epoch=1, leader_id=3000)
+    os.truncate(quorum_state, 0)
+    storage.save_hard_state(storage.hard_state, kraft_version=0)
+    assert quorum_state.read_bytes() == theirs
+    storage.close()

@@ -1,0 +1,153 @@
+"""Clients that work without pause in threads of their own, and write down what was acknowledged to them."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+LINGER_MS = 5
+FLUSH_TIMEOUT_S = 60
+CONSUME_TIMEOUT_S = 60
+IN_FLIGHT_MAX = 200
+CREATE_EVERY_S = 0.03
+
+
+class _Worker:
+    """Does one thing again and again until the context ends; what it raises, the end of the context raises."""
+
+    def __init__(self, name: str) -> None:
+        self._ended = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(FLUSH_TIMEOUT_S + 30)
+        if kind is None:
+            assert not self._thread.is_alive(), f"{self._thread.name} does not come to an end"
+            if self._failure is not None:
+                raise self._failure
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._work()
+            self._finish()
+        except BaseException as error:
+            self._failure = error
+
+    def _work(self) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """What is left to do at the end."""
+
+
+class ContinuousProducer(_Worker):
+    """Produces numbers to a topic with acks=all; `acknowledged` are those whose delivery was reported."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        super().__init__(f"producer to {topic}")
+        self.acknowledged: list[int] = []
+        self.failures: list[str] = []
+        self._topic = topic
+        self._next = 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": LINGER_MS,
+                "delivery.timeout.ms": FLUSH_TIMEOUT_S * 1000,
+            }
+        )
+
+    def _work(self) -> None:
+        if len(self._producer) < IN_FLIGHT_MAX:
+            self._producer.produce(self._topic, str(self._next).encode(), on_delivery=self._on_delivery)
+            self._next += 1
+        self._producer.poll(0.001)
+
+    def _finish(self) -> None:
+        left = self._producer.flush(FLUSH_TIMEOUT_S)
+        assert left == 0, f"{left} records got no answer"
+
+    def _on_delivery(self, error: object, message: Message) -> None:
+        value = message.value()
+        assert isinstance(value, bytes)
+        if error is None:
+            self.acknowledged.append(int(value))
+        else:
+            self.failures.append(str(error))
+
+
+class ContinuousTopics(_Worker):
+    """Creates topics one by one; `acknowledged` are those that were answered without an error."""
+
+    def __init__(self, bootstrap_servers: str, prefix: str, *, copies: int = 1) -> None:
+        super().__init__(f"creator of {prefix} topics")
+        self.acknowledged: list[str] = []
+        self.failures: list[str] = []
+        self._prefix = prefix
+        self._copies = copies
+        self._count = 0
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+
+    def _work(self) -> None:
+        name = f"{self._prefix}-{self._count}"
+        self._count += 1
+        topic = NewTopic(name, num_partitions=1, replication_factor=self._copies)
+        self._ended.wait(CREATE_EVERY_S)  # a log that is replayed and compared later need not be long
+        (future,) = self._admin.create_topics([topic], operation_timeout=5, request_timeout=10).values()
+        try:
+            future.result()
+        except KafkaException as error:
+            # No answer, or an error: it may or may not exist, and nothing was promised.
+            self.failures.append(f"{name}: {error}")
+        else:
+            self.acknowledged.append(name)
+
+
+def consume_numbers(bootstrap_servers: str, topic: str, partitions: Sequence[int]) -> list[int]:
+    """Every number in a topic, from its beginning to the end that it has now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "ledger",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": False,
+        }
+    )
+    try:
+        places = [TopicPartition(topic, partition, 0) for partition in partitions]
+        left = {}
+        for place in places:
+            _, high = consumer.get_watermark_offsets(place, timeout=30)
+            if high > 0:
+                left[place.partition] = high
+        consumer.assign(places)
+        numbers: list[int] = []
+        deadline = time.monotonic() + CONSUME_TIMEOUT_S
+        while left:
+            assert time.monotonic() < deadline, f"could not consume up to {left}"
+            for message in consumer.consume(1000, timeout=1):
+                assert message.error() is None, message.error()
+                value, partition, offset = message.value(), message.partition(), message.offset()
+                assert isinstance(value, bytes)
+                assert partition is not None
+                assert offset is not None
+                numbers.append(int(value))
+                if offset + 1 >= left.get(partition, 0):
+                    left.pop(partition, None)
+        return numbers
+    finally:
+        consumer.close()

@@ -1,0 +1,168 @@
+"""What lies in the metadata directories of nodes, read without asking them: logs, snapshots, images."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from quorate_protocol.image import MetadataImage, Provenance
+from quorate_protocol.image.snapshot import image_to_records, read_checkpoint
+from quorate_protocol.image.state import ImageState
+from quorate_protocol.records.batch import RecordBatch, decode_batches
+from quorate_protocol.records.framing import decode_record
+from quorate_protocol.records.generated import MetadataRecord
+
+# Both keep them as hash maps, so that their order has no meaning.
+UNORDERED_FIELDS = ("end_points", "features", "entity")
+TOPIC_RECORDS = ("TopicRecord", "PartitionRecord")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A complete checkpoint."""
+
+    end_offset: int
+    epoch: int
+    path: Path
+
+    def image(self) -> MetadataImage:
+        """The image that it holds."""
+        image = MetadataImage()
+        checkpoint = read_checkpoint([self.path.read_bytes()])
+        provenance = Provenance(
+            end_offset=self.end_offset,
+            epoch=self.epoch,
+            timestamp_ms=checkpoint.last_contained_log_timestamp_ms,
+        )
+        image.restore(checkpoint.records, provenance)
+        return image
+
+
+def batches_in(partition: Path) -> Iterator[RecordBatch]:
+    """Every batch of a log, segment by segment."""
+    for segment in sorted(partition.glob("*.log")):
+        yield from decode_batches(segment.read_bytes())
+
+
+def end_offset(partition: Path) -> int:
+    """The offset after the last record of a log."""
+    last = max(partition.glob("*.log"))
+    ends = [batch.last_offset + 1 for batch in decode_batches(last.read_bytes())]
+    return ends[-1] if ends else int(last.stem)
+
+
+def start_offset(partition: Path) -> int:
+    """The base offset of the first segment of a log."""
+    return int(min(partition.glob("*.log")).stem)
+
+
+def snapshots_in(partition: Path) -> list[Snapshot]:
+    """The snapshots of a directory, the oldest first; not the one that formatting writes."""
+    found = []
+    for path in sorted(partition.glob("*-*.checkpoint")):
+        offset, epoch = path.stem.split("-")
+        if int(offset) > 0:
+            found.append(Snapshot(end_offset=int(offset), epoch=int(epoch), path=path))
+    return found
+
+
+def images_of(partition: Path, offsets: Sequence[int]) -> Iterator[ImageState]:
+    """The image at each of these ascending offsets, from one pass over the log.
+
+    It begins with the oldest snapshot when the log does not begin at 0.
+    """
+    image = MetadataImage()
+    batches = batches_in(partition)
+    if start_offset(partition) > 0:
+        image = next(
+            one for one in snapshots_in(partition) if one.end_offset >= start_offset(partition)
+        ).image()
+    for offset in offsets:
+        assert image.end_offset <= offset, f"{partition} has nothing from before {image.end_offset}"
+        while image.end_offset < offset:
+            _replay(image, next(batches))
+        yield image.committed_copy()
+
+
+def image_of(partition: Path, until: int) -> ImageState:
+    """The image at an offset."""
+    (image,) = images_of(partition, [until])
+    return image
+
+
+def content(image: ImageState) -> dict[str, list[str]]:
+    """An image as sorted records by kind, so that a difference can be read."""
+    records = sorted(image_to_records(image), key=_kind)
+    return {
+        kind: sorted(repr(_normalized(one)) for one in of_kind) for kind, of_kind in groupby(records, _kind)
+    }
+
+
+def assert_same_images(partitions: Sequence[Path], until: int | None = None) -> ImageState:
+    """Assert that all directories hold the same batches and lead to the same image; that image.
+
+    Compared is what all of them have: up to `until`, by default to the end of the shortest log.
+    """
+    shared = min(end_offset(partition) for partition in partitions)
+    assert until is None or until <= shared, f"a log ends at {shared}, before {until}"
+    until = shared if until is None else until
+    images = {partition: image_of(partition, until) for partition in partitions}
+    first, *others = partitions
+    for other in others:
+        if not images[first].same_as(images[other]):
+            assert content(images[first]) == content(images[other]), f"{first} and {other} differ at {until}"
+        _assert_same_batches(first, other, until)
+    return images[first]
+
+
+def assert_snapshots_hold(partitions: Sequence[Path]) -> None:
+    """Assert that every snapshot is the image that the longest log leads to."""
+    reference = min(partitions, key=start_offset)
+    first, last = start_offset(reference), end_offset(reference)
+    snapshots = sorted(
+        (one for path in partitions for one in snapshots_in(path) if first <= one.end_offset <= last),
+        key=lambda one: one.end_offset,
+    )
+    images = images_of(reference, [one.end_offset for one in snapshots])
+    for snapshot, image in zip(snapshots, images, strict=True):
+        if not snapshot.image().same_as(image):
+            assert content(snapshot.image()) == content(image), (
+                f"{snapshot.path} is not what {reference} says"
+            )
+
+
+def _replay(image: MetadataImage, batch: RecordBatch) -> None:
+    if batch.base_offset < image.end_offset:
+        return
+    assert batch.base_offset == image.end_offset, f"no batch at {image.end_offset}"
+    where = {"epoch": batch.partition_leader_epoch, "timestamp_ms": batch.max_timestamp_ms}
+    if batch.is_control:
+        image.advance(end_offset=batch.last_offset + 1, **where)
+    else:
+        records = [decode_record(one.value) for one in batch.records if one.value is not None]
+        image.replay_batch(records, base_offset=batch.base_offset, **where)
+    image.commit(image.end_offset)
+
+
+def _assert_same_batches(one: Path, other: Path, until: int) -> None:
+    begin = max(start_offset(one), start_offset(other))
+    ours, theirs = (
+        [batch for batch in batches_in(path) if begin <= batch.base_offset < until] for path in (one, other)
+    )
+    for mine, yours in zip(ours, theirs, strict=True):
+        assert mine == yours, f"{one} and {other} have different batches at {mine.base_offset}"
+
+
+def _kind(record: MetadataRecord) -> str:
+    name = type(record).__name__
+    return "topics" if name in TOPIC_RECORDS else name
+
+
+def _normalized(record: MetadataRecord) -> Any:
+    fields = {
+        name: tuple(sorted(getattr(record, name), key=repr))
+        for name in UNORDERED_FIELDS
+        if hasattr(record, name)
+    }
+    return replace(record, **fields)

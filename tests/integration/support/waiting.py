@@ -1,0 +1,32 @@
+"""Waiting for conditions of real processes: polling with a deadline, and what was seen last when it is missed."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+POLL_EVERY_S = 0.05
+
+_Found = TypeVar("_Found")
+
+
+def eventually(
+    look: Callable[[], _Found], timeout_s: float, what: str, seen: Callable[[], object] | None = None
+) -> _Found:
+    """The first true value that `look` returns; fails after `timeout_s` with the last one, or with `seen()`.
+
+    `look` may raise ConnectionError while nobody answers.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        last: object
+        try:
+            found = look()
+            if found:
+                return found
+            last = found
+        except ConnectionError as error:
+            last = error
+        if time.monotonic() >= deadline:
+            shown = seen() if seen is not None else last
+            raise AssertionError(f"waited {timeout_s:g} s for {what}; last seen: {shown}")
+        time.sleep(POLL_EVERY_S)

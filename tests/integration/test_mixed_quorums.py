@@ -1,0 +1,173 @@
+"""Quorums of stock Java controllers and ours: leadership, directories and snapshots pass both ways."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.cluster import Cluster, manifests
+from support.ledger import ContinuousTopics
+from support.metadata import (
+    assert_same_images,
+    assert_snapshots_hold,
+    end_offset,
+    snapshots_in,
+    start_offset,
+)
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+HANDOVERS_MAX = 12
+PROGRESS_TIMEOUT_S = 40
+SNAPSHOT_EVERY_BYTES = 10_000
+
+QUORUMS = {
+    "2 java + 1 python, dynamic": {"java": (3000, 3001), "quorum": "dynamic"},
+    "1 java + 2 python, static": {"java": (3000,), "quorum": "static"},
+}
+
+
+@pytest.fixture(scope="module", params=QUORUMS.values(), ids=QUORUMS.keys())
+def mixed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path
+) -> Iterator[Cluster]:
+    """A running cluster of one broker and three controllers, who take snapshots often."""
+    manifest = manifests(
+        config={
+            "metadata.log.max.record.bytes.between.snapshots": SNAPSHOT_EVERY_BYTES,
+            "controller.quorum.election.timeout.ms": 500,
+            "controller.quorum.fetch.timeout.ms": 1000,
+        },
+        **request.param,
+    )
+    cluster = Cluster.create(tmp_path_factory.mktemp("mixed") / "cluster", kafka_jars, manifest)
+    try:
+        yield cluster.start_all()
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def running(mixed: Cluster) -> Cluster:
+    """The cluster with all nodes up."""
+    return mixed.start_all()
+
+
+def lead_with(cluster: Cluster, implementation: str) -> int:
+    """Have leaders resign until one of an implementation leads; its id."""
+    for _ in range(HANDOVERS_MAX):
+        leader = cluster.await_quorum().leader_id
+        if cluster.implementation(leader) == implementation:
+            return leader
+        cluster.terminate(leader)
+        cluster.await_leader(other_than=leader)
+        cluster.start(leader)
+    raise AssertionError(cluster.describe(f"{HANDOVERS_MAX} handovers, and none to {implementation}"))
+
+
+def await_progress(cluster: Cluster, topics: ContinuousTopics) -> None:
+    """Wait until two more topics are acknowledged: one that was asked for from now on is among them."""
+    count = len(topics.acknowledged) + 2
+    eventually(
+        lambda: len(topics.acknowledged) >= count,
+        PROGRESS_TIMEOUT_S,
+        "another topic",
+        lambda: cluster.describe(topics.failures[-3:]),
+    )
+
+
+def assert_same_everywhere(cluster: Cluster, acknowledged: list[str]) -> None:
+    """Assert that all controllers have the same batches and image, with every acknowledged topic."""
+    quorum = cluster.await_quorum()
+    with cluster.frozen():
+        partitions = [cluster.metadata(one) for one in cluster.controllers]
+        assert min(end_offset(one) for one in partitions) >= quorum.high_watermark
+        image = assert_same_images(partitions)
+        assert_snapshots_hold(partitions)
+    assert acknowledged, "no topic was created"
+    lost = [name for name in acknowledged if name not in image.topics.by_name]
+    assert lost == [], f"{len(lost)} of {len(acknowledged)} acknowledged topics are lost"
+
+
+def test_leadership_passes_both_ways_by_resignation_and_by_death(running: Cluster) -> None:
+    """Goal: Java and Python leaders take over from each other and lose nothing that was acknowledged.
+
+    Method: while topics are created without pause, have each implementation lead, terminate it and kill it;
+    then compare the acknowledged topics and the images of all directories.
+    """
+    departures: list[Callable[[int], None]] = [running.terminate, running.kill]
+    with ContinuousTopics(running.bootstrap_servers, "passing") as topics:
+        for implementation in ("python", "java"):
+            for leave in departures:
+                leader = lead_with(running, implementation)
+                await_progress(running, topics)
+                leave(leader)
+                running.await_leader(other_than=leader)
+                await_progress(running, topics)
+                running.start(leader)
+    assert_same_everywhere(running, topics.acknowledged)
+
+
+def test_killing_all_controllers_loses_nothing(running: Cluster) -> None:
+    """Goal: a mixed quorum's disks are enough. Method: kill -9 all three under load, start them again."""
+    with ContinuousTopics(running.bootstrap_servers, "all-killed") as topics:
+        await_progress(running, topics)
+        running.kill(*running.controllers)
+        running.start(*running.controllers)
+        await_progress(running, topics)
+    assert_same_everywhere(running, topics.acknowledged)
+
+
+def test_directories_change_hands_in_the_middle_of_life(running: Cluster) -> None:
+    """Goal: what one implementation wrote, the other goes on with, as follower and as leader.
+
+    Method: exchange the implementation of one node of each kind, on the same directory, have it follow and
+    lead under topic creation, and exchange it back.
+    """
+    nodes = [running.controllers_in("python")[-1], running.controllers_in("java")[-1]]
+    with ContinuousTopics(running.bootstrap_servers, "exchanged") as topics:
+        for node_id in nodes:
+            own = running.implementation(node_id)
+            other = "java" if own == "python" else "python"
+            for implementation in (other, own):
+                running.terminate(node_id)
+                running.run_with(node_id, implementation)
+                running.start(node_id)
+                running.await_quorum()
+                await_progress(running, topics)
+            running.kill(node_id)
+            running.run_with(node_id, other)
+            running.start(node_id)
+            lead_with(running, other)
+            await_progress(running, topics)
+            running.kill(node_id)
+            running.run_with(node_id, own)
+            running.start(node_id)
+            assert_same_everywhere(running, topics.acknowledged)
+
+
+@pytest.mark.parametrize("leader_is", ["java", "python"])
+def test_an_empty_disk_is_filled_by_fetching_a_snapshot(running: Cluster, leader_is: str) -> None:
+    """Goal: FetchSnapshot works from Java to us and from us to Java.
+
+    Method: create topics until the leader has taken snapshots, replace the disk of a follower of the other
+    implementation, start it, and find the leader's snapshot with the log behind it in its directory.
+    """
+    leader = lead_with(running, leader_is)
+    follower = next(one for one in running.controllers if running.implementation(one) != leader_is)
+    with ContinuousTopics(running.bootstrap_servers, f"snapshot-{leader_is}") as topics:
+        await_progress(running, topics)
+        eventually(lambda: snapshots_in(running.metadata(leader)), PROGRESS_TIMEOUT_S, "a snapshot")
+        running.kill(follower)
+        shutil.rmtree(running.data(follower))
+        running.format(follower)
+        running.start(follower)
+        running.await_quorum()
+        await_progress(running, topics)
+    assert running.await_leader() == leader, "the leader that was to serve the snapshot was lost"
+    begin = start_offset(running.metadata(follower))
+    assert begin in [one.end_offset for one in snapshots_in(running.metadata(leader))]
+    assert begin in [one.end_offset for one in snapshots_in(running.metadata(follower))]
+    assert_same_everywhere(running, topics.acknowledged)
+    running.start_all()

@@ -1,0 +1,297 @@
+"""`quorate play` as a user runs it: real processes, stock Kafka, the printed lines."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from quorate_operator.runtime.ports import is_free
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+QUORATE = str(Path(sys.executable).with_name("quorate"))
+TIMEOUT_S = 150
+CONTROLLERS_ALONE = """\
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaController
+metadata: {name: quorum}
+spec: {listeners: [{name: CONTROLLER, port: %d}]}
+"""
+BROKER = """\
+---
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaBroker
+metadata: {name: brokers}
+spec: {controllers: quorum, replicas: 1, listeners: [{name: PLAINTEXT, port: %d}]}
+"""
+
+
+def free_range(length: int) -> int:
+    """The first of some neighbouring ports that are free, outside of what the system gives to clients."""
+    while True:
+        start = random.randrange(20_000, 32_000)
+        if all(is_free(port) for port in range(start, start + length)):
+            return start
+
+
+class Player:
+    """Plays a cluster in a directory of its own, and sees to it that no process stays."""
+
+    def __init__(self, path: Path, environment: dict[str, str]) -> None:
+        self.path = path
+        self.environment = environment
+        self.directory = path / "cluster"
+        self.manifest = path / "cluster.yaml"
+        self.write(CONTROLLERS_ALONE % free_range(3))
+
+    def write(self, text: str) -> None:
+        """Write the manifest."""
+        self.manifest.write_text(text)
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of `quorate play` in this directory; `arguments` begin with a subcommand, if any."""
+        return [QUORATE, "play", *arguments, "--dir", str(self.directory)]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run it to its end."""
+        return subprocess.run(
+            self.command(*arguments), **self.surroundings, capture_output=True, timeout=TIMEOUT_S, check=False
+        )
+
+    @property
+    def surroundings(self) -> dict[str, Any]:
+        """How every command is run."""
+        return {"cwd": self.path, "env": self.environment, "text": True, "stdin": subprocess.DEVNULL}
+
+    def play(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Play the manifest in the background; it must come to be ready."""
+        ran = self.run("-f", str(self.manifest), "--detach", *arguments)
+        assert ran.returncode == 0, ran.stderr
+        return ran
+
+    def refusal(self) -> str:
+        """What is said when the manifest can't be played."""
+        ran = self.run("-f", str(self.manifest), "--detach")
+        assert ran.returncode == 1, ran.stdout
+        return ran.stderr
+
+    def status(self) -> dict[str, Any]:
+        """What `status -o json` says."""
+        ran = self.run("status", "-o", "json")
+        assert ran.returncode == 0, ran.stderr
+        content: dict[str, Any] = json.loads(ran.stdout)
+        return content
+
+    def until_ready(self) -> dict[str, Any]:
+        """The status once it says ready."""
+        return eventually(
+            lambda: status if (status := self.status())["ready"] else None, 60, "a ready cluster"
+        )
+
+    def processes(self) -> list[psutil.Process]:
+        """Whatever runs with this directory on its command line: nodes and supervisors."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if str(self.path) in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                continue  # it ended meanwhile
+        return found
+
+    def close(self) -> None:
+        """End what a failed test has left; a test that passed has left nothing."""
+        left = self.processes()
+        for process in left:
+            process.kill()
+        psutil.wait_procs(left, timeout=10)
+        assert left == []
+
+
+@pytest.fixture
+def environment(tmp_path: Path, kafka_jars: Path) -> dict[str, str]:
+    """The environment of commands: Kafka is what the other tests use."""
+    home = tmp_path / "kafka"
+    home.mkdir()
+    (home / "libs").symlink_to(kafka_jars)
+    return {**os.environ, "KAFKA_HOME": str(home)}
+
+
+@pytest.fixture
+def player(tmp_path: Path, environment: dict[str, str]) -> Iterator[Player]:
+    """A player whose cluster is controllers alone, until the test writes another manifest."""
+    path = tmp_path / "play"
+    path.mkdir()
+    player = Player(path, environment)
+    yield player
+    player.run("stop")
+    player.close()
+
+
+def printed_lines(text: str) -> list[str]:
+    """The lines to try next."""
+    _, _, after = text.partition("Try next")
+    return [line.partition("    #")[0].strip() for line in after.splitlines()[1:] if line.startswith("  ")]
+
+
+def pids(status: dict[str, Any]) -> dict[int, int]:
+    """The process ids of the nodes."""
+    return {node["nodeId"]: node["pid"] for node in status["nodes"]}
+
+
+def test_what_play_prints_works_and_survives_a_stop(player: Player) -> None:
+    """Goal: the first minutes of a newcomer. Method: play, run each printed line, stop, play again, read again."""
+    player.write(CONTROLLERS_ALONE % free_range(3) + BROKER % free_range(1))
+    lines = printed_lines(player.play().stdout)
+
+    def run(line: str) -> str:
+        ran = subprocess.run(
+            ["/bin/sh", "-c", line],
+            **player.surroundings,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert ran.returncode == 0, f"{line}: {ran.stderr}"
+        return ran.stdout
+
+    said = [run(line) for line in lines]
+    assert "Created topic greetings." in said[0]
+    assert "hello, quorum" in said[2]
+    assert "LeaderId:" in said[3]
+    assert "sent SIGKILL" in said[4]
+    before = player.until_ready()
+
+    assert player.run("stop").returncode == 0
+    assert player.processes() == []
+    player.play()
+    after = player.status()
+    assert after["clusterId"] == before["clusterId"]
+    assert [node["address"] for node in after["nodes"]] == [node["address"] for node in before["nodes"]]
+    assert "hello, quorum" in run(lines[2])
+    assert player.run("stop").returncode == 0
+
+
+def test_the_status_tells_the_truth_about_processes(player: Player) -> None:
+    """Goal: pids, directories and memory are real. Method: compare with the system."""
+    printed = json.loads(player.play("-o", "json").stdout)
+    status = player.status()
+    assert printed.keys() == status.keys()
+    for node in status["nodes"]:
+        process = psutil.Process(node["pid"])
+        assert node["dir"] in " ".join(process.cmdline())
+        assert abs(process.memory_info().rss - node["rssBytes"]) < 50 * 2**20
+        meta = (Path(node["dir"]) / "data" / "meta.properties").read_text()
+        assert f"directory.id={node['directoryId']}\n" in meta
+        assert f"cluster.id={status['clusterId']}\n" in meta
+    assert status["quorum"]["kraftVersion"] == 1
+
+
+def test_the_active_controller_is_replaced_and_comes_back(player: Player) -> None:
+    """Goal: what a user sees on `play kill`. Method: kill the active one and wait for all to be ready again."""
+    player.play()
+    before = player.status()
+    active = before["quorum"]["leaderId"]
+    killed = player.run("kill", f"controller-{active}")
+    assert killed.stdout == f"sent SIGKILL to node {active} (pid {pids(before)[active]})\n"
+    eventually(lambda: pids(player.status())[active] not in (None, pids(before)[active]), 30, "a new process")
+    after = player.until_ready()
+    assert after["quorum"]["leaderEpoch"] > before["quorum"]["leaderEpoch"]
+    others = [node_id for node_id in pids(before) if node_id != active]
+    assert [pids(after)[node_id] for node_id in others] == [pids(before)[node_id] for node_id in others]
+
+
+def test_nothing_outlives_a_supervisor_that_is_killed(player: Player) -> None:
+    """Goal: no orphans, and no obstacle for the next play. Method: kill -9 the supervisor of a running cluster."""
+    player.play()
+    (supervisor,) = [process for process in player.processes() if "supervise" in process.cmdline()]
+    supervisor.kill()
+    eventually(lambda: player.processes() == [], 10, "the end of every process", player.processes)
+    assert {node["state"] for node in player.status()["nodes"]} == {"stopped"}
+    player.play()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_play_in_the_foreground(player: Player, number: signal.Signals) -> None:
+    """Goal: Ctrl-C stops the cluster in order. Method: signal the play once it says that it is ready."""
+    command = player.command("-f", str(player.manifest))
+    with subprocess.Popen(
+        command, **player.surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as playing:
+        assert playing.stdout is not None
+        for line in playing.stdout:
+            if line.startswith("Ctrl-C"):
+                break
+        assert "runs already" in player.refusal()
+        playing.send_signal(number)
+        _, events = playing.communicate(timeout=TIMEOUT_S)
+    assert playing.returncode == 0, events
+    assert "the active controller last" in events
+    assert player.processes() == []
+
+
+def test_without_java_the_controllers_are_played_alone(player: Player) -> None:
+    """Goal: no Java, no failure, and a line that says how to change it. Method: a JAVA_HOME without one."""
+    player.write(CONTROLLERS_ALONE % free_range(3) + BROKER % free_range(1))
+    player.environment = {**player.environment, "JAVA_HOME": "/nowhere"}
+    ran = player.play()
+    assert "controllers alone" in ran.stderr
+    assert "install Java 17 or newer" in ran.stderr
+    assert [node["role"] for node in player.status()["nodes"]] == ["controller"] * 3
+    assert player.status()["bootstrapServers"] == ""
+
+
+def test_a_node_that_keeps_dying_ends_the_play_with_its_log(player: Player) -> None:
+    """Goal: what can't start is told soon, and nothing stays. Method: a heap that Java refuses."""
+    player.write(CONTROLLERS_ALONE % free_range(3) + BROKER % free_range(1))
+    player.environment = {**player.environment, "KAFKA_HEAP_OPTS": "-Xmx1nonsense"}
+    said = player.refusal()
+    assert "broker-0 died 3 times in a row while starting" in said
+    assert "Invalid maximum heap size: -Xmx1nonsense" in said
+    assert player.processes() == []
+
+
+def test_a_port_in_use_is_told_and_nothing_is_started(player: Player) -> None:
+    """Goal: a clear error. Method: a server on the second controller's port."""
+    start = free_range(3)
+    player.write(CONTROLLERS_ALONE % start)
+    with socket.create_server(("127.0.0.1", start + 1)):
+        said = player.refusal()
+    assert f"controller-3001: listener CONTROLLER: port {start + 1} is in use by pid {os.getpid()}" in said
+    assert player.processes() == []
+    player.play()
+
+
+def test_a_directory_of_another_cluster_is_refused_and_kept(player: Player) -> None:
+    """Goal: nothing is lost. Method: play, stop, ask for another cluster id in the same directory, play again."""
+    player.play()
+    before = player.status()
+    player.run("stop")
+    files = sorted(path for path in player.directory.rglob("*") if path.is_file())
+    text = player.manifest.read_text()
+    player.write(text.replace("spec: {", "spec: {clusterId: AAAAAAAAAAAAAAAAAAAAAQ, "))
+    assert f"holds the cluster 'quorum' ({before['clusterId']})" in player.refusal()
+    assert sorted(path for path in player.directory.rglob("*") if path.is_file()) == files
+    player.write(text)
+    player.play()
+    assert player.status()["clusterId"] == before["clusterId"]
+
+
+@pytest.mark.parametrize("java", [(3000,), (3000, 3001)])
+def test_java_and_python_controllers_play_together(player: Player, java: Sequence[int]) -> None:
+    """Goal: a manifest chooses what runs each controller. Method: one and two Java controllers of three."""
+    nodes = ", ".join(f"{{nodeId: {node_id}, implementation: java}}" for node_id in java)
+    text = player.manifest.read_text().replace("spec: {", f"spec: {{nodes: [{nodes}], ")
+    player.write(text)
+    player.play()
+    kinds = {node["nodeId"]: psutil.Process(node["pid"]).name() for node in player.status()["nodes"]}
+    assert {node_id for node_id, name in kinds.items() if name == "java"} == set(java)

@@ -1,0 +1,66 @@
+"""A leader that has removed the beginning of its log brings followers back by its snapshot."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.cluster import Cluster, manifests
+from support.ledger import ContinuousTopics
+from support.metadata import assert_same_images, assert_snapshots_hold, end_offset, snapshots_in, start_offset
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+JAVA = 3000
+WAIT_S = 60
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, kafka_jars: Path) -> Iterator[Cluster]:
+    """One Java controller, two of ours, and a broker; logs keep little."""
+    config = {
+        "internal.metadata.log.segment.bytes": 4_000,
+        "metadata.log.max.record.bytes.between.snapshots": 8_000,
+        "metadata.max.retention.bytes": 16_000,
+    }
+    cluster = Cluster.create(tmp_path / "cluster", kafka_jars, manifests(java=(JAVA,), config=config))
+    try:
+        yield cluster.start_all()
+    finally:
+        cluster.close()
+
+
+def test_followers_that_were_away_too_long_fetch_a_snapshot(cluster: Cluster) -> None:
+    """Goal: a directory with an old log goes on from the leader's snapshot, a Java one and ours.
+
+    Method: stop a follower, create topics until a leader of ours has removed what the follower needs next,
+    start it; its log begins at a snapshot then, and all images agree.
+    """
+    if cluster.await_quorum().leader_id == JAVA:
+        cluster.terminate(JAVA)
+        cluster.await_leader(other_than=JAVA)
+        cluster.start(JAVA)
+    leader = cluster.await_quorum().leader_id
+    ours = next(one for one in cluster.controllers_in("python") if one != leader)
+    with ContinuousTopics(cluster.bootstrap_servers, "truncated") as topics:
+        for follower in (JAVA, ours):
+            cluster.terminate(follower)
+            needed = end_offset(cluster.metadata(follower))
+            eventually(
+                lambda: start_offset(cluster.metadata(leader)) > needed,  # noqa: B023
+                WAIT_S,
+                f"a log without {needed}",
+                lambda: sorted(path.name for path in cluster.metadata(leader).iterdir()),
+            )
+            cluster.start(follower)
+            cluster.await_quorum()
+            begin = start_offset(cluster.metadata(follower))
+            assert begin > needed
+            assert begin in [one.end_offset for one in snapshots_in(cluster.metadata(follower))]
+    assert cluster.await_quorum().leader_id == leader, "the leader that was to serve snapshots was lost"
+    with cluster.frozen():
+        partitions = [cluster.metadata(one) for one in cluster.controllers]
+        image = assert_same_images(partitions)
+        assert_snapshots_hold(partitions)
+    assert topics.acknowledged
+    assert set(topics.acknowledged) <= image.topics.by_name.keys()

@@ -1,0 +1,231 @@
+"""Properties of records, batches and messages: round trips, agreement with kio, behaviour on garbage."""
+
+import io
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.serial import entity_reader, entity_writer
+from quorate_protocol.errors import ProtocolError, UnsupportedVersion, error_code_of
+from quorate_protocol.records.batch import (
+    Record,
+    RecordBatch,
+    build_batch,
+    decode_batches,
+    encode_batch,
+    scan_batches,
+)
+from quorate_protocol.records.control import decode_control
+from quorate_protocol.records.framing import decode_record, encode_record
+from quorate_protocol.records.generated import RECORD_CLASSES
+from quorate_protocol.wire.api import CONTROLLER_APIS
+from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.frames import FrameDecoder, encode_frame
+from quorate_protocol.wire.reading import decode
+from quorate_protocol.wire.schema import EPOCH, FieldSchema, schema_of
+from quorate_protocol.wire.server import parse_request
+from quorate_protocol.wire.writing import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXAMPLES = settings(max_examples=25, deadline=None)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+UUIDS = st.none() | st.integers(1, 2**128 - 1).map(lambda number: uuid.UUID(int=number))
+PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
+    "bool": st.booleans(),
+    "int8": st.integers(-(2**7), 2**7 - 1),
+    "int16": st.integers(-(2**15), 2**15 - 1),
+    "int32": st.integers(-(2**31), 2**31 - 1),
+    "int64": INT64,
+    "uint16": st.integers(0, 2**16 - 1),
+    "uint32": st.integers(0, 2**32 - 1),
+    "float64": st.floats(allow_nan=False),
+    "uuid": UUIDS,
+    "string": TEXT,
+    "bytes": st.binary(max_size=20),
+    "records": st.binary(max_size=20),
+    "error_code": st.integers(-1, 129).map(error_code_of),
+    "timedelta_i32": st.integers(-(2**31), 2**31 - 1).map(lambda number: timedelta(milliseconds=number)),
+    "timedelta_i64": st.integers(-(2**40), 2**40).map(lambda number: timedelta(milliseconds=number)),
+    "datetime_i64": st.integers(0, 2**41).map(lambda number: EPOCH + timedelta(milliseconds=number)),
+}
+
+
+def values_of(field: FieldSchema) -> st.SearchStrategy[Any]:
+    """Values that a field may have."""
+    values = entities_of(field.struct) if field.struct is not None else PRIMITIVES[field.kafka_type or ""]
+    if field.is_array:
+        values = st.lists(values, max_size=3).map(tuple)
+    # What is absent by default can't be null on the wire as well.
+    return (
+        values | st.none() if field.is_nullable and (field.tag is None or field.default is None) else values
+    )
+
+
+def entities_of(entity_type: type[Any]) -> st.SearchStrategy[Any]:
+    """Instances of an entity class, with any value in each field."""
+    return st.builds(entity_type, **{field.name: values_of(field) for field in schema_of(entity_type)})
+
+
+RECORD_VERSIONS = [
+    (key, version) for key, classes in RECORD_CLASSES.items() for version in range(len(classes))
+]
+
+
+@pytest.mark.parametrize(("key", "version"), RECORD_VERSIONS)
+@EXAMPLES
+@given(data=st.data())
+def test_records_round_trip_and_kio_agrees(key: int, version: int, data: st.DataObject) -> None:
+    """Goal: all records, all versions, any content.
+
+    Method: our codec there and back; kio's codec reads and writes the same bytes.
+    """
+    entity_type = RECORD_CLASSES[key][version]
+    record = data.draw(entities_of(entity_type))
+    encoded = encode(record)
+    assert decode(entity_type, encoded) == record
+    buffer = io.BytesIO()
+    entity_writer(entity_type)(buffer, record)
+    assert buffer.getvalue() == encoded
+    assert entity_reader(entity_type)(encoded, 0) == (record, len(encoded))
+
+
+@pytest.mark.parametrize("key", sorted(RECORD_CLASSES))
+@EXAMPLES
+@given(data=st.data())
+def test_framed_records_round_trip_or_are_refused(key: int, data: st.DataObject) -> None:
+    """Goal: a version carries all of a record or is refused.
+
+    Method: write a canonical record in each version; what is written reads as the same record.
+    """
+    record = data.draw(entities_of(RECORD_CLASSES[key][-1]))
+    for version in range(len(RECORD_CLASSES[key])):
+        try:
+            encoded = encode_record(record, version)
+        except UnsupportedVersion:
+            assert version < len(RECORD_CLASSES[key]) - 1
+            continue
+        assert decode_record(encoded) == record
+
+
+@pytest.mark.parametrize("key", sorted(CONTROLLER_APIS))
+@settings(max_examples=5, deadline=None)
+@given(data=st.data())
+def test_messages_round_trip(key: int, data: st.DataObject) -> None:
+    """Goal: each request and response of the controller listener in each version. Method: there and back."""
+    api = CONTROLLER_APIS[key]
+    version = data.draw(st.integers(api.version_min, api.version_max))
+    for entity_type in (api.request_class(version), api.response_class(version)):
+        message = data.draw(entities_of(entity_type))
+        assert decode(entity_type, encode(message)) == message
+
+
+@pytest.mark.parametrize("key", sorted(CONTROLLER_APIS))
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_damaged_requests_are_requests_or_typed_errors(key: int, data: st.DataObject) -> None:
+    """Goal: nothing a peer sends escapes the error family. Method: overwrite a slice of a real request."""
+    api = CONTROLLER_APIS[key]
+    version = data.draw(st.integers(api.version_min, api.version_max))
+    message = data.draw(entities_of(api.request_class(version)))
+    frame = encode_request(api, version, 1, "me", message)
+    start = data.draw(st.integers(0, len(frame)))
+    garbage = data.draw(st.binary(max_size=12))
+    damaged = frame[:start] + garbage + frame[start + data.draw(st.integers(0, 12)) :]
+    try:
+        parse_request(damaged)
+    except ProtocolError:
+        return
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_typed_errors_or_values(data: bytes) -> None:
+    """Goal: as above for every entry point. Method: random bytes into each decoder."""
+    decoders: tuple[Callable[[bytes], object], ...] = (
+        parse_request,
+        decode_record,
+        lambda raw: list(decode_batches(raw)),
+        lambda raw: list(scan_batches(raw)),
+        lambda raw: FrameDecoder(1000).feed(raw),
+        lambda raw: decode_control(Record(offset_delta=0, timestamp_ms=0, key=raw[:4], value=raw[4:])),
+    )
+    for decoder in decoders:
+        try:
+            decoder(data)
+        except ProtocolError:
+            continue
+
+
+@st.composite
+def record_batches(draw: st.DrawFn) -> RecordBatch:
+    """Batches with any content."""
+    base_timestamp_ms = draw(st.integers(0, 2**60))
+    contents = draw(
+        st.lists(
+            st.tuples(
+                st.integers(-(2**50), 2**50),
+                st.none() | st.binary(max_size=80),
+                st.none() | st.binary(max_size=200),
+            ),
+            min_size=1,
+            max_size=70,
+        )
+    )
+    return RecordBatch(
+        base_offset=draw(st.integers(0, 2**62)),
+        partition_leader_epoch=draw(PRIMITIVES["int32"]),
+        is_control=draw(st.booleans()),
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=draw(INT64),
+        producer_id=draw(INT64),
+        producer_epoch=draw(PRIMITIVES["int16"]),
+        base_sequence=draw(PRIMITIVES["int32"]),
+        records=tuple(
+            Record(offset_delta=index, timestamp_ms=base_timestamp_ms + delta_ms, key=key, value=value)
+            for index, (delta_ms, key, value) in enumerate(contents)
+        ),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(record_batches(), max_size=3))
+def test_batches_round_trip(batches: list[RecordBatch]) -> None:
+    """Goal: nothing in a batch is lost. Method: encode several, decode, compare; headers agree."""
+    data = b"".join(encode_batch(batch) for batch in batches)
+    assert list(decode_batches(data)) == batches
+    headers = list(scan_batches(data, check_crc=True))
+    assert [(h.base_offset, h.last_offset, h.is_control) for h in headers] == [
+        (b.base_offset, b.last_offset, b.is_control) for b in batches
+    ]
+    assert sum(header.size_bytes for header in headers) == len(data)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.binary(max_size=300), min_size=1, max_size=200),
+    st.integers(0, 2**40),
+    st.integers(0, 2**31 - 1),
+)
+def test_built_batches_equal_encoded_ones(values: list[bytes], base_offset: int, epoch: int) -> None:
+    """Goal: the leader's fast path writes what the general one writes. Method: build, decode, encode."""
+    built = build_batch(values, base_offset, epoch, timestamp_ms=1)
+    (batch,) = decode_batches(built)
+    assert [record.value for record in batch.records] == values
+    assert encode_batch(batch) == built
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.binary(max_size=30), max_size=8), st.data())
+def test_frames_survive_any_split(payloads: list[bytes], data: st.DataObject) -> None:
+    """Goal: TCP may cut anywhere. Method: feed a stream in random pieces."""
+    stream = b"".join(encode_frame(payload) for payload in payloads)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    decoder = FrameDecoder()
+    pieces = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert [frame for piece in pieces for frame in decoder.feed(piece)] == payloads

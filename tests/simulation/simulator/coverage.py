@@ -1,0 +1,194 @@
+"""What a run made happen: a simulation that finds nothing proves little unless it tried everything."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from quorate_controller.raft.messages import Role
+from quorate_controller.raft.voters import VoterSet
+from quorate_protocol.records import generated as records
+from quorate_protocol.records.batch import decode_batches
+from quorate_protocol.records.control import KRaftVersionRecord, VotersRecord, decode_control
+from quorate_protocol.records.framing import decode_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from quorate_controller.node import ControllerNode, Effects
+
+
+class Happening(Enum):
+    """What is counted. The values are what the report prints."""
+
+    LEADER_ELECTED = "leaders elected"
+    REMOVED_REPLICA_ELECTED = "leaders elected to commit their own removal"
+    PRE_VOTE = "pre-votes begun"
+    CANDIDACY = "candidacies"
+    RIVALS = "epochs with rival candidates"
+    RESIGNATION = "leaders resigned"
+    QUORUM_LOST = "leaders that lost their majority"
+    REMOVED_LEADER_LEFT = "leaders that left after their removal"
+    ACTIVATION = "controllers activated"
+    REVERT = "uncommitted decisions reverted"
+    TRUNCATION = "logs truncated"
+    SNAPSHOT_WRITTEN = "snapshots written"
+    SNAPSHOT_LOADED = "snapshots fetched and loaded"
+    SNAPSHOT_CHUNK = "snapshot chunks after the first"
+    LOG_START_MOVED = "log starts moved"
+    VOTER_ADDED = "voters added"
+    VOTER_REMOVED = "voters removed"
+    VOTER_UPDATED = "voters described anew"
+    KRAFT_VERSION_RAISED = "kraft.version raised"
+    BROKER_REGISTERED = "broker registrations"
+    BROKER_FENCED = "brokers fenced"
+    BROKER_UNFENCED = "brokers unfenced"
+    TRANSACTION = "metadata transactions"
+    POWER_FAILURE = "power failures"
+    TORN_WRITE = "writes torn by power failures"
+    TORN_LOG_RECOVERED = "torn log ends recovered"
+    PROCESS_KILLED = "processes killed"
+    SHUTDOWN = "graceful shutdowns"
+    DISK_ERROR = "disk errors"
+    DISK_LOST = "disks lost"
+    SLOW_DISK = "turns on slow disks"
+    EVENTS_SHARED_A_TURN = "turns that took several events"
+    PARTITION = "network partitions"
+    MESSAGE_LOST = "messages lost"
+    MESSAGE_DUPLICATED = "messages duplicated"
+    MESSAGE_FOR_SUCCESSOR = "messages to a rebooted process"
+    MESSAGE_ON_WIRE = "messages through the codec"
+    VERSION_UNSUPPORTED = "messages that a peer is too old for"
+    CLOCK_DRIFT = "runs with clocks drifting apart"
+    RUN_WITHOUT_QUORUM = "runs whose majority of voters was lost with its disks"
+
+
+_OF_NOTES: Final = {
+    "truncate": Happening.TRUNCATION,
+    "snapshot_written": Happening.SNAPSHOT_WRITTEN,
+    "snapshot_loaded": Happening.SNAPSHOT_LOADED,
+    "log_start_moved": Happening.LOG_START_MOVED,
+    "lost_quorum": Happening.QUORUM_LOST,
+    "removed_from_voters": Happening.REMOVED_LEADER_LEFT,
+    "active": Happening.ACTIVATION,
+}
+_OF_ROLES: Final = {
+    Role.PROSPECTIVE: Happening.PRE_VOTE,
+    Role.CANDIDATE: Happening.CANDIDACY,
+    Role.RESIGNED: Happening.RESIGNATION,
+}
+
+
+class Coverage:
+    """Counts over one run."""
+
+    def __init__(self, *, is_dynamic: bool) -> None:
+        self._kraft_version = int(is_dynamic)
+        self.counts: Counter[Happening] = Counter()
+        self._roles: dict[int, tuple[Role, int]] = {}
+        self._candidates: dict[int, set[int]] = {}
+        self._led_epochs: set[int] = set()
+        self._committed_voters: VoterSet | None = None
+
+    def count(self, happening: Happening, times: int = 1) -> None:
+        """It happened, so many times; 0 for not at all."""
+        if times:
+            self.counts[happening] += times
+
+    def turn_taken(self, node: ControllerNode, effects: Effects) -> None:
+        """Looks at a node after its turn. Roles that a node passed through within one turn are not seen."""
+        for note in effects.notes:
+            if note.event in _OF_NOTES:
+                self.count(_OF_NOTES[note.event])
+        role, epoch = node.raft.role, node.raft.epoch
+        if self._roles.get(node.node_id) == (role, epoch):
+            return
+        self._roles[node.node_id] = (role, epoch)
+        if role in _OF_ROLES:
+            self.count(_OF_ROLES[role])
+        if role is Role.CANDIDATE:
+            self._stands(node.node_id, epoch)
+        if role is Role.LEADER and epoch not in self._led_epochs:
+            self._led_epochs.add(epoch)
+            self.count(Happening.LEADER_ELECTED)
+            if not node.raft.is_voter:
+                self.count(Happening.REMOVED_REPLICA_ELECTED)
+
+    def _stands(self, node_id: int, epoch: int) -> None:
+        candidates = self._candidates.setdefault(epoch, set())
+        candidates.add(node_id)
+        if len(candidates) == 2:
+            self.count(Happening.RIVALS)
+
+    def committed(self, data: bytes) -> None:
+        """A batch was committed, seen for the first time and in order."""
+        for batch in decode_batches(data):
+            for record in batch.records:
+                if batch.is_control:
+                    self._control_record(decode_control(record))
+                else:
+                    self._metadata_record(record.value or b"")
+
+    def _control_record(self, record: object) -> None:
+        if isinstance(record, KRaftVersionRecord):
+            # Leaders repeat it when they write down what has changed about themselves.
+            is_raised = record.k_raft_version > self._kraft_version
+            self.count(Happening.KRAFT_VERSION_RAISED, int(is_raised))
+            self._kraft_version = record.k_raft_version
+        elif isinstance(record, VotersRecord):
+            self._voters_record(VoterSet.from_record(record))
+
+    def _voters_record(self, voters: VoterSet) -> None:
+        before = self._committed_voters
+        self._committed_voters = voters
+        if before is None:
+            return
+        old, new = set(before.ids), set(voters.ids)
+        self.count(Happening.VOTER_ADDED, len(new - old))
+        self.count(Happening.VOTER_REMOVED, len(old - new))
+        self.count(
+            Happening.VOTER_UPDATED, sum(voters.get(node_id) != before.get(node_id) for node_id in old & new)
+        )
+
+    def _metadata_record(self, value: bytes) -> None:
+        record = decode_record(value)
+        if isinstance(record, records.EndTransactionRecord | records.AbortTransactionRecord):
+            self.count(Happening.TRANSACTION)
+        elif isinstance(record, records.RegisterBrokerRecord):
+            self.count(Happening.BROKER_REGISTERED)
+        elif isinstance(record, records.BrokerRegistrationChangeRecord) and record.fenced:
+            self.count(Happening.BROKER_FENCED if record.fenced > 0 else Happening.BROKER_UNFENCED)
+
+
+class _EventCounter(logging.Handler):
+    """Counts the log lines that tell of a recovery, and prints none."""
+
+    def __init__(self, coverage: Coverage) -> None:
+        super().__init__()
+        self._coverage = coverage
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.msg == "torn_log_end_cut_off":
+            self._coverage.count(Happening.TORN_LOG_RECOVERED)
+
+
+@contextmanager
+def counting_log_events(coverage: Coverage) -> Iterator[None]:
+    """Takes the log of the code under test, which else would say at length how it survives each fault."""
+    logger = logging.getLogger("quorate_controller")
+    handler = _EventCounter(coverage)
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
+
+
+def report(counts: Counter[Happening]) -> str:
+    """All counts, one per line, zeros included."""
+    return "\n".join(f"{counts[happening]:>10}  {happening.value}" for happening in Happening)

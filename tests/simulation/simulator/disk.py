@@ -1,0 +1,226 @@
+"""A disk that forgets what was not synced, tears what was being written, and fails at any operation.
+
+It implements the `FileSystem` port of `quorate_controller.storage`. File content is durable up to the last `sync`
+of the file, names up to the last `sync_directory`; `crash` keeps a random part of the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from quorate_controller.storage.errors import DirectoryInUseError, FileMissingError, StorageError
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+class PowerLoss(Exception):  # noqa: N818 - an event of the world, not a fault of the code under test
+    """Raised out of a disk operation: the process that called it is gone."""
+
+
+class DiskError(StorageError):
+    """Raised out of a disk operation, which was not done, or not wholly: the process has to end."""
+
+
+@dataclass(slots=True)
+class Inode:
+    """One file: what a reader sees, and what a crash leaves."""
+
+    data: bytearray = field(default_factory=bytearray)
+    durable_bytes: int = 0
+    cut_off: bytes = b""
+    """Durable content that a truncation removed and no sync has confirmed yet."""
+
+    def sync(self) -> None:
+        self.durable_bytes = len(self.data)
+        self.cut_off = b""
+
+    def crash(self, rng: Random) -> bool:
+        """Keeps what is durable and a random part of the rest. Returns whether a write was torn."""
+        is_torn = False
+        if self.cut_off and rng.random() < 0.5:
+            self.data[self.durable_bytes :] = self.cut_off
+        else:
+            unsynced = len(self.data) - self.durable_bytes
+            kept = rng.choice((0, unsynced, rng.randint(0, unsynced)))
+            torn = bytes(unsynced - kept) if rng.random() < 0.2 else b""
+            is_torn = kept < unsynced and bool(kept or torn)
+            self.data[self.durable_bytes + kept :] = torn
+        self.sync()
+        return is_torn
+
+
+class SimulatedFile:
+    """An open file. See the `File` port."""
+
+    def __init__(self, disk: SimulatedDisk, inode: Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._inode.data)
+
+    def append(self, data: bytes) -> None:
+        # Fails, if it does, with the data half written.
+        half = len(data) // 2
+        self._inode.data += data[:half]
+        self._disk.operation()
+        self._inode.data += data[half:]
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        return bytes(self._inode.data[position : position + size_bytes])
+
+    def truncate(self, size_bytes: int) -> None:
+        inode = self._inode
+        if size_bytes < inode.durable_bytes:
+            inode.cut_off = bytes(inode.data[size_bytes : inode.durable_bytes]) + inode.cut_off
+            inode.durable_bytes = size_bytes
+        del inode.data[size_bytes:]
+        self._disk.operation()
+
+    def sync(self) -> None:
+        self._disk.operation()
+        self._inode.sync()
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class SimulatedLock:
+    """Held until released or until the process dies."""
+
+    def __init__(self, disk: SimulatedDisk, path: Path) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locks.discard(self._path)
+
+
+class SimulatedDisk:
+    """One node's disk. `fail_after` makes one of its next operations fail."""
+
+    def __init__(self) -> None:
+        self._names: dict[Path, Inode] = {}
+        self._durable_names: dict[Path, Inode] = {}
+        self._directories: set[Path] = set()
+        self.locks: set[Path] = set()
+        self._operations_left = 0
+        self._failure: PowerLoss | DiskError | None = None
+
+    def fail_after(self, operations: int, failure: PowerLoss | DiskError) -> None:
+        """Raises `failure` out of a write, sync, rename or removal: that many from now."""
+        self._operations_left, self._failure = operations, failure
+
+    def recover(self) -> None:
+        """Nothing fails any more."""
+        self._failure = None
+
+    def operation(self) -> None:
+        """Counts a write; raises when its time has come."""
+        if self._failure is None:
+            return
+        self._operations_left -= 1
+        if self._operations_left <= 0:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def end_process(self) -> None:
+        """The process died and the machine did not: what it wrote is there, durable or not."""
+        self.locks.clear()
+        self.recover()
+
+    def crash(self, rng: Random) -> int:
+        """The process died with the machine: unsynced content and names survive at random.
+
+        Returns how many files have a torn end.
+        """
+        changed = sorted(
+            path
+            for path in self._names.keys() | self._durable_names.keys()
+            if self._names.get(path) is not self._durable_names.get(path)
+        )
+        # A rename shows as two changes; a journaling file system commits names in order, so that a crash keeps a
+        # prefix of them. All or nothing is the coarsest such prefix.
+        if changed and rng.random() < 0.5:
+            self._names = dict(self._durable_names)
+        inodes = {id(inode): inode for inode in self._names.values()}.values()
+        torn = sum(inode.crash(rng) for inode in inodes)
+        self._durable_names = dict(self._names)
+        self.end_process()
+        return torn
+
+    # ------------------------------------------------------------------------------ the FileSystem port
+
+    def open_file(self, path: Path, *, read_only: bool = False) -> SimulatedFile:  # noqa: ARG002
+        return SimulatedFile(self, self._inode(path))
+
+    def create_file(self, path: Path) -> SimulatedFile:
+        self._require_directory(path)
+        inode = Inode()
+        self._names[path] = inode
+        self.operation()
+        return SimulatedFile(self, inode)
+
+    def read_file(self, path: Path, size_bytes_max: int) -> bytes:
+        data = bytes(self._inode(path).data)
+        if len(data) > size_bytes_max:
+            raise StorageError(path, f"is longer than {size_bytes_max} bytes")
+        return data
+
+    def exists(self, path: Path) -> bool:
+        return path in self._names or path in self._directories
+
+    def size(self, path: Path) -> int:
+        return len(self._inode(path).data)
+
+    def list_directory(self, path: Path) -> list[str]:
+        if path not in self._directories:
+            raise FileMissingError(path, "does not exist")
+        children = {name.name for name in self._names if name.parent == path}
+        return sorted(
+            children | {name.name for name in self._directories if name.parent == path and name != path}
+        )
+
+    def make_directory(self, path: Path) -> None:
+        self._directories.update({path, *(Path(parent) for parent in PurePosixPath(path).parents)})
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._names[target] = self._inode(source)
+        del self._names[source]
+        self.operation()
+
+    def remove(self, path: Path) -> None:
+        self._names.pop(path, None)
+        self.operation()
+
+    def set_read_only(self, path: Path) -> None:
+        self._inode(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self.operation()
+        for names in (self._durable_names, self._names):
+            for name in [name for name in names if name.parent == path]:
+                if name in self._names:
+                    self._durable_names[name] = self._names[name]
+                else:
+                    del self._durable_names[name]
+
+    def lock(self, path: Path) -> SimulatedLock:
+        if path in self.locks:
+            raise DirectoryInUseError(path, "is in use by another process")
+        self.locks.add(path)
+        return SimulatedLock(self, path)
+
+    def _inode(self, path: Path) -> Inode:
+        try:
+            return self._names[path]
+        except KeyError:
+            raise FileMissingError(path, "does not exist") from None
+
+    def _require_directory(self, path: Path) -> None:
+        if path.parent not in self._directories:
+            raise FileMissingError(path.parent, "does not exist")

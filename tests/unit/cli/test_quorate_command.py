@@ -1,0 +1,199 @@
+"""The `quorate` command: what it lists, loads and refuses, and the options of `quorate play`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from quorate.main import PARTS, app
+from quorate_operator.commands import play
+from quorate_operator.runtime.directory import PlayDirectory
+from typer.testing import CliRunner
+
+pytestmark = pytest.mark.usefixtures("own_ports")
+
+runner = CliRunner()
+
+MODULES_MAX = 420  # 319 when this was written; kio alone has thousands
+
+MANIFEST = """\
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaController
+metadata: {name: tiny}
+spec: {replicas: 1}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def played() -> PlayDirectory:
+    """A directory as a play that was stopped before its nodes were created leaves it."""
+    prepared = play.session.prepare(MANIFEST, "tiny.yaml", None, {}, lambda _: None)
+    prepared.layout.directory.release()
+    return prepared.layout.directory
+
+
+def test_help_names_every_part_and_loads_none() -> None:
+    """Goal: help is quick on any machine. Method: a new interpreter tells how much it loaded, and what."""
+    heavy = ("quorate_operator", "quorate_controller", "kio", "pydantic", "aiohttp", "asyncio")
+    code = (
+        "import sys\nfrom quorate.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"sys.stderr.write(repr([name for name in {heavy!r} if name in sys.modules]) + f' {{len(sys.modules)}}')"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
+    loaded, _, count = ran.stderr.rpartition(" ")
+    assert loaded == "[]"
+    assert int(count) < MODULES_MAX
+    assert [part for part in PARTS if part not in ran.stdout] == []
+
+
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_every_part_can_be_called(part: str) -> None:
+    """Goal: the lazy names lead somewhere. Method: ask each for its help."""
+    ran = runner.invoke(app, [part, "--help"], prog_name="quorate")
+    assert ran.exit_code == 0
+    assert f"quorate {part}" in ran.stdout
+
+
+def test_it_runs_as_a_module() -> None:
+    """Goal: `python -m quorate` is the same command. Method: ask for the version."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "quorate", "version"], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip().count(".") == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["--nonsense"],
+        ["play", "--wait", "soon"],
+        ["play", "-o", "xml"],
+        ["play", "kill"],
+        ["play", "kill", "3000", "--signal", "WAVE"],
+    ],
+)
+def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
+    """Goal: usage errors are told apart from failures. Method: wrong commands, options and values."""
+    assert runner.invoke(app, arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("command", [["status"], ["stop"], ["logs"], ["kill", "3000"]])
+def test_without_a_cluster_commands_fail_with_1(here: Path, command: list[str]) -> None:
+    """Goal: a clear message where nothing was played. Method: an empty current directory."""
+    ran = runner.invoke(app, ["play", *command])
+    assert ran.exit_code == 1
+    assert "error: no cluster was played in" in ran.stderr
+    assert list(here.iterdir()) == []
+
+
+def test_a_missing_manifest_fails_with_1() -> None:
+    """Goal: no stack trace. Method: a file that is not there."""
+    ran = runner.invoke(app, ["play", "-f", "none.yaml"])
+    assert ran.exit_code == 1
+    assert "none.yaml can't be read" in ran.stderr
+
+
+def test_a_wrong_manifest_fails_with_1_and_creates_nothing(here: Path) -> None:
+    """Goal: checks come before changes. Method: a manifest with a fault."""
+    (here / "m.yaml").write_text(MANIFEST.replace("replicas: 1", "replicas: 0"))
+    ran = runner.invoke(app, ["play", "-f", "m.yaml"])
+    assert ran.exit_code == 1
+    assert "m.yaml: document 1: KafkaController tiny: spec.replicas: 0: must be" in ran.stderr
+    assert [path.name for path in here.iterdir()] == ["m.yaml"]
+
+
+def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirectory) -> None:
+    """Goal: `-o json` is an interface. Method: every field and its value for a cluster that does not run."""
+    ran = runner.invoke(app, ["play", "status", "-o", "json"])
+    assert ran.exit_code == 0
+    content = json.loads(ran.stdout)
+    (node,) = content.pop("nodes")
+    cluster_id = content.pop("clusterId")
+    address = content.pop("bootstrapControllers")
+    assert content == {"name": "tiny", "ready": False, "bootstrapServers": "", "quorum": None}
+    assert len(cluster_id) == 22
+    assert node == {
+        "nodeId": 3000,
+        "role": "controller",
+        "pid": None,
+        "state": "absent",
+        "directoryId": None,
+        "address": address,
+        "dir": str(played.node("controller-3000")),
+        "rssBytes": None,
+    }
+
+
+@pytest.mark.usefixtures("played")
+def test_commands_find_the_only_cluster_the_named_one_and_the_given_one(here: Path) -> None:
+    """Goal: no options where there is no doubt. Method: by default, by manifest, by directory, before and after."""
+    (here / "m.yaml").write_text(MANIFEST)
+    for options in ([], ["-f", "m.yaml"], ["--dir", ".quorate/tiny"]):
+        assert "tiny" in runner.invoke(app, ["play", "status", *options]).stdout
+        assert "tiny" in runner.invoke(app, ["play", *options, "status"]).stdout
+
+
+@pytest.mark.usefixtures("played")
+def test_several_clusters_ask_for_a_choice() -> None:
+    """Goal: never stop the wrong cluster. Method: play two names, then give none."""
+    second = play.session.prepare(MANIFEST.replace("tiny", "other"), "other.yaml", None, {}, lambda _: None)
+    second.layout.directory.release()
+    ran = runner.invoke(app, ["play", "stop"])
+    assert ran.exit_code == 1
+    assert (
+        "there are several played clusters (.quorate/other, .quorate/tiny); choose one with --dir"
+        in ran.stderr
+    )
+
+
+@pytest.mark.usefixtures("played")
+def test_stopping_what_does_not_run_is_no_failure() -> None:
+    """Goal: `play stop` may be repeated. Method: stop a cluster that does not run."""
+    ran = runner.invoke(app, ["play", "stop"])
+    assert ran.exit_code == 0
+    assert "does not run" in ran.stderr
+
+
+@pytest.mark.usefixtures("played")
+def test_an_unknown_node_is_told_with_those_there_are() -> None:
+    """Goal: a typing error is easy to repair. Method: a node that is not there."""
+    ran = runner.invoke(app, ["play", "logs", "7"])
+    assert ran.exit_code == 1
+    assert "there is no node '7'; there are controller-3000" in ran.stderr
+
+
+def test_logs_are_printed_by_id_and_by_name(played: PlayDirectory) -> None:
+    """Goal: both names of a node work. Method: a log with three lines, of which two are asked for."""
+    log = played.node_log("controller-3000")
+    log.parent.mkdir()
+    log.write_text("1\n2\n3\n")
+    for name in ("3000", "controller-3000"):
+        assert runner.invoke(app, ["play", "logs", name, "-n", "2"]).stdout == "2\n3\n"
+
+
+def test_a_running_cluster_is_not_played_twice(played: PlayDirectory, here: Path) -> None:
+    """Goal: one supervisor. Method: hold the lock, play again."""
+    (here / "m.yaml").write_text(MANIFEST)
+    played.take()
+    ran = runner.invoke(app, ["play", "-f", "m.yaml"])
+    played.release()
+    assert ran.exit_code == 1
+    assert "runs already" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("2m", 120), ("500ms", 0.5), ("1.5s", 1.5)]
+)
+def test_durations_are_read_with_their_units(text: str, seconds: float) -> None:
+    """Goal: `--wait` takes what people write. Method: one of each."""
+    assert play._duration(text) == seconds

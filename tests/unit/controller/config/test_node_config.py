@@ -1,0 +1,291 @@
+"""A controller's configuration: stock files, values, and all that is refused."""
+
+from pathlib import Path
+
+import pytest
+from quorate_controller.config import (
+    ConfigError,
+    ControllerConfig,
+    QuorumTimeouts,
+    load_config,
+    load_format_target,
+    parse_config,
+    parse_format_target,
+)
+from quorate_controller.config_endpoints import ListenerAddress, StaticVoter
+
+MINIMAL = {
+    "process.roles": "controller",
+    "node.id": "3000",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "CONTROLLER://:9093",
+    "controller.quorum.bootstrap.servers": "a:9093,[::1]:9094",
+}
+
+STOCK = """
+# What config/controller.properties of the distribution sets.
+process.roles=controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=CONTROLLER://:9093
+advertised.listeners=CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,\\
+    SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-controller-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def parse(changes: dict[str, str | None] | None = None) -> ControllerConfig:
+    """MINIMAL with changes; None removes a key."""
+    properties: dict[str, str | None] = {**MINIMAL, **(changes or {})}
+    given = {key: value for key, value in properties.items() if value is not None}
+    return parse_config(given, local_host=lambda: "this-host")
+
+
+def problems(changes: dict[str, str | None]) -> tuple[str, ...]:
+    """What is said about MINIMAL with changes."""
+    with pytest.raises(ConfigError) as caught:
+        parse(changes)
+    return caught.value.problems
+
+
+def test_stock_file_is_taken(tmp_path: Path):
+    """The distribution's controller.properties parses; keys for brokers are noted, none is refused."""
+    path = tmp_path / "controller.properties"
+    path.write_text(STOCK)
+    config = load_config(path)
+    assert (config.node_id, config.process_roles) == (1, ("controller",))
+    assert config.advertised_listeners == (ListenerAddress(name="CONTROLLER", host="localhost", port=9093),)
+    assert config.storage.metadata_log_dir == Path("/tmp/kraft-controller-logs")
+    assert "log.retention.hours is for brokers: it changes nothing on a controller" in config.notes
+    assert not any("listeners" in note or "node.id" in note for note in config.notes)
+
+
+def test_defaults_are_kafkas():
+    """What the file does not say is as in Kafka 4.3.1."""
+    config = parse()
+    assert config.quorum == QuorumTimeouts()
+    assert config.storage.log.segment_bytes == 1024**3
+    assert config.storage.log.segment_ms == 7 * 24 * 3600 * 1000
+    assert config.storage.retention_bytes == 100 * 1024 * 1024
+    assert config.storage.retention_ms == 7 * 24 * 3600 * 1000
+    assert config.storage.metadata_log_dir == Path("/tmp/kafka-logs")
+    assert (config.snapshot_bytes_max, config.snapshot_interval_ms) == (20 * 1024 * 1024, 3_600_000)
+    assert (config.max_idle_interval_ms, config.broker_session_timeout_ms) == (500, 9000)
+    assert config.advertised_listeners == (ListenerAddress(name="CONTROLLER", host="this-host", port=9093),)
+    assert config.bootstrap_servers == (("a", 9093), ("::1", 9094))
+    assert (config.static_voters, config.auto_join, config.http_listener, config.notes) == (
+        (),
+        False,
+        None,
+        (),
+    )
+    assert config.values["num.partitions"] == 1
+    assert config.values["sasl.enabled.mechanisms"] == ("GSSAPI",)
+    assert config.explicit == MINIMAL
+
+
+def test_values_are_typed():
+    """Numbers, lists, directories, our own keys."""
+    config = parse(
+        {
+            "controller.quorum.election.timeout.ms": " 250 ",
+            "controller.quorum.fetch.timeout.ms": "500",
+            "controller.quorum.auto.join.enable": "TRUE",
+            "metadata.log.dir": "/m",
+            "log.dirs": "/a, /b",
+            "metadata.log.segment.bytes": "8388608",
+            "metadata.max.retention.bytes": "-1",
+            "quorate.http.listener": "127.0.0.1:8080",
+        }
+    )
+    assert (config.quorum.election_timeout_ms, config.quorum.fetch_timeout_ms) == (250, 500)
+    assert config.auto_join
+    assert config.storage.log_dirs == (Path("/a"), Path("/b"))
+    assert config.storage.metadata_log_dir == Path("/m")
+    assert config.storage.log.segment_bytes == 8388608
+    assert config.storage.retention_bytes == -1
+    assert config.http_listener == ("127.0.0.1", 8080)
+
+
+def test_static_voters_are_sorted():
+    """controller.quorum.voters in any order; the node is among them."""
+    config = parse(
+        {
+            "controller.quorum.bootstrap.servers": None,
+            "controller.quorum.voters": "3001@b:9093,3000@[::1]:9093",
+        }
+    )
+    assert config.static_voters == (
+        StaticVoter(node_id=3000, host="::1", port=9093),
+        StaticVoter(node_id=3001, host="b", port=9093),
+    )
+    assert config.storage.static_voter_ids == (3000, 3001)
+
+
+def test_several_listeners_follow_the_names():
+    """The first of controller.listener.names is the first listener, in whatever order they are bound."""
+    config = parse(
+        {
+            "controller.listener.names": "controller,SECOND",
+            "listeners": "SECOND://:1,CONTROLLER://h:2",
+            "advertised.listeners": "SECOND://out:3",
+        }
+    )
+    assert [listener.name for listener in config.listeners] == ["CONTROLLER", "SECOND"]
+    assert [(told.host, told.port) for told in config.advertised_listeners] == [("h", 2), ("out", 3)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"node.id": None}, "node.id is missing"),
+        (
+            {"node.id": "-1"},
+            "node.id=-1: Invalid value -1 for configuration node.id: Value must be at least 0",
+        ),
+        ({"node.id": "x"}, "node.id=x: Invalid value x for configuration node.id: Not a number of type INT"),
+        ({"broker.id": "7"}, "broker.id=7: must be that of node.id=3000"),
+        ({"process.roles": None}, "process.roles is missing"),
+        ({"process.roles": "controler"}, "String must be one of: broker, controller"),
+        ({"process.roles": "broker,controller"}, "only controller is run here; brokers are stock Kafka"),
+        ({"listeners": None}, "listeners is missing; for instance listeners=CONTROLLER://:9093"),
+        ({"listeners": "CONTROLLER:9093"}, "'CONTROLLER:9093' is not of the form NAME://host:port"),
+        ({"listeners": "CONTROLLER://:99999"}, "is not of the form NAME://host:port"),
+        ({"listeners": "OTHER://:9093"}, "CONTROLLER does not appear in listeners"),
+        (
+            {"listeners": "CONTROLLER://:9093,PLAINTEXT://:9092"},
+            "PLAINTEXT is not one of controller.listener.names",
+        ),
+        ({"listeners": "CONTROLLER://:1,CONTROLLER://:2"}, "the name CONTROLLER is there twice"),
+        ({"listeners": "CONTROLLER://0.0.0.0:9093"}, "can't be advertised; set advertised.listeners"),
+        ({"advertised.listeners": "OTHER://a:1"}, "advertised.listeners: OTHER does not appear in listeners"),
+        (
+            {"listener.security.protocol.map": "CONTROLLER:SSL"},
+            "CONTROLLER has SSL; only PLAINTEXT is supported",
+        ),
+        ({"listener.security.protocol.map": "A:PLAINTEXT"}, "is missing; add CONTROLLER:PLAINTEXT"),
+        (
+            {"listener.security.protocol.map": "CONTROLLER:TLS"},
+            "'CONTROLLER:TLS' is not of the form NAME:PROTOCOL",
+        ),
+        ({"controller.quorum.bootstrap.servers": None}, "controller.quorum.bootstrap.servers is missing"),
+        ({"controller.quorum.bootstrap.servers": "a"}, "'a' is not of the form host:port"),
+        ({"controller.quorum.voters": "1@h:1"}, "this controller, node.id=3000, is not among them"),
+        ({"controller.quorum.voters": "3000@h"}, "'3000@h' is not of the form id@host:port"),
+        ({"controller.quorum.voters": "3000@0.0.0.0:1"}, "names no host that other nodes can reach"),
+        ({"controller.quorum.voters": "3000@h:1,3000@i:1"}, "node 3000 is there twice"),
+        (
+            {"controller.quorum.voters": "3000@h:1", "controller.quorum.auto.join.enable": "true"},
+            "controller.quorum.auto.join.enable=true: needs a dynamic quorum",
+        ),
+        ({"controller.quorum.fetch.timeout.ms": "soon"}, "Not a number of type INT"),
+        ({"metadata.log.segment.bytes": "100"}, "Value must be at least 8388608"),
+        ({"broker.session.timeout.ms": "3000"}, "broker.heartbeat.interval.ms=2000: at most half of"),
+        ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes=5: at least socket.request.max.bytes"),
+        ({"log.dirs": "/a,,/b"}, "log.dirs"),
+        ({"controller.quorum.voter": "x"}, "did you mean controller.quorum.voters"),
+        ({"zookeeper.connect": "x"}, "zookeeper.connect=x: there is no such key in Kafka 4.3"),
+        ({"quorate.http.listner": "x"}, "did you mean quorate.http.listener?"),
+        ({"quorate.http.listener": "8080"}, "quorate.http.listener=8080: not of the form host:port"),
+        ({"authorizer.class.name": "a.B"}, "authorizer.class.name=a.B: access control is not supported yet"),
+        ({"create.topic.policy.class.name": "a.B"}, "Java classes can't run here"),
+        ({"alter.config.policy.class.name": "a.B"}, "Java classes can't run here"),
+        ({"config.providers": "file"}, "config.providers=file: values are not looked up elsewhere"),
+        ({"principal.builder.class": "a.B"}, "Java classes can't run here"),
+    ],
+)
+def test_wrong_configs_are_refused(changes: dict[str, str | None], expected: str):
+    """Each problem names the key, the value and what is allowed."""
+    assert any(expected in problem for problem in problems(changes)), problems(changes)
+
+
+def test_all_problems_are_told_at_once():
+    """Nobody has to start five times to find five mistakes."""
+    found = problems({"node.id": "x", "listeners": "bad", "num.partitions": "0", "foo": "1", "log.dirs": ","})
+    keys = {problem.split("=")[0].split(":")[0] for problem in found}
+    assert keys >= {"node.id", "listeners", "num.partitions", "foo", "log.dirs"}
+
+
+def test_secrets_are_not_told():
+    """Values of passwords appear neither in problems nor in notes."""
+    config = parse({"ssl.keystore.password": "geheim", "delegation.token.secret.key": "geheim"})
+    assert not any("geheim" in note for note in config.notes)
+    assert any("ssl.keystore.password" in note for note in config.notes)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "listener.name.external.ssl.keystore.location",
+        "listener.name.sasl.plain.sasl.jaas.config",
+        "rsm.config.anything",
+        "ssl.truststore.location",
+        "log.cleaner.threads",
+    ],
+)
+def test_legal_keys_without_meaning_here_are_noted(key: str):
+    """Keys of listeners, plugins, TLS and brokers may stand in a shared file."""
+    assert parse({key: "1"}).notes == (f"{key} is for brokers: it changes nothing on a controller",)
+
+
+def test_files_that_cannot_be_read_are_told(tmp_path: Path):
+    """Missing files, directories and malformed escapes are problems of the configuration."""
+    with pytest.raises(ConfigError, match="cannot read the file: No such file"):
+        load_config(tmp_path / "nothing")
+    with pytest.raises(ConfigError, match="cannot read the file: Is a directory"):
+        load_format_target(tmp_path)
+    (tmp_path / "bad").write_text("a=\\u1")
+    with pytest.raises(ConfigError, match=r"bad: line 1: "):
+        load_config(tmp_path / "bad")
+    (tmp_path / "wrong").write_text("node.id=x\nprocess.roles=controller\n")
+    with pytest.raises(ConfigError, match=r"wrong: node\.id=x"):
+        load_config(tmp_path / "wrong")
+
+
+def test_format_takes_brokers():
+    """Formatting wants less: any role, unknown keys of plugins, no own listener of a broker."""
+    target = parse_format_target(
+        {
+            "process.roles": "broker",
+            "node.id": "1",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": "h:1",
+            "listeners": "PLAINTEXT://:9092",
+            "log.dirs": "/b,/a",
+            "some.plugin.key": "x",
+        }
+    )
+    assert target.log_dirs == (Path("/a"), Path("/b"))
+    assert target.metadata_log_dir == Path("/b")
+    assert (target.controller_address, target.has_static_voters) == (None, False)
+    with pytest.raises(ConfigError, match=r"none of them is one of controller\.listener\.names"):
+        parse_format_target({**MINIMAL, "listeners": "X://:1"})
+
+
+def test_combined_node_is_formatted_for_its_controller_listener():
+    """Of a combined node's listeners the controller's one counts, as advertised if it is."""
+    properties = {
+        **MINIMAL,
+        "process.roles": "broker,controller",
+        "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "advertised.listeners": "PLAINTEXT://x:9092,CONTROLLER://out:9999",
+    }
+    target = parse_format_target(properties)
+    assert target.controller_address == ListenerAddress(name="CONTROLLER", host="out", port=9999)

@@ -1,0 +1,108 @@
+"""Log lines: text, JSON, repeats."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from quorate_controller.logs import (
+    JsonFormatter,
+    LogFormat,
+    LogLevel,
+    RepeatFilter,
+    TextFormatter,
+    configure_logs,
+)
+
+logger = logging.getLogger("quorate_controller.test")
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    """Where the lines go; the root logger is as before afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def record(message: str, **facts: object) -> logging.LogRecord:
+    """An event with facts."""
+    made = logging.LogRecord("quorate_controller.x", logging.INFO, "x.py", 1, message, (), None)
+    made.created = 1_700_000_000.123
+    made.facts = facts
+    return made
+
+
+def test_text_is_one_line_of_words():
+    """Values with blanks, quotes and line breaks are quoted, so that an event stays one line."""
+    line = TextFormatter().format(
+        record("became\nleader", epoch=3, why="a b", empty="", lines="x\ny", quote='"')
+    )
+    assert line == (
+        "2023-11-14T22:13:20.123Z INFO    became\\nleader "
+        'epoch=3 why="a b" empty="" lines="x\\ny" quote="\\""'
+    )
+
+
+def test_json_is_one_object():
+    """Facts are members beside the event; what JSON has no type for becomes text."""
+    line = JsonFormatter().format(record("became_leader", epoch=3, path=object))
+    assert "\n" not in line
+    assert json.loads(line) == {
+        "time": "2023-11-14T22:13:20.123Z",
+        "level": "INFO",
+        "logger": "quorate_controller.x",
+        "event": "became_leader",
+        "epoch": 3,
+        "path": "<class 'object'>",
+    }
+
+
+def test_levels_and_libraries(stream: io.StringIO):
+    """The level is for our events; libraries are heard from warnings on."""
+    configure_logs(level=LogLevel.DEBUG, log_format=LogFormat.TEXT, stream=stream)
+    logger.debug("ours", extra={"facts": {"a": 1}})
+    logging.getLogger("asyncio").info("theirs")
+    logging.getLogger("asyncio").warning("loud")
+    assert [line.split(maxsplit=2)[1:] for line in stream.getvalue().splitlines()] == [
+        ["DEBUG", "ours a=1"],
+        ["WARNING", "loud"],
+    ]
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_exceptions_are_shown(stream: io.StringIO, log_format: LogFormat):
+    """A traceback is kept in both formats."""
+    configure_logs(log_format=log_format, stream=stream)
+    try:
+        raise KeyError("x")  # noqa: TRY301 - what is under test
+    except KeyError:
+        logger.exception("failed")
+    text = stream.getvalue()
+    assert "KeyError: 'x'" in (json.loads(text)["traceback"] if log_format is LogFormat.JSON else text)
+
+
+def test_repeats_are_dropped_and_counted():
+    """Past the number per interval events are dropped; the next one tells how many. Errors always pass."""
+    now_s = 0.0
+    repeats = RepeatFilter(repeats_max=3, interval_s=10, clock=lambda: now_s)
+    assert [repeats.filter(record("down", node=n)) for n in range(5)] == [True, True, True, False, False]
+    assert repeats.filter(record("other"))
+    error = record("down")
+    error.levelno = logging.ERROR
+    assert all(repeats.filter(error) for _ in range(9))
+    now_s = 10.0
+    again = record("down", node=9)
+    assert repeats.filter(again)
+    assert again.facts == {"node": 9, "repeats_dropped": 2}  # type: ignore[attr-defined]
+
+
+def test_repeats_of_many_events_take_bounded_memory():
+    """Events with ever new texts push the oldest ones out."""
+    repeats = RepeatFilter()
+    for number in range(5000):
+        assert repeats.filter(record(f"event {number}"))
+    assert len(repeats._seen) <= 1024

@@ -1,0 +1,169 @@
+"""ElectLeaders, and the passes that elect preferred and unclean leaders periodically."""
+
+import pytest
+from kio.schema.elect_leaders.v2 import request as kio_request
+from kio.schema.errors import ErrorCode
+from quorate_controller.control import elections
+from quorate_controller.control.api import ControlError
+from quorate_protocol.image import LeaderRecoveryState
+from quorate_protocol.records.generated import PartitionChangeRecord
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+def elect(cluster, election_type: int, *topics):
+    """``topics``: pairs of name and partition ids; none means all."""
+    asked = kio_request.ElectLeadersRequest(
+        election_type=election_type,
+        topic_partitions=tuple(
+            kio_request.TopicPartitions(topic=name, partitions=numbers) for name, numbers in topics
+        )
+        if topics
+        else None,
+    )
+    return cluster.elections.elect_leaders(asked, cluster.context(2))
+
+
+def results(decision):
+    return {
+        (topic.topic, it.partition_id): (it.error_code, it.error_message)
+        for topic in decision.response.replica_election_results
+        for it in topic.partition_result
+    }
+
+
+def test_the_preferred_leader_takes_over(cluster, make_partition) -> None:
+    """Goal: a clean election, ISR unchanged. Method: the second replica leads."""
+    topic_id = cluster.add_topic("a", make_partition(1, 2, leader=2))
+    decision = elect(cluster, PREFERRED, ("a", (0,)))
+    assert decision.records == (PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=1),)
+    assert results(decision) == {("a", 0): (ErrorCode.none, None)}
+    assert not decision.atomic
+
+
+def test_preferred_elections_refused(cluster, make_partition) -> None:
+    """Goal: Kafka's code and text for each reason. Method: all reasons in one request."""
+    cluster.add_topic("a", make_partition(1, 2), make_partition(1, 2, isr=(2,)))
+    decision = elect(cluster, PREFERRED, ("a", (0, 1, 2)), ("b", (0,)))
+    assert decision.records == ()
+    assert results(decision) == {
+        ("a", 0): (ErrorCode.election_not_needed, "Leader election not needed for topic partition."),
+        ("a", 1): (ErrorCode.preferred_leader_not_available, "The preferred leader was not available."),
+        ("a", 2): (ErrorCode.unknown_topic_or_partition, "No such partition as a-2"),
+        ("b", 0): (ErrorCode.unknown_topic_or_partition, "No such topic as b"),
+    }
+
+
+def test_an_unclean_election_on_request(cluster, make_partition) -> None:
+    """Goal: asked for, it needs no config; only leaderless partitions take part.
+
+    Method: one without, one with.
+    """
+    cluster.add_topic("a", make_partition(1, 2, isr=(1,), leader=-1), make_partition(2, 1))
+    cluster.mark(1, fenced=True)
+    decision = elect(cluster, UNCLEAN, ("a", (0, 1)))
+    assert {key: code for key, (code, _) in results(decision).items()} == {
+        ("a", 0): ErrorCode.none,
+        ("a", 1): ErrorCode.election_not_needed,
+    }
+    cluster.apply(decision)
+    partition = cluster.partition("a")
+    assert (partition.leader, partition.isr) == (2, (2,))
+    assert partition.leader_recovery_state is LeaderRecoveryState.RECOVERING
+
+
+def test_nobody_is_left_for_an_unclean_election(cluster, make_partition) -> None:
+    """Goal: ELIGIBLE_LEADERS_NOT_AVAILABLE. Method: the only replica is fenced."""
+    cluster.add_topic("a", make_partition(1, leader=-1))
+    cluster.mark(1, fenced=True)
+    assert results(elect(cluster, UNCLEAN, ("a", (0,)))) == {
+        ("a", 0): (
+            ErrorCode.eligible_leaders_not_available,
+            "Eligible topic partition leaders are not available.",
+        )
+    }
+
+
+def test_of_all_partitions_only_those_in_need_are_answered(cluster, make_partition) -> None:
+    """Goal: an election of everything does not list what was right already. Method: one of three is not."""
+    cluster.add_topic("a", make_partition(1, 2), make_partition(1, 2, leader=2))
+    cluster.add_topic("b", make_partition(1))
+    decision = elect(cluster, PREFERRED)
+    assert results(decision) == {("a", 1): (ErrorCode.none, None)}
+    assert [topic.topic for topic in decision.response.replica_election_results] == ["a", "b"]
+
+
+def test_an_unknown_election_type_is_refused(cluster) -> None:
+    """Goal: INVALID_REQUEST. Method: a type that does not exist."""
+    with pytest.raises(ControlError) as refused:
+        elect(cluster, 7)
+    assert (refused.value.error_code, refused.value.message) == (
+        ErrorCode.invalid_request,
+        "Unknown election type 7",
+    )
+
+
+def test_too_many_elections_at_once_are_refused(cluster, make_partition, monkeypatch) -> None:
+    """Goal: the bound holds. Method: lower it, and ask for one more."""
+    monkeypatch.setattr(elections, "RECORDS_PER_BATCH_MAX", 2)
+    cluster.add_topic("a", *[make_partition(1, 2, leader=2)] * 3)
+    with pytest.raises(ControlError) as refused:
+        elect(cluster, PREFERRED)
+    assert refused.value.error_code is ErrorCode.policy_violation
+
+
+def test_the_preferred_pass_goes_on_where_it_stopped(cluster, make_partition, monkeypatch) -> None:
+    """Goal: bounded steps that together elect everything. Method: steps of two over five partitions."""
+    monkeypatch.setattr(elections, "ELECTIONS_PER_PASS_MAX", 2)
+    cluster.add_topic("a", *[make_partition(1, 2, leader=2)] * 5)
+    steps = []
+    more = True
+    while more:
+        decision, more = cluster.elections.balance_leaders()
+        cluster.apply(decision)
+        steps.append(len(decision.records))
+    assert steps == [2, 2, 1]
+    assert len(cluster.image.index.imbalanced) == 0
+
+
+def test_the_preferred_pass_skips_who_can_not_lead(cluster, make_partition) -> None:
+    """Goal: no election without an in-sync, active preferred replica.
+
+    Method: each reason once, and one good.
+    """
+    cluster.mark(3, fenced=True)
+    topic_id = cluster.add_topic(
+        "a",
+        make_partition(1, 2, isr=(2,)),
+        make_partition(3, 2, leader=2),
+        make_partition(9, 2, leader=2, directories=(None, None)),
+        make_partition(1, 2, leader=2),
+    )
+    decision, more = cluster.elections.balance_leaders()
+    assert decision.records == (PartitionChangeRecord(topic_id=topic_id, partition_id=3, leader=1),)
+    assert not more
+
+
+def test_the_unclean_pass_asks_each_topic(cluster, make_partition, monkeypatch) -> None:
+    """Goal: only topics that allow it, in bounded steps.
+
+    Method: steps of one; one of two topics allows it.
+    """
+    monkeypatch.setattr(elections, "ELECTIONS_PER_PASS_MAX", 1)
+    cluster.configs.unclean.add("lossy")
+    cluster.mark(1, fenced=True)
+    for name in ("safe", "lossy"):
+        cluster.add_topic(name, *[make_partition(1, 2, isr=(1,), leader=-1)] * 2)
+    more = True
+    while more:
+        decision, more = cluster.elections.elect_unclean_leaders()
+        cluster.apply(decision)
+    assert [cluster.partition("lossy", number).leader for number in (0, 1)] == [2, 2]
+    assert [cluster.partition("safe", number).leader for number in (0, 1)] == [-1, -1]
+
+
+def test_passes_with_nothing_to_do(cluster, make_partition) -> None:
+    """Goal: a healthy cluster gives no records. Method: both passes on led partitions."""
+    cluster.add_topic("a", make_partition(1, 2))
+    for decision, more in (cluster.elections.balance_leaders(), cluster.elections.elect_unclean_leaders()):
+        assert (decision.records, more) == ((), False)

@@ -1,0 +1,126 @@
+"""Placement of new replicas over racks and brokers."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from kio.schema.errors import ErrorCode
+from quorate_controller.control.api import ControlError
+from quorate_controller.control.assignments import usable_brokers
+from quorate_controller.control.placement import UsableBroker, place_replicas
+from quorate_protocol.records.generated import BrokerRegistrationChangeRecord
+
+
+def brokers(*racks: str | None, fenced: frozenset[int] = frozenset()) -> list[UsableBroker]:
+    """Brokers 0, 1, 2... in these racks."""
+    return [
+        UsableBroker(broker_id=broker_id, rack=rack, fenced=broker_id in fenced)
+        for broker_id, rack in enumerate(racks)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_replicas_of_a_partition_are_in_different_racks(seed: int) -> None:
+    """Goal: no rack holds two replicas while another holds none. Method: nine brokers in three racks."""
+    racks = "aaabbbccc"
+    for replicas in place_replicas(brokers(*racks), 50, 3, Random(seed)):
+        assert {racks[broker_id] for broker_id in replicas} == set("abc")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_leaders_and_replicas_are_spread_evenly(seed: int) -> None:
+    """Goal: each broker leads and follows as often as any other. Method: count over whole rounds."""
+    placed = place_replicas(brokers(*"aabbcc"), 60, 3, Random(seed))
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {10}
+    assert set(Counter(broker_id for replicas in placed for broker_id in replicas).values()) == {30}
+
+
+def test_partitions_of_one_round_start_one_rack_further_each() -> None:
+    """Goal: Kafka's stripes. Method: the racks of the leaders of as many partitions as there are brokers."""
+    racks = "aabbcc"
+    placed = place_replicas(brokers(*racks), 6, 2, Random(3))
+    leaders = "".join(racks[replicas[0]] for replicas in placed)
+    assert leaders in "abcabcabc"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fenced_brokers_come_last_and_never_lead(seed: int) -> None:
+    """Goal: a fenced broker only gets what no unfenced one can take. Method: one rack, two of five fenced."""
+    away = frozenset({1, 3})
+    for replicas in place_replicas(brokers(None, None, None, None, None, fenced=away), 30, 4, Random(seed)):
+        assert not away & set(replicas[:3])
+        assert replicas[3] in away
+
+
+def test_a_rack_that_is_fenced_as_a_whole_gets_no_leader() -> None:
+    """Goal: the search for a leader passes over such a rack. Method: rack b has only fenced brokers."""
+    placed = place_replicas(brokers("a", "b", "a", fenced=frozenset({1})), 10, 2, Random(0))
+    assert all(replicas[0] in {0, 2} and replicas[1] == 1 for replicas in placed)
+
+
+def test_a_single_unfenced_broker_leads_everything() -> None:
+    """Goal: no endless loop with nothing to shuffle. Method: one unfenced broker, many partitions."""
+    placed = place_replicas(brokers(None, None, fenced=frozenset({0})), 20, 2, Random(0))
+    assert placed == [(1, 0)] * 20
+
+
+def test_the_same_random_gives_the_same_placement() -> None:
+    """Goal: simulations can be replayed. Method: two generators of one seed."""
+    given = brokers(*"abcabc")
+    assert place_replicas(given, 40, 3, Random(5)) == place_replicas(given, 40, 3, Random(5))
+    assert place_replicas(given, 40, 3, Random(5)) != place_replicas(given, 40, 3, Random(6))
+
+
+@pytest.mark.parametrize(
+    ("given", "replication_factor", "message"),
+    [
+        (brokers("a"), 0, "Invalid replication factor 0: the replication factor must be positive."),
+        (
+            brokers("a", fenced=frozenset({0})),
+            1,
+            "All brokers are currently fenced, or have all their log directories cordoned.",
+        ),
+        ([], 1, "All brokers are currently fenced, or have all their log directories cordoned."),
+        (
+            brokers("a", "b"),
+            3,
+            (
+                "The target replication factor of 3 cannot be reached because only 2 broker(s) are "
+                "registered "
+                "or some "
+                "brokers have all their log directories cordoned."
+            ),
+        ),
+    ],
+)
+def test_impossible_placements_are_refused(
+    given: list[UsableBroker], replication_factor: int, message: str
+) -> None:
+    """Goal: Kafka's code and text. Method: each reason once."""
+    with pytest.raises(ControlError) as refused:
+        place_replicas(given, 1, replication_factor, Random(0))
+    assert refused.value.error_code is ErrorCode.invalid_replication_factor
+    assert refused.value.message == message
+
+
+def test_brokers_that_shut_down_or_are_cordoned_get_nothing(make_cluster) -> None:
+    """Goal: only brokers that may take replicas are offered. Method: one broker in each condition.
+
+    A broker that was fenced after its controlled shutdown counts as any fenced one.
+    """
+    cluster = make_cluster()
+    cluster.add_broker(1)
+    cluster.add_broker(2, shutting_down=True)
+    cluster.add_broker(3, shutting_down=True, fenced=True)
+    cluster.add_broker(4, directories=2)
+    cluster.add_broker(5, directories=2)
+    for broker_id, cordoned in ((4, 1), (5, 2)):
+        cluster.replay(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker_id,
+                broker_epoch=1000 + broker_id,
+                cordoned_log_dirs=tuple(cluster.directory(broker_id, n) for n in range(cordoned)),
+            )
+        )
+    offered = {broker.broker_id: broker.fenced for broker in usable_brokers(cluster.image)}
+    assert offered == {1: False, 3: True, 4: False}

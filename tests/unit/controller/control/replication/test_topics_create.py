@@ -1,0 +1,344 @@
+"""CreateTopics: what is written, what is answered, and what is refused."""
+
+from datetime import timedelta
+
+import pytest
+from kio.schema.create_topics.v7 import request as kio_request
+from kio.schema.errors import ErrorCode
+from quorate_controller.control.api import ControlError
+from quorate_protocol.image import UNASSIGNED_DIRECTORY
+from quorate_protocol.records.generated import ConfigRecord, PartitionRecord, TopicRecord
+
+
+def topic(name: str, partitions: int = 1, replicas: int = 1, assignments=(), **configs: str | None):
+    """What a client asks; dots in config names are written as two underscores."""
+    return kio_request.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        assignments=tuple(
+            kio_request.CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(broker_ids))
+            for index, broker_ids in assignments
+        ),
+        configs=tuple(
+            kio_request.CreatableTopicConfig(name=key.replace("__", "."), value=value)
+            for key, value in configs.items()
+        ),
+    )
+
+
+def assigned(name: str, *assignments, partitions: int = -1, replicas: int = -1):
+    return topic(name, partitions, replicas, assignments)
+
+
+def request(*topics, validate_only: bool = False):
+    return kio_request.CreateTopicsRequest(
+        topics=topics, timeout=timedelta(seconds=1), validate_only=validate_only
+    )
+
+
+def create(cluster, *topics, api_version: int = 7, validate_only: bool = False):
+    asked = request(*topics, validate_only=validate_only)
+    return cluster.topics.create_topics(asked, cluster.context(api_version))
+
+
+def error(cluster, asked) -> tuple[ErrorCode, str | None]:
+    decision = create(cluster, asked)
+    assert decision.records == ()
+    (result,) = decision.response.topics
+    assert result.topic_id is None
+    assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, ())
+    return result.error_code, result.error_message
+
+
+def test_records_come_in_kafkas_order(cluster) -> None:
+    """Goal: Topic, its configs, its partitions; all in one batch. Method: two topics in one request."""
+    decision = create(cluster, topic("a", 2, 3, cleanup__policy="compact"), topic("b"))
+    assert [type(record) for record in decision.records] == [
+        TopicRecord,
+        ConfigRecord,
+        PartitionRecord,
+        PartitionRecord,
+        TopicRecord,
+        PartitionRecord,
+    ]
+    assert decision.atomic
+    cluster.apply(decision)
+    assert sorted(cluster.partition("a", 1).replicas) == [1, 2, 3]
+
+
+def test_a_new_partition_is_led_by_its_first_replica(cluster) -> None:
+    """Goal: leader, ISR, epochs and directories of a new partition. Method: one topic, all brokers active."""
+    cluster.apply(create(cluster, topic("a", 1, 3)))
+    partition = cluster.partition("a")
+    assert partition.isr == partition.replicas
+    assert partition.leader == partition.replicas[0]
+    assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
+    assert partition.directories == tuple(cluster.directory(broker_id) for broker_id in partition.replicas)
+
+
+def test_the_isr_begins_with_the_active_replicas(make_cluster) -> None:
+    """Goal: a fenced replica is placed, but not in sync. Method: replication on all of three brokers."""
+    cluster = make_cluster()
+    cluster.add_brokers(1, 2)
+    cluster.add_broker(3, fenced=True)
+    cluster.apply(create(cluster, topic("a", 4, 3)))
+    for number in range(4):
+        partition = cluster.partition("a", number)
+        assert 3 in partition.replicas
+        assert partition.isr == tuple(id_ for id_ in partition.replicas if id_ != 3)
+
+
+def test_directories_are_known_only_for_brokers_with_one(make_cluster) -> None:
+    """Goal: KIP-858's default directories. Method: a broker with one directory and one with two."""
+    cluster = make_cluster()
+    cluster.add_broker(1)
+    cluster.add_broker(2, directories=2)
+    cluster.apply(create(cluster, assigned("a", (0, [1, 2]))))
+    assert cluster.partition("a").directories == (cluster.directory(1), UNASSIGNED_DIRECTORY)
+
+
+def test_no_directories_before_metadata_version_17(make_cluster) -> None:
+    """Goal: the record can be written in version 0. Method: the oldest metadata.version."""
+    cluster = make_cluster(metadata_version=7)
+    cluster.add_broker(1)
+    decision = create(cluster, topic("a"))
+    assert decision.records[1].directories == ()
+    cluster.apply(decision)
+
+
+def test_the_answer_describes_the_topic(cluster) -> None:
+    """Goal: id, sizes and configs are answered from version 5 on. Method: versions 5 and 4."""
+    decision = create(cluster, topic("a", 2, 3, retention__ms="5"), api_version=5)
+    (result,) = decision.response.topics
+    assert (result.name, result.error_code, result.error_message) == ("a", ErrorCode.none, None)
+    assert result.topic_id == decision.records[0].topic_id
+    assert (result.num_partitions, result.replication_factor) == (2, 3)
+    assert [(config.name, config.value) for config in result.configs] == [("retention.ms", "5")]
+    (result,) = create(cluster, topic("b", retention__ms="5"), api_version=4).response.topics
+    assert result.configs == ()
+
+
+def test_topic_ids_are_random_and_new(cluster) -> None:
+    """Goal: no two topics share an id. Method: many topics from one seed."""
+    decision = create(cluster, *(topic(f"t{number}") for number in range(200)))
+    assert len({result.topic_id for result in decision.response.topics}) == 200
+
+
+def test_minus_one_means_the_default(make_cluster) -> None:
+    """Goal: KIP-464. Method: defaults that differ from Kafka's own."""
+    cluster = make_cluster(num_partitions=3, default_replication_factor=2)
+    cluster.add_brokers(1, 2)
+    (result,) = cluster.apply(create(cluster, topic("a", -1, -1))).topics
+    assert (result.num_partitions, result.replication_factor) == (3, 2)
+
+
+def test_validate_only_writes_nothing_and_answers_the_same(cluster) -> None:
+    """Goal: a dry run. Method: one good and one bad topic."""
+    decision = create(cluster, topic("a", 2, 3), topic("b", 1, 9), validate_only=True)
+    assert decision.records == ()
+    assert [result.error_code for result in decision.response.topics] == [
+        ErrorCode.none,
+        ErrorCode.invalid_replication_factor,
+    ]
+
+
+def test_topics_succeed_and_fail_alone(cluster) -> None:
+    """Goal: one bad topic does not hinder another. Method: bad ones around a good one."""
+    decision = create(cluster, topic("a b"), topic("good"), topic("c", 0))
+    assert [result.error_code for result in decision.response.topics] == [
+        ErrorCode.invalid_topic_exception,
+        ErrorCode.none,
+        ErrorCode.invalid_partitions,
+    ]
+    assert [type(record) for record in decision.records] == [TopicRecord, PartitionRecord]
+
+
+def test_manual_assignment(cluster) -> None:
+    """Goal: replicas are where the client wants them. Method: two partitions, the second listed first."""
+    (result,) = cluster.apply(create(cluster, assigned("a", (1, [3, 1]), (0, [2, 3])))).topics
+    assert (result.num_partitions, result.replication_factor) == (2, 2)
+    assert cluster.partition("a", 0).replicas == (2, 3)
+    assert cluster.partition("a", 1).replicas == (3, 1)
+
+
+def test_a_manual_assignment_may_name_fenced_brokers(cluster) -> None:
+    """Goal: the first active replica leads. Method: the first of the list is fenced."""
+    cluster.mark(1, fenced=True)
+    cluster.apply(create(cluster, assigned("a", (0, [1, 2, 3]))))
+    partition = cluster.partition("a")
+    assert (partition.replicas, partition.isr, partition.leader) == ((1, 2, 3), (2, 3), 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "message"),
+    [
+        (
+            topic("a b"),
+            ErrorCode.invalid_topic_exception,
+            (
+                "Topic name is invalid: 'a b' contains one or more characters other than ASCII "
+                "alphanumerics, "
+                "'.', "
+                "'_' and '-'"
+            ),
+        ),
+        (topic("old"), ErrorCode.topic_already_exists, "Topic 'old' already exists."),
+        (topic("old.one"), ErrorCode.topic_already_exists, "Topic 'old.one' already exists."),
+        (
+            topic("old_one"),
+            ErrorCode.invalid_topic_exception,
+            "Topic 'old_one' collides with existing topic: old.one",
+        ),
+        (
+            topic("__cluster_metadata"),
+            ErrorCode.invalid_request,
+            "Creation of internal topic __cluster_metadata is prohibited.",
+        ),
+        (topic("a", bad="1"), ErrorCode.invalid_config, "Unknown topic config name: bad"),
+        (
+            topic("a", replicas=0),
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        ),
+        (
+            topic("a", replicas=-2),
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        ),
+        (
+            topic("a", partitions=0),
+            ErrorCode.invalid_partitions,
+            "Number of partitions was set to an invalid non-positive value.",
+        ),
+        (
+            topic("a", replicas=4),
+            ErrorCode.invalid_replication_factor,
+            (
+                "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be "
+                "reached "
+                "because only 3 broker(s) are registered or some brokers have all their log directories "
+                "cordoned."
+            ),
+        ),
+        (
+            assigned("a", (0, [1]), replicas=1),
+            ErrorCode.invalid_request,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        ),
+        (
+            assigned("a", (0, [1]), partitions=1),
+            ErrorCode.invalid_request,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        ),
+        (
+            assigned("a", (0, [1]), (0, [2])),
+            ErrorCode.invalid_replica_assignment,
+            "Found multiple manual partition assignments for partition 0",
+        ),
+        (
+            assigned("a", (0, [1]), (2, [2])),
+            ErrorCode.invalid_replica_assignment,
+            "partitions should be a consecutive 0-based integer sequence",
+        ),
+        (
+            assigned("a", (0, [])),
+            ErrorCode.invalid_replica_assignment,
+            "The manual partition assignment includes an empty replica list.",
+        ),
+        (
+            assigned("a", (0, [1, 9])),
+            ErrorCode.invalid_replica_assignment,
+            "The manual partition assignment includes broker 9, but no such broker is registered.",
+        ),
+        (
+            assigned("a", (0, [1, 2, 1])),
+            ErrorCode.invalid_replica_assignment,
+            "The manual partition assignment includes the broker 1 more than once.",
+        ),
+        (
+            assigned("a", (0, [1, 2]), (1, [1])),
+            ErrorCode.invalid_replica_assignment,
+            (
+                "The manual partition assignment includes a partition with 1 replica(s), but this is not "
+                "consistent "
+                "with previous partitions, which have 2 replica(s)."
+            ),
+        ),
+    ],
+)
+def test_refusals(cluster, make_partition, asked, code: ErrorCode, message: str) -> None:
+    """Goal: Kafka's code and text for each reason. Method: topics 'old' and 'old.one' exist."""
+    cluster.add_topic("old", make_partition(1))
+    cluster.add_topic("old.one", make_partition(1))
+    assert error(cluster, asked) == (code, message)
+
+
+def test_no_active_broker_in_a_manual_assignment(cluster) -> None:
+    """Goal: a partition can't begin without a leader. Method: one broker fenced, one shutting down."""
+    cluster.mark(1, fenced=True)
+    cluster.mark(2, shutting_down=True)
+    assert error(cluster, assigned("a", (0, [1, 2]))) == (
+        ErrorCode.invalid_replica_assignment,
+        (
+            "All brokers specified in the manual partition assignment for partition 0 are fenced or in "
+            "controlled "
+            "shutdown."
+        ),
+    )
+
+
+def test_no_active_broker_at_all(cluster) -> None:
+    """Goal: Kafka's text when everything is fenced. Method: fence all."""
+    for broker_id in (1, 2, 3):
+        cluster.mark(broker_id, fenced=True)
+    assert error(cluster, topic("a")) == (
+        ErrorCode.invalid_replication_factor,
+        (
+            "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have "
+            "all their "
+            "log "
+            "directories cordoned."
+        ),
+    )
+
+
+def test_a_name_that_is_asked_twice_is_refused_once(cluster) -> None:
+    """Goal: neither of the two is created. Method: a duplicate beside a good topic."""
+    decision = create(cluster, topic("twice"), topic("good"), topic("twice", 2))
+    results = [(result.name, result.error_code, result.error_message) for result in decision.response.topics]
+    assert results == [
+        ("good", ErrorCode.none, None),
+        ("twice", ErrorCode.invalid_request, "Duplicate topic name."),
+    ]
+    assert len(decision.records) == 2
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [topic("a", 10_001)],
+        [topic("a", 5_000), topic("b", 5_001)],
+        [topic("a", 2**31 - 1)],
+    ],
+)
+def test_too_many_partitions_are_refused_as_a_whole(cluster, topics) -> None:
+    """Goal: POLICY_VIOLATION before any is placed. Method: in one topic and in two."""
+    with pytest.raises(ControlError) as refused:
+        create(cluster, *topics)
+    assert refused.value.error_code is ErrorCode.policy_violation
+    assert refused.value.message == "Excessively large number of partitions per request."
+
+
+def test_too_many_records_are_refused_as_a_whole(cluster) -> None:
+    """Goal: an atomic batch has at most 10,000 records. Method: 10,000 partitions and their topic."""
+    with pytest.raises(ControlError) as refused:
+        create(cluster, topic("a", 10_000))
+    assert refused.value.error_code is ErrorCode.policy_violation
+    assert refused.value.message == "Unable to perform excessively large batch operation."
+
+
+def test_an_empty_request_is_answered(cluster) -> None:
+    """Goal: nothing asked, nothing done. Method: no topics."""
+    decision = create(cluster)
+    assert (decision.records, decision.response.topics) == ((), ())

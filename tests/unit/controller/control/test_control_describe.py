@@ -1,0 +1,169 @@
+"""DescribeCluster and DescribeConfigs (KIP-133, KIP-226, KIP-569, KIP-919).
+
+Values, sources and synonyms of ordinary configs are compared with stock Kafka in tests/golden.
+"""
+
+import pytest
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.errors import ErrorCode
+from quorate_protocol.records.generated import ConfigRecord
+
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+def cluster(endpoint_type=2, operations=False):
+    return DescribeClusterRequest(
+        include_cluster_authorized_operations=operations,
+        endpoint_type=endpoint_type,
+        include_fenced_brokers=False,
+    )
+
+
+def configs(resource_type, name, *keys, synonyms=False, documentation=False):
+    resource = DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=keys or None
+    )
+    return DescribeConfigsRequest(
+        resources=(resource,), include_synonyms=synonyms, include_documentation=documentation
+    )
+
+
+def described(harness, resource_type, name, *keys, **options):
+    """One config of a resource."""
+    (result,) = harness.apply(configs(resource_type, name, *keys, **options)).results
+    assert result.error_code is ErrorCode.none, result.error_message
+    (config,) = result.configs
+    return config
+
+
+def test_the_cluster_is_its_controllers(harness):
+    """Goal: a client finds the controllers (KIP-919). Method: two with the listener, one registered
+    without.
+    """
+    harness.register_controller(3000)
+    harness.register_controller(3001)
+    response = harness.apply(cluster(operations=True))
+    assert response.error_code is ErrorCode.none
+    assert (response.cluster_id, response.controller_id) == (harness.config.cluster_id, 3000)
+    assert response.endpoint_type == 2
+    assert [(node.broker_id, node.host, node.port) for node in response.brokers] == [
+        (3000, "c3000", 9093),
+        (3001, "c3001", 9093),
+    ]
+    assert response.cluster_authorized_operations == 8096
+    assert harness.apply(cluster()).cluster_authorized_operations == -(2**31)
+
+
+@pytest.mark.parametrize(
+    ("endpoint_type", "api_version", "error_code"),
+    [
+        (1, 2, ErrorCode.mismatched_endpoint_type),
+        (1, 0, ErrorCode.invalid_request),
+        (9, 2, ErrorCode.unsupported_endpoint_type),
+        (9, 0, ErrorCode.invalid_request),
+    ],
+)
+def test_brokers_are_not_to_be_found_here(harness, endpoint_type, api_version, error_code):
+    """Goal: a client of brokers notices. Method: ask for brokers, and for something unknown."""
+    response = harness.apply(cluster(endpoint_type), api_version)
+    assert response.error_code is error_code
+    assert (response.cluster_id, response.controller_id, response.brokers) == ("", -1, ())
+
+
+def test_the_cluster_is_described_from_metadata_version_15_on(new_harness):
+    """Goal: before, controllers are not registered. Method: one level below."""
+    assert new_harness(14).refusal(cluster()).error_code is ErrorCode.unsupported_version
+
+
+def test_documentation_comes_only_when_asked_for(harness):
+    """Goal: it is long. Method: the same config with and without."""
+    key = "consumer.session.timeout.ms"
+    assert described(harness, GROUP, "g", key).documentation is None
+    assert "failures" in described(harness, GROUP, "g", key, documentation=True).documentation
+
+
+def test_only_the_configs_asked_for_are_described(harness):
+    """Goal: the filter. Method: one known name, one unknown; an empty list means all."""
+    (result,) = harness.apply(configs(GROUP, "g", "share.isolation.level", "unknown")).results
+    assert [config.name for config in result.configs] == ["share.isolation.level"]
+    resource = DescribeConfigsResource(resource_type=GROUP, resource_name="g", configuration_keys=())
+    (result,) = harness.apply(DescribeConfigsRequest(resources=(resource,))).results
+    assert len(result.configs) > 10
+
+
+def test_secrets_are_not_told(harness):
+    """Goal: neither passwords nor what is unknown, also behind a listener prefix. Method: set one of
+    each here.
+    """
+    for name in (
+        "listener.name.external.ssl.keystore.password",
+        "listener.name.external.ssl.keystore.location",
+        "org.example.plugin.token",
+    ):
+        harness.replay(ConfigRecord(resource_type=BROKER, resource_name="3000", name=name, value="s3cret"))
+        config = described(harness, BROKER, "3000", name, synonyms=True)
+        is_told = name.endswith("location")
+        assert config.is_sensitive is not is_told
+        assert ("s3cret" in str(config)) is is_told
+    prefixed = described(
+        harness, BROKER, "3000", "listener.name.external.ssl.keystore.location", synonyms=True
+    )
+    assert (prefixed.synonyms[0].name, prefixed.synonyms[0].source) == (prefixed.name, 2)
+
+
+def test_cluster_defaults_show_what_is_set_only(harness):
+    """Goal: the default resource is not this node. Method: one set for the cluster, one for this node."""
+    harness.replay(
+        ConfigRecord(resource_type=BROKER, resource_name="", name="log.cleaner.threads", value="2"),
+        ConfigRecord(resource_type=BROKER, resource_name="3000", name="log.cleaner.threads", value="3"),
+    )
+    config = described(harness, BROKER, "", synonyms=True)
+    assert (config.name, config.value, config.config_source) == ("log.cleaner.threads", "2", 3)
+    assert [(synonym.value, synonym.source) for synonym in config.synonyms] == [("2", 3)]
+    config = described(harness, BROKER, "3000", "log.cleaner.threads", synonyms=True)
+    assert (config.value, config.config_source) == ("3", 2)
+    assert [synonym.value for synonym in config.synonyms] == ["3", "2", "1"]
+
+
+def test_damaged_values_are_shown_as_they_are(harness):
+    """Goal: what another controller let through can still be looked at. Method: a number that is none."""
+    harness.start_broker(1)
+    harness.add_topic("t", 1)
+    harness.replay(ConfigRecord(resource_type=TOPIC, resource_name="t", name="retention.ms", value="x"))
+    assert described(harness, TOPIC, "t", "retention.ms").value == "x"
+
+
+def test_internal_configs_are_shown_when_set(harness):
+    """Goal: they are Kafka's own business otherwise. Method: set one on a topic."""
+    harness.start_broker(1)
+    harness.add_topic("t", 1)
+    key = "internal.segment.bytes"
+    (result,) = harness.apply(configs(TOPIC, "t", key)).results
+    assert result.configs == ()
+    harness.replay(ConfigRecord(resource_type=TOPIC, resource_name="t", name=key, value="100"))
+    assert described(harness, TOPIC, "t", key).value == "100"
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "error_code"),
+    [
+        (TOPIC, "absent", ErrorCode.unknown_topic_or_partition),
+        (TOPIC, "a b", ErrorCode.invalid_topic_exception),
+        (3, "x", ErrorCode.invalid_request),
+    ],
+)
+def test_descriptions_that_are_refused(harness, resource_type, name, error_code):
+    """Goal: each resource fails alone. Method: a bad one beside a good one."""
+    bad = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=None)
+    good = DescribeConfigsResource(resource_type=GROUP, resource_name="g", configuration_keys=None)
+    first, second = harness.apply(DescribeConfigsRequest(resources=(bad, good))).results
+    assert first.error_code is error_code
+    assert first.error_message
+    assert second.error_code is ErrorCode.none
+
+
+def test_this_node_has_no_loggers_to_tell_of(harness):
+    """Goal: kafka-configs gets an answer. Method: ask for this node's loggers."""
+    (result,) = harness.apply(configs(LOGGER, "3000")).results
+    assert (result.error_code, result.configs) == (ErrorCode.none, ())

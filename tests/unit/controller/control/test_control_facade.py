@@ -1,0 +1,117 @@
+"""The controller as the node drives it: roles, time, what goes where."""
+
+from random import Random
+
+import pytest
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.vote.v2.request import VoteRequest
+from quorate_controller.control.api import ControlConfig
+from quorate_controller.control.controller import QuorumController
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.records.generated import NoOpRecord, PartitionChangeRecord
+
+HEARTBEAT = BrokerHeartbeatRequest(
+    broker_id=1, broker_epoch=1, current_metadata_offset=1, want_fence=False, want_shut_down=False
+)
+
+
+def test_a_standby_answers_reads_only(harness):
+    """Goal: NOT_CONTROLLER for writes. Method: the same requests before and after losing leadership."""
+    read = DescribeConfigsRequest(resources=())
+    assert harness.apply(read).results == ()
+    assert harness.refusal(HEARTBEAT).error_code is ErrorCode.stale_broker_epoch
+    harness.control.deactivate()
+    assert not harness.control.is_active
+    assert harness.control.deadline_ms is None
+    assert harness.apply(read).results == ()
+    assert harness.refusal(HEARTBEAT).error_code is ErrorCode.not_controller
+
+
+def test_requests_of_others_are_refused(harness):
+    """Goal: a wrong turn inside the server is an error response, not a crash. Method: a raft request."""
+    error = harness.refusal(VoteRequest(cluster_id=None, topics=()))
+    assert error.error_code is ErrorCode.unsupported_version
+
+
+def test_every_request_of_the_table_has_somebody_who_decides(harness):
+    """Goal: no handler is forgotten. Method: the classes that the facade knows are those of its scope."""
+    known = {request.__name__ for request in (*harness.control._writes, *harness.control._reads)}
+    assert known == {
+        "AllocateProducerIdsRequest",
+        "AlterConfigsRequest",
+        "AlterPartitionRequest",
+        "AssignReplicasToDirsRequest",
+        "BrokerHeartbeatRequest",
+        "BrokerRegistrationRequest",
+        "ControllerRegistrationRequest",
+        "CreatePartitionsRequest",
+        "CreateTopicsRequest",
+        "DeleteTopicsRequest",
+        "DescribeClusterRequest",
+        "DescribeConfigsRequest",
+        "ElectLeadersRequest",
+        "IncrementalAlterConfigsRequest",
+        "ListPartitionReassignmentsRequest",
+        "UnregisterBrokerRequest",
+        "UpdateFeaturesRequest",
+    }
+
+
+def test_noop_records_come_twice_a_second(harness):
+    """Goal: the high watermark moves while nothing happens (KIP-835). Method: run three seconds."""
+    start_ms = harness.now_ms
+    assert harness.control.deadline_ms == start_ms + 500
+    assert harness.run_until(start_ms + 3_000) == [NoOpRecord()] * 6
+
+
+def test_noop_records_can_be_switched_off(new_harness):
+    """Goal: metadata.max.idle.interval.ms=0. Method: run a minute."""
+    harness = new_harness(max_idle_interval_ms=0)
+    assert harness.run_until(harness.now_ms + 60_000) == []
+
+
+def test_preferred_leaders_are_elected_every_five_minutes(new_harness):
+    """Goal: leaderships return to the preferred replica. Method: an imbalance, with balancing on and off."""
+    for is_enabled in (True, False):
+        harness = new_harness(
+            max_idle_interval_ms=0,
+            broker_session_timeout_ms=10**9,
+            leader_imbalance_check_enable=is_enabled,
+        )
+        harness.start_broker(1)
+        harness.start_broker(2)
+        topic_id = harness.add_topic("t", 1, 2, leader=2)
+        assert harness.run_until(harness.now_ms + 299_999) == []
+        written = harness.run_until(harness.now_ms + 1)
+        assert [record.leader for record in written] == ([1] if is_enabled else [])
+        leader = harness.image.topics.by_id[topic_id].partitions[0].leader
+        assert leader == (1 if is_enabled else 2)
+
+
+def test_a_long_pass_goes_on_at_once(new_harness):
+    """Goal: 1,000 elections a step, without waiting five minutes. Method: 1,001 imbalanced topics."""
+    harness = new_harness(max_idle_interval_ms=0, broker_session_timeout_ms=10**9)
+    harness.start_broker(1)
+    harness.start_broker(2)
+    for number in range(1_001):
+        harness.add_topic(f"t{number}", 1, 2, leader=2)
+    written = harness.run_until(harness.now_ms + 300_000)
+    assert len([record for record in written if isinstance(record, PartitionChangeRecord)]) == 1_001
+
+
+def test_ticks_before_the_deadline_do_nothing(harness):
+    """Goal: an early tick is harmless. Method: tick at once."""
+    assert harness.control.tick(harness.now_ms) is None
+
+
+@pytest.mark.parametrize("brokers", [1, 50])
+def test_a_standby_observes_without_soft_state(brokers):
+    """Goal: replaying as a standby costs nothing and fails on nothing. Method: observe without ever
+    activating.
+    """
+    image = MetadataImage()
+    control = QuorumController(ControlConfig(node_id=1, cluster_id="c"), image, Random(0), None)
+    control.observe([NoOpRecord()] * brokers, 0, 0)
+    assert control.deadline_ms is None

@@ -1,0 +1,199 @@
+"""UpdateFeatures: levels that everybody supports, and nothing lost (KIP-584, KIP-778, KIP-1022, KIP-853)."""
+
+from datetime import timedelta
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
+from quorate_controller.control.api import ControlError, KRaftVersionUpgrade
+from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord, NoOpRecord
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+ELR = "eligible.leader.replicas.version"
+
+
+def update(*updates, validate_only=False):
+    return UpdateFeaturesRequest(
+        timeout=timedelta(seconds=1),
+        feature_updates=tuple(
+            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+            for name, level, upgrade_type in updates
+        ),
+        validate_only=validate_only,
+    )
+
+
+def level(name, value):
+    return FeatureLevelRecord(name=name, feature_level=value)
+
+
+def test_an_upgrade_writes_the_level(harness):
+    """Goal: the plain way. Method: upgrade a feature and look at the image."""
+    response = harness.apply(update(("group.version", 1, UPGRADE)))
+    assert (response.error_code, response.error_message) == (ErrorCode.none, None)
+    assert harness.records == [level("group.version", 1)]
+    assert harness.image.features["group.version"] == 1
+
+
+def test_validation_alone_writes_nothing(harness):
+    """Goal: a dry run. Method: a valid and an invalid one."""
+    response = harness.apply(update(("group.version", 1, UPGRADE), validate_only=True))
+    assert response.error_code is ErrorCode.none
+    assert harness.records == []
+    response = harness.apply(update(("group.version", 9, UPGRADE), validate_only=True))
+    assert response.error_code is ErrorCode.invalid_update_version
+
+
+def test_one_bad_update_refuses_all(harness):
+    """Goal: all or nothing. Method: a good one beside a bad one."""
+    response = harness.apply(update(("group.version", 1, UPGRADE), ("streams.version", 9, UPGRADE)))
+    assert response.error_code is ErrorCode.invalid_update_version
+    assert response.error_message.startswith("The update failed for all features since")
+    assert harness.records == []
+
+
+def test_versions_0_and_1_name_each_updated_feature(harness):
+    """Goal: old clients wait for their results. Method: ask in version 1, with success and without."""
+    response = harness.apply(update(("group.version", 1, UPGRADE)), api_version=1)
+    (result,) = response.results
+    assert (result.feature, result.error_code) == ("group.version", ErrorCode.none)
+    response = harness.apply(update(("group.version", 9, UPGRADE)), api_version=1)
+    assert response.results == ()
+    assert response.error_code is ErrorCode.invalid_update_version
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (("group.version", 1, 0), "The controller does not support the given upgrade type."),
+        (("group.version", 1, 4), "The controller does not support the given upgrade type."),
+        (("group.version", -1, UPGRADE), "A feature version cannot be less than 0."),
+        (("group.version", 2, UPGRADE), "Local controller 3000 only supports versions 0-1"),
+        (("group.version", 1, SAFE_DOWNGRADE), "Can't downgrade to a newer version."),
+        (("transaction.version", 1, UPGRADE), "without setting the upgrade type"),
+        (("unknown", 1, UPGRADE), "Local controller 3000 does not support this feature."),
+        (("unknown", 0, SAFE_DOWNGRADE), "Feature unknown not found."),
+        (("metadata.version", 34, UPGRADE), "Local controller 3000 only supports versions 7-33"),
+        (("metadata.version", 29, UPGRADE), "without setting the upgrade type"),
+        (("metadata.version", 29, SAFE_DOWNGRADE), "it might delete metadata information"),
+        (("metadata.version", 29, UNSAFE_DOWNGRADE), "Unsafe metadata downgrade is not supported"),
+        (("kraft.version", 0, SAFE_DOWNGRADE), "Can't downgrade the version of this feature."),
+        (("kraft.version", 2, UPGRADE), "Local controller 3000 only supports versions 0-1"),
+    ],
+)
+def test_updates_that_are_refused(new_harness, given, text):
+    """Goal: each rule has Kafka's text. Method: one fault per request."""
+    harness = new_harness(features={"transaction.version": 2})
+    response = harness.apply(update(given))
+    assert response.error_code is ErrorCode.invalid_update_version
+    assert text in response.error_message
+    assert harness.records == []
+
+
+def test_downgrade_within_unchanged_records_is_safe(new_harness):
+    """Goal: 4.2-IV1 and 4.0-IV1 have the same records. Method: from 29 down to 23, then once more."""
+    harness = new_harness(29)
+    assert harness.apply(update(("metadata.version", 23, SAFE_DOWNGRADE))).error_code is ErrorCode.none
+    assert harness.image.metadata_version == 23
+    response = harness.apply(update(("metadata.version", 22, SAFE_DOWNGRADE)))
+    assert "downgrade from 23 to 22" in response.error_message
+
+
+def test_level_0_switches_a_feature_off(new_harness):
+    """Goal: back to none. Method: a safe downgrade to 0."""
+    harness = new_harness(features={"group.version": 1})
+    harness.apply(update(("group.version", 0, SAFE_DOWNGRADE)))
+    assert harness.records == [level("group.version", 0)]
+    assert "group.version" not in harness.image.features
+
+
+def test_every_broker_must_support_the_level(new_harness):
+    """Goal: no broker is left behind. Method: brokers with narrower ranges, fenced ones among them."""
+    harness = new_harness(29)
+    harness.register(1, features={"metadata.version": (7, 29), "kraft.version": (0, 1)})
+    response = harness.apply(update(("metadata.version", 30, UPGRADE)))
+    assert "Broker 1 only supports versions 7-29" in response.error_message
+    response = harness.apply(update(("group.version", 1, UPGRADE)))
+    assert "Broker 1 does not support this feature." in response.error_message
+
+
+def test_every_registered_controller_must_support_the_level(harness):
+    """Goal: a ghost registration blocks. Method: a controller of an older release that has gone."""
+    harness.register_controller(3001, metadata_version=(7, 30))
+    response = harness.apply(update(("metadata.version", 31, UPGRADE)))
+    assert "Controller 3001 only supports versions 7-30" in response.error_message
+    harness.register_controller(3001, metadata_version=(7, 33))
+    assert harness.apply(update(("metadata.version", 31, UPGRADE))).error_code is ErrorCode.none
+
+
+def test_every_voter_must_have_registered(harness):
+    """Goal: an unknown controller might not support it. Method: a voter without registration, then with
+    one.
+    """
+    harness.quorum.voter_ids = frozenset({3000, 3001})
+    response = harness.apply(update(("metadata.version", 31, UPGRADE)))
+    assert "controller 3001 has not registered" in response.error_message
+    harness.register_controller(3001)
+    assert harness.apply(update(("metadata.version", 31, UPGRADE))).error_code is ErrorCode.none
+
+
+def test_controllers_are_not_asked_before_they_can_register(new_harness):
+    """Goal: old clusters can be upgraded. Method: a voter that can't have registered at 3.6-IV2."""
+    harness = new_harness(14)
+    harness.quorum.voter_ids = frozenset({3000, 3001})
+    assert harness.apply(update(("metadata.version", 15, UPGRADE))).error_code is ErrorCode.none
+
+
+def test_a_feature_may_depend_on_metadata_version(new_harness):
+    """Goal: dependencies hold, given what the same request updates. Method: ELR at 22, alone and with 23."""
+    harness = new_harness(22)
+    response = harness.apply(update((ELR, 1, UPGRADE)))
+    assert "depends on metadata.version level 23" in response.error_message
+    response = harness.apply(update(("metadata.version", 23, UPGRADE), (ELR, 1, UPGRADE)))
+    assert response.error_code is ErrorCode.none
+
+
+def test_eligible_leader_replicas_need_one_min_insync_replicas(new_harness):
+    """Goal: all controllers compute the same (KIP-966). Method: a static value and one of a broker,
+    then upgrade.
+    """
+    harness = new_harness(static_configs={"min.insync.replicas": "2"})
+    harness.replay(
+        ConfigRecord(resource_type=4, resource_name="1", name="min.insync.replicas", value="3"),
+        ConfigRecord(resource_type=4, resource_name="1", name="log.cleaner.threads", value="3"),
+    )
+    harness.apply(update((ELR, 1, UPGRADE)))
+    assert harness.records == [
+        ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"),
+        ConfigRecord(resource_type=4, resource_name="1", name="min.insync.replicas", value=None),
+        level(ELR, 1),
+    ]
+    harness.apply(update((ELR, 1, UPGRADE)))
+    assert harness.records == [level(ELR, 1)]
+
+
+def test_kraft_version_is_left_to_raft(harness):
+    """Goal: raft writes its own level. Method: upgrade from 0; validation asks raft only."""
+    harness.quorum.kraft_version = 0
+    result = harness.decide(update(("kraft.version", 1, UPGRADE), validate_only=True))
+    assert (result.records, result.kraft_version) == ((), None)
+    result = harness.decide(update(("kraft.version", 1, UPGRADE)))
+    assert result.kraft_version == KRaftVersionUpgrade(level=1)
+    assert result.records == (NoOpRecord(),)
+    assert harness.quorum.upgrades == [1, 1]
+
+
+def test_raft_may_refuse_a_kraft_version(harness):
+    """Goal: its reason reaches the client. Method: a quorum that is not ready."""
+    harness.quorum.kraft_version = 0
+    harness.quorum.refusal = ControlError(ErrorCode.invalid_update_version, "voter 3001 is not ready")
+    response = harness.apply(update(("kraft.version", 1, UPGRADE)))
+    assert response.error_code is ErrorCode.invalid_update_version
+    assert response.error_message.endswith("voter 3001 is not ready")
+
+
+def test_the_present_kraft_version_changes_nothing(harness):
+    """Goal: an update that is no change. Method: 1 to 1."""
+    result = harness.decide(update(("kraft.version", 1, UPGRADE)))
+    assert (result.records, result.kraft_version) == ((), None)
+    assert result.response.error_code is ErrorCode.none

@@ -1,0 +1,306 @@
+"""Elections from the side of who stands: pre-vote, candidacy, victory, defeat (KIP-595, KIP-996)."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
+    ConnectionLost,
+    EndQuorumEpochRequest,
+    FailureReason,
+    FetchResponse,
+    LeaderEndpoint,
+    Role,
+    VoteRequest,
+    VoteResponse,
+)
+from quorate_controller.raft.startup import HardState
+
+
+def begin_epoch(lab, *, leader: int, epoch: int, voter: int = 1) -> BeginQuorumEpochRequest:
+    return BeginQuorumEpochRequest(
+        cluster_id=lab.cluster_id,
+        voter=lab.key(voter),
+        leader_id=leader,
+        leader_epoch=epoch,
+        leader_endpoints=lab.endpoints(leader),
+    )
+
+
+def follower(lab, *, leader: int = 2, epoch: int = 5, has_fetched: bool = True):
+    """Node 1 following node 2, which has answered a Fetch already."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    _, outcome = node.ask(begin_epoch(lab, leader=leader, epoch=epoch))
+    if has_fetched:
+        answer = FetchResponse(leader_id=leader, leader_epoch=epoch, high_watermark=10)
+        outcome = node.answer(outcome.sends[-1], answer)
+    return node, outcome
+
+
+def test_a_voter_asks_before_it_stands(lab) -> None:
+    """Goal: a pre-vote names the current epoch and binds nobody. Method: let the first timeout pass."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    outcome = node.wait(lab.config(1).fast_backoff_ms_max)
+    votes = [send for send in outcome.sends if isinstance(send.request, VoteRequest)]
+    assert {vote.destination.node_id for vote in votes} == {2, 3}
+    assert votes[0].request == VoteRequest(
+        cluster_id=lab.cluster_id,
+        voter=lab.key(2),
+        replica=lab.key(1),
+        replica_epoch=1,
+        last_offset=10,
+        last_offset_epoch=1,
+        pre_vote=True,
+    )
+    assert node.node.role is Role.PROSPECTIVE
+    assert node.node.epoch == 1
+    assert all(ready.hard_state is None or ready.hard_state.voted_key is None for ready in outcome.readies)
+
+
+def test_a_won_pre_vote_begins_an_epoch_with_a_durable_vote(lab) -> None:
+    """Goal: the own vote is durable before anybody is asked. Method: one granted pre-vote of three."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    prospective = node.wait_for_deadline()
+    outcome = node.answer(prospective.sends[0], VoteResponse(leader_epoch=1, vote_granted=True))
+    ready = outcome.readies[0]
+    assert ready.hard_state == HardState(leader_epoch=2, voted_key=lab.key(1))
+    assert {type(send.request) for send in ready.sends} == {VoteRequest}
+    assert not any(send.request.pre_vote for send in ready.sends)
+    assert node.node.role is Role.CANDIDATE
+
+
+def test_a_majority_of_votes_makes_a_leader_once(lab) -> None:
+    """Goal: two of three votes win; the third one changes nothing. Method: grant all."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    candidate = node.win_votes(node.wait_for_deadline())
+    votes = candidate.sends
+    outcome = node.answer(votes[0], VoteResponse(leader_epoch=2, vote_granted=True))
+    assert node.node.role is Role.LEADER
+    assert outcome.hard_state == HardState(leader_epoch=2, leader_id=1)
+    assert node.node.epoch_start_offset == 10
+    late = node.answer(votes[1], VoteResponse(leader_epoch=2, vote_granted=True))
+    assert not late.roles
+
+
+def test_a_voter_without_pre_vote_is_stood_before_at_once(lab) -> None:
+    """Goal: peers that only speak Vote v1 do not block elections. Method: a pre-vote fails for that."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    prospective = node.wait_for_deadline()
+    node.fail(prospective.sends[0], FailureReason.UNSUPPORTED_VERSION)
+    assert node.node.role is Role.CANDIDATE
+    assert node.node.epoch == 2
+
+
+def test_an_unsupported_version_in_the_response_counts_the_same(lab) -> None:
+    """Goal: the same when the peer itself refuses the version. Method: a top-level error."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    prospective = node.wait_for_deadline()
+    refusal = VoteResponse(top_level_error_code=ErrorCode.unsupported_version)
+    node.answer(prospective.sends[0], refusal)
+    assert node.node.role is Role.CANDIDATE
+
+
+def test_a_lost_pre_vote_leads_back_to_the_leader(lab) -> None:
+    """Goal: a follower that the others contradict keeps its leader and its epoch. Method: refuse both."""
+    node, _ = follower(lab)
+    prospective = node.wait_for_deadline()
+    assert node.node.role is Role.PROSPECTIVE
+    for send in prospective.sends:
+        node.answer(send, VoteResponse(leader_epoch=5, leader_id=2))
+    assert node.node.role is Role.FOLLOWER
+    assert (node.node.epoch, node.node.leader_id) == (5, 2)
+
+
+def test_a_lost_pre_vote_without_leader_waits(lab) -> None:
+    """Goal: nobody to follow means unattached, in the same epoch. Method: refuse both."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    for send in node.wait_for_deadline().sends:
+        node.answer(send, VoteResponse(leader_epoch=1))
+    assert node.node.role is Role.UNATTACHED
+    assert node.node.epoch == 1
+    assert node.node.deadline_ms > node.now_ms
+
+
+def test_votes_are_asked_for_again_until_said(lab) -> None:
+    """Goal: a lost request is repeated after the retry backoff. Method: fail one, let time pass."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    prospective = node.wait_for_deadline()
+    node.fail(prospective.sends[0])
+    outcome = node.wait(20)
+    assert [send.destination.node_id for send in outcome.sends] == [prospective.sends[0].destination.node_id]
+
+
+def test_a_split_vote_is_retried_soon(lab) -> None:
+    """Goal: a tie with one voter dead costs a short backoff, not an election timeout. Method: one each."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    candidate = node.win_votes(node.wait_for_deadline())
+    dead, rival = candidate.sends
+    node.fail(dead)
+    node.answer(rival, VoteResponse(leader_epoch=2))
+    node.wait(lab.config(1).fast_backoff_ms_max * 2)
+    assert node.node.role is Role.PROSPECTIVE
+    assert node.node.epoch == 2
+
+
+def test_an_election_that_may_still_be_won_gets_its_time(lab) -> None:
+    """Goal: one refusal of two alone ends nothing. Method: refuse one, leave the other open."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    candidate = node.win_votes(node.wait_for_deadline())
+    node.answer(candidate.sends[0], VoteResponse(leader_epoch=2))
+    node.wait(lab.config(1).election_timeout_ms - 1)
+    assert node.node.role is Role.CANDIDATE
+
+
+def test_a_silent_election_ends_in_another_pre_vote(lab) -> None:
+    """Goal: an election without answers does not raise the epoch for ever. Method: answer nothing."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    node.win_votes(node.wait_for_deadline())
+    node.wait(2 * lab.config(1).election_timeout_ms)
+    assert node.node.role is Role.PROSPECTIVE
+    assert node.node.epoch == 2
+
+
+def test_a_higher_epoch_in_a_response_ends_the_election(lab) -> None:
+    """Goal: a candidate that is late follows the leader it is told of. Method: a fenced vote."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    candidate = node.win_votes(node.wait_for_deadline())
+    fenced = VoteResponse(
+        error_code=ErrorCode.fenced_leader_epoch,
+        leader_epoch=7,
+        leader_id=3,
+        leader_endpoint=LeaderEndpoint(node_id=3, host="elsewhere", port=1),
+    )
+    outcome = node.answer(candidate.sends[0], fenced)
+    assert outcome.hard_state == HardState(leader_epoch=7, leader_id=3)
+    assert outcome.sends[0].destination.host == "elsewhere"
+
+
+def test_answers_of_a_former_role_are_ignored(lab) -> None:
+    """Goal: a pre-vote granted late is no vote. Method: answer it after the candidacy began."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    prospective = node.wait_for_deadline()
+    node.answer(prospective.sends[0], VoteResponse(leader_epoch=1, vote_granted=True))
+    node.answer(prospective.sends[1], VoteResponse(leader_epoch=2, vote_granted=True))
+    assert node.node.role is Role.CANDIDATE
+
+
+def test_a_lost_connection_to_the_leader_starts_a_pre_vote_at_once(lab) -> None:
+    """Goal: failover does not wait for the fetch timeout. Method: lose it, wait the fast backoff."""
+    node, _ = follower(lab)
+    node.step(ConnectionLost(node_id=2))
+    node.wait(lab.config(1).fast_backoff_ms_max)
+    assert node.node.role is Role.PROSPECTIVE
+
+
+def test_a_refused_connection_to_the_leader_does_the_same(lab) -> None:
+    """Goal: a leader that was never connected is noticed, too. Method: the Fetch fails."""
+    node, outcome = follower(lab)
+    node.fail(outcome.sends[-1])
+    node.wait(lab.config(1).fast_backoff_ms_max)
+    assert node.node.role is Role.PROSPECTIVE
+
+
+def test_a_lost_connection_to_another_voter_is_no_news(lab) -> None:
+    """Goal: only the leader matters. Method: lose the other one."""
+    node, _ = follower(lab)
+    node.step(ConnectionLost(node_id=3))
+    node.wait(lab.config(1).fast_backoff_ms_max)
+    assert node.node.role is Role.FOLLOWER
+
+
+def test_the_backoff_grows_while_the_leader_stays_away(lab) -> None:
+    """Goal: a leader that only we cannot reach is not pestered. Method: lose pre-votes in a row."""
+    node, _ = follower(lab)
+    assert node.node._quorum.elections_lost == 0
+    for lost in range(1, 4):
+        node.step(ConnectionLost(node_id=2))
+        assert node.node._quorum.elections_lost == lost
+        outcome = node.wait_for_deadline()
+        while node.node.role is not Role.PROSPECTIVE:
+            outcome = node.wait_for_deadline()
+        for send in outcome.sends:
+            node.answer(send, VoteResponse(leader_epoch=5, leader_id=2))
+        assert node.node.role is Role.FOLLOWER
+
+
+def end_epoch(lab, *candidates: int) -> EndQuorumEpochRequest:
+    return EndQuorumEpochRequest(
+        cluster_id=lab.cluster_id,
+        leader_id=2,
+        leader_epoch=5,
+        preferred_candidates=tuple(lab.key(node_id) for node_id in candidates),
+    )
+
+
+@pytest.mark.parametrize(
+    ("candidates", "backoff_ms"),
+    [((1, 3), 0), ((), 0), ((3, 1), 500), ((3, 4, 1), 500), ((3, 4), 1000)],
+)
+def test_successors_stand_in_their_order(lab, candidates: tuple[int, ...], backoff_ms: int) -> None:
+    """Goal: the first successor elects at once, later ones back off. Method: resign with lists."""
+    node, _ = follower(lab)
+    response, _ = node.ask(end_epoch(lab, *candidates))
+    assert response.error_code is ErrorCode.none
+    if backoff_ms:
+        assert node.node.role is Role.FOLLOWER
+        node.wait(backoff_ms - 1)
+        assert node.node.role is Role.FOLLOWER
+        node.wait(1)
+    assert node.node.role is Role.PROSPECTIVE
+
+
+def test_only_the_own_leader_can_resign(lab) -> None:
+    """Goal: a stale EndQuorumEpoch is fenced. Method: one of an old epoch."""
+    node, _ = follower(lab, epoch=6)
+    response, _ = node.ask(end_epoch(lab, 1))
+    assert response.error_code is ErrorCode.fenced_leader_epoch
+    assert node.node.role is Role.FOLLOWER
+
+
+def test_a_leader_heard_of_again_ends_the_pre_vote(lab) -> None:
+    """Goal: BeginQuorumEpoch of the known leader calls a prospective one back. Method: send it."""
+    node, _ = follower(lab)
+    node.wait_for_deadline()
+    assert node.node.role is Role.PROSPECTIVE
+    response, _ = node.ask(begin_epoch(lab, leader=2, epoch=5))
+    assert response.error_code is ErrorCode.none
+    assert node.node.role is Role.FOLLOWER
+
+
+def test_begin_epoch_for_another_replica_is_refused_but_heeded(lab) -> None:
+    """Goal: a leader that takes us for another one is told so, and its epoch counts. Method: wrong key."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    response, _ = node.ask(begin_epoch(lab, leader=2, epoch=5, voter=3))
+    assert response.error_code is ErrorCode.invalid_voter_key
+    assert (response.leader_id, response.leader_epoch) == (2, 5)
+
+
+def test_two_leaders_in_one_epoch_are_not_believed(lab) -> None:
+    """Goal: what must not be is reported, and the first leader kept. Method: a second one."""
+    node, _ = follower(lab)
+    response, outcome = node.ask(begin_epoch(lab, leader=3, epoch=5))
+    assert response.error_code is ErrorCode.unknown_server_error
+    assert [note.event for note in outcome.warnings] == ["contradicting_leaders"]
+    assert node.node.leader_id == 2
+
+
+def test_the_only_voter_leads_at_once(lab) -> None:
+    """Goal: a quorum of one needs no timeout. Method: start it."""
+    node = lab.node(1, log=lab.formatted(1))
+    outcome = node.start()
+    assert node.node.role is Role.LEADER
+    assert outcome.high_watermark == node.node.log_end_offset == 3
+    assert not outcome.sends

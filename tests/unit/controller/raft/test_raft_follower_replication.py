@@ -1,0 +1,242 @@
+"""The follower's side of Fetch: append, truncate, promise only what is durable (KIP-595)."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
+    FailureReason,
+    FetchRequest,
+    FetchResponse,
+    LeaderEndpoint,
+    Persisted,
+    Role,
+)
+from quorate_controller.raft.model import Endpoint, OffsetAndEpoch
+from quorate_controller.raft.startup import HardState, LogState
+
+
+def begin(lab, *, epoch: int = 5, leader: int = 2) -> BeginQuorumEpochRequest:
+    return BeginQuorumEpochRequest(
+        cluster_id=None,
+        voter=None,
+        leader_id=leader,
+        leader_epoch=epoch,
+        leader_endpoints=lab.endpoints(leader),
+    )
+
+
+def following(lab, node_id: int = 1, **node: object):
+    """A follower of node 2 in epoch 5, and its first Fetch. Its log ends at 10, in epoch 1."""
+    scripted = lab.node(node_id, **({"log": lab.log(1, 2, 3)} | node))
+    scripted.start()
+    _, outcome = scripted.ask(begin(lab))
+    return scripted, outcome.sends[-1]
+
+
+def answer(**changes: object) -> FetchResponse:
+    fields: dict[str, object] = {"leader_id": 2, "leader_epoch": 5, "high_watermark": 10}
+    return FetchResponse(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_a_fetch_says_how_far_the_log_reaches(lab) -> None:
+    """Goal: the request has every field a leader needs. Method: look at the first one."""
+    _, send = following(lab)
+    assert send.request == FetchRequest(
+        cluster_id=lab.cluster_id,
+        replica=lab.key(1),
+        current_leader_epoch=5,
+        fetch_offset=10,
+        last_fetched_epoch=1,
+        max_wait_ms=500,
+        max_bytes=2**20,
+        high_watermark=-1,
+    )
+    assert (send.destination.node_id, send.destination.host, send.destination.port) == (2, "host2", 9002)
+
+
+def test_following_is_durable(lab) -> None:
+    """Goal: the leader of an epoch survives a restart. Method: look at the hard state."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    _, outcome = node.ask(begin(lab))
+    assert outcome.hard_state == HardState(leader_epoch=5, leader_id=2)
+
+
+def test_the_next_fetch_waits_for_the_disk(lab) -> None:
+    """Goal: a Fetch promises that all before it is durable. Method: a slow disk."""
+    node, send = following(lab)
+    node.is_slow_disk = True
+    outcome = node.answer(send, answer(records=lab.batch(10, 5, 3), high_watermark=12))
+    assert outcome.appended == lab.batch(10, 5, 3)
+    assert not outcome.sends
+    assert not node.wait(100).sends
+    (next_send,) = node.step(Persisted(end_offset=13)).sends
+    assert next_send.request.fetch_offset == 13
+    assert next_send.request.last_fetched_epoch == 5
+    assert next_send.request.high_watermark == 12
+
+
+def test_the_high_watermark_is_at_most_the_own_end(lab) -> None:
+    """Goal: a follower commits what it has. Method: the leader's high watermark is far ahead."""
+    node, send = following(lab)
+    assert node.answer(send, answer(high_watermark=99)).high_watermark == 10
+
+
+def test_the_high_watermark_never_falls(lab) -> None:
+    """Goal: MonotonicHighWatermark. Method: a new leader that knows none, or less."""
+    node, send = following(lab)
+    (send,) = node.answer(send, answer(high_watermark=8)).sends
+    (send,) = node.answer(send, answer(high_watermark=-1)).sends
+    outcome = node.answer(send, answer(high_watermark=5))
+    assert outcome.high_watermark is None
+    assert node.node.high_watermark == 8
+
+
+def test_a_diverging_log_is_cut_and_fetched_on(lab) -> None:
+    """Goal: what the leader lacks goes, and the next Fetch starts there. Method: diverge at 7."""
+    node, send = following(lab, log=lab.log(1, 2, 3, epochs=((1, 0), (3, 7))))
+    outcome = node.answer(send, answer(diverging_epoch=OffsetAndEpoch(epoch=2, offset=8)))
+    assert outcome.truncated_to == [7]
+    assert outcome.sends[0].request.fetch_offset == 7
+    assert outcome.sends[0].request.last_fetched_epoch == 1
+
+
+def test_what_is_committed_is_never_cut(lab) -> None:
+    """Goal: a leader that asks for it is not obeyed. Method: diverge below the high watermark."""
+    node, send = following(lab)
+    (send,) = node.answer(send, answer(high_watermark=9)).sends
+    outcome = node.answer(send, answer(diverging_epoch=OffsetAndEpoch(epoch=1, offset=5)))
+    assert not outcome.truncated_to
+    assert [note.event for note in outcome.warnings] == ["truncation_below_high_watermark"]
+    assert node.node.log_end_offset == 10
+
+
+@pytest.mark.parametrize(
+    ("base_offset", "epoch", "damage", "fault"),
+    [
+        (11, 5, b"", "base offset 11 instead of 10"),
+        (10, 6, b"", "epoch 6 outside of 1 to 5"),
+        (10, 0, b"", "epoch 0 outside of 1 to 5"),
+        (10, 5, b"\xff", "checksum"),
+        (10, 5, b"\x00" * 72, "magic"),
+    ],
+    ids=["gap", "epoch from the future", "epoch from the past", "flipped byte", "zeros"],
+)
+def test_bad_records_are_not_appended(lab, base_offset: int, epoch: int, damage: bytes, fault: str) -> None:
+    """Goal: a leader's garbage stays out of the log, and is asked for again later. Method: several kinds."""
+    node, send = following(lab)
+    records = lab.batch(base_offset, epoch)
+    records = records[: len(records) - len(damage)] + damage
+    outcome = node.answer(send, answer(records=records))
+    assert not outcome.appended
+    assert fault in str(outcome.warnings[0].facts)
+    assert node.node.log_end_offset == 10
+    assert node.node.high_watermark == -1
+    assert 2 not in outcome.requests
+
+
+def test_good_batches_before_a_bad_one_are_kept(lab) -> None:
+    """Goal: progress is made; a batch cut short by the size limit is no fault. Method: one and a half."""
+    node, send = following(lab)
+    good = lab.batch(10, 5, 2)
+    outcome = node.answer(send, answer(records=good + lab.batch(12, 5)[:-10]))
+    assert outcome.appended == good
+    assert not outcome.warnings
+    assert outcome.sends[0].request.fetch_offset == 12
+
+
+def test_silence_of_the_leader_starts_an_election(lab) -> None:
+    """Goal: a voter stands after the fetch timeout, counted from the last answer. Method: wait."""
+    node, send = following(lab)
+    node.wait(1900)
+    (send,) = node.answer(send, answer()).sends
+    node.wait(1999)
+    assert node.node.role is Role.FOLLOWER
+    node.wait(1)
+    assert node.node.role is Role.PROSPECTIVE
+
+
+def test_an_unreachable_leader_makes_a_follower_ask_around(lab) -> None:
+    """Goal: while the leader does not answer, others are asked who leads. Method: fail the Fetch."""
+    node, send = following(lab)
+    outcome = node.fail(send, FailureReason.TIMED_OUT)
+    assert outcome.sends[0].destination.node_id != 2
+    assert isinstance(outcome.sends[0].request, FetchRequest)
+    not_leader = FetchResponse(
+        error_code=ErrorCode.not_leader_or_follower,
+        leader_id=3,
+        leader_epoch=6,
+        leader_endpoint=LeaderEndpoint(node_id=3, host="host3", port=9003),
+    )
+    outcome = node.answer(outcome.sends[0], not_leader)
+    assert (node.node.leader_id, node.node.epoch) == (3, 6)
+    assert outcome.sends[0].destination.host == "host3"
+
+
+def test_asking_around_is_paced(lab) -> None:
+    """Goal: nobody is flooded while there is no leader. Method: count what a second of refusals brings."""
+    node = lab.node(4, log=lab.log(1, 2, 3))
+    outcome, count = node.start(), 0
+    end_ms = node.now_ms + 1000
+    refusal = FetchResponse(error_code=ErrorCode.not_leader_or_follower, leader_epoch=0)
+    while node.now_ms < end_ms:
+        for send in outcome.sends:
+            count += 1
+            node.answer(send, refusal)
+        outcome = node.wait_for_deadline()
+    assert 30 < count <= 51
+
+
+def test_an_observer_finds_the_leader_through_a_bootstrap_server(lab) -> None:
+    """Goal: a node that knows nothing starts at the bootstrap servers. Method: an empty log."""
+    node = lab.node(4, log=LogState())
+    (send,) = node.start().sends
+    assert (send.destination.node_id, send.destination.host) == (-2, "bootstrap")
+    assert (send.request.fetch_offset, send.request.last_fetched_epoch) == (0, 0)
+    found = FetchResponse(
+        error_code=ErrorCode.fenced_leader_epoch,
+        leader_id=2,
+        leader_epoch=5,
+        leader_endpoint=LeaderEndpoint(node_id=2, host="host2", port=9002),
+    )
+    outcome = node.answer(send, found)
+    assert outcome.sends[0].destination.node_id == 2
+    assert node.node.role is Role.FOLLOWER
+    assert not node.node.is_voter
+
+
+def test_an_observer_never_stands(lab) -> None:
+    """Goal: only voters elect. Method: a silent leader, for long."""
+    node, _ = following(lab, node_id=4)
+    node.wait(10_000)
+    assert node.node.role is Role.FOLLOWER
+
+
+def test_a_leader_without_an_endpoint_is_not_followed(lab) -> None:
+    """Goal: a leader that cannot be reached does not stop us. Method: no endpoint for our listener."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    elsewhere = (Endpoint(listener="OTHER", host="host9", port=9),)
+    request = BeginQuorumEpochRequest(
+        cluster_id=None, voter=None, leader_id=9, leader_epoch=5, leader_endpoints=elsewhere
+    )
+    _, outcome = node.ask(request)
+    assert node.node.role is Role.UNATTACHED
+    assert (node.node.epoch, node.node.leader_id) == (5, 9)
+    assert [note.event for note in outcome.warnings] == ["leader_unreachable"]
+
+
+def test_a_leader_that_resigned_is_not_flooded(lab) -> None:
+    """Goal: a refused Fetch is repeated after a pause. Method: the leader says it is none."""
+    node, send = following(lab)
+    refusal = FetchResponse(error_code=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=5)
+    outcome = node.answer(send, refusal)
+    assert all(again.destination.node_id != 2 for again in outcome.sends)
+
+
+def test_an_answer_of_another_leader_is_ignored(lab) -> None:
+    """Goal: records come from the leader alone. Method: a response that names another one."""
+    node, send = following(lab)
+    outcome = node.answer(send, answer(leader_id=3, records=lab.batch(10, 5)))
+    assert not outcome.appended
+    assert node.node.leader_id == 2

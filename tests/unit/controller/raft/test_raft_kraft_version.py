@@ -1,0 +1,192 @@
+"""kraft.version 0, static voters, and the way to 1 (KIP-853)."""
+
+from dataclasses import replace
+
+import pytest
+from kio.schema.errors import ErrorCode
+from quorate_controller.raft.messages import (
+    AddRaftVoterRequest,
+    BeginQuorumEpochRequest,
+    FailureReason,
+    FetchRequest,
+    FetchResponse,
+    Role,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
+    VoteRequest,
+)
+from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange
+from quorate_controller.raft.startup import HardState, LogState
+from quorate_protocol.errors import ProtocolError
+from quorate_protocol.records.batch import decode_batches
+from quorate_protocol.records.control import KRaftVersionRecord, VotersRecord, decode_control
+
+
+def static(lab, node_id: int = 1, **node: object):
+    return lab.node(
+        node_id, log=LogState(), static_voters=lab.static_voters(1, 2, 3), bootstrap_servers=(), **node
+    )
+
+
+def leading(lab):
+    """Node 1 leads epoch 1 of the static quorum 1, 2, 3; the LeaderChange is committed."""
+    node = static(lab)
+    node.start()
+    node.become_leader()
+    fetch = FetchRequest(
+        cluster_id=None,
+        replica=lab.key(2),
+        current_leader_epoch=1,
+        fetch_offset=1,
+        last_fetched_epoch=1,
+        max_wait_ms=0,
+    )
+    node.ask(fetch)
+    return node
+
+
+def update(lab, node_id: int, **changes: object) -> UpdateRaftVoterRequest:
+    request = UpdateRaftVoterRequest(
+        cluster_id=lab.cluster_id,
+        current_leader_epoch=1,
+        voter=lab.key(node_id),
+        endpoints=lab.endpoints(node_id),
+        kraft_versions=VersionRange(lowest=0, highest=1),
+    )
+    return replace(request, **changes)  # type: ignore[arg-type]
+
+
+def test_static_voters_elect_by_node_id(lab) -> None:
+    """Goal: votes go to voters without directory ids. Method: look at an election."""
+    node = static(lab)
+    node.start()
+    outcome = node.wait_for_deadline()
+    assert all(isinstance(send.request, VoteRequest) for send in outcome.sends)
+    assert {send.request.voter for send in outcome.sends} == {ReplicaKey(node_id=2), ReplicaKey(node_id=3)}
+    node.win_votes(node.win_votes(outcome))
+    assert node.node.role is Role.LEADER
+
+
+def test_a_static_epoch_opens_with_the_leader_change_alone(lab) -> None:
+    """Goal: under kraft.version 0 the log has no voters. Method: decode the first batch."""
+    node = static(lab)
+    node.start()
+    (batch,) = decode_batches(node.become_leader().appended)
+    assert len(batch.records) == 1
+    assert node.node.voters_at(0) is None
+    assert node.node.kraft_version == 0
+
+
+def test_a_vote_without_directory_binds_after_a_restart(lab) -> None:
+    """Goal: quorum-state of version 0 has no directory; a vote for ourselves stands. Method: start."""
+    node = static(lab, hard_state=HardState(leader_epoch=3, voted_key=ReplicaKey(node_id=1)))
+    node.start()
+    assert node.node.role is Role.CANDIDATE
+
+
+def test_static_voters_cannot_be_changed(lab) -> None:
+    """Goal: UNSUPPORTED_VERSION, with the reason. Method: add a voter."""
+    request = AddRaftVoterRequest(cluster_id=None, timeout_ms=1, voter=lab.key(4), endpoints=lab.endpoints(4))
+    response, _ = leading(lab).ask(request)
+    assert response.error_code is ErrorCode.unsupported_version
+    assert "kraft.version" in response.error_message
+
+
+def test_a_static_follower_introduces_itself_to_each_leader(lab) -> None:
+    """Goal: UpdateRaftVoter once per leader, one fetch timeout after following. Method: two leaders."""
+    node = static(lab, 3)
+    node.start()
+    for leader, epoch in ((1, 5), (2, 6)):
+        begin = BeginQuorumEpochRequest(
+            cluster_id=None,
+            voter=None,
+            leader_id=leader,
+            leader_epoch=epoch,
+            leader_endpoints=lab.endpoints(leader),
+        )
+        answer = FetchResponse(leader_id=leader, leader_epoch=epoch, high_watermark=0)
+        send = node.ask(begin)[1].sends[-1]
+        requests = []
+        for _ in range(8):
+            node.wait(500)
+            (send,) = node.answer(send, answer).sends
+            requests.append(send.request)
+            if isinstance(send.request, UpdateRaftVoterRequest):
+                known = UpdateRaftVoterResponse(leader_id=leader, leader_epoch=epoch)
+                (send,) = node.answer(send, known).sends
+        assert [type(request).__name__ for request in requests].count("UpdateRaftVoterRequest") == 1
+        assert isinstance(requests[3], UpdateRaftVoterRequest)
+
+
+def test_a_leader_too_old_to_be_told_is_left_alone(lab) -> None:
+    """Goal: no endless retries against a leader without the API. Method: a request fails for that."""
+    node = static(lab, 3)
+    node.start()
+    begin = BeginQuorumEpochRequest(
+        cluster_id=None, voter=None, leader_id=1, leader_epoch=5, leader_endpoints=lab.endpoints(1)
+    )
+    answer = FetchResponse(leader_id=1, leader_epoch=5, high_watermark=0)
+    send = node.ask(begin)[1].sends[-1]
+    while not isinstance(send.request, UpdateRaftVoterRequest):
+        node.wait(500)
+        (send,) = node.answer(send, answer).sends
+    (send,) = node.fail(send, FailureReason.UNSUPPORTED_VERSION).sends
+    assert isinstance(send.request, FetchRequest)
+    assert node.node._quorum.state.has_updated_leader
+
+
+def upgrade(node, version: int = 1, *, validate_only: bool = False):
+    return node.node.upgrade_kraft_version(version, validate_only=validate_only, now_ms=node.now_ms)
+
+
+def test_the_upgrade_waits_for_every_voter(lab) -> None:
+    """Goal: directory ids and versions of all must be known. Method: one after the other tells."""
+    node = leading(lab)
+    for node_id in (2, 3):
+        with pytest.raises(ProtocolError, match="not all of the voters") as refusal:
+            upgrade(node)
+        assert refusal.value.error_code is ErrorCode.invalid_update_version
+        response, outcome = node.ask(update(lab, node_id))
+        assert response.error_code is ErrorCode.none
+        assert not outcome.appended
+    assert upgrade(node, validate_only=True)[0] is None
+    assert node.node.kraft_version == 0
+    offset, ready = upgrade(node)
+    (batch,) = decode_batches(ready.append)
+    version, voters = (decode_control(record) for record in batch.records)
+    assert isinstance(version, KRaftVersionRecord)
+    assert isinstance(voters, VotersRecord)
+    assert (version.k_raft_version, offset) == (1, 2)
+    assert node.node.kraft_version == 1
+    assert node.node.voters == lab.voters(1, 2, 3)
+    assert upgrade(node)[0] is None
+
+
+def test_a_voter_that_cannot_run_it_blocks_the_upgrade(lab) -> None:
+    """Goal: everybody must support kraft.version 1. Method: one supports 0 alone."""
+    node = leading(lab)
+    node.ask(update(lab, 2))
+    node.ask(update(lab, 3, kraft_versions=VersionRange(lowest=0, highest=0)))
+    with pytest.raises(ProtocolError, match="not all of the voters"):
+        upgrade(node)
+
+
+def test_strangers_do_not_count_as_voters(lab) -> None:
+    """Goal: only static voters introduce themselves, on our listener. Method: both."""
+    node = leading(lab)
+    assert node.ask(update(lab, 9))[0].error_code is ErrorCode.voter_not_found
+    elsewhere = (Endpoint(listener="OTHER", host="h", port=1),)
+    refused = node.ask(update(lab, 2, endpoints=elsewhere))[0]
+    assert refused.error_code is ErrorCode.invalid_request
+
+
+def test_only_the_leader_upgrades_and_nobody_goes_back(lab) -> None:
+    """Goal: the errors of an upgrade. Method: a follower, and a downgrade."""
+    node = static(lab)
+    node.start()
+    with pytest.raises(ProtocolError) as refusal:
+        upgrade(node)
+    assert refusal.value.error_code is ErrorCode.not_leader_or_follower
+    with pytest.raises(ProtocolError, match="downgrade") as refusal:
+        upgrade(lab.leader(), 0)
+    assert refusal.value.error_code is ErrorCode.invalid_update_version

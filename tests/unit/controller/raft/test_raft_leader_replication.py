@@ -1,0 +1,327 @@
+"""The leader's side of Fetch: commits, long polls, divergence, CheckQuorum (KIP-595, KIP-1166)."""
+
+from dataclasses import replace
+
+import pytest
+from kio.schema.errors import ErrorCode
+from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    Propose,
+    ReadRange,
+    Resign,
+    Role,
+    VoteRequest,
+)
+from quorate_controller.raft.model import OffsetAndEpoch, ReplicaKey
+from quorate_protocol.records.batch import decode_batches
+from quorate_protocol.records.control import LeaderChangeMessage, decode_control
+
+
+def fetch(lab, node_id: int, offset: int, epoch: int = 2, **changes: object) -> FetchRequest:
+    """A Fetch from the end of a log that ends at `offset`, in the leader's epoch 2."""
+    request = FetchRequest(
+        cluster_id=lab.cluster_id,
+        replica=lab.key(node_id),
+        current_leader_epoch=2,
+        fetch_offset=offset,
+        last_fetched_epoch=epoch,
+        max_wait_ms=500,
+        high_watermark=-1,
+    )
+    return replace(request, **changes)  # type: ignore[arg-type]
+
+
+def leading(lab, **node: object):
+    """Node 1 leads epoch 2; its log has epoch 1 up to 10, and the LeaderChange at 10."""
+    return lab.leader(log=lab.log(1, 2, 3), **node)
+
+
+def test_an_epoch_opens_with_a_leader_change(lab) -> None:
+    """Goal: the first record of an epoch names leader, voters and who granted. Method: decode it."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    outcome = node.become_leader()
+    (batch,) = decode_batches(outcome.appended)
+    assert (batch.base_offset, batch.partition_leader_epoch, batch.is_control) == (10, 2, True)
+    change = decode_control(batch.records[0])
+    assert isinstance(change, LeaderChangeMessage)
+    assert len(batch.records) == 1
+    assert change.leader_id == 1
+    assert [voter.voter_id for voter in change.voters] == [1, 2, 3]
+    assert len(change.granting_voters) == 2
+
+
+def test_voters_are_told_of_the_new_leader_until_they_fetch(lab) -> None:
+    """Goal: BeginQuorumEpoch at once and every half fetch timeout to the silent. Method: one fetches."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    outcome = node.become_leader()
+    assert outcome.requests[2] == BeginQuorumEpochRequest(
+        cluster_id=lab.cluster_id,
+        voter=lab.key(2),
+        leader_id=1,
+        leader_epoch=2,
+        leader_endpoints=lab.endpoints(1),
+    )
+    for send in outcome.sends:
+        node.answer(send, BeginQuorumEpochResponse(leader_id=1, leader_epoch=2))
+    assert not node.wait(900).sends
+    node.ask(fetch(lab, 2, 11))
+    assert set(node.wait(200).requests) == {3}
+
+
+def test_a_majority_commits(lab) -> None:
+    """Goal: the high watermark is what two of three have, the leader only once it is durable.
+
+    Method: one follower ahead of the leader's disk, then the disk.
+    """
+    node = leading(lab)
+    node.ask(fetch(lab, 2, 11))
+    assert node.node.high_watermark == 11
+    node.is_slow_disk = True
+    node.step(Propose(batches=lab.batch(11, 2, 3)))
+    assert node.ask(fetch(lab, 2, 14))[1].high_watermark is None
+    node.is_slow_disk = False
+    assert node.ask(fetch(lab, 3, 14))[1].high_watermark == 14
+
+
+def test_nothing_old_is_committed_before_something_new(lab) -> None:
+    """Goal: Raft 5.4.2. Method: a majority has all of the old epoch, but not the LeaderChange at 10."""
+    node = leading(lab)
+    node.ask(fetch(lab, 2, 10, epoch=1))
+    node.ask(fetch(lab, 3, 10, epoch=1))
+    assert node.node.high_watermark == -1
+    node.ask(fetch(lab, 2, 11))
+    assert node.node.high_watermark == 11
+
+
+def test_records_are_answered_at_once(lab) -> None:
+    """Goal: a Fetch behind the end is answered with what to read. Method: fetch from 5."""
+    response, _ = leading(lab, fetch_size_bytes_max=1000).ask(fetch(lab, 2, 5, epoch=1, max_bytes=5000))
+    assert response.read == ReadRange(start_offset=5, end_offset=11, size_bytes_max=1000)
+    assert (response.leader_id, response.leader_epoch, response.log_start_offset) == (1, 2, 0)
+
+
+def test_a_long_poll_ends_with_new_records(lab) -> None:
+    """Goal: no linger. Method: hold a Fetch, append, look at the effects of that very step."""
+    node = leading(lab)
+    node.ask(fetch(lab, 2, 11))
+    assert node.ask(fetch(lab, 2, 11, high_watermark=11))[0] is None
+    outcome = node.step(Propose(batches=lab.batch(11, 2)))
+    (reply,) = outcome.readies[0].replies
+    assert reply.response.read == ReadRange(start_offset=11, end_offset=12, size_bytes_max=2**20)
+
+
+def test_a_long_poll_ends_with_a_new_high_watermark(lab) -> None:
+    """Goal: followers learn of commits at once. Method: another voter's Fetch commits."""
+    node = leading(lab)
+    held, _ = node.ask(fetch(lab, 4, 11))
+    assert held is None
+    response, outcome = node.ask(fetch(lab, 2, 11))
+    assert response.high_watermark == 11
+    assert [reply.response.high_watermark for reply in outcome.replies] == [11, 11]
+
+
+def test_a_known_high_watermark_is_waited_past(lab) -> None:
+    """Goal: Fetch v18 says what the replica knows; older ones do not and wait. Method: three requests."""
+    node = leading(lab)
+    node.ask(fetch(lab, 2, 11))
+    assert node.ask(fetch(lab, 3, 11, high_watermark=10))[0].high_watermark == 11
+    assert node.ask(fetch(lab, 3, 11, high_watermark=11))[0] is None
+    assert node.ask(fetch(lab, 3, 11, high_watermark=None))[0] is None
+
+
+def test_a_long_poll_ends_with_its_time(lab) -> None:
+    """Goal: an empty answer after max_wait_ms, at once without one. Method: wait."""
+    node = leading(lab)
+    assert node.ask(fetch(lab, 4, 11, max_wait_ms=0))[0].read is None
+    assert node.ask(fetch(lab, 4, 11, max_wait_ms=300))[0] is None
+    assert not node.wait(299).replies
+    (reply,) = node.wait(1).replies
+    assert reply.response.error_code is ErrorCode.none
+    assert reply.response.read is None
+
+
+def test_held_requests_are_bounded(lab) -> None:
+    """Goal: a flood of long polls costs no memory. Method: one more than may be held."""
+    node = leading(lab, fetches_held_max=2)
+    assert node.ask(fetch(lab, 4, 11))[0] is None
+    assert node.ask(fetch(lab, 5, 11))[0] is None
+    assert node.ask(fetch(lab, 6, 11))[0].error_code is ErrorCode.none
+
+
+def test_who_waits_is_told_when_the_leader_goes(lab) -> None:
+    """Goal: nobody waits for a leader that is none. Method: a higher epoch ends the leadership."""
+    node = leading(lab)
+    node.ask(fetch(lab, 4, 11))
+    vote = VoteRequest(
+        cluster_id=None,
+        voter=None,
+        replica=lab.key(2),
+        replica_epoch=9,
+        last_offset=11,
+        last_offset_epoch=2,
+    )
+    _, outcome = node.ask(vote)
+    refused = [reply.response for reply in outcome.replies if not hasattr(reply.response, "vote_granted")]
+    assert [(response.error_code, response.leader_epoch) for response in refused] == [
+        (ErrorCode.not_leader_or_follower, 9)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error_code"),
+    [
+        ({"max_wait_ms": -1}, ErrorCode.invalid_request),
+        ({"fetch_offset": -1}, ErrorCode.invalid_request),
+        ({"last_fetched_epoch": -1}, ErrorCode.invalid_request),
+        ({"last_fetched_epoch": 3}, ErrorCode.invalid_request),
+        ({"current_leader_epoch": 1, "last_fetched_epoch": 1}, ErrorCode.fenced_leader_epoch),
+        ({"current_leader_epoch": 3}, ErrorCode.unknown_leader_epoch),
+        ({"replica": ReplicaKey(node_id=1)}, ErrorCode.unknown_server_error),
+    ],
+)
+def test_errors_name_the_leader(lab, changes: dict[str, object], error_code: ErrorCode) -> None:
+    """Goal: each flaw has Kafka's error, with leader and endpoint. Method: one flaw at a time."""
+    response, _ = leading(lab).ask(fetch(lab, 2, 11, **changes))
+    assert response.error_code is error_code
+    assert (response.leader_id, response.leader_epoch) == (1, 2)
+    assert response.leader_endpoint.port == 9001
+
+
+def test_a_follower_sends_replicas_to_the_leader(lab) -> None:
+    """Goal: NOT_LEADER_OR_FOLLOWER carries the leader's endpoint. Method: fetch from a follower."""
+    node = lab.node(3, log=lab.log(1, 2, 3))
+    node.start()
+    begin = BeginQuorumEpochRequest(
+        cluster_id=None, voter=None, leader_id=2, leader_epoch=2, leader_endpoints=lab.endpoints(2)
+    )
+    node.ask(begin)
+    response, _ = node.ask(fetch(lab, 4, 5, epoch=1))
+    assert response.error_code is ErrorCode.not_leader_or_follower
+    assert (response.leader_id, response.leader_endpoint.host) == (2, "host2")
+
+
+def test_another_cluster_is_a_top_level_error(lab) -> None:
+    """Goal: clusters do not mix. Method: another cluster id."""
+    response, _ = leading(lab).ask(fetch(lab, 2, 11, cluster_id="other"))
+    assert response.top_level_error_code is ErrorCode.inconsistent_cluster_id
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "diverging"),
+    [(15, 1, OffsetAndEpoch(epoch=1, offset=10)), (12, 2, OffsetAndEpoch(epoch=2, offset=11))],
+)
+def test_a_diverging_log_is_told_where(lab, offset: int, epoch: int, diverging: OffsetAndEpoch) -> None:
+    """Goal: a follower with other records learns the common end, and does not count. Method: fetch on."""
+    node = leading(lab)
+    response, _ = node.ask(fetch(lab, 2, offset, epoch=epoch))
+    assert response.diverging_epoch == diverging
+    assert response.read is None
+    assert node.node.high_watermark == -1
+
+
+def test_a_reader_that_is_no_replica_may_fetch(lab) -> None:
+    """Goal: replica id -1 reads without being tracked. Method: fetch, look at the observers."""
+    node = leading(lab)
+    response, _ = node.ask(fetch(lab, 2, 5, epoch=1, replica=ReplicaKey(node_id=-1)))
+    assert response.read is not None
+    assert not node.node.describe_quorum(node.now_ms).observers
+
+
+def test_a_leader_without_a_majority_resigns(lab) -> None:
+    """Goal: CheckQuorum after 1.5 fetch timeouts without a majority. Method: one Fetch, then silence."""
+    node = leading(lab)
+    node.wait(1000)
+    node.ask(fetch(lab, 2, 11, max_wait_ms=0))
+    node.wait(2999)
+    assert node.node.role is Role.LEADER
+    outcome = node.wait(1)
+    assert node.node.role is Role.RESIGNED
+    assert "lost_quorum" in [note.event for note in outcome.warnings]
+
+
+def test_observers_do_not_keep_a_leader(lab) -> None:
+    """Goal: only voters count for CheckQuorum. Method: an observer fetches all the time."""
+    node = leading(lab)
+    for _ in range(4):
+        node.wait(750)
+        node.ask(fetch(lab, 4, 11, max_wait_ms=0))
+    assert node.node.role is Role.RESIGNED
+
+
+def test_the_most_caught_up_is_asked_to_succeed_first(lab) -> None:
+    """Goal: EndQuorumEpoch lists successors by descending offset. Method: 3 is ahead of 2."""
+    node = leading(lab)
+    node.ask(fetch(lab, 2, 5, epoch=1))
+    node.ask(fetch(lab, 3, 11))
+    outcome = node.step(Resign(epoch=2))
+    assert outcome.requests[2] == EndQuorumEpochRequest(
+        cluster_id=lab.cluster_id,
+        leader_id=1,
+        leader_epoch=2,
+        preferred_candidates=(lab.key(3), lab.key(2)),
+    )
+    assert set(outcome.requests) == {2, 3}
+
+
+def test_a_resignation_of_a_former_epoch_is_void(lab) -> None:
+    """Goal: whoever asks too late unseats nobody. Method: resign another epoch."""
+    node = leading(lab)
+    node.step(Resign(epoch=1))
+    assert node.node.role is Role.LEADER
+
+
+def test_a_resigned_leader_is_heard_until_acknowledged_then_moves_on(lab) -> None:
+    """Goal: EndQuorumEpoch is repeated to the deaf; in the end the epoch goes up. Method: one answers."""
+    node = leading(lab)
+    first, second = node.step(Resign(epoch=2)).sends
+    node.answer(first, EndQuorumEpochResponse(leader_id=1, leader_epoch=2))
+    node.fail(second)
+    again = node.wait(20)
+    assert set(again.requests) == {second.destination.node_id}
+    node.wait(2000)
+    assert node.node.epoch == 3
+    assert node.node.role in (Role.UNATTACHED, Role.PROSPECTIVE)
+
+
+def test_the_quorum_is_described(lab) -> None:
+    """Goal: DescribeQuorum's offsets and times (KIP-836). Method: one caught up, one silent."""
+    node = leading(lab)
+    node.ask(fetch(lab, 2, 11))
+    caught_up_ms = node.now_ms
+    node.step(Propose(batches=lab.batch(11, 2)), after_ms=50)
+    node.ask(fetch(lab, 2, 11, max_wait_ms=0))
+    node.ask(fetch(lab, 4, 5, epoch=1))
+    description = node.node.describe_quorum(node.now_ms + 7)
+    assert description.error_code is ErrorCode.none
+    assert (description.leader_id, description.leader_epoch, description.high_watermark) == (1, 2, 11)
+    leader, second, third = description.voters
+    assert (leader.log_end_offset, leader.last_fetch_timestamp_ms) == (12, node.now_ms + 7)
+    assert (second.log_end_offset, second.last_fetch_timestamp_ms) == (11, node.now_ms)
+    assert second.last_caught_up_timestamp_ms == caught_up_ms
+    assert second.endpoints == lab.endpoints(2)
+    assert (third.log_end_offset, third.last_fetch_timestamp_ms) == (-1, -1)
+    (observer,) = description.observers
+    assert (observer.key, observer.log_end_offset) == (lab.key(4), 5)
+    assert observer.last_caught_up_timestamp_ms == -1
+    assert not node.node.describe_quorum(node.now_ms + 300_000).observers
+
+
+def test_who_does_not_lead_describes_nothing(lab) -> None:
+    """Goal: only the leader knows. Method: ask an unattached replica."""
+    description = lab.node(1).node.describe_quorum(0)
+    assert description.error_code is ErrorCode.not_leader_or_follower
+
+
+def test_a_falling_fetch_offset_is_reported(lab) -> None:
+    """Goal: a voter that lost durable records is noticed. Method: fetch from before."""
+    node = leading(lab)
+    node.ask(fetch(lab, 2, 11))
+    _, outcome = node.ask(fetch(lab, 2, 5, epoch=1))
+    assert [note.event for note in outcome.warnings] == ["fetch_offset_fell"]
+    assert node.node.high_watermark == 11

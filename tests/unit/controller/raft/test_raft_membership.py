@@ -1,0 +1,427 @@
+"""Voters that come, go and change: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853)."""
+
+from dataclasses import replace
+
+import pytest
+from kio.schema.errors import ErrorCode
+from quorate_controller.raft.messages import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    ApiVersionsProbe,
+    ApiVersionsProbeResponse,
+    BeginQuorumEpochRequest,
+    FailureReason,
+    FetchRequest,
+    FetchResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+    Role,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
+)
+from quorate_controller.raft.model import Endpoint, OffsetAndEpoch, ReplicaKey, VersionRange
+from quorate_controller.raft.voters import VoterSet
+from quorate_protocol.records.batch import decode_batches
+from quorate_protocol.records.control import VotersRecord, decode_control, encode_control_batch
+
+
+def fetch(lab, node_id: int, offset: int, epoch: int = 2) -> FetchRequest:
+    return FetchRequest(
+        cluster_id=lab.cluster_id,
+        replica=lab.key(node_id),
+        current_leader_epoch=2,
+        fetch_offset=offset,
+        last_fetched_epoch=epoch,
+        max_wait_ms=0,
+    )
+
+
+def leading(lab, *voter_ids: int, is_committed: bool = True):
+    """Node 1 leads epoch 2 of a quorum; the log ends at 11 and is committed."""
+    node = lab.leader(log=lab.log(*(voter_ids or (1, 2, 3))))
+    for voter_id in voter_ids or (1, 2, 3):
+        if voter_id != 1 and is_committed:
+            node.ask(fetch(lab, voter_id, 11))
+    return node
+
+
+def add(lab, node_id: int = 4, **changes: object) -> AddRaftVoterRequest:
+    request = AddRaftVoterRequest(
+        cluster_id=lab.cluster_id,
+        timeout_ms=1000,
+        voter=lab.key(node_id),
+        endpoints=lab.endpoints(node_id),
+    )
+    return replace(request, **changes)  # type: ignore[arg-type]
+
+
+def remove(lab, node_id: int) -> RemoveRaftVoterRequest:
+    return RemoveRaftVoterRequest(cluster_id=lab.cluster_id, voter=lab.key(node_id))
+
+
+def voters_in(outcome) -> tuple[int, ...]:
+    (batch,) = decode_batches(outcome.appended)
+    assert batch.is_control
+    record = decode_control(batch.records[0])
+    assert isinstance(record, VotersRecord)
+    return VoterSet.from_record(record).ids
+
+
+SUPPORTED = ApiVersionsProbeResponse(kraft_versions=VersionRange(lowest=0, highest=1))
+
+
+def test_a_voter_is_probed_added_and_acknowledged_once_committed(lab) -> None:
+    """Goal: the whole way of an AddRaftVoter. Method: a caught-up observer, and the new majority."""
+    node = leading(lab)
+    node.ask(fetch(lab, 4, 11))
+    response, outcome = node.ask(add(lab))
+    assert response is None
+    (probe,) = outcome.sends
+    assert probe.request == ApiVersionsProbe()
+    assert (probe.destination.node_id, probe.destination.port) == (4, 9004)
+    outcome = node.answer(probe, SUPPORTED)
+    assert voters_in(outcome) == (1, 2, 3, 4)
+    assert node.node.voters.ids == (1, 2, 3, 4)
+    assert not outcome.replies
+    node.ask(fetch(lab, 2, 12))
+    assert node.node.high_watermark == 11
+    _, outcome = node.ask(fetch(lab, 4, 12))
+    assert node.node.high_watermark == 12
+    assert AddRaftVoterResponse() in [reply.response for reply in outcome.replies]
+
+
+def test_who_does_not_wait_is_answered_with_the_append(lab) -> None:
+    """Goal: ack_when_committed=False, as auto-joining nodes ask. Method: look at the step of the probe."""
+    node = leading(lab)
+    node.ask(fetch(lab, 4, 11))
+    _, outcome = node.ask(add(lab, ack_when_committed=False))
+    outcome = node.answer(outcome.sends[0], SUPPORTED)
+    assert [reply.response for reply in outcome.replies] == [AddRaftVoterResponse()]
+    assert node.ask(add(lab, 5))[0].error_code is ErrorCode.request_timed_out
+
+
+@pytest.mark.parametrize(
+    ("probe_response", "error_code"),
+    [
+        (ApiVersionsProbeResponse(), ErrorCode.invalid_request),
+        (
+            ApiVersionsProbeResponse(kraft_versions=VersionRange(lowest=0, highest=0)),
+            ErrorCode.invalid_request,
+        ),
+        (ApiVersionsProbeResponse(error_code=ErrorCode.unsupported_version), ErrorCode.request_timed_out),
+        (SUPPORTED, ErrorCode.request_timed_out),
+    ],
+)
+def test_an_unfit_voter_is_not_added(
+    lab, probe_response: ApiVersionsProbeResponse, error_code: ErrorCode
+) -> None:
+    """Goal: wrong versions, errors and lagging replicas are refused. Method: a replica that never fetched."""
+    node = leading(lab)
+    _, outcome = node.ask(add(lab))
+    outcome = node.answer(outcome.sends[0], probe_response)
+    (reply,) = outcome.replies
+    assert reply.response.error_code is error_code
+    assert reply.response.error_message
+    assert not outcome.appended
+
+
+def test_a_voter_that_cannot_be_reached_is_not_added(lab) -> None:
+    """Goal: the client is told at once. Method: the probe fails."""
+    node = leading(lab)
+    _, outcome = node.ask(add(lab))
+    (reply,) = node.fail(outcome.sends[0], FailureReason.DISCONNECTED).replies
+    assert reply.response.error_code is ErrorCode.request_timed_out
+
+
+def test_a_change_that_does_not_commit_times_out(lab) -> None:
+    """Goal: the client hears after the request timeout; the change stays in force. Method: no Fetch."""
+    node = leading(lab)
+    response, _ = node.ask(remove(lab, 3))
+    assert response is None
+    outcome = node.wait(2000)
+    assert [reply.response.error_code for reply in outcome.replies] == [ErrorCode.request_timed_out]
+    assert node.node.voters.ids == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error_code"),
+    [
+        ({"cluster_id": "other"}, ErrorCode.inconsistent_cluster_id),
+        ({"voter": ReplicaKey(node_id=4)}, ErrorCode.invalid_request),
+        ({"endpoints": (Endpoint(listener="OTHER", host="h", port=1),)}, ErrorCode.invalid_request),
+        ({"endpoints": ()}, ErrorCode.invalid_request),
+    ],
+)
+def test_flaws_of_an_add_request(lab, changes: dict[str, object], error_code: ErrorCode) -> None:
+    """Goal: each flaw has Kafka's error and a message. Method: one flaw at a time."""
+    response, outcome = leading(lab).ask(add(lab, **changes))
+    assert response.error_code is error_code
+    assert response.error_message
+    assert not outcome.sends
+
+
+def test_a_node_id_is_taken_once(lab) -> None:
+    """Goal: DUPLICATE_VOTER by id, whatever the directory. Method: a voter with a new disk."""
+    voter = ReplicaKey(node_id=3, directory_id=lab.directory(99))
+    response, _ = leading(lab).ask(add(lab, 3, voter=voter))
+    assert response.error_code is ErrorCode.duplicate_voter
+
+
+def test_one_change_at_a_time(lab) -> None:
+    """Goal: majorities always overlap. Method: a second change before the first is committed, and after."""
+    node = leading(lab)
+    node.ask(remove(lab, 3))
+    for request in (add(lab), remove(lab, 2)):
+        assert node.ask(request)[0].error_code is ErrorCode.request_timed_out
+    node.wait(2000)
+    assert node.ask(remove(lab, 2))[0].error_code is ErrorCode.request_timed_out
+    node.ask(fetch(lab, 2, 12))
+    assert node.ask(remove(lab, 2))[0].error_code is ErrorCode.none
+    assert node.node.voters.ids == (1,)
+
+
+def test_no_change_before_the_epoch_is_committed(lab) -> None:
+    """Goal: changes of former leaders are fenced first. Method: no high watermark yet."""
+    node = leading(lab, is_committed=False)
+    assert node.ask(add(lab))[0].error_code is ErrorCode.request_timed_out
+    assert node.ask(remove(lab, 3))[0].error_code is ErrorCode.request_timed_out
+
+
+def test_only_the_leader_changes_voters(lab) -> None:
+    """Goal: others say so. Method: ask an unattached replica."""
+    node = lab.node(1)
+    node.start()
+    assert node.ask(add(lab))[0].error_code is ErrorCode.not_leader_or_follower
+    assert node.ask(remove(lab, 2))[0].error_code is ErrorCode.not_leader_or_follower
+
+
+def test_a_voter_is_removed_by_the_majority_of_the_rest(lab) -> None:
+    """Goal: a removal needs the new majority alone. Method: one of two remaining voters fetches."""
+    node = leading(lab)
+    response, outcome = node.ask(remove(lab, 3))
+    assert response is None
+    assert voters_in(outcome) == (1, 2)
+    _, outcome = node.ask(fetch(lab, 2, 12))
+    assert RemoveRaftVoterResponse() in [reply.response for reply in outcome.replies]
+    observers = node.node.describe_quorum(node.now_ms).observers
+    assert [(observer.key.node_id, observer.log_end_offset) for observer in observers] == [(3, 11)]
+
+
+@pytest.mark.parametrize("voter", [ReplicaKey(node_id=9), ReplicaKey(node_id=3), ReplicaKey(node_id=-1)])
+def test_only_an_exact_voter_is_removed(lab, voter: ReplicaKey) -> None:
+    """Goal: id and directory must match. Method: wrong ids, and one without a directory."""
+    request = RemoveRaftVoterRequest(cluster_id=lab.cluster_id, voter=voter)
+    assert leading(lab).ask(request)[0].error_code is ErrorCode.invalid_request
+    stranger = ReplicaKey(node_id=3, directory_id=lab.directory(99))
+    request = RemoveRaftVoterRequest(cluster_id=lab.cluster_id, voter=stranger)
+    assert leading(lab).ask(request)[0].error_code is ErrorCode.voter_not_found
+
+
+def test_the_last_voter_stays(lab) -> None:
+    """Goal: a quorum is never empty. Method: remove the only voter."""
+    node = lab.node(1, log=lab.formatted(1))
+    node.start()
+    assert node.ask(remove(lab, 1))[0].error_code is ErrorCode.voter_not_found
+
+
+def test_a_removed_leader_resigns_once_that_is_committed(lab) -> None:
+    """Goal: it leads until the others have its removal, without counting itself. Method: remove it."""
+    node = leading(lab)
+    node.ask(remove(lab, 1))
+    assert node.node.role is Role.LEADER
+    assert not node.node.is_voter
+    node.ask(fetch(lab, 2, 12))
+    assert node.node.high_watermark == 11
+    _, outcome = node.ask(fetch(lab, 3, 12))
+    assert node.node.high_watermark == 12
+    assert RemoveRaftVoterResponse() in [reply.response for reply in outcome.replies]
+    assert node.node.role is Role.RESIGNED
+    node.wait(2000)
+    assert (node.node.role, node.node.epoch, node.node.leader_id) == (Role.UNATTACHED, 3, -1)
+    node.wait(10_000)
+    assert node.node.role is Role.UNATTACHED
+
+
+def test_a_removed_replica_stands_while_its_removal_is_uncommitted(lab) -> None:
+    """Goal: it may be the only one with the record (Ongaro 4.2.2). Method: restart it, with and without."""
+    log = lab.log(1, 2, 3)
+    removed = replace(log, voters=(*log.voters, replace(log.voters[0], offset=9, voters=lab.voters(2, 3))))
+    node = lab.node(1, log=removed)
+    node.start()
+    votes = node.wait_for_deadline().sends
+    assert node.node.role is Role.PROSPECTIVE
+    assert {send.destination.node_id for send in votes} == {2, 3}
+    node = lab.node(1, log=replace(removed, voters=removed.voters[1:]))
+    node.start()
+    node.wait(5000)
+    assert node.node.role is Role.UNATTACHED
+
+
+def test_truncation_brings_the_former_voters_back(lab) -> None:
+    """Goal: an uncommitted change that loses never happened. Method: fetch a VotersRecord, then diverge."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    begin = BeginQuorumEpochRequest(
+        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
+    )
+    send = node.ask(begin)[1].sends[-1]
+    records = encode_control_batch([lab.voters(1, 2, 3, 4).to_record()], 10, 5, lab.start_ms)
+    outcome = node.answer(send, FetchResponse(leader_id=2, leader_epoch=5, records=records))
+    assert node.node.voters.ids == (1, 2, 3, 4)
+    assert outcome.readies[0].voters == lab.voters(1, 2, 3, 4)
+    begin = replace(begin, leader_id=3, leader_epoch=6, leader_endpoints=lab.endpoints(3))
+    send = node.ask(begin)[1].sends[-1]
+    diverging = FetchResponse(leader_id=3, leader_epoch=6, diverging_epoch=OffsetAndEpoch(epoch=1, offset=10))
+    outcome = node.answer(send, diverging)
+    assert outcome.truncated_to == [10]
+    assert node.node.voters.ids == (1, 2, 3)
+    assert node.node.voters_at(9) == lab.voters(1, 2, 3)
+
+
+def test_a_removed_leader_needs_the_last_voter(lab) -> None:
+    """Goal: a leader that is no voter does not lead for ever without the one voter. Method: silence."""
+    node = leading(lab, 1, 2)
+    node.ask(remove(lab, 1))
+    assert node.node.voters.ids == (2,)
+    node.wait(3000)
+    assert node.node.role is Role.RESIGNED
+
+
+def update(lab, node_id: int = 2, **changes: object) -> UpdateRaftVoterRequest:
+    request = UpdateRaftVoterRequest(
+        cluster_id=lab.cluster_id,
+        current_leader_epoch=2,
+        voter=lab.key(node_id),
+        endpoints=(Endpoint(listener=lab.listener, host="moved", port=1),),
+        kraft_versions=VersionRange(lowest=0, highest=1),
+    )
+    return replace(request, **changes)  # type: ignore[arg-type]
+
+
+def test_a_moved_voter_is_written_down(lab) -> None:
+    """Goal: the new endpoint is in force at once, and in the log. Method: update, and again the same."""
+    node = leading(lab)
+    response, outcome = node.ask(update(lab))
+    assert (response.error_code, response.leader_id, response.leader_epoch) == (ErrorCode.none, 1, 2)
+    assert voters_in(outcome) == (1, 2, 3)
+    assert node.node.voters.endpoints(2)[0].host == "moved"
+    node.ask(fetch(lab, 3, 12))
+    response, outcome = node.ask(update(lab))
+    assert response.error_code is ErrorCode.none
+    assert not outcome.appended
+
+
+@pytest.mark.parametrize(
+    ("changes", "error_code"),
+    [
+        ({"cluster_id": "other"}, ErrorCode.inconsistent_cluster_id),
+        ({"current_leader_epoch": 1}, ErrorCode.fenced_leader_epoch),
+        ({"current_leader_epoch": 3}, ErrorCode.unknown_leader_epoch),
+        ({"voter": ReplicaKey(node_id=2)}, ErrorCode.invalid_request),
+        ({"endpoints": ()}, ErrorCode.invalid_request),
+        ({"kraft_versions": VersionRange(lowest=1, highest=0)}, ErrorCode.invalid_request),
+        ({"kraft_versions": VersionRange(lowest=-1, highest=1)}, ErrorCode.invalid_request),
+        ({"kraft_versions": VersionRange(lowest=0, highest=0)}, ErrorCode.invalid_request),
+        ({"voter": ReplicaKey(node_id=9, directory_id=None)}, ErrorCode.invalid_request),
+    ],
+)
+def test_flaws_of_an_update_request(lab, changes: dict[str, object], error_code: ErrorCode) -> None:
+    """Goal: each flaw has Kafka's error. Method: one flaw at a time."""
+    response, outcome = leading(lab).ask(update(lab, **changes))
+    assert response.error_code is error_code
+    assert not outcome.appended
+
+
+def test_only_voters_are_updated(lab) -> None:
+    """Goal: VOTER_NOT_FOUND for others. Method: an observer updates itself."""
+    assert leading(lab).ask(update(lab, 4))[0].error_code is ErrorCode.voter_not_found
+
+
+def test_a_follower_that_moved_tells_the_leader(lab) -> None:
+    """Goal: UpdateRaftVoter one fetch timeout after following, again until the log agrees.
+
+    Method: a voter whose configuration has another endpoint than the log.
+    """
+    moved = (Endpoint(listener=lab.listener, host="moved", port=1),)
+    node = lab.node(1, log=lab.log(1, 2, 3), endpoints=moved)
+    node.start()
+    begin = BeginQuorumEpochRequest(
+        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
+    )
+    send = node.ask(begin)[1].sends[-1]
+    answer = FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)
+    node.wait(1000)
+    (send,) = node.answer(send, answer).sends
+    node.wait(1000)
+    (send,) = node.answer(send, answer).sends
+    assert send.request == UpdateRaftVoterRequest(
+        cluster_id=lab.cluster_id,
+        current_leader_epoch=5,
+        voter=lab.key(1),
+        endpoints=moved,
+        kraft_versions=VersionRange(lowest=0, highest=1),
+    )
+    outcome = node.answer(send, UpdateRaftVoterResponse(leader_id=2, leader_epoch=5))
+    assert isinstance(outcome.sends[0].request, FetchRequest)
+
+
+def test_a_leader_that_moved_writes_itself_down(lab) -> None:
+    """Goal: the epoch opens with its new endpoint. Method: lead with another endpoint than in the log."""
+    moved = (Endpoint(listener=lab.listener, host="moved", port=1),)
+    node = lab.node(1, log=lab.log(1, 2, 3), endpoints=moved)
+    node.start()
+    outcome = node.become_leader()
+    (batch,) = decode_batches(outcome.appended)
+    assert len(batch.records) == 3
+    assert node.node.voters.endpoints(1) == moved
+
+
+def test_the_first_epoch_brings_the_bootstrap_voters_into_the_log(lab) -> None:
+    """Goal: {LeaderChange, KRaftVersion, Voters} in one batch, as Kafka writes it. Method: decode it."""
+    node = lab.node(1)
+    node.start()
+    outcome = node.become_leader()
+    (batch,) = decode_batches(outcome.appended)
+    kinds = [type(decode_control(record)).__name__ for record in batch.records]
+    assert kinds == ["LeaderChangeMessage", "KRaftVersionRecord", "VotersRecord"]
+    assert node.node.voters_at(2) == lab.voters(1, 2, 3)
+    assert node.node.kraft_version_at(2) == 1
+
+
+def joining(lab, *, log, **config: object):
+    node = lab.node(4, log=log, auto_join=True, **config)
+    node.start()
+    begin = BeginQuorumEpochRequest(
+        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
+    )
+    send = node.ask(begin)[1].sends[-1]
+    node.wait(1900)
+    (send,) = node.answer(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends
+    node.wait(200)
+    return node, node.answer(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends[0]
+
+
+def test_a_controller_joins_by_itself_only_if_told_to(lab) -> None:
+    """Goal: controller.quorum.auto.join.enable. Method: an observer with it asks to be added."""
+    node, send = joining(lab, log=lab.log(1, 2, 3))
+    assert send.request == AddRaftVoterRequest(
+        cluster_id=lab.cluster_id,
+        timeout_ms=2000,
+        voter=lab.key(4),
+        endpoints=lab.endpoints(4),
+        ack_when_committed=False,
+    )
+    refused = AddRaftVoterResponse(error_code=ErrorCode.request_timed_out)
+    assert 2 not in node.answer(send, refused).requests
+    _, send = joining(lab, log=lab.log(1, 2, 3), can_vote=False)
+    assert isinstance(send.request, FetchRequest)
+
+
+def test_a_controller_with_a_new_disk_has_its_former_self_removed(lab) -> None:
+    """Goal: auto-join replaces a lost directory. Method: our id is a voter with another directory."""
+    former = ReplicaKey(node_id=4, directory_id=lab.directory(99))
+    voters = VoterSet.of([*lab.voters(1, 2, 3), replace(lab.voter(4), key=former)])
+    log = lab.log(1, 2, 3)
+    log = replace(log, voters=(replace(log.voters[0], voters=voters),))
+    _, send = joining(lab, log=log)
+    assert send.request == RemoveRaftVoterRequest(cluster_id=lab.cluster_id, voter=former)

@@ -1,0 +1,260 @@
+"""Snapshots: which are offered, how they are downloaded, what they do to the log (KIP-630)."""
+
+from dataclasses import replace
+
+from kio.schema.errors import ErrorCode
+from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    LogStartMoved,
+    Role,
+    SnapshotChunk,
+    SnapshotRead,
+    SnapshotRestored,
+    SnapshotTaken,
+)
+from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, SnapshotId
+from quorate_controller.raft.startup import EpochStart, LogState
+
+SNAPSHOT = SnapshotId(offset=8, epoch=1)
+
+
+def fetch(lab, node_id: int, offset: int, epoch: int) -> FetchRequest:
+    return FetchRequest(
+        cluster_id=lab.cluster_id,
+        replica=lab.key(node_id),
+        current_leader_epoch=2,
+        fetch_offset=offset,
+        last_fetched_epoch=epoch,
+        max_wait_ms=0,
+    )
+
+
+def fetch_snapshot(lab, **changes: object) -> FetchSnapshotRequest:
+    request = FetchSnapshotRequest(
+        cluster_id=lab.cluster_id,
+        replica=lab.key(2),
+        current_leader_epoch=2,
+        snapshot_id=SNAPSHOT,
+        position=0,
+    )
+    return replace(request, **changes)  # type: ignore[arg-type]
+
+
+def leading(lab):
+    """Node 1 leads epoch 2; the log has epoch 1 up to 10 and the LeaderChange, all committed."""
+    node = lab.leader(log=lab.log(1, 2, 3))
+    node.ask(fetch(lab, 2, 11, 2))
+    return node
+
+
+def following(lab, **node: object):
+    """Node 1 follows node 2 in epoch 5, and its first Fetch."""
+    scripted = lab.node(1, **({"log": lab.log(1, 2, 3)} | node))
+    scripted.start()
+    begin = BeginQuorumEpochRequest(
+        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
+    )
+    return scripted, scripted.ask(begin)[1].sends[-1]
+
+
+def test_an_empty_replica_is_sent_to_the_latest_snapshot(lab) -> None:
+    """Goal: loading a snapshot beats replaying the log. Method: fetch from 0 before and after."""
+    node = leading(lab)
+    assert node.ask(fetch(lab, 4, 0, 0))[0].snapshot_id is None
+    node.step(SnapshotTaken(snapshot_id=SNAPSHOT))
+    response, _ = node.ask(fetch(lab, 4, 0, 0))
+    assert response.snapshot_id == SNAPSHOT
+    assert response.read is None
+
+
+def test_below_the_log_start_there_is_only_the_snapshot(lab) -> None:
+    """Goal: what retention removed is in the snapshot. Method: move the start, fetch around it."""
+    node = leading(lab)
+    node.step(SnapshotTaken(snapshot_id=SNAPSHOT))
+    node.step(LogStartMoved(start_offset=8))
+    assert node.node.log_start_offset == 8
+    assert node.ask(fetch(lab, 3, 7, 1))[0].snapshot_id == SNAPSHOT
+    assert node.ask(fetch(lab, 3, 8, 0))[0].snapshot_id == SNAPSHOT
+    response, _ = node.ask(fetch(lab, 3, 8, 1))
+    assert response.snapshot_id is None
+    assert response.read.start_offset == 8
+    assert response.log_start_offset == 8
+
+
+def test_the_bootstrap_checkpoint_is_never_served(lab) -> None:
+    """Goal: its content is in the log. Method: fetch from 0, and ask for it by id."""
+    node = lab.leader()
+    node.ask(replace(fetch(lab, 2, 3, 1), current_leader_epoch=1))
+    response, _ = node.ask(replace(fetch(lab, 4, 0, 0), current_leader_epoch=1))
+    assert response.snapshot_id is None
+    request = fetch_snapshot(lab, snapshot_id=BOOTSTRAP_SNAPSHOT_ID, current_leader_epoch=1)
+    assert node.ask(request)[0].error_code is ErrorCode.snapshot_not_found
+
+
+def test_a_chunk_is_named_for_the_driver_to_read(lab) -> None:
+    """Goal: the core says what to send, storage knows the bytes. Method: ask, and let storage refuse."""
+    node = leading(lab)
+    response, _ = node.ask(fetch_snapshot(lab, position=100, max_bytes=50))
+    assert response.read == SnapshotRead(snapshot_id=SNAPSHOT, position=100, size_bytes_max=50)
+    assert (response.snapshot_id, response.position, response.leader_id) == (SNAPSHOT, 100, 1)
+    refused = response.refused(ErrorCode.snapshot_not_found)
+    assert (refused.error_code, refused.read, refused.snapshot_id) == (
+        ErrorCode.snapshot_not_found,
+        None,
+        None,
+    )
+
+
+def test_errors_of_a_chunk(lab) -> None:
+    """Goal: each flaw has Kafka's error. Method: one flaw at a time."""
+    node = leading(lab)
+    for changes, error_code in [
+        ({"position": -1}, ErrorCode.position_out_of_range),
+        ({"current_leader_epoch": 1}, ErrorCode.fenced_leader_epoch),
+        ({"current_leader_epoch": 3}, ErrorCode.unknown_leader_epoch),
+    ]:
+        response, _ = node.ask(fetch_snapshot(lab, **changes))
+        assert (response.error_code, response.read) == (error_code, None)
+    other = node.ask(fetch_snapshot(lab, cluster_id="other"))[0]
+    assert other.top_level_error_code is ErrorCode.inconsistent_cluster_id
+
+
+def test_a_download_keeps_the_leader_in_office(lab) -> None:
+    """Goal: a voter that loads a snapshot counts for CheckQuorum. Method: chunks for longer than it lasts."""
+    node = leading(lab)
+    for _ in range(5):
+        node.wait(1000)
+        node.ask(fetch_snapshot(lab))
+    assert node.node.role is Role.LEADER
+
+
+def chunk(position: int, records: bytes, **changes: object) -> FetchSnapshotResponse:
+    response = FetchSnapshotResponse(
+        leader_id=2,
+        leader_epoch=5,
+        snapshot_id=SnapshotId(offset=20, epoch=4),
+        size_bytes=5,
+        position=position,
+        records=records,
+    )
+    return replace(response, **changes)  # type: ignore[arg-type]
+
+
+def offered(lab, **node: object):
+    """A follower that was offered a snapshot, and its first FetchSnapshot."""
+    scripted, send = following(lab, **node)
+    offer = FetchResponse(leader_id=2, leader_epoch=5, snapshot_id=SnapshotId(offset=20, epoch=4))
+    return scripted, scripted.answer(send, offer).sends[0]
+
+
+def test_a_snapshot_is_downloaded_chunk_by_chunk_and_takes_the_place_of_the_log(lab) -> None:
+    """Goal: positions follow each other; then restore, then Fetch from its end. Method: two chunks."""
+    node, send = offered(lab)
+    snapshot_id = SnapshotId(offset=20, epoch=4)
+    assert send.request == FetchSnapshotRequest(
+        cluster_id=lab.cluster_id,
+        replica=lab.key(1),
+        current_leader_epoch=5,
+        snapshot_id=snapshot_id,
+        position=0,
+        max_bytes=2**20,
+    )
+    outcome = node.answer(send, chunk(0, b"abc"))
+    assert outcome.chunks == [SnapshotChunk(snapshot_id=snapshot_id, position=0, data=b"abc")]
+    assert not outcome.restores
+    (send,) = outcome.sends
+    assert send.request.position == 3
+    outcome = node.answer(send, chunk(3, b"de"))
+    assert outcome.restores == [snapshot_id]
+    assert not outcome.sends
+    voters = lab.voters(1, 2)
+    restored = SnapshotRestored(snapshot_id=snapshot_id, kraft_version=1, voters=voters)
+    outcome = node.step(restored)
+    assert node.node.voters == voters
+    assert (node.node.log_start_offset, node.node.log_end_offset, node.node.last_epoch) == (20, 20, 4)
+    assert outcome.high_watermark == 20
+    (send,) = outcome.sends
+    assert (send.request.fetch_offset, send.request.last_fetched_epoch) == (20, 4)
+
+
+def test_nothing_is_begun_while_a_snapshot_is_put_in_place(lab) -> None:
+    """Goal: no election with half a log. Method: let time pass before SnapshotRestored."""
+    node, send = offered(lab)
+    node.answer(send, chunk(0, b"abcde"))
+    assert not node.wait(10_000).sends
+    assert node.node.role is Role.FOLLOWER
+
+
+def test_a_snapshot_that_is_gone_is_given_up(lab) -> None:
+    """Goal: the next Fetch tells of a newer one. Method: SNAPSHOT_NOT_FOUND."""
+    node, send = offered(lab)
+    gone = chunk(0, b"", error_code=ErrorCode.snapshot_not_found, snapshot_id=None)
+    assert isinstance(node.answer(send, gone).sends[0].request, FetchRequest)
+
+
+def test_wrong_chunks_end_the_download(lab) -> None:
+    """Goal: another position, id, size, or nothing at all is not written. Method: one flaw at a time."""
+    for wrong in [
+        chunk(1, b"abc"),
+        chunk(0, b"abcdef"),
+        chunk(0, b""),
+        chunk(0, b"abc", snapshot_id=SnapshotId(offset=21, epoch=4)),
+    ]:
+        node, send = offered(lab)
+        outcome = node.answer(send, wrong)
+        assert not outcome.chunks
+        assert [note.event for note in outcome.warnings] == ["snapshot_chunk_not_acceptable"]
+
+
+def test_a_new_epoch_starts_over(lab) -> None:
+    """Goal: a download belongs to one leader. Method: another leader in the middle of it."""
+    node, send = offered(lab)
+    node.answer(send, chunk(0, b"abc"))
+    begin = BeginQuorumEpochRequest(
+        cluster_id=None, voter=None, leader_id=3, leader_epoch=6, leader_endpoints=lab.endpoints(3)
+    )
+    _, outcome = node.ask(begin)
+    assert isinstance(outcome.sends[0].request, FetchRequest)
+
+
+def test_a_snapshot_below_the_high_watermark_is_not_loaded(lab) -> None:
+    """Goal: what is committed here is not exchanged for less. Method: offer an old one."""
+    node, send = following(lab)
+    (send,) = node.answer(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends
+    offer = FetchResponse(leader_id=2, leader_epoch=5, snapshot_id=SnapshotId(offset=9, epoch=1))
+    outcome = node.answer(send, offer)
+    assert [note.event for note in outcome.warnings] == ["snapshot_not_acceptable"]
+
+
+def test_a_log_that_starts_late_knows_its_snapshots_epoch(lab) -> None:
+    """Goal: a restart behind retention compares logs as before. Method: lead from such a log."""
+    log = replace(
+        lab.log(1, 2, 3),
+        start_offset=8,
+        epochs=(EpochStart(epoch=1, start_offset=8),),
+        snapshot_id=SNAPSHOT,
+        earliest_snapshot_id=SNAPSHOT,
+    )
+    node = lab.leader(log=log)
+    assert node.ask(fetch(lab, 2, 8, 1))[0].read.start_offset == 8
+    assert node.ask(fetch(lab, 2, 5, 1))[0].snapshot_id == SNAPSHOT
+    assert node.node.epoch_at(7) == 1
+
+
+def test_a_log_of_a_snapshot_alone_has_its_epoch(lab) -> None:
+    """Goal: a restart right after a download goes on from the snapshot. Method: look at the first Fetch."""
+    snapshot_id = SnapshotId(offset=20, epoch=4)
+    log = LogState(
+        start_offset=20,
+        end_offset=20,
+        snapshot_id=snapshot_id,
+        earliest_snapshot_id=snapshot_id,
+        voters=(replace(lab.log(1, 2, 3).voters[0], offset=19),),
+        kraft_versions=(replace(lab.log(1, 2, 3).kraft_versions[0], offset=19),),
+    )
+    _, send = following(lab, log=log)
+    assert (send.request.fetch_offset, send.request.last_fetched_epoch) == (20, 4)

@@ -1,0 +1,191 @@
+"""What a restart makes of the disk, and how a replica leaves."""
+
+import pytest
+from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
+    ConnectionLost,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    Persisted,
+    Propose,
+    Role,
+    Shutdown,
+    Tick,
+    VoteRequest,
+)
+from quorate_controller.raft.model import ReplicaKey
+from quorate_controller.raft.startup import HardState
+
+
+@pytest.mark.parametrize(
+    ("hard_state", "role", "leader_id"),
+    [
+        (HardState(), Role.UNATTACHED, -1),
+        (HardState(leader_epoch=5), Role.UNATTACHED, -1),
+        (HardState(leader_epoch=5, leader_id=2), Role.FOLLOWER, 2),
+        (HardState(leader_epoch=5, leader_id=9), Role.UNATTACHED, 9),
+        (HardState(leader_epoch=5, leader_id=1), Role.RESIGNED, 1),
+    ],
+)
+def test_a_restart_takes_the_role_it_had_at_most(
+    lab, hard_state: HardState, role: Role, leader_id: int
+) -> None:
+    """Goal: Kafka's rules of QuorumState.initialize. Method: start from each kind of hard state."""
+    node = lab.node(1, log=lab.log(1, 2, 3), hard_state=hard_state)
+    outcome = node.start()
+    assert (node.node.role, node.node.leader_id) == (role, leader_id)
+    assert node.node.epoch == max(hard_state.leader_epoch, 1)
+    assert outcome.roles[-1].role is role
+    assert (outcome.hard_state is None) == (hard_state.leader_epoch > 0)
+
+
+def test_a_vote_for_itself_makes_a_candidate_again(lab) -> None:
+    """Goal: an election goes on after a crash, in the same epoch. Method: start with the own vote."""
+    hard_state = HardState(leader_epoch=5, voted_key=lab.key(1))
+    node = lab.node(1, log=lab.log(1, 2, 3), hard_state=hard_state)
+    outcome = node.start()
+    assert node.node.role is Role.CANDIDATE
+    assert {(type(send.request), send.request.replica_epoch) for send in outcome.sends} == {(VoteRequest, 5)}
+
+
+def test_a_vote_for_a_former_self_does_not(lab) -> None:
+    """Goal: another directory is another replica. Method: a vote for our id with a lost disk."""
+    former = ReplicaKey(node_id=1, directory_id=lab.directory(99))
+    node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, voted_key=former))
+    node.start()
+    assert node.node.role is Role.UNATTACHED
+
+
+def test_a_quorum_state_behind_the_log_is_reported(lab) -> None:
+    """Goal: the log's epoch counts. Method: a log in epoch 3, a quorum-state in 2."""
+    node = lab.node(1, log=lab.log(1, 2, 3, epochs=((3, 0),)), hard_state=HardState(leader_epoch=2))
+    outcome = node.start()
+    assert node.node.epoch == 3
+    assert [note.event for note in outcome.warnings] == ["quorum_state_behind_log"]
+
+
+def test_a_former_leader_hands_over_at_start(lab) -> None:
+    """Goal: nobody waits for a leader that restarted. Method: look at what it sends."""
+    node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, leader_id=1))
+    outcome = node.start()
+    assert outcome.requests[2] == EndQuorumEpochRequest(
+        cluster_id=lab.cluster_id, leader_id=1, leader_epoch=5
+    )
+
+
+def test_the_only_voter_leads_again_after_a_restart(lab) -> None:
+    """Goal: in a new epoch, at once. Method: start from its own leadership."""
+    node = lab.node(1, log=lab.log(1), hard_state=HardState(leader_epoch=5, leader_id=1))
+    node.start()
+    assert (node.node.role, node.node.epoch) == (Role.LEADER, 6)
+
+
+def test_a_first_election_does_not_wait_a_whole_timeout(lab) -> None:
+    """Goal: a cold cluster elects within the fast backoff. Method: look at the first deadline."""
+    for seed in range(20):
+        node = lab.node(1, seed=seed)
+        node.start()
+        node.wait(lab.config(1).fast_backoff_ms_max)
+        assert node.node.role is Role.PROSPECTIVE
+
+
+def test_runs_are_repeatable(lab) -> None:
+    """Goal: the same seed and events give the same effects. Method: two runs, and one of another seed."""
+
+    def run(seed: int):
+        node = lab.node(1, seed=seed)
+        return [node.start().readies, node.wait(20_000).readies]
+
+    assert run(3) == run(3)
+    assert run(3) != run(4)
+
+
+def test_time_does_not_go_back(lab) -> None:
+    """Goal: a driver with a bad clock is a bug. Method: step into the past."""
+    node = lab.node(1)
+    node.start()
+    with pytest.raises(AssertionError, match="time went back"):
+        node.node.step(Tick(), node.now_ms - 1)
+
+
+def test_only_a_leader_appends_in_its_epoch_and_only_what_it_has_is_durable(lab) -> None:
+    """Goal: bugs of the driver are found at once. Method: four of them."""
+    node = lab.node(1)
+    node.start()
+    with pytest.raises(AssertionError, match="only the leader"):
+        node.step(Propose(batches=lab.batch(0, 1)))
+    leader = lab.leader()
+    with pytest.raises(AssertionError, match="epochs"):
+        leader.step(Propose(batches=lab.batch(3, 2)))
+    with pytest.raises(AssertionError, match="end offset"):
+        leader.step(Propose(batches=lab.batch(4, 1)))
+    with pytest.raises(AssertionError, match="never appended"):
+        leader.step(Persisted(end_offset=99))
+
+
+def test_a_follower_leaves_at_once(lab) -> None:
+    """Goal: only leaders have something to hand over. Method: shut an unattached replica down."""
+    node = lab.node(1)
+    node.start()
+    assert not node.node.is_shut_down
+    node.step(Shutdown(timeout_ms=5000))
+    assert node.node.is_shut_down
+    assert not node.wait(10_000).sends
+
+
+def test_a_leader_hands_over_before_it_leaves(lab) -> None:
+    """Goal: it stays until a successor is known, its vote may be needed. Method: acknowledge, elect."""
+    node = lab.leader()
+    outcome = node.step(Shutdown(timeout_ms=5000))
+    assert node.node.role is Role.RESIGNED
+    for send in outcome.sends:
+        assert isinstance(send.request, EndQuorumEpochRequest)
+        node.answer(send, EndQuorumEpochResponse(leader_id=1, leader_epoch=1))
+    node.wait(3000)
+    assert node.node.role is Role.RESIGNED
+    assert not node.node.is_shut_down
+    begin = BeginQuorumEpochRequest(
+        cluster_id=None, voter=None, leader_id=2, leader_epoch=2, leader_endpoints=lab.endpoints(2)
+    )
+    node.ask(begin)
+    assert node.node.is_shut_down
+
+
+def test_a_leader_does_not_wait_for_ever(lab) -> None:
+    """Goal: the timeout of the shutdown ends it. Method: nobody answers."""
+    node = lab.leader()
+    node.step(Shutdown(timeout_ms=5000))
+    node.wait(4999)
+    assert not node.node.is_shut_down
+    node.wait(1)
+    assert node.node.is_shut_down
+
+
+def test_a_leader_whose_voters_are_all_gone_leaves_at_once(lab) -> None:
+    """Goal: the last one out does not wait. Method: nobody can be reached."""
+    node = lab.leader()
+    outcome = node.step(Shutdown(timeout_ms=5000))
+    for send in outcome.sends:
+        assert not node.node.is_shut_down
+        node.fail(send)
+    assert node.node.is_shut_down
+
+
+def test_the_only_voter_leaves_at_once(lab) -> None:
+    """Goal: nobody to hand over to. Method: shut a quorum of one down."""
+    node = lab.node(log=lab.formatted(1))
+    node.start()
+    assert node.node.role is Role.LEADER
+    node.step(Shutdown(timeout_ms=5000))
+    assert node.node.is_shut_down
+
+
+def test_a_leader_whose_voters_leave_with_it_does_not_wait(lab) -> None:
+    """Goal: a whole cluster stops at once. Method: all know of the resignation, then close."""
+    node = lab.leader()
+    for send in node.step(Shutdown(timeout_ms=5000)).sends:
+        node.answer(send, EndQuorumEpochResponse(leader_id=1, leader_epoch=1))
+    for node_id in (2, 3):
+        assert not node.node.is_shut_down
+        node.step(ConnectionLost(node_id=node_id))
+    assert node.node.is_shut_down

@@ -1,0 +1,232 @@
+"""Votes from the side of who is asked: one vote per epoch, to logs that are not behind (Raft 5.4.1)."""
+
+from dataclasses import replace
+
+import pytest
+from kio.schema.errors import ErrorCode
+from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
+    ConnectionLost,
+    FetchResponse,
+    Role,
+    VoteRequest,
+    VoteResponse,
+)
+from quorate_controller.raft.model import ReplicaKey
+from quorate_controller.raft.startup import HardState
+
+
+def vote(lab, **changes: object) -> VoteRequest:
+    """Node 2 asks node 1, whose log ends at 10 in epoch 1, for its vote in epoch 4."""
+    request = VoteRequest(
+        cluster_id=lab.cluster_id,
+        voter=lab.key(1),
+        replica=lab.key(2),
+        replica_epoch=4,
+        last_offset=10,
+        last_offset_epoch=1,
+    )
+    return replace(request, **changes)  # type: ignore[arg-type]
+
+
+def started(lab, **config: object):
+    node = lab.node(1, log=lab.log(1, 2, 3), **config)
+    node.start()
+    return node
+
+
+def test_a_vote_is_durable_in_the_step_that_answers(lab) -> None:
+    """Goal: no crash can make us vote twice. Method: look at the effects of a granted vote."""
+    response, outcome = started(lab).ask(vote(lab))
+    assert response.vote_granted
+    assert outcome.hard_state == HardState(leader_epoch=4, voted_key=lab.key(2))
+
+
+def test_one_vote_per_epoch(lab) -> None:
+    """Goal: the same candidate may ask again, another one gets nothing. Method: three requests."""
+    node = started(lab)
+    assert node.ask(vote(lab))[0].vote_granted
+    assert node.ask(vote(lab))[0].vote_granted
+    assert not node.ask(vote(lab, replica=lab.key(3)))[0].vote_granted
+    assert node.ask(vote(lab, replica=lab.key(3), replica_epoch=5))[0].vote_granted
+
+
+def test_a_vote_survives_a_restart(lab) -> None:
+    """Goal: the same after a crash. Method: start from the hard state of a vote."""
+    hard_state = HardState(leader_epoch=4, voted_key=lab.key(2))
+    node = lab.node(1, log=lab.log(1, 2, 3), hard_state=hard_state)
+    node.start()
+    assert not node.ask(vote(lab, replica=lab.key(3)))[0].vote_granted
+    assert node.ask(vote(lab))[0].vote_granted
+
+
+def test_a_vote_is_for_a_directory(lab) -> None:
+    """Goal: a replica that lost its disk is another candidate. Method: the same id, another directory."""
+    node = started(lab)
+    assert node.ask(vote(lab))[0].vote_granted
+    impostor = ReplicaKey(node_id=2, directory_id=lab.directory(99))
+    assert not node.ask(vote(lab, replica=impostor))[0].vote_granted
+
+
+@pytest.mark.parametrize(
+    ("last_offset", "last_offset_epoch", "is_granted"),
+    [(10, 1, True), (11, 1, True), (9, 1, False), (5, 2, True), (100, 0, False)],
+)
+def test_logs_are_compared_by_epoch_then_offset(
+    lab, last_offset: int, last_offset_epoch: int, is_granted: bool
+) -> None:
+    """Goal: only a log that has all that may be committed wins. Method: logs around ours (10 in epoch 1)."""
+    for is_pre_vote in (False, True):
+        request = vote(
+            lab, last_offset=last_offset, last_offset_epoch=last_offset_epoch, pre_vote=is_pre_vote
+        )
+        assert started(lab).ask(request)[0].vote_granted is is_granted
+
+
+@pytest.mark.parametrize(
+    ("changes", "error_code"),
+    [
+        ({"replica_epoch": 0, "last_offset_epoch": 0}, ErrorCode.invalid_request),
+        ({"last_offset": -1}, ErrorCode.invalid_request),
+        ({"last_offset_epoch": -1}, ErrorCode.invalid_request),
+        ({"last_offset_epoch": 4}, ErrorCode.invalid_request),
+        ({"last_offset_epoch": 5, "pre_vote": True}, ErrorCode.invalid_request),
+        ({"last_offset_epoch": 4, "pre_vote": True}, ErrorCode.none),
+        ({"replica": ReplicaKey(node_id=-1)}, ErrorCode.invalid_request),
+        ({"voter": ReplicaKey(node_id=9)}, ErrorCode.invalid_voter_key),
+        ({"voter": None}, ErrorCode.none),
+        ({"voter": ReplicaKey(node_id=1)}, ErrorCode.none),
+    ],
+)
+def test_errors_are_kafkas(lab, changes: dict[str, object], error_code: ErrorCode) -> None:
+    """Goal: each flaw of a request has its error. Method: one flaw at a time."""
+    assert started(lab).ask(vote(lab, **changes))[0].error_code is error_code
+
+
+def test_another_directory_of_ours_is_another_voter(lab) -> None:
+    """Goal: votes meant for a disk we no longer have are refused. Method: our id, another directory."""
+    voter = ReplicaKey(node_id=1, directory_id=lab.directory(99))
+    response, _ = started(lab).ask(vote(lab, voter=voter))
+    assert response.error_code is ErrorCode.invalid_voter_key
+
+
+def test_a_higher_epoch_counts_before_the_key_is_checked(lab) -> None:
+    """Goal: even a misdirected vote makes us leave an old epoch. Method: wrong key, higher epoch."""
+    node = started(lab)
+    node.ask(vote(lab, voter=ReplicaKey(node_id=9)))
+    assert node.node.epoch == 4
+    assert node.node.role is Role.UNATTACHED
+
+
+def test_another_cluster_is_a_top_level_error(lab) -> None:
+    """Goal: clusters do not mix; no cluster id is fine. Method: both."""
+    node = started(lab)
+    other = node.ask(vote(lab, cluster_id="other"))[0]
+    assert other.top_level_error_code is ErrorCode.inconsistent_cluster_id
+    assert node.node.epoch == 1
+    assert node.ask(vote(lab, cluster_id=None))[0].vote_granted
+
+
+def test_an_old_epoch_is_fenced_and_told_the_leader(lab) -> None:
+    """Goal: a late candidate learns whom to follow. Method: ask a leader."""
+    node = lab.leader(log=lab.log(1, 2, 3))
+    response, _ = node.ask(vote(lab, replica_epoch=1, last_offset_epoch=0))
+    assert response.error_code is ErrorCode.fenced_leader_epoch
+    assert (response.leader_id, response.leader_epoch) == (1, 2)
+    assert (response.leader_endpoint.node_id, response.leader_endpoint.host) == (1, "host1")
+
+
+def test_the_endpoint_is_that_of_the_listener_asked_on(lab) -> None:
+    """Goal: a peer is not sent to a listener it does not use. Method: ask on another one."""
+    response, _ = lab.leader(log=lab.log(1, 2, 3)).ask(vote(lab), listener="INTERNAL")
+    assert response.leader_endpoint is None
+
+
+def test_observers_vote(lab) -> None:
+    """Goal: a voter that does not know of its being one helps to elect. Method: ask a non-voter."""
+    node = lab.node(4, log=lab.log(1, 2, 3))
+    node.start()
+    assert node.ask(vote(lab, voter=lab.key(4)))[0].vote_granted
+
+
+def test_a_leader_grants_nothing_in_its_epoch(lab) -> None:
+    """Goal: neither votes nor pre-votes unseat a leader. Method: ask for both in its epoch."""
+    node = lab.leader(log=lab.log(1, 2, 3))
+    for is_pre_vote in (False, True):
+        request = vote(lab, replica_epoch=2, last_offset=99, pre_vote=is_pre_vote)
+        assert not node.ask(request)[0].vote_granted
+    assert node.node.role is Role.LEADER
+
+
+def following(lab, *, has_fetched: bool):
+    node = started(lab)
+    begin = BeginQuorumEpochRequest(
+        cluster_id=None, voter=None, leader_id=3, leader_epoch=4, leader_endpoints=lab.endpoints(3)
+    )
+    _, outcome = node.ask(begin)
+    if has_fetched:
+        node.answer(outcome.sends[-1], FetchResponse(leader_id=3, leader_epoch=4, high_watermark=10))
+    return node
+
+
+def test_a_follower_that_has_fetched_refuses_pre_votes(lab) -> None:
+    """Goal: a voter that alone lost the leader does not disturb it (KIP-996). Method: before and after."""
+    pre_vote = vote(lab, pre_vote=True)
+    assert following(lab, has_fetched=False).ask(pre_vote)[0].vote_granted
+    assert not following(lab, has_fetched=True).ask(pre_vote)[0].vote_granted
+
+
+def test_a_follower_that_lost_its_leader_grants_pre_votes(lab) -> None:
+    """Goal: two that lost the leader agree at once. Method: the connection breaks."""
+    node = following(lab, has_fetched=True)
+    node.step(ConnectionLost(node_id=3))
+    assert node.ask(vote(lab, pre_vote=True))[0].vote_granted
+
+
+def test_a_follower_gives_no_vote_in_its_leaders_epoch(lab) -> None:
+    """Goal: an epoch with a leader is decided. Method: a vote in that epoch."""
+    assert not following(lab, has_fetched=False).ask(vote(lab))[0].vote_granted
+
+
+def test_a_pre_vote_changes_nothing(lab) -> None:
+    """Goal: pre-votes are not persisted. Method: grant two to different replicas."""
+    node = started(lab)
+    for node_id in (2, 3):
+        request = vote(lab, replica=lab.key(node_id), replica_epoch=1, pre_vote=True)
+        response, outcome = node.ask(request)
+        assert response.vote_granted
+        assert outcome.hard_state is None
+
+
+def test_a_prospective_voter_asks_again_who_asks_it(lab) -> None:
+    """Goal: of two that lost the leader the one with the longer log gets elected at once.
+
+    Method: the other one refuses our pre-vote as long as it follows, then asks us itself, with a shorter log.
+    """
+    node = started(lab)
+    prospective = node.wait_for_deadline()
+    refusal = next(send for send in prospective.sends if send.destination.node_id == 2)
+    node.answer(refusal, VoteResponse(leader_epoch=1))
+    response, outcome = node.ask(vote(lab, replica_epoch=1, last_offset=5, pre_vote=True))
+    assert not response.vote_granted
+    assert [send.destination.node_id for send in outcome.sends] == [2]
+
+
+def test_a_prospective_voter_may_vote_for_another(lab) -> None:
+    """Goal: asking does not bind the own vote. Method: a real vote in the same epoch."""
+    node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=4))
+    node.start()
+    node.wait_for_deadline()
+    assert node.node.role is Role.PROSPECTIVE
+    response, outcome = node.ask(vote(lab))
+    assert response.vote_granted
+    assert outcome.hard_state == HardState(leader_epoch=4, voted_key=lab.key(2))
+    assert node.node.role is Role.PROSPECTIVE
+
+
+def test_nobody_else_may_use_our_id(lab) -> None:
+    """Goal: a second node with our id is refused and reported. Method: a vote from it."""
+    clone = ReplicaKey(node_id=1, directory_id=lab.directory(99))
+    response, outcome = started(lab).ask(vote(lab, replica=clone))
+    assert not response.vote_granted
+    assert [note.event for note in outcome.warnings] == ["vote_from_own_id"]

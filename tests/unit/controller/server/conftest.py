@@ -1,0 +1,226 @@
+"""A node that only records, and a client on a real socket, for the tests of the server."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import uvloop
+from quorate_controller.raft import messages
+from quorate_controller.server.counters import RequestCounters
+from quorate_controller.server.dispatch import Dispatcher
+from quorate_controller.server.listener import Listener, ListenerLimits
+from quorate_controller.server.port import Caller, FinalizedFeatures, NodeStatus, RaftAnswer
+from quorate_protocol.wire.client import ClientConnection
+from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
+
+LOCALHOST = "127.0.0.1"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Each test that needs a loop runs on Python's own and on uvloop, which serves in production."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+def status(**changes: Any) -> NodeStatus:
+    """A healthy follower's status, with changes."""
+    values: dict[str, Any] = {
+        "node_id": 1,
+        "cluster_id": "cluster",
+        "current_state": "follower",
+        "is_voter": True,
+        "is_active": False,
+        "leader_id": 2,
+        "leader_epoch": 3,
+        "voted_id": -1,
+        "high_watermark": 100,
+        "log_start_offset": 0,
+        "log_end_offset": 101,
+        "latest_snapshot_end_offset": 0,
+        "latest_snapshot_timestamp_ms": 0,
+        "latest_snapshot_size_bytes": 0,
+        "last_applied_offset": 99,
+        "last_applied_timestamp_ms": 1_000,
+        "is_caught_up": True,
+        "voter_ids": (1, 2, 3),
+        "observer_count": 0,
+        "active_broker_count": 2,
+        "fenced_broker_count": 1,
+        "controlled_shutdown_broker_count": 0,
+        "topic_count": 4,
+        "partition_count": 12,
+        "offline_partition_count": 0,
+        "preferred_replica_imbalance_count": 0,
+        "new_active_controller_count": 0,
+        "election_count": 0,
+    }
+    return NodeStatus(**(values | changes))
+
+
+@dataclass
+class FakeNode:
+    """Implements NodePort: hands out futures that the test resolves, or answers at once if told how."""
+
+    node_id: int = 1
+    cluster_id: str = "cluster"
+    is_active: bool = True
+    turn_age_s: float = 0.1
+    decide: Callable[[Any, Caller], Any] | None = None
+    reply: Callable[[Any], RaftAnswer] | None = None
+    quorum: messages.QuorumDescription = field(default_factory=messages.QuorumDescription)
+    feature_levels: FinalizedFeatures = field(
+        default_factory=lambda: FinalizedFeatures(
+            levels={"metadata.version": 29},
+            epoch=77,
+            supported={"metadata.version": (7, 29), "kraft.version": (0, 1)},
+        )
+    )
+    node_status: NodeStatus = field(default_factory=status)
+    controls: list[tuple[Any, Caller, asyncio.Future[Any]]] = field(default_factory=list)
+    rafts: list[tuple[Any, str, asyncio.Future[RaftAnswer]]] = field(default_factory=list)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def control(self, request: Any, caller: Caller) -> asyncio.Future[Any]:
+        future = asyncio.get_running_loop().create_future()
+        self.controls.append((request, caller, future))
+        if self.decide is not None:
+            outcome = self.decide(request, caller)
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+        self.arrived.set()
+        return future
+
+    def raft(self, request: Any, listener: str) -> asyncio.Future[RaftAnswer]:
+        future = asyncio.get_running_loop().create_future()
+        self.rafts.append((request, listener, future))
+        if self.reply is not None:
+            future.set_result(self.reply(request))
+        self.arrived.set()
+        return future
+
+    async def requests(self, count: int) -> list[asyncio.Future[Any]]:
+        """Wait until so many requests are here; their futures, control before raft."""
+        while len(self.controls) + len(self.rafts) < count:
+            self.arrived.clear()
+            await asyncio.wait_for(self.arrived.wait(), 5)
+        return [entry[-1] for entry in (*self.controls, *self.rafts)]
+
+    def describe_quorum(self) -> messages.QuorumDescription:
+        return self.quorum
+
+    def features(self) -> FinalizedFeatures:
+        return self.feature_levels
+
+    def status(self) -> NodeStatus:
+        return self.node_status
+
+    def seconds_since_turn(self) -> float:
+        return self.turn_age_s
+
+    def raft_event(self, event: Any) -> None:
+        raise AssertionError(f"the server tells nothing of {event}")
+
+
+@dataclass
+class WireClient:
+    """A Kafka client that sends what it is told to, and may pipeline."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    codec: ClientConnection = field(default_factory=lambda: ClientConnection("test", in_flight_max=1_000))
+    unread: deque[Any] = field(default_factory=deque)
+
+    def send(self, request: Any, version: int) -> None:
+        """Send a canonical request in one version."""
+        self.writer.write(self.codec.send(request, version))
+
+    async def receive(self) -> Any:
+        """The next response; ConnectionError when the connection ends first."""
+        while not self.unread:
+            data = await asyncio.wait_for(self.reader.read(1 << 20), 5)
+            if not data:
+                raise ConnectionError("closed")
+            self.unread.extend(response for _, response in self.codec.receive_data(data))
+        return self.unread.popleft()
+
+    async def ask(self, request: Any, version: int) -> Any:
+        """Send, and wait for the response."""
+        self.send(request, version)
+        return await self.receive()
+
+    async def is_closed(self) -> bool:
+        """Whether the server ends the connection without sending anything more."""
+        try:
+            return await asyncio.wait_for(self.reader.read(1), 5) == b""
+        except ConnectionError:
+            return True
+
+    async def drain_until_closed(self) -> None:
+        """Read whatever comes until the server ends the connection."""
+        with contextlib.suppress(ConnectionError):
+            while await asyncio.wait_for(self.reader.read(1 << 16), 5):
+                pass
+
+    async def close(self) -> None:
+        """Close our side."""
+        self.writer.close()
+
+
+class Rig:
+    """A listener over a fake node, and the clients connected to it."""
+
+    def __init__(self) -> None:
+        self.node = FakeNode()
+        self.counters = RequestCounters()
+        self.listener: Listener
+        self._clients: list[WireClient] = []
+
+    async def listen(self, limits: ListenerLimits | None = None) -> Listener:
+        """Start the listener."""
+        self.listener = Listener(
+            name="CONTROLLER",
+            handler=Dispatcher(self.node, self.counters),
+            limits=limits or ListenerLimits(),
+        )
+        await self.listener.start(LOCALHOST, 0)
+        return self.listener
+
+    async def connect(self) -> WireClient:
+        """A new client connection."""
+        client = WireClient(*await asyncio.open_connection(LOCALHOST, self.listener.port))
+        self._clients.append(client)
+        return client
+
+    async def turn_until(self, condition: Callable[[], bool]) -> None:
+        """Let the loop turn until something holds."""
+        async with asyncio.timeout(5):
+            while not condition():  # noqa: ASYNC110 - the code under test has no event for it
+                await asyncio.sleep(0)
+
+    async def barrier(self) -> None:
+        """Return when all that was sent to the listener before is taken: another client is served."""
+        for _ in range(3):
+            client = await self.connect()
+            await client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+
+    async def close(self) -> None:
+        """Close everything."""
+        for client in self._clients:
+            await client.close()
+        if hasattr(self, "listener"):
+            await self.listener.close(grace_s=0)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    """A listener over a fake node."""
+    built = Rig()
+    yield built
+    await built.close()

@@ -1,0 +1,403 @@
+"""Requests over a real socket to a fake node: who answers, in which shape, and what happens without an
+answer.
+"""
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import kio.schema.create_topics.v7.request as create
+import kio.schema.create_topics.v7.response as created
+import kio.schema.describe_configs.v4.request as describe_configs
+import kio.schema.describe_configs.v4.response as described_configs
+import kio.schema.describe_quorum.v2.request as describe_quorum
+import kio.schema.fetch.v18.request as fetch
+import kio.schema.vote.v2.request as vote
+import pytest
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from quorate_controller.control.api import ControlError
+from quorate_controller.raft import messages as m
+from quorate_controller.raft.model import ReplicaKey
+from quorate_controller.server.dispatch import SERVED_APIS, encode_answer
+from quorate_controller.server.envelope import FORWARDABLE
+from quorate_controller.server.port import FinalizedFeatures, RaftAnswer
+from quorate_protocol.wire.api import APIS
+from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.wire.server import serialize_response
+
+
+def create_topics(*names: str, timeout_ms: int = 30_000) -> create.CreateTopicsRequest:
+    return create.CreateTopicsRequest(
+        topics=tuple(
+            create.CreatableTopic(
+                name=name, num_partitions=1, replication_factor=1, assignments=(), configs=()
+            )
+            for name in names
+        ),
+        timeout=timedelta(milliseconds=timeout_ms),
+    )
+
+
+def topics_created(request: Any, _caller: Any) -> created.CreateTopicsResponse:
+    return created.CreateTopicsResponse(
+        topics=tuple(
+            created.CreatableTopicResult(
+                name=topic.name,
+                topic_id=UUID(int=5),
+                error_code=ErrorCode.none,
+                error_message=None,
+                configs=None,
+            )
+            for topic in request.topics
+        ),
+        throttle_time=timedelta(),
+    )
+
+
+def heartbeat() -> BrokerHeartbeatRequest:
+    return BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=1,
+        current_metadata_offset=1,
+        want_fence=False,
+        want_shut_down=False,
+        cordoned_log_dirs=None,
+    )
+
+
+QUORUM_QUESTION = describe_quorum.DescribeQuorumRequest(
+    topics=(
+        describe_quorum.TopicData(
+            topic_name="__cluster_metadata", partitions=(describe_quorum.PartitionData(partition_index=0),)
+        ),
+    )
+)
+
+HELLO = ApiVersionsRequest(client_software_name="test-client", client_software_version="1.0")
+
+
+@pytest.mark.parametrize("version", [2, 5, 7])
+async def test_control_requests_reach_the_node_with_their_circumstances(rig: Any, version: int) -> None:
+    """Goal: control gets the canonical request and who asks. Method: CreateTopics in several versions."""
+    rig.node.decide = topics_created
+    await rig.listen()
+    client = await rig.connect()
+    response = await client.ask(create_topics("a", "b", timeout_ms=1234), version)
+    assert [topic.name for topic in response.topics] == ["a", "b"]
+    assert response.topics[0].topic_id == (UUID(int=5) if version == 7 else None)
+    ((request, caller, _),) = rig.node.controls
+    assert request == create_topics("a", "b", timeout_ms=1234)
+    assert (str(caller.principal), caller.client_host, caller.client_id) == (
+        "User:ANONYMOUS",
+        "127.0.0.1",
+        "test",
+    )
+    assert (caller.listener, caller.api_version, caller.request_timeout_ms) == ("CONTROLLER", version, 1234)
+    assert not caller.forwarded
+
+
+async def test_a_standby_refuses_writes_in_the_shape_of_each_api(rig: Any) -> None:
+    """Goal: clients look elsewhere. Method: a request with items and one with a top error, on a standby."""
+    rig.node.is_active = False
+    await rig.listen()
+    client = await rig.connect()
+    response = await client.ask(create_topics("a", "b"), 7)
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
+        ("a", ErrorCode.not_controller),
+        ("b", ErrorCode.not_controller),
+    ]
+    assert (await client.ask(heartbeat(), 1)).error_code is ErrorCode.not_controller
+    assert rig.node.controls == []
+    assert rig.counters.errors == {(19, ErrorCode.not_controller): 1, (63, ErrorCode.not_controller): 1}
+
+
+async def test_a_standby_answers_reads(rig: Any) -> None:
+    """Goal: describe any controller. Method: DescribeConfigs on a standby."""
+    rig.node.is_active = False
+    rig.node.decide = lambda _request, _caller: described_configs.DescribeConfigsResponse(
+        throttle_time=timedelta(), results=()
+    )
+    await rig.listen()
+    client = await rig.connect()
+    question = describe_configs.DescribeConfigsRequest(resources=())
+    assert (await client.ask(question, 4)).results == ()
+
+
+async def test_refusals_of_control_go_to_the_client(rig: Any) -> None:
+    """Goal: codes and texts arrive. Method: a ControlError for the request as a whole."""
+    rig.node.decide = lambda _request, _caller: ControlError(ErrorCode.policy_violation, "no more topics")
+    await rig.listen()
+    client = await rig.connect()
+    (topic,) = (await client.ask(create_topics("a"), 7)).topics
+    assert (topic.error_code, topic.error_message) == (ErrorCode.policy_violation, "no more topics")
+
+
+async def test_a_bug_is_logged_and_hidden(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: a failure of ours neither leaks nor hangs. Method: an unexpected exception from the node."""
+    rig.node.decide = lambda _request, _caller: ZeroDivisionError("secret")
+    await rig.listen()
+    client = await rig.connect()
+    (topic,) = (await client.ask(create_topics("a"), 7)).topics
+    assert (topic.error_code, topic.error_message) == (ErrorCode.unknown_server_error, None)
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+
+
+async def test_requests_time_out(rig: Any) -> None:
+    """Goal: nobody waits forever. Method: CreateTopics with 10 ms and a node that does not commit."""
+    await rig.listen()
+    client = await rig.connect()
+    (topic,) = (await client.ask(create_topics("a", timeout_ms=10), 7)).topics
+    assert topic.error_code is ErrorCode.request_timed_out
+    (future,) = await rig.node.requests(1)
+    assert future.cancelled()
+
+
+async def test_raft_requests_reach_raft_with_their_listener(rig: Any) -> None:
+    """Goal: raft answers with endpoints of the listener asked. Method: a Vote, answered by a fake."""
+    rig.node.reply = lambda _request: RaftAnswer(
+        response=m.VoteResponse(
+            leader_id=2,
+            leader_epoch=8,
+            leader_endpoint=m.LeaderEndpoint(node_id=2, host="h", port=9093),
+        )
+    )
+    await rig.listen()
+    client = await rig.connect()
+    partition = vote.PartitionData(
+        partition_index=0,
+        replica_epoch=8,
+        replica_id=3,
+        replica_directory_id=None,
+        voter_directory_id=None,
+        last_offset_epoch=1,
+        last_offset=10,
+        pre_vote=True,
+    )
+    request = vote.VoteRequest(
+        cluster_id="cluster",
+        voter_id=1,
+        topics=(vote.TopicData(topic_name="__cluster_metadata", partitions=(partition,)),),
+    )
+    response = await client.ask(request, 2)
+    assert response.topics[0].partitions[0].leader_epoch == 8
+    assert response.node_endpoints[0].host == "h"
+    ((seen, listener, _),) = rig.node.rafts
+    assert listener == "CONTROLLER"
+    assert seen == m.VoteRequest(
+        cluster_id="cluster",
+        voter=ReplicaKey(node_id=1),
+        replica=ReplicaKey(node_id=3),
+        replica_epoch=8,
+        last_offset=10,
+        last_offset_epoch=1,
+        pre_vote=True,
+    )
+
+
+METADATA_ID = UUID(int=1)
+
+
+def metadata_fetch(topic_id: UUID = METADATA_ID, *, last_fetched_epoch: int = 1) -> fetch.FetchRequest:
+    partition = fetch.FetchPartition(
+        partition=0,
+        current_leader_epoch=1,
+        fetch_offset=5,
+        last_fetched_epoch=last_fetched_epoch,
+        partition_max_bytes=0,
+    )
+    return fetch.FetchRequest(
+        max_wait=timedelta(milliseconds=500),
+        min_bytes=0,
+        replica_state=fetch.ReplicaState(replica_id=7),
+        topics=(fetch.FetchTopic(topic_id=topic_id, partitions=(partition,)),),
+        forgotten_topics_data=(),
+    )
+
+
+@pytest.mark.parametrize("version", [12, 16, 17, 18])
+async def test_fetch_waits_and_carries_the_bytes_of_the_log(rig: Any, version: int) -> None:
+    """Goal: replication. Method: a Fetch that raft answers later, with a megabyte of batches."""
+    await rig.listen()
+    client = await rig.connect()
+    client.send(metadata_fetch(), version)
+    (future,) = await rig.node.requests(1)
+    data = bytes(range(256)) * 4096
+    future.set_result(
+        RaftAnswer(response=m.FetchResponse(leader_id=1, leader_epoch=1, high_watermark=9), data=data)
+    )
+    (topic,) = (await client.receive()).responses
+    assert topic.partitions[0].records == data
+    assert topic.partitions[0].high_watermark == 9
+
+
+async def test_fetch_of_another_topic_is_an_invalid_request(rig: Any) -> None:
+    """Goal: brokers' data is not here. Method: another topic id."""
+    await rig.listen()
+    client = await rig.connect()
+    response = await client.ask(metadata_fetch(UUID(int=99)), 18)
+    assert (response.error_code, response.responses) == (ErrorCode.invalid_request, ())
+    assert rig.node.rafts == []
+
+
+async def test_an_answer_that_the_version_cannot_carry_closes_the_connection(rig: Any) -> None:
+    """Goal: never tell half an answer. Method: Fetch 11 has no place for the leader."""
+    rig.node.reply = lambda _request: RaftAnswer(response=m.FetchResponse(leader_id=1, leader_epoch=4))
+    await rig.listen()
+    client = await rig.connect()
+    client.send(metadata_fetch(last_fetched_epoch=-1), 11)
+    assert await client.is_closed()
+
+
+async def test_describe_quorum_is_answered_from_the_description(rig: Any) -> None:
+    """Goal: kafka-metadata-quorum. Method: a leader's description; then a follower's, whose error shows."""
+    rig.node.quorum = m.QuorumDescription(leader_id=1, leader_epoch=2, high_watermark=3)
+    await rig.listen()
+    client = await rig.connect()
+    (topic,) = (await client.ask(QUORUM_QUESTION, 2)).topics
+    assert (topic.partitions[0].leader_id, topic.partitions[0].high_watermark) == (1, 3)
+    rig.node.quorum = m.QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
+    (topic,) = (await client.ask(QUORUM_QUESTION, 0)).topics
+    assert topic.partitions[0].error_code is ErrorCode.not_leader_or_follower
+
+
+async def test_sasl_without_authentication_is_an_illegal_state(rig: Any) -> None:
+    """Goal: as Kafka on a PLAINTEXT listener. Method: SaslHandshake."""
+    await rig.listen()
+    client = await rig.connect()
+    response = await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert response.error_code is ErrorCode.illegal_sasl_state
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_api_versions_lists_what_is_served(rig: Any, version: int) -> None:
+    """Goal: brokers learn what they may forward. Method: every version; below 4, no feature from level 0."""
+    await rig.listen()
+    client = await rig.connect()
+    response = await client.ask(HELLO, version)
+    ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    assert ranges == {key: (api.version_min, api.version_max) for key, api in SERVED_APIS.items()}
+    if version >= 3:
+        supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
+        zero_based = {"kraft.version": (0, 1)} if version >= 4 else {}
+        assert supported == {"metadata.version": (7, 29), **zero_based}
+        (finalized,) = response.finalized_features
+        assert (finalized.name, finalized.min_version_level, finalized.max_version_level) == (
+            "metadata.version",
+            29,
+            29,
+        )
+        assert response.finalized_features_epoch == 77
+
+
+async def test_unknown_features_have_no_epoch(rig: Any) -> None:
+    """Goal: -1 means not known yet. Method: a node without finalized features."""
+    rig.node.feature_levels = FinalizedFeatures(levels={}, epoch=-1, supported={})
+    await rig.listen()
+    client = await rig.connect()
+    response = await client.ask(HELLO, 4)
+    assert (response.finalized_features, response.finalized_features_epoch) == ((), -1)
+
+
+async def test_a_newer_api_versions_is_answered_in_version_0(rig: Any) -> None:
+    """Goal: newer clients fall back (KIP-511). Method: version 99, whose body nobody here can read."""
+    await rig.listen()
+    client = await rig.connect()
+    client.writer.write(b"\x00\x00\x00\x0e\x00\x12\x00\x63\x00\x00\x00\x2a\x00\x01c\x00\x01\x02")
+    frame = await client.reader.readexactly(20)
+    assert frame == (
+        b"\x00\x00\x00\x10"  # length
+        b"\x00\x00\x00\x2a"  # correlation id, header version 0
+        b"\x00\x23"  # UNSUPPORTED_VERSION
+        b"\x00\x00\x00\x01\x00\x12\x00\x00\x00\x05"  # ApiVersions, 0 to 5
+    )
+    assert (await client.ask(HELLO, 4)).error_code is ErrorCode.none
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "expected"),
+    [
+        (ApiVersionsRequest(client_software_name="", client_software_version="1"), 3, "invalid_request"),
+        (ApiVersionsRequest(client_software_name="-x", client_software_version="1"), 4, "invalid_request"),
+        (ApiVersionsRequest(client_software_name="x y", client_software_version="1"), 4, "invalid_request"),
+        (ApiVersionsRequest(client_software_name="a-b.c", client_software_version="3.9.0"), 4, "none"),
+        (ApiVersionsRequest(), 2, "none"),
+    ],
+)
+async def test_client_software_is_checked_since_version_3(
+    rig: Any, request_: Any, version: int, expected: str
+) -> None:
+    """Goal: KIP-511's rule for names. Method: good and bad names and versions."""
+    await rig.listen()
+    client = await rig.connect()
+    assert (await client.ask(request_, version)).error_code is ErrorCode[expected]
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "expected"),
+    [
+        (None, -1, "none"),
+        ("cluster", 1, "none"),
+        ("cluster", -1, "invalid_request"),
+        (None, 1, "invalid_request"),
+        ("other", 1, "rebootstrap_required"),
+        ("cluster", 2, "rebootstrap_required"),
+    ],
+)
+async def test_a_client_that_names_whom_it_wants_is_told_when_it_is_wrong(
+    rig: Any, cluster_id: str | None, node_id: int, expected: str
+) -> None:
+    """Goal: KIP-1242. Method: all combinations of ClusterId and NodeId in version 5."""
+    await rig.listen()
+    client = await rig.connect()
+    hello = ApiVersionsRequest(
+        client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+    )
+    assert (await client.ask(hello, 5)).error_code is ErrorCode[expected]
+
+
+def test_answers_are_framed_as_the_protocol_package_does() -> None:
+    """Goal: the one-buffer encoding is only faster. Method: compare it with serialize_response."""
+    response = topics_created(create_topics("a"), None)
+    for version in (2, 5, 7):
+        assert bytes(encode_answer(APIS[19], version, 3, response)) == serialize_response(
+            APIS[19], version, 3, response
+        )
+
+
+def test_every_forwardable_api_is_known() -> None:
+    """Goal: no typo in the table. Method: all keys are in the protocol's table of controller APIs."""
+    assert set(APIS) >= FORWARDABLE
+
+
+async def test_requests_are_counted(rig: Any) -> None:
+    """Goal: metrics by API. Method: two requests, one with a committed answer."""
+    rig.node.decide = topics_created
+    await rig.listen()
+    client = await rig.connect()
+    await client.ask(HELLO, 4)
+    await client.ask(create_topics("a"), 7)
+    assert rig.counters.requests == {18: 1, 19: 1}
+    assert rig.counters.seconds[19].count == 1
+    assert rig.counters.errors == {}
+
+
+async def test_many_clients_pipeline_at_once(rig: Any) -> None:
+    """Goal: no mix-up under load. Method: 20 clients with 50 requests each; every answer names its topic."""
+    rig.node.decide = topics_created
+    await rig.listen()
+    clients = [await rig.connect() for _ in range(20)]
+
+    async def run(index: int) -> None:
+        for number in range(50):
+            clients[index].send(create_topics(f"t-{index}-{number}"), 7)
+        for number in range(50):
+            (topic,) = (await clients[index].receive()).topics
+            assert topic.name == f"t-{index}-{number}"
+
+    await asyncio.gather(*(run(index) for index in range(20)))

@@ -1,0 +1,194 @@
+"""Forwarded requests: what is in an envelope, what comes back in one, and what is wrong with one."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import kio.schema.create_topics.v7.request as create
+import kio.schema.create_topics.v7.response as created
+import kio.schema.describe_quorum.v2.request as describe_quorum
+import pytest
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.default_principal_data.v0 import DefaultPrincipalData
+from kio.schema.envelope.v0.request import EnvelopeRequest
+from kio.schema.errors import ErrorCode
+from quorate_controller.control.api import ControlError
+from quorate_controller.raft import messages as m
+from quorate_protocol.wire.api import APIS
+from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.headers import read_response_header
+from quorate_protocol.wire.reading import decode
+from quorate_protocol.wire.writing import encode
+
+CREATE_TOPICS = create.CreateTopicsRequest(
+    topics=(
+        create.CreatableTopic(name="a", num_partitions=1, replication_factor=1, assignments=(), configs=()),
+    ),
+    timeout=timedelta(seconds=30),
+)
+
+
+def principal(name: str = "alice", *, token_authenticated: bool = False) -> bytes:
+    data = DefaultPrincipalData(type_="User", name=name, token_authenticated=token_authenticated)
+    return b"\x00\x00" + encode(data)
+
+
+def envelope(
+    inner: Any = CREATE_TOPICS, version: int = 7, *, raw: bytes | None = None, **changes: Any
+) -> EnvelopeRequest:
+    api = APIS[inner.__api_key__]
+    fields = {
+        "request_data": encode_request(api, version, 42, "inner", inner) if raw is None else raw,
+        "request_principal": principal(),
+        "client_host_address": bytes([10, 1, 2, 3]),
+    }
+    return EnvelopeRequest(**(fields | changes))
+
+
+def inner_response(response: Any, key: int, version: int) -> tuple[int, Any]:
+    """Correlation id and body of what came back in an envelope."""
+    api = APIS[key]
+    correlation_id, offset = read_response_header(
+        response.response_data, api.response_header_version(version)
+    )
+    return correlation_id, decode(api.response_class(version), response.response_data, offset)
+
+
+def topics_created(request: Any, _caller: Any) -> created.CreateTopicsResponse:
+    return created.CreateTopicsResponse(
+        topics=tuple(
+            created.CreatableTopicResult(
+                name=topic.name,
+                topic_id=UUID(int=5),
+                error_code=ErrorCode.none,
+                error_message=None,
+                configs=None,
+            )
+            for topic in request.topics
+        ),
+        throttle_time=timedelta(),
+    )
+
+
+@pytest.mark.parametrize("version", [2, 5, 7])
+async def test_a_forwarded_request_is_decided_for_its_client(rig: Any, version: int) -> None:
+    """Goal: control sees the client, not the broker. Method: CreateTopics of alice at 10.1.2.3."""
+    rig.node.decide = topics_created
+    await rig.listen()
+    broker = await rig.connect()
+    response = await broker.ask(envelope(version=version), 0)
+    assert response.error_code is ErrorCode.none
+    correlation_id, body = inner_response(response, 19, version)
+    assert (correlation_id, body.topics[0].name) == (42, "a")
+    ((_, caller, _),) = rig.node.controls
+    assert (caller.principal.name, caller.principal.token_authenticated) == ("alice", False)
+    assert (caller.client_host, caller.client_id) == ("10.1.2.3", "inner")
+    assert (caller.forwarded, caller.api_version, caller.listener) == (True, version, "CONTROLLER")
+    assert rig.counters.requests == {58: 1, 19: 1}
+
+
+async def test_ipv6_clients_and_token_principals(rig: Any) -> None:
+    """Goal: every kind of client. Method: 16 address bytes, a principal from a delegation token."""
+    rig.node.decide = topics_created
+    await rig.listen()
+    broker = await rig.connect()
+    address = bytes(15) + b"\x01"
+    await broker.ask(
+        envelope(client_host_address=address, request_principal=principal("t", token_authenticated=True)), 0
+    )
+    ((_, caller, _),) = rig.node.controls
+    assert caller.client_host == "::1"
+    assert caller.principal.token_authenticated
+
+
+@pytest.mark.parametrize("is_lost_later", [False, True])
+async def test_not_controller_is_told_on_the_envelope(rig: Any, is_lost_later: bool) -> None:
+    """Goal: the broker looks for the active controller. Method: on a standby; leadership lost meanwhile."""
+    rig.node.is_active = is_lost_later
+    rig.node.decide = lambda _request, _caller: ControlError(ErrorCode.not_controller, "moved")
+    await rig.listen()
+    broker = await rig.connect()
+    response = await broker.ask(envelope(), 0)
+    assert (response.error_code, response.response_data) == (ErrorCode.not_controller, None)
+
+
+async def test_other_errors_stay_inside(rig: Any) -> None:
+    """Goal: the client sees its error. Method: a policy violation of the forwarded request."""
+    rig.node.decide = lambda _request, _caller: ControlError(ErrorCode.policy_violation, "no")
+    await rig.listen()
+    broker = await rig.connect()
+    response = await broker.ask(envelope(), 0)
+    assert response.error_code is ErrorCode.none
+    _, body = inner_response(response, 19, 7)
+    assert body.topics[0].error_code is ErrorCode.policy_violation
+
+
+async def test_describe_quorum_of_a_follower_sends_the_broker_on(rig: Any) -> None:
+    """Goal: forwarded DescribeQuorum finds the leader. Method: a follower's error becomes NOT_CONTROLLER."""
+    rig.node.quorum = m.QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
+    question = describe_quorum.DescribeQuorumRequest(
+        topics=(
+            describe_quorum.TopicData(
+                topic_name="__cluster_metadata",
+                partitions=(describe_quorum.PartitionData(partition_index=0),),
+            ),
+        )
+    )
+    await rig.listen()
+    broker = await rig.connect()
+    response = await broker.ask(envelope(question, 2), 0)
+    assert (response.error_code, response.response_data) == (ErrorCode.not_controller, None)
+
+
+HEARTBEAT = BrokerHeartbeatRequest(
+    broker_id=1,
+    broker_epoch=1,
+    current_metadata_offset=1,
+    want_fence=False,
+    want_shut_down=False,
+    cordoned_log_dirs=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (envelope(request_principal=None), "principal_deserialization_failure"),
+        (envelope(request_principal=b""), "principal_deserialization_failure"),
+        (envelope(request_principal=b"\x00\x01" + principal()[2:]), "principal_deserialization_failure"),
+        (envelope(request_principal=principal()[:-3]), "principal_deserialization_failure"),
+        (envelope(client_host_address=b"\x01\x02\x03"), "invalid_request"),
+        (envelope(client_host_address=b""), "invalid_request"),
+        (envelope(HEARTBEAT, 1), "invalid_request"),
+        (envelope(envelope(), 0), "invalid_request"),
+        (envelope(raw=b""), "unsupported_version"),
+        (envelope(raw=b"\x00\x13\x00\x63\x00\x00\x00\x01\xff\xff\x00"), "unsupported_version"),
+        (envelope(raw=b"\x7f\x13\x00\x00\x00\x00\x00\x01\xff\xff\x00"), "unsupported_version"),
+        (envelope(raw=b"\x00\x13\x00\x07\x00\x00\x00\x01\xff\xff\x00\x7f"), "unsupported_version"),
+    ],
+    ids=[
+        "no principal",
+        "empty principal",
+        "newer principal",
+        "short principal",
+        "short address",
+        "no address",
+        "not forwardable",
+        "envelope in envelope",
+        "no request",
+        "unknown version",
+        "unknown api",
+        "garbage",
+    ],
+)
+async def test_bad_envelopes_are_refused_with_kafkas_codes(
+    rig: Any, request_: EnvelopeRequest, expected: str
+) -> None:
+    """Goal: brokers react as to Kafka. Method: each flaw; the connection of the broker stays usable."""
+    rig.node.decide = topics_created
+    await rig.listen()
+    broker = await rig.connect()
+    response = await broker.ask(request_, 0)
+    assert (response.error_code, response.response_data) == (ErrorCode[expected], None)
+    assert rig.node.controls == []
+    assert (await broker.ask(envelope(), 0)).error_code is ErrorCode.none

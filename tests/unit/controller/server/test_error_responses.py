@@ -1,0 +1,62 @@
+"""The error shapes, compared with what Kafka 4.3.1 itself answers."""
+
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+from quorate_controller.server.error_responses import error_response
+from quorate_protocol.wire.api import CONTROLLER_APIS
+from quorate_protocol.wire.convert import convert
+from quorate_protocol.wire.reading import decode
+from quorate_protocol.wire.writing import encode
+
+KAFKA_TEXT = "This is not the correct controller for this cluster."
+
+WITH_TEXT = {32, 49, 55, 64, 70, 80, 81}
+"""APIs in whose responses Kafka repeats the code's own text; elsewhere it leaves that to the client."""
+
+DELEGATION_TOKENS = {38}
+"""Its error response has times of -1, which only the later work on tokens has a use for."""
+
+FETCH, FIRST_FETCH_WITH_IDS = 1, 13
+"""Before, Kafka's generic error repeats the topics; a raft listener never sends that one."""
+
+
+def captured() -> list[tuple[int, int, bytes, bytes]]:
+    """(API key, version, request, Kafka's NOT_CONTROLLER response) of every API a controller listens to."""
+    lines = (Path(__file__).parent / "golden" / "error_responses.txt").read_text().splitlines()
+    rows = []
+    for line in lines:
+        key, version, request, response = line.split()
+        body = b"" if request == "-" else bytes.fromhex(request)
+        rows.append((int(key), int(version), body, bytes.fromhex(response)))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "request_body", "kafka_response"),
+    [
+        pytest.param(*row, id=f"{CONTROLLER_APIS[row[0]].name}-{row[1]}")
+        for row in captured()
+        if row[0] not in DELEGATION_TOKENS and not (row[0] == FETCH and row[1] < FIRST_FETCH_WITH_IDS)
+    ],
+)
+def test_error_response_equals_kafkas(
+    key: int, version: int, request_body: bytes, kafka_response: bytes
+) -> None:
+    """Goal: brokers and clients find our errors where they look. Method: Kafka's bytes for each API, version."""
+    api = CONTROLLER_APIS[key]
+    request = convert(decode(api.request_class(version), request_body), api.canonical_request)
+    message = KAFKA_TEXT if key in WITH_TEXT else None
+    response = error_response(request, ErrorCode.not_controller, message, version=version)
+    assert encode(convert(response, api.response_class(version))) == kafka_response
+
+
+def test_every_api_of_the_listener_has_an_error_response() -> None:
+    """Goal: no request can fail twice. Method: each captured request, in its newest version, answered."""
+    newest = {key: (version, body) for key, version, body, _ in captured()}
+    assert set(newest) == set(CONTROLLER_APIS) - {94}
+    for key, (version, body) in newest.items():
+        api = CONTROLLER_APIS[key]
+        request = convert(decode(api.request_class(version), body), api.canonical_request)
+        assert isinstance(error_response(request, ErrorCode.unknown_server_error), api.canonical_response)

@@ -1,0 +1,284 @@
+"""Listeners on real sockets: order, bounds, idleness, closing, and garbage."""
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
+from kio.schema.errors import ErrorCode
+from quorate_controller.server.listener import Exchange, ListenerLimits
+from quorate_protocol.wire.api import APIS
+from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.frames import encode_frame
+from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
+
+HEARTBEAT, HEARTBEAT_VERSION = APIS[63], 1
+
+
+def heartbeat(broker_id: int) -> BrokerHeartbeatRequest:
+    return BrokerHeartbeatRequest(
+        broker_id=broker_id,
+        broker_epoch=1,
+        current_metadata_offset=1,
+        want_fence=False,
+        want_shut_down=False,
+        cordoned_log_dirs=None,
+    )
+
+
+def heartbeat_answer(*, is_fenced: bool = False) -> BrokerHeartbeatResponse:
+    return BrokerHeartbeatResponse(
+        throttle_time=timedelta(), error_code=ErrorCode.none, is_fenced=is_fenced, should_shut_down=False
+    )
+
+
+async def test_answers_leave_in_the_order_of_the_requests(rig: Any) -> None:
+    """Goal: pipelining clients match by order. Method: answer three requests last to first."""
+    await rig.listen()
+    client = await rig.connect()
+    for broker_id in range(3):
+        client.send(heartbeat(broker_id), HEARTBEAT_VERSION)
+    futures = await rig.node.requests(3)
+    assert [request.broker_id for request, _, _ in rig.node.controls] == [0, 1, 2]
+    for index in (2, 1, 0):
+        assert not client.unread
+        futures[index].set_result(heartbeat_answer(is_fenced=index == 1))
+    answers = [await client.receive() for _ in range(3)]
+    assert [answer.is_fenced for answer in answers] == [False, True, False]
+
+
+async def test_requests_in_flight_are_bounded(rig: Any) -> None:
+    """Goal: one client cannot flood us. Method: 10 requests at once, 4 may be in flight."""
+    await rig.listen(ListenerLimits(in_flight_max=4))
+    client = await rig.connect()
+    for broker_id in range(10):
+        client.send(heartbeat(broker_id), HEARTBEAT_VERSION)
+    await rig.node.requests(4)
+    await rig.barrier()
+    assert len(rig.node.controls) == 4
+    for done in range(10):
+        futures = await rig.node.requests(min(10, done + 4))
+        futures[done].set_result(heartbeat_answer())
+        await client.receive()
+    assert [request.broker_id for request, _, _ in rig.node.controls] == list(range(10))
+
+
+class LargeAnswers:
+    """Answers each request with 256 KiB."""
+
+    ANSWER = bytes(256 * 1024)
+
+    def __init__(self) -> None:
+        self.handled = 0
+
+    def handle(self, exchange: Exchange) -> None:
+        self.handled += 1
+        exchange.respond(self.ANSWER)
+
+
+async def test_a_peer_that_does_not_read_is_not_read_from(rig: Any) -> None:
+    """Goal: answers do not pile up. Method: 200 requests for 256 KiB each; read only later, then all."""
+    await rig.listen(ListenerLimits(send_buffer_bytes_max=1))
+    rig.listener.handler = handler = LargeAnswers()
+    client = await rig.connect()
+    client.writer.write(encode_frame(b"ask") * 200)
+    await rig.turn_until(lambda: handler.handled > 0)
+    for _ in range(20):
+        other = await rig.connect()
+        other.writer.write(encode_frame(b"ask"))
+        await other.reader.readexactly(len(handler.ANSWER))
+    assert handler.handled < 150, "what the kernel's buffers hold, and no more"
+    await client.reader.readexactly(200 * len(handler.ANSWER))
+    assert handler.handled == 220
+
+
+async def test_idle_connections_are_closed_and_waiting_ones_are_not(rig: Any) -> None:
+    """Goal: connections.max.idle.ms. Method: 40 ms; one idle connection, one with a request in flight."""
+    await rig.listen(ListenerLimits(idle_timeout_ms=40))
+    waiting, idle = await rig.connect(), await rig.connect()
+    waiting.send(heartbeat(1), HEARTBEAT_VERSION)
+    (future,) = await rig.node.requests(1)
+    assert await idle.is_closed()
+    future.set_result(heartbeat_answer())
+    assert (await waiting.receive()).error_code is ErrorCode.none
+    assert await waiting.is_closed()
+
+
+async def test_too_many_connections_are_refused_and_logged_once(
+    rig: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: max.connections. Method: the third and fourth of two are closed; room is used again."""
+    await rig.listen(ListenerLimits(connections_max=2))
+    first, second = await rig.connect(), await rig.connect()
+    await rig.turn_until(lambda: rig.listener.connection_count == 2)
+    for _ in range(2):
+        assert await (await rig.connect()).is_closed()
+    assert [record.message for record in caplog.records] == ["listener_full"]
+    await first.close()
+    await rig.turn_until(lambda: rig.listener.connection_count == 1)
+    third = await rig.connect()
+    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    assert (await third.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
+    assert (await second.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
+
+
+async def test_close_answers_what_is_in_flight(rig: Any) -> None:
+    """Goal: a clean stop. Method: close with a request in flight; new connections are refused meanwhile."""
+    await rig.listen()
+    client = await rig.connect()
+    client.send(heartbeat(1), HEARTBEAT_VERSION)
+    (future,) = await rig.node.requests(1)
+    port = rig.listener.port
+    closing = asyncio.create_task(rig.listener.close(grace_s=5))
+    await asyncio.sleep(0)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    future.set_result(heartbeat_answer())
+    await closing
+    assert (await client.receive()).error_code is ErrorCode.none
+    assert await client.is_closed()
+
+
+async def test_close_does_not_wait_beyond_the_grace(rig: Any) -> None:
+    """Goal: a stop ends. Method: a request that is never answered, 20 ms of grace."""
+    await rig.listen()
+    client = await rig.connect()
+    client.send(heartbeat(1), HEARTBEAT_VERSION)
+    (future,) = await rig.node.requests(1)
+    await asyncio.wait_for(rig.listener.close(grace_s=0.02), 5)
+    assert await client.is_closed()
+    assert future.cancelled()
+
+
+async def test_a_stopped_node_closes_connections_at_once(rig: Any) -> None:
+    """Goal: a stop does not wait for answers that cannot come. Method: the node cancels its futures."""
+    await rig.listen()
+    client = await rig.connect()
+    client.send(heartbeat(1), HEARTBEAT_VERSION)
+    (future,) = await rig.node.requests(1)
+    future.cancel()
+    assert await client.is_closed()
+    await asyncio.wait_for(rig.listener.close(grace_s=60), 5)
+
+
+async def test_a_client_that_leaves_cancels_its_requests(rig: Any) -> None:
+    """Goal: no work for nobody. Method: disconnect with two requests in flight."""
+    await rig.listen()
+    client = await rig.connect()
+    client.send(heartbeat(1), HEARTBEAT_VERSION)
+    client.send(heartbeat(2), HEARTBEAT_VERSION)
+    futures = await rig.node.requests(2)
+    await client.close()
+    await rig.turn_until(lambda: all(future.cancelled() for future in futures))
+
+
+async def test_no_delay_is_set(rig: Any) -> None:
+    """Goal: small answers leave at once. Method: look at the accepted socket."""
+    await rig.listen()
+    await rig.connect()
+    await rig.turn_until(lambda: rig.listener.connection_count == 1)
+    (connection,) = rig.listener._connections
+    accepted = connection._transport.get_extra_info("socket")
+    copy = socket.socket(fileno=os.dup(accepted.fileno()))
+    with copy:
+        assert copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+API_VERSIONS_FRAME = encode_frame(
+    encode_request(
+        APIS[18], 4, 5, "c", ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
+        b"\xff\xff\xff\xff",
+        (200 << 20).to_bytes(4, "big"),
+        encode_frame(b""),
+        encode_frame(b"\x00\x12"),
+        encode_frame(b"\x00\x3f\x00\x01\x00\x00\x00\x01\xff\xff"),
+        encode_frame(b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"),
+        encode_frame(b"\x00\x00\x00\x0d\x00\x00\x00\x01\xff\xff"),
+        encode_frame(b"\x00\x3f\x00\x63\x00\x00\x00\x01\xff\xff\x00"),
+    ],
+    ids=[
+        "http",
+        "tls",
+        "negative",
+        "huge",
+        "empty",
+        "short header",
+        "short body",
+        "unknown api",
+        "api of brokers",
+        "unknown version",
+    ],
+)
+async def test_garbage_closes_its_connection_only(
+    rig: Any, garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: strangers do no harm. Method: raw bytes; one log line with the address, others are served on."""
+    await rig.listen()
+    good, bad = await rig.connect(), await rig.connect()
+    address = "{}:{}".format(*bad.writer.get_extra_info("sockname"))
+    bad.writer.write(garbage)
+    assert await bad.is_closed()
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.facts["peer"] == address
+    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    assert (await good.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
+
+
+async def test_answers_before_garbage_are_sent(rig: Any) -> None:
+    """Goal: garbage ends a connection in order. Method: a good request in flight, then a bad one."""
+    await rig.listen()
+    client = await rig.connect()
+    client.send(heartbeat(1), HEARTBEAT_VERSION)
+    (future,) = await rig.node.requests(1)
+    client.writer.write(encode_frame(b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"))
+    await rig.turn_until(lambda: rig.counters.refused_connections == 1)
+    future.set_result(heartbeat_answer())
+    assert (await client.receive()).error_code is ErrorCode.none
+    assert await client.is_closed()
+
+
+async def test_a_request_may_come_byte_by_byte(rig: Any) -> None:
+    """Goal: frames do not depend on packets. Method: one ApiVersions request in single bytes."""
+    await rig.listen()
+    client = await rig.connect()
+    client.send(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    expected = await client.receive()
+    client.codec.send(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    frame = API_VERSIONS_FRAME[:8] + (1).to_bytes(4, "big") + API_VERSIONS_FRAME[12:]
+    for index in range(len(frame)):
+        client.writer.write(frame[index : index + 1])
+        await client.writer.drain()
+        await asyncio.sleep(0)
+    assert await client.receive() == expected
+
+
+async def test_random_bytes_never_break_the_listener(rig: Any) -> None:
+    """Goal: no crash, no hang. Method: 60 connections with seeded noise behind a plausible length."""
+    await rig.listen()
+    noise = random.Random(7)
+    for _ in range(60):
+        client = await rig.connect()
+        body = noise.choice([b"", b"\x00\x13\x00\x07", b"\x00\x01\x00\x12", b"\x00\x3a\x00\x00"])
+        body += noise.randbytes(noise.randrange(80))
+        client.writer.write(encode_frame(body))
+        client.writer.write_eof()
+        await client.drain_until_closed()
+    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    good = await rig.connect()
+    assert (await good.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none

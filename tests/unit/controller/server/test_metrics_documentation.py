@@ -1,0 +1,34 @@
+"""docs/metrics.md lists what /metrics shows, no more and no less."""
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from quorate_controller.server.counters import LatencyHistogram, RequestCounters
+from quorate_controller.server.metrics import MetricsPage
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "metrics.md"
+CREATE_TOPICS = 19
+
+
+async def test_each_metric_is_documented(rig: Any) -> None:
+    """Goal: the list is complete and current. Method: compare it with a page on which nothing is absent."""
+    histogram = LatencyHistogram()
+    rig.node.node_status = dataclasses.replace(
+        rig.node.node_status,
+        commit_latency=histogram,
+        event_queue_time=histogram,
+        broker_states={5: 30},
+        last_applied_timestamp_ms=1,
+        latest_snapshot_timestamp_ms=1,
+    )
+    counters = RequestCounters()
+    counters.requests[CREATE_TOPICS] += 1
+    counters.errors[CREATE_TOPICS, ErrorCode.not_controller] += 1
+    counters.seconds[CREATE_TOPICS].observe_ms(1)
+    page = MetricsPage(rig.node, counters, connection_count=lambda: 0).render().decode()
+    shown = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))
+    documented = set(re.findall(r"`((?:kafka|quorate|process)_\w*[a-z0-9])`", DOCUMENT.read_text()))
+    assert documented == shown

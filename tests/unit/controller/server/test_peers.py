@@ -1,0 +1,445 @@
+"""Outbound connections on real sockets: negotiation, lanes, failures, and the hints that speed up failover."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
+from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
+from kio.schema.errors import ErrorCode
+from quorate_controller.node.events import RegistrationSend
+from quorate_controller.raft import messages as m
+from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
+from quorate_controller.raft.model import ReplicaKey, VersionRange
+from quorate_controller.server.peer_lane import LaneLimits
+from quorate_controller.server.peers import PeerConnections
+from quorate_controller.server.raft_wire import response_to_wire
+from quorate_protocol.wire.api import CONTROLLER_APIS
+from quorate_protocol.wire.frames import FrameDecoder
+from quorate_protocol.wire.generated.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
+from quorate_protocol.wire.server import Request, parse_request, serialize_response
+
+VOTE_GRANTED = m.VoteResponse(leader_epoch=5, vote_granted=True)
+
+
+def vote(*, pre_vote: bool = False) -> m.VoteRequest:
+    return m.VoteRequest(
+        cluster_id="c",
+        voter=ReplicaKey(node_id=2),
+        replica=ReplicaKey(node_id=1),
+        replica_epoch=5,
+        last_offset=0,
+        last_offset_epoch=0,
+        pre_vote=pre_vote,
+    )
+
+
+FETCH = m.FetchRequest(
+    cluster_id="c",
+    replica=ReplicaKey(node_id=1),
+    current_leader_epoch=5,
+    fetch_offset=0,
+    last_fetched_epoch=0,
+    max_wait_ms=500,
+)
+
+
+class FakePeer:
+    """A controller that speaks the versions it is told to, and answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.ranges = {key: (api.version_min, api.version_max) for key, api in CONTROLLER_APIS.items()}
+        self.answers: dict[int, Callable[[Any], Any]] = {52: lambda _body: response_to_wire(VOTE_GRANTED)}
+        self.requests: list[Request] = []
+        self.transports: list[asyncio.Transport] = []
+        self.raw_answer: bytes | None = None
+        self._server: asyncio.Server | None = None
+
+    async def start(self, port: int = 0) -> int:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _PeerConnection(self), "127.0.0.1", port)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for transport in self.transports:
+            transport.abort()
+
+    def seen(self, key: int) -> list[int]:
+        """The versions of the requests of one API that came."""
+        return [request.version for request in self.requests if request.api.key == key]
+
+    def take(self, transport: asyncio.Transport, frame: bytes) -> None:
+        request = parse_request(frame)
+        self.requests.append(request)
+        if self.raw_answer is not None:
+            transport.write(self.raw_answer)
+        elif request.api.key == 18:
+            self.answer_versions(transport, request)
+        elif request.api.key in self.answers:
+            body = self.answers[request.api.key](request.body)
+            answer = serialize_response(request.api, request.version, request.correlation_id, body)
+            transport.write(answer)
+
+    def answer_versions(self, transport: asyncio.Transport, request: Request) -> None:
+        lowest, highest = self.ranges[18]
+        if not lowest <= request.version <= highest:
+            body = ApiVersionsResponse(
+                error_code=ErrorCode.unsupported_version,
+                api_keys=(ApiVersion(api_key=18, min_version=lowest, max_version=highest),),
+            )
+            transport.write(serialize_response(request.api, 0, request.correlation_id, body))
+            return
+        body = ApiVersionsResponse(
+            error_code=ErrorCode.none,
+            api_keys=tuple(
+                ApiVersion(api_key=key, min_version=low, max_version=high)
+                for key, (low, high) in self.ranges.items()
+            ),
+            supported_features=(SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1),)
+            if request.version >= 4
+            else (),
+        )
+        transport.write(serialize_response(request.api, request.version, request.correlation_id, body))
+
+
+class _PeerConnection(asyncio.Protocol):
+    def __init__(self, peer: FakePeer) -> None:
+        self._peer = peer
+        self._frames = FrameDecoder()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._peer.transports.append(transport)
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            self._peer.take(self._transport, frame)
+
+
+class Bench:
+    """Peer connections under test, the fake peer, and the raft events that came."""
+
+    def __init__(self) -> None:
+        self.peer = FakePeer()
+        self.port = 0
+        self.events: list[Any] = []
+        self.connections: PeerConnections
+        self._next_id = 0
+        self._arrived = asyncio.Event()
+
+    async def start(self, **limits: Any) -> None:
+        self.port = await self.peer.start()
+        self.open(**limits)
+
+    def open(self, **limits: Any) -> None:
+        self.connections = PeerConnections(
+            client_id="controller-1",
+            rng=random.Random(1),
+            on_raft_event=self._take,
+            limits=LaneLimits(backoff_s=0.001, backoff_s_max=0.004, **limits),
+        )
+
+    def _take(self, event: Any) -> None:
+        self.events.append(event)
+        self._arrived.set()
+
+    def send(
+        self, request: Any, *, timeout_ms: int = 2_000, node_id: int = 2, port: int | None = None
+    ) -> int:
+        """Send to the fake peer; gives the request id."""
+        self._next_id += 1
+        destination = m.Destination(node_id=node_id, host="127.0.0.1", port=port or self.port)
+        self.connections.send(
+            m.Send(request_id=self._next_id, destination=destination, request=request, timeout_ms=timeout_ms)
+        )
+        return self._next_id
+
+    async def wait_events(self, count: int) -> list[Any]:
+        """All events so far, once there are so many."""
+        async with asyncio.timeout(5):
+            while len(self.events) < count:
+                self._arrived.clear()
+                await self._arrived.wait()
+        return self.events
+
+    async def wait_request(self, key: int, count: int = 1) -> None:
+        """Return when the peer has so many requests of an API."""
+        async with asyncio.timeout(5):
+            while len(self.peer.seen(key)) < count:  # noqa: ASYNC110 - a test waits for the other side
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    """Peer connections and a fake peer."""
+    built = Bench()
+    yield built
+    await built.connections.close()
+    built.peer.stop()
+    await asyncio.sleep(0)
+
+
+async def test_a_request_is_answered(bench: Bench) -> None:
+    """Goal: votes work. Method: two votes over one connection, negotiated once."""
+    await bench.start()
+    first, second = bench.send(vote()), bench.send(vote())
+    assert await bench.wait_events(2) == [
+        ResponseReceived(request_id=first, response=VOTE_GRANTED),
+        ResponseReceived(request_id=second, response=VOTE_GRANTED),
+    ]
+    assert [request.api.key for request in bench.peer.requests] == [18, 52, 52]
+    assert bench.peer.requests[1].client_id == "controller-1"
+    assert len(bench.peer.transports) == 1
+
+
+@pytest.mark.parametrize(("highest", "sent_as"), [(0, 0), (1, 1), (2, 2), (7, 2)])
+async def test_the_highest_common_version_is_used(bench: Bench, highest: int, sent_as: int) -> None:
+    """Goal: old and newer peers. Method: peers of several ranges of Vote."""
+    bench.peer.ranges[52] = (0, highest)
+    bench.peer.answers[52] = lambda _body: response_to_wire(VOTE_GRANTED)
+    await bench.start()
+    bench.send(vote())
+    await bench.wait_events(1)
+    assert bench.peer.seen(52) == [sent_as]
+
+
+@pytest.mark.parametrize("vote_range", [(0, 1), (3, 9), None])
+async def test_a_request_that_the_peer_cannot_take_fails(
+    bench: Bench, vote_range: tuple[int, int] | None
+) -> None:
+    """Goal: raft may elect without pre-vote. Method: pre-vote to Vote 0-1, to 3-9, to a peer without Vote."""
+    if vote_range is None:
+        del bench.peer.ranges[52]
+    else:
+        bench.peer.ranges[52] = vote_range
+    await bench.start()
+    failed = bench.send(vote(pre_vote=True))
+    assert await bench.wait_events(1) == [
+        RequestFailed(request_id=failed, reason=FailureReason.UNSUPPORTED_VERSION)
+    ]
+    assert bench.peer.seen(52) == []
+
+
+async def test_an_old_peer_is_asked_again_in_its_own_version(bench: Bench) -> None:
+    """Goal: KIP-511's fallback. Method: a peer with ApiVersions 0-3 refuses ours in version 0."""
+    bench.peer.ranges[18] = (0, 3)
+    await bench.start()
+    bench.send(vote())
+    assert isinstance((await bench.wait_events(1))[0], ResponseReceived)
+    assert bench.peer.seen(18)[-1] == 3
+
+
+async def test_a_waiting_fetch_does_not_hold_back_a_vote(bench: Bench) -> None:
+    """Goal: lanes are independent. Method: a Fetch without answer, then a vote to the same peer."""
+    await bench.start()
+    bench.send(FETCH)
+    await bench.wait_request(1)
+    voted = bench.send(vote())
+    assert await bench.wait_events(1) == [ResponseReceived(request_id=voted, response=VOTE_GRANTED)]
+    assert len(bench.peer.transports) == 2
+
+
+async def test_a_broken_connection_is_told_at_once(bench: Bench) -> None:
+    """Goal: elections start when the leader dies. Method: the peer goes away with a Fetch in flight."""
+    await bench.start()
+    fetch = bench.send(FETCH, timeout_ms=60_000)
+    await bench.wait_request(1)
+    bench.peer.stop()
+    assert await bench.wait_events(2) == [
+        RequestFailed(request_id=fetch, reason=FailureReason.DISCONNECTED),
+        ConnectionLost(node_id=2),
+    ]
+
+
+async def test_a_bootstrap_server_has_no_node_to_lose(bench: Bench) -> None:
+    """Goal: hints name nodes only. Method: the same with a negative id."""
+    await bench.start()
+    fetch = bench.send(FETCH, node_id=-2)
+    await bench.wait_request(1)
+    bench.peer.stop()
+    voted = bench.send(vote(), node_id=-3)
+    assert await bench.wait_events(2) == [
+        RequestFailed(request_id=fetch, reason=FailureReason.DISCONNECTED),
+        RequestFailed(request_id=voted, reason=FailureReason.DISCONNECTED),
+    ]
+
+
+async def test_a_timeout_gives_the_connection_up(bench: Bench) -> None:
+    """Goal: a stuck peer is not waited for. Method: no answer in 20 ms; the next request connects again."""
+    await bench.start()
+    slow = bench.send(FETCH, timeout_ms=20)
+    assert await bench.wait_events(1) == [RequestFailed(request_id=slow, reason=FailureReason.TIMED_OUT)]
+    bench.peer.answers[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
+    answered = bench.send(FETCH)
+    events = await bench.wait_events(2)
+    assert (events[1].request_id, len(bench.peer.transports)) == (answered, 2)
+
+
+async def test_a_peer_that_is_down_is_tried_again_with_backoff(bench: Bench) -> None:
+    """Goal: a restarted peer is found. Method: refused connections, then the peer on that port."""
+    port = await bench.peer.start()
+    bench.peer.stop()
+    await asyncio.sleep(0)
+    bench.port = port
+    bench.open()
+    for number in range(1, 6):
+        failed = bench.send(vote())
+        assert (await bench.wait_events(number))[-1] == RequestFailed(
+            request_id=failed, reason=FailureReason.DISCONNECTED
+        )
+    await bench.peer.start(port)
+    voted = bench.send(vote())
+    assert (await bench.wait_events(6))[-1] == ResponseReceived(request_id=voted, response=VOTE_GRANTED)
+
+
+async def test_a_peer_that_does_not_negotiate_is_given_up(bench: Bench) -> None:
+    """Goal: no lane hangs. Method: ApiVersions stays unanswered; the set-up timeout is 20 ms."""
+    await bench.start(setup_timeout_s=0.02)
+    bench.peer.raw_answer = b""
+    failed = bench.send(vote())
+    assert await bench.wait_events(1) == [RequestFailed(request_id=failed, reason=FailureReason.DISCONNECTED)]
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x00\x00\x00\x04\x00\x00\x00\x63",
+        b"\x00\x00\x00\x02\x00\x00",
+        b"\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x7f\xff\xff\xff",
+    ],
+    ids=["http", "wrong correlation", "short", "huge array"],
+)
+async def test_garbage_from_a_peer_ends_the_connection(
+    bench: Bench, garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a stranger on the peer's port does no harm. Method: raw bytes as answer to ApiVersions."""
+    await bench.start()
+    bench.peer.raw_answer = garbage
+    failed = bench.send(vote())
+    assert await bench.wait_events(1) == [RequestFailed(request_id=failed, reason=FailureReason.DISCONNECTED)]
+    assert "peer_sent_garbage" in [record.message for record in caplog.records]
+
+
+async def test_an_answer_about_another_partition_fails_the_request(bench: Bench) -> None:
+    """Goal: nonsense never reaches raft. Method: a vote response without topics."""
+    await bench.start()
+    vote_response = CONTROLLER_APIS[52].canonical_response
+    bench.peer.answers[52] = lambda _body: vote_response(error_code=ErrorCode.none, topics=())
+    failed = bench.send(vote())
+    assert await bench.wait_events(1) == [RequestFailed(request_id=failed, reason=FailureReason.DISCONNECTED)]
+
+
+async def test_a_peer_that_moved_is_followed(bench: Bench) -> None:
+    """Goal: addresses change. Method: the same node id at another port; what was in flight fails."""
+    await bench.start()
+    moved = FakePeer()
+    new_port = await moved.start()
+    waiting = bench.send(FETCH)
+    await bench.wait_request(1)
+    moved.answers[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
+    answered = bench.send(FETCH, port=new_port)
+    events = await bench.wait_events(2)
+    assert events[0] == RequestFailed(request_id=waiting, reason=FailureReason.DISCONNECTED)
+    assert events[1].request_id == answered
+    assert moved.seen(1) == [18]
+    moved.stop()
+
+
+async def test_waiting_requests_are_bounded(bench: Bench) -> None:
+    """Goal: no queue grows without end. Method: 10 requests where 5 in flight and 2 waiting fit."""
+    await bench.start(waiting_max=7, in_flight_max=5)
+    ids = [bench.send(FETCH) for _ in range(10)]
+    assert await bench.wait_events(3) == [
+        RequestFailed(request_id=request_id, reason=FailureReason.DISCONNECTED) for request_id in ids[7:]
+    ]
+    await bench.wait_request(1, 5)
+
+
+async def test_close_is_silent(bench: Bench) -> None:
+    """Goal: a stop tells raft nothing. Method: close with requests in flight and waiting."""
+    await bench.start()
+    bench.send(FETCH)
+    await bench.wait_request(1)
+    bench.send(vote(), port=1)
+    await bench.connections.close()
+    (transport, *_) = bench.peer.transports
+    async with asyncio.timeout(5):
+        while not transport.is_closing():  # noqa: ASYNC110 - a test waits for the other side
+            await asyncio.sleep(0)
+    assert bench.events == []
+
+
+async def test_idle_connections_are_closed_without_a_hint(bench: Bench) -> None:
+    """Goal: idleness is no failure. Method: a vote, then 20 ms of silence; the next vote connects again."""
+    await bench.start(idle_timeout_s=0.02)
+    bench.send(vote())
+    await bench.wait_events(1)
+    (transport,) = bench.peer.transports
+    async with asyncio.timeout(5):
+        while not transport.is_closing():  # noqa: ASYNC110 - a test waits for the other side
+            await asyncio.sleep(0)
+    bench.send(vote())
+    assert [type(event) for event in await bench.wait_events(2)] == [ResponseReceived, ResponseReceived]
+
+
+async def test_a_probe_asks_for_the_range_of_kraft_version(bench: Bench) -> None:
+    """Goal: AddRaftVoter checks the new voter. Method: the probe is an ApiVersions request."""
+    await bench.start()
+    probe = bench.send(m.ApiVersionsProbe())
+    assert await bench.wait_events(1) == [
+        ResponseReceived(
+            request_id=probe,
+            response=m.ApiVersionsProbeResponse(kraft_versions=VersionRange(lowest=0, highest=1)),
+        )
+    ]
+
+
+def registration(port: int) -> RegistrationSend:
+    return RegistrationSend(
+        destination=m.Destination(node_id=2, host="127.0.0.1", port=port),
+        request=ControllerRegistrationRequest(
+            controller_id=1, incarnation_id=None, zk_migration_ready=False, listeners=(), features=()
+        ),
+    )
+
+
+async def test_a_registration_is_answered_by_its_future(bench: Bench) -> None:
+    """Goal: controllers register. Method: a registration and the peer's answer."""
+    answer = ControllerRegistrationResponse(
+        throttle_time=timedelta(), error_code=ErrorCode.none, error_message=None
+    )
+    bench.peer.answers[70] = lambda _body: answer
+    await bench.start()
+    assert await bench.connections.send_registration(registration(bench.port)) == answer
+
+
+async def test_a_registration_fails_with_its_connection(bench: Bench) -> None:
+    """Goal: the node tries again. Method: the peer dies with the registration in flight."""
+    await bench.start()
+    future = bench.connections.send_registration(registration(bench.port))
+    await bench.wait_request(70)
+    bench.peer.stop()
+    with pytest.raises(ConnectionError):
+        await future
+
+
+async def test_a_name_that_cannot_be_resolved_is_a_failed_connection(bench: Bench) -> None:
+    """Goal: DNS trouble is retried. Method: names that no resolver accepts."""
+    bench.open()
+    for number, host in enumerate(("a" * 64 + ".invalid", "..")):
+        destination = m.Destination(node_id=3 + number, host=host, port=9)
+        bench.connections.send(
+            m.Send(request_id=number, destination=destination, request=vote(), timeout_ms=4_000)
+        )
+    events = await bench.wait_events(2)
+    assert {event.reason for event in events} == {FailureReason.DISCONNECTED}

@@ -1,0 +1,303 @@
+"""The whole of a controller's disk: opening, the state for raft, snapshots, retention, crashes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, SnapshotId
+from quorate_controller.raft.startup import EpochStart, HardState, KRaftVersionAt
+from quorate_controller.raft.voters import VoterSet
+from quorate_controller.storage.bootstrap import encode_voters_checkpoint
+from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig
+from quorate_controller.storage.errors import CorruptFileError, DirectoryInUseError, StorageError
+from quorate_controller.storage.filesystem import FileSystem
+from quorate_controller.storage.log import LogConfig
+from quorate_controller.storage.meta_properties import MetaProperties, write_meta_properties
+from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_protocol.records.control import KRaftVersionRecord, encode_control_batch
+
+DIRECTORY_ID = UUID("18c84144-6502-49a8-9f28-cc7613f0f26e")
+PARTITION = "__cluster_metadata-0"
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+Open = Callable[..., ControllerStorage]
+
+
+@pytest.fixture
+def open_storage(os_files: OsFileSystem, tmp_path: Path) -> Open:
+    """`open_storage(**config)` opens the node's directory, which is formatted by then."""
+    prepare(os_files, tmp_path / "meta")
+
+    def open_it(**changes: object) -> ControllerStorage:
+        config = {"node_id": 1, "metadata_log_dir": tmp_path / "meta", "log": SMALL} | changes
+        return ControllerStorage.open(os_files, StorageConfig(**config))  # type: ignore[arg-type]
+
+    return open_it
+
+
+def prepare(file_system: FileSystem, directory: Path, directory_id: UUID | None = DIRECTORY_ID) -> None:
+    """Write meta.properties."""
+    file_system.make_directory(directory)
+    properties = MetaProperties(cluster_id="c", node_id=1, directory_id=directory_id)
+    write_meta_properties(file_system, directory, properties)
+
+
+def voters_checkpoint(timestamp_ms: int = 1000) -> bytes:
+    """A checkpoint with an empty set of voters."""
+
+    return encode_voters_checkpoint(VoterSet().to_record(), 1, timestamp_ms)
+
+
+def add_snapshot(
+    storage: ControllerStorage, offset: int, epoch: int = 1, timestamp_ms: int = 1000
+) -> SnapshotId:
+    """Write a checkpoint as the node does."""
+    snapshot_id = SnapshotId(offset=offset, epoch=epoch)
+    writer = storage.create_snapshot(snapshot_id)
+    writer.append(voters_checkpoint(timestamp_ms))
+    writer.freeze()
+    return snapshot_id
+
+
+def test_new_node_starts_empty(open_storage: Open):
+    """A formatted directory without a log gives the state of a node that has seen nothing."""
+    storage = open_storage()
+    assert (storage.cluster_id, storage.directory_id, storage.hard_state) == ("c", DIRECTORY_ID, HardState())
+    state = storage.log_state()
+    assert (state.start_offset, state.end_offset, state.epochs, state.snapshot_id) == (0, 0, (), None)
+    assert storage.bootstrap_records() == ()
+    storage.close()
+
+
+def test_state_survives_a_restart(open_storage: Open, make_batches):
+    """Hard state, epochs and control records come back; control records before the snapshot are in it."""
+    storage = open_storage()
+    vote = HardState(leader_epoch=4, voted_key=ReplicaKey(node_id=2, directory_id=DIRECTORY_ID))
+    storage.save_hard_state(vote, kraft_version=1)
+    old = encode_control_batch([KRaftVersionRecord(version=0, k_raft_version=0)], 3, 1, 1)
+    new = encode_control_batch([KRaftVersionRecord(version=0, k_raft_version=1)], 8, 2, 1)
+    storage.append(make_batches(0, 3) + old + make_batches(4, 4) + new)
+    storage.flush()
+    snapshot_id = add_snapshot(storage, 6)
+    storage.close()
+    storage = open_storage()
+    state = storage.log_state()
+    assert storage.hard_state == vote
+    assert state.epochs == (EpochStart(epoch=1, start_offset=0), EpochStart(epoch=2, start_offset=8))
+    assert (state.snapshot_id, state.earliest_snapshot_id) == (snapshot_id, snapshot_id)
+    assert state.kraft_versions == (
+        KRaftVersionAt(offset=5, kraft_version=1),
+        KRaftVersionAt(offset=8, kraft_version=1),
+    )
+    assert [entry.offset for entry in state.voters] == [5]
+    storage.close()
+
+
+def test_bootstrap_voters_come_before_the_log(open_storage: Open, tmp_path: Path):
+    """0-0.checkpoint counts as a snapshot whose voters stand at offset -1."""
+    partition = tmp_path / "meta" / PARTITION
+    partition.mkdir()
+    (partition / "00000000000000000000-0000000000.checkpoint").write_bytes(voters_checkpoint())
+    storage = open_storage()
+    state = storage.log_state()
+    assert state.snapshot_id == BOOTSTRAP_SNAPSHOT_ID
+    assert [entry.offset for entry in state.voters] == [-1]
+    storage.close()
+
+
+def test_unformatted_directory_is_refused(os_files: OsFileSystem, tmp_path: Path):
+    """The error says how to format it, and nothing is written."""
+    config = StorageConfig(node_id=1, metadata_log_dir=tmp_path / "nothing")
+    with pytest.raises(StorageError, match=r"nothing: is not formatted\. Run `quorate controller format"):
+        ControllerStorage.open(os_files, config)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directory_is_locked_while_open(open_storage: Open):
+    """A second node on the same directory is refused; a failed start lets go of the lock."""
+    storage = open_storage()
+    with pytest.raises(DirectoryInUseError):
+        open_storage()
+    storage.close()
+    with pytest.raises(StorageError, match="belongs to node 1"):
+        open_storage(node_id=2)
+    open_storage().close()
+
+
+def test_directories_must_belong_together(open_storage: Open, os_files: OsFileSystem, tmp_path: Path):
+    """A copied directory, another cluster's and a second metadata log are refused; a missing one is not."""
+    other = tmp_path / "other"
+    open_storage(log_dirs=(tmp_path / "missing",)).close()
+    prepare(os_files, other)
+    with pytest.raises(StorageError, match=r"has the directory\.id of"):
+        open_storage(log_dirs=(other,))
+    write_meta_properties(os_files, other, MetaProperties(cluster_id="d", node_id=1))
+    with pytest.raises(StorageError, match="belongs to cluster d, not c"):
+        open_storage(log_dirs=(other,))
+    write_meta_properties(os_files, other, MetaProperties(cluster_id="c", node_id=1))
+    open_storage(log_dirs=(other,)).close()
+    (other / PARTITION).mkdir()
+    with pytest.raises(StorageError, match="is a metadata log outside of the metadata directory"):
+        open_storage(log_dirs=(other,))
+
+
+def test_missing_directory_id_is_assigned_once(os_files: OsFileSystem, tmp_path: Path):
+    """Directories formatted before Kafka 3.7 have none; it is written down at the first start."""
+    prepare(os_files, tmp_path, directory_id=None)
+    config = StorageConfig(node_id=1, metadata_log_dir=tmp_path)
+    first = ControllerStorage.open(os_files, config, lambda: DIRECTORY_ID)
+    first.close()
+    second = ControllerStorage.open(os_files, config)
+    assert first.directory_id == second.directory_id == DIRECTORY_ID
+    second.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("cluster.id=c\nnode.id=1\n", "has version 0"),
+        ("version=1\nnode.id=1\n", "lacks cluster.id"),
+        ("version=1\ncluster.id=c\nnode.id=x\n", "invalid literal"),
+        ("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=x\n", "'x' is not a uuid"),
+        ("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n", "is reserved"),
+    ],
+)
+def test_damaged_meta_properties_are_refused(open_storage: Open, tmp_path: Path, content: str, message: str):
+    """The error names the file and the reason."""
+    (tmp_path / "meta" / "meta.properties").write_text(content)
+    with pytest.raises(CorruptFileError, match=r"meta\.properties: ") as caught:
+        open_storage()
+    assert message in str(caught.value)
+
+
+def test_fetched_snapshot_replaces_the_log(open_storage: Open, make_batches):
+    """Chunks, restore, restart: the log is empty at the snapshot's end, older snapshots are gone."""
+    storage = open_storage()
+    storage.append(make_batches(0, 30))
+    storage.flush()
+    add_snapshot(storage, 20)
+    snapshot_id = SnapshotId(offset=500, epoch=3)
+    content = voters_checkpoint()
+    storage.write_snapshot_chunk(snapshot_id, 0, b"given up")
+    storage.write_snapshot_chunk(snapshot_id, 0, content[:50])
+    storage.write_snapshot_chunk(snapshot_id, 50, content[50:])
+    storage.restore(snapshot_id)
+    for _ in range(2):
+        state = storage.log_state()
+        assert (state.start_offset, state.end_offset, state.epochs) == (500, 500, ())
+        assert storage.snapshots.ids == (snapshot_id,)
+        assert storage.snapshots.read_all(snapshot_id) == content
+        assert storage.snapshot_quorum(snapshot_id).kraft_version == 1
+        storage.close()
+        storage = open_storage()
+    storage.append(make_batches(500, 1, epoch=3))
+    storage.close()
+
+
+def test_snapshot_that_is_none_is_refused(open_storage: Open, make_batches):
+    """A checkpoint that does not begin like one is named."""
+    storage = open_storage()
+    storage.append(make_batches(0, 5))
+    snapshot_id = SnapshotId(offset=5, epoch=1)
+    for content in (b"", b"nonsense" * 20):
+        writer = storage.create_snapshot(snapshot_id)
+        writer.append(content)
+        writer.freeze()
+        with pytest.raises(CorruptFileError, match="does not begin like a snapshot"):
+            storage.log_state()
+        storage.snapshots.remove(snapshot_id)
+    storage.close()
+
+
+def test_size_retention_keeps_the_latest_snapshot(open_storage: Open, tmp_path: Path, make_batches):
+    """Over the bound, the oldest snapshots go, and the segments that a newer one covers; one always stays."""
+    storage = open_storage(retention_bytes=10_000, retention_ms=-1)
+    for start in range(100):
+        storage.append(make_batches(start, 1))
+    storage.flush()
+    for offset in (20, 50, 80):
+        add_snapshot(storage, offset)
+    assert storage.clean(0) is None
+    storage.close()
+    storage = open_storage(retention_bytes=1, retention_ms=-1)
+    assert storage.clean(0) == 80
+    assert [snapshot_id.offset for snapshot_id in storage.snapshots.ids] == [80]
+    assert storage.log.start_offset == 80
+    first = min(int(path.name[:20]) for path in (tmp_path / "meta" / PARTITION).glob("*.log"))
+    assert 60 < first <= 80, "whole segments before the start are deleted, the others stay"
+    assert storage.clean(0) is None
+    assert storage.log_state().earliest_snapshot_id == SnapshotId(offset=80, epoch=1)
+    storage.close()
+    storage = open_storage()
+    assert storage.log.start_offset == 80, "the log starts at a snapshot again after a restart"
+    storage.close()
+
+
+def test_age_retention_looks_at_the_snapshots_records(open_storage: Open, make_batches):
+    """What counts is the newest record in a snapshot, not when it was written."""
+    storage = open_storage(retention_bytes=-1, retention_ms=1000)
+    for start in range(100):
+        storage.append(make_batches(start, 1))
+    for offset, timestamp_ms in ((20, 1000), (50, 2000), (80, 3000)):
+        add_snapshot(storage, offset, timestamp_ms=timestamp_ms)
+    assert storage.clean(2000) is None
+    assert storage.clean(2001) == 50
+    assert storage.clean(1_000_000) == 80
+    assert [snapshot_id.offset for snapshot_id in storage.snapshots.ids] == [80]
+    storage.close()
+
+
+def test_log_without_its_snapshot_is_refused(open_storage: Open, tmp_path: Path, make_batches):
+    """A log that starts behind 0 is worth nothing without a snapshot of what was before."""
+    storage = open_storage(retention_bytes=1)
+    for start in range(100):
+        storage.append(make_batches(start, 1))
+    storage.flush()
+    for offset in (20, 80):
+        add_snapshot(storage, offset)
+    storage.clean(0)
+    storage.close()
+    (tmp_path / "meta" / PARTITION / "00000000000000000080-0000000001.checkpoint").unlink()
+    with pytest.raises(CorruptFileError, match="no snapshot holds what was before it"):
+        open_storage()
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_power_loss_in_restore_or_retention_is_mended(
+    new_crash_disk, power_loss, make_batches, is_clean: bool
+):
+    """Lose power at every operation in turn: the node opens before or after the change, never between."""
+    directory = Path("/disk/meta")
+    fetched = SnapshotId(offset=500, epoch=3)
+    outcomes = set()
+    for operations in range(120):
+        disk = new_crash_disk()
+        prepare(disk, directory)
+        config = StorageConfig(node_id=1, metadata_log_dir=directory, log=SMALL, retention_bytes=1)
+        storage = ControllerStorage.open(disk, config)
+        for start in range(60):
+            storage.append(make_batches(start, 1))
+        storage.flush()
+        for offset in (20, 40):
+            add_snapshot(storage, offset)
+        disk.power_loss_in = operations
+        try:
+            if is_clean:
+                storage.clean(0)
+            else:
+                storage.write_snapshot_chunk(fetched, 0, voters_checkpoint())
+                storage.restore(fetched)
+        except power_loss:
+            pass
+        disk.restart(Random(operations))
+        storage = ControllerStorage.open(disk, config)
+        state = storage.log_state()
+        outcomes.add((state.start_offset, state.end_offset))
+        if state.start_offset:
+            assert state.earliest_snapshot_id is not None
+            assert state.earliest_snapshot_id.offset == state.start_offset
+        storage.append(make_batches(state.end_offset, 1, epoch=9))
+        storage.close()
+    assert outcomes <= ({(0, 60), (20, 60), (40, 60)} if is_clean else {(0, 60), (500, 500)})
+    assert len(outcomes) > 1

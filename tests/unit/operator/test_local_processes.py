@@ -1,0 +1,194 @@
+"""Child processes, the control socket and logs: the parts of the local runtime that touch the system."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from quorate_operator.commands.logs import follow, print_tail
+from quorate_operator.runtime import processes
+from quorate_operator.runtime.control import call, serve
+from quorate_operator.runtime.directory import PlayDirectory
+from quorate_operator.runtime.errors import NotRunningError, PlayError
+from quorate_operator.runtime.processes import ChildProcess, describe_exit
+
+STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+
+
+async def started(tmp_path: Path, script: str) -> tuple[ChildProcess, asyncio.Event]:
+    """A shell script as a child process, and the event of its end."""
+    ended = asyncio.Event()
+    child = ChildProcess.start(
+        ["/bin/sh", "-c", script], directory=tmp_path, log=tmp_path / "node.log", on_exit=ended.set
+    )
+    return child, ended
+
+
+async def said(tmp_path: Path, text: str) -> None:
+    """Wait until the child has written something."""
+    deadline = time.monotonic() + 10
+    while text not in (tmp_path / "node.log").read_text():
+        assert time.monotonic() < deadline, f"the child does not say {text!r}"
+        await asyncio.sleep(0.01)
+
+
+async def test_an_end_is_reported_once_with_its_reason(tmp_path: Path) -> None:
+    """Goal: the supervisor learns of each death and its cause. Method: a child that exits with a status."""
+    child, ended = await started(tmp_path, "echo out; echo err >&2; exit 3")
+    await asyncio.wait_for(ended.wait(), 10)
+    assert (child.runs, child.exit_reason, child.rss_bytes) == (False, "exit status 3", None)
+    assert (tmp_path / "node.log").read_text() == "out\nerr\n"
+    child.send_signal(signal.SIGKILL)  # no process of the same id is hit
+
+
+async def test_stop_asks_first_and_kills_after_the_grace(tmp_path: Path) -> None:
+    """Goal: SIGTERM, then SIGKILL. Method: children that go, refuse, or are suspended."""
+    polite, _ = await started(tmp_path, "echo ready; sleep 60")
+    await said(tmp_path, "ready")
+    assert await polite.stop(grace_ms=10_000)
+    assert polite.exit_reason == "killed by SIGTERM"
+    (tmp_path / "node.log").unlink()
+    stubborn, _ = await started(tmp_path, STUBBORN)
+    await said(tmp_path, "ready")
+    assert not await stubborn.stop(grace_ms=100)
+    assert stubborn.exit_reason == "killed by SIGKILL"
+    suspended, _ = await started(tmp_path, "sleep 60")
+    suspended.send_signal(signal.SIGSTOP)
+    assert await suspended.stop(grace_ms=10_000)
+
+
+async def test_a_child_is_out_of_reach_of_the_terminal(tmp_path: Path) -> None:
+    """Goal: Ctrl-C reaches the supervisor alone. Method: the child leads a process group of its own."""
+    child, ended = await started(tmp_path, "sleep 60")
+    assert os.getpgid(child.pid) == child.pid != os.getpgid(0)
+    await child.stop(grace_ms=1000)
+    assert ended.is_set()
+
+
+def test_a_child_dies_with_its_supervisor(tmp_path: Path) -> None:
+    """Goal: no orphans, however the supervisor dies. Method: kill -9 a process that started a child."""
+    script = f"""
+import asyncio, pathlib
+from quorate_operator.runtime.processes import ChildProcess
+async def main():
+    here = pathlib.Path({str(tmp_path)!r})
+    child = ChildProcess.start(["sleep", "60"], directory=here, log=here / "log", on_exit=lambda: None)
+    print(child.pid, flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        orphan = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    gone, alive = psutil.wait_procs([orphan], timeout=10)
+    assert alive == [] or alive[0].status() == psutil.STATUS_ZOMBIE, (gone, alive)
+
+
+def test_exits_are_told_by_name() -> None:
+    """Goal: a person understands how a node ended. Method: statuses, signals with and without a name."""
+    assert describe_exit(1) == "exit status 1"
+    assert describe_exit(-signal.SIGSEGV) == "killed by SIGSEGV"
+    assert describe_exit(-40) == "killed by signal 40"
+
+
+async def test_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a node that runs for weeks fills no disk. Method: a small bound, and more output than it."""
+    monkeypatch.setattr(processes, "LOG_SIZE_BYTES_MAX", 10)
+    child, _ = await started(tmp_path, "echo 0123456789; sleep 60")
+    await said(tmp_path, "9\n")
+    child.trim_log()
+    assert (tmp_path / "node.log").read_text() == ""
+    assert (tmp_path / "node.log.1").read_text() == "0123456789\n"
+    await child.stop(grace_ms=1000)
+
+
+async def test_commands_reach_the_supervisor_in_a_deep_directory(tmp_path: Path) -> None:
+    """Goal: no path is too long. Method: one beyond a socket's 107 bytes; answers and refusals return."""
+    directory = PlayDirectory(tmp_path / ("d" * 150))
+    directory.take()
+
+    async def handle(command: str, arguments: Any) -> Any:
+        if command == "refuse":
+            raise PlayError("no")
+        return [command, dict(arguments)]
+
+    async with serve(directory, handle):
+        assert await call(directory, "echo", a=1) == ["echo", {"a": 1}]
+        with pytest.raises(PlayError, match=r"^no$"):
+            await call(directory, "refuse")
+        assert (directory.path / "control.sock").stat().st_mode & 0o077 == 0
+    with pytest.raises(NotRunningError, match="does not run"):
+        await call(directory, "echo")
+    directory.release()
+
+
+async def test_garbage_on_the_control_socket_is_refused(tmp_path: Path) -> None:
+    """Goal: a wrong client does not stop the supervisor. Method: no JSON, no command, an endless line."""
+    directory = PlayDirectory(tmp_path)
+    directory.take()
+
+    async def handle(command: str, arguments: Any) -> Any:
+        return command, arguments
+
+    async with serve(directory, handle):
+        for garbage in (b"x\n", b"[]\n", b'{"command": 1}\n', b"x" * 100_000 + b"\n"):
+            reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))
+            writer.write(garbage)
+            answer = await reader.readline()
+            assert answer in (b"", b'{"error": "not a request"}\n')
+            writer.close()
+            await writer.wait_closed()
+        assert await call(directory, "still there") == ["still there", {}]
+    directory.release()
+
+
+def test_the_end_of_logs_is_printed_with_names_where_there_are_several(tmp_path: Path) -> None:
+    """Goal: `play logs` reads well. Method: one log, two logs, a log that is not there."""
+    (tmp_path / "a").write_text("1\n2\n3\n")
+    (tmp_path / "b").write_text("4\n")
+    out: list[str] = []
+    print_tail({"a": tmp_path / "a"}, 2, out.append)
+    print_tail({"a": tmp_path / "a", "b": tmp_path / "b", "c": tmp_path / "c"}, 1, out.append)
+    assert out == ["2\n", "3\n", "a | 3\n", "b | 4\n"]
+
+
+def test_logs_are_followed_through_growth_and_cutting(tmp_path: Path) -> None:
+    """Goal: `play logs -f` shows whole lines. Method: append, cut and append; stop when all was seen."""
+    log = tmp_path / "log"
+    log.write_text("old\n")
+    out: list[str] = []
+    seen = threading.Event()
+
+    class EnoughError(Exception):
+        """Ends the following."""
+
+    def write(text: str) -> None:
+        out.append(text)
+        seen.set()
+        if text == "three\n":
+            raise EnoughError
+
+    def grow() -> None:
+        for text, whole in (("on", False), ("e\n", True)):
+            with log.open("a") as file:
+                file.write(text)
+            if whole:
+                seen.wait(10)
+        log.write_text("")
+        with log.open("a") as file:
+            file.write("three\n")
+
+    writer = threading.Thread(target=lambda: (seen.wait(10), seen.clear(), grow()))
+    writer.start()
+    with pytest.raises(EnoughError):
+        follow({"log": log}, 10, write)
+    writer.join()
+    assert out == ["old\n", "one\n", "three\n"]

@@ -1,0 +1,238 @@
+"""The directory of a played cluster: its lock, what it remembers, and what it refuses."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from quorate_operator.models.manifests import load_manifests
+from quorate_operator.planning.cluster import DesiredCluster, desired_cluster
+from quorate_operator.runtime.directory import PlayDirectory
+from quorate_operator.runtime.errors import AlreadyRunningError, PlayError
+from quorate_operator.runtime.identity import (
+    ClusterIdentity,
+    random_kafka_uuid,
+    read_identity,
+    settle_identity,
+    write_identity,
+)
+from quorate_operator.runtime.kafka import Kafka
+from quorate_operator.runtime.ports import first_free, is_free
+
+pytestmark = pytest.mark.usefixtures("own_ports")
+
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def desired(spec: str = "", brokers: str = "replicas: 1") -> DesiredCluster:
+    """Three controllers and a broker, with more in their specs."""
+    return desired_cluster(
+        load_manifests(
+            "apiVersion: quorate.dev/v1alpha1\nkind: KafkaController\n"
+            f"metadata: {{name: quorum}}\nspec: {{{spec}}}\n---\n"
+            "apiVersion: quorate.dev/v1alpha1\nkind: KafkaBroker\n"
+            f"metadata: {{name: brokers}}\nspec: {{controllers: quorum, {brokers}}}\n",
+            "test",
+        )
+    )
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[PlayDirectory]:
+    """A directory that is taken."""
+    taken = PlayDirectory(tmp_path / "quorum")
+    taken.take()
+    yield taken
+    taken.release()
+
+
+def settle(directory: PlayDirectory, wanted: DesiredCluster) -> ClusterIdentity:
+    """Settle and keep an identity, as a play does."""
+    identity = settle_identity(directory, wanted, {})
+    write_identity(directory, identity)
+    return identity
+
+
+@pytest.fixture
+def busy_port() -> Iterator[int]:
+    """A port on which someone listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_only_one_holds_a_directory(directory: PlayDirectory) -> None:
+    """Goal: no two supervisors. Method: take it twice, release, take again."""
+    second = PlayDirectory(directory.path)
+    assert second.held
+    with pytest.raises(AlreadyRunningError, match="runs already"):
+        second.take()
+    directory.release()
+    assert not second.held
+    second.take()
+    second.release()
+
+
+def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    """Goal: never write among a user's files. Method: a directory with a file of someone else."""
+    (tmp_path / "thesis.tex").write_text("chapter 1")
+    with pytest.raises(PlayError, match="is not empty and holds no played cluster"):
+        PlayDirectory(tmp_path).take()
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_directory_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+    """Goal: a clear error. Method: a path that goes through a file, which stops the superuser too."""
+    (tmp_path / "file").touch()
+    with pytest.raises(PlayError, match=r"can't be written .*choose another directory with --dir"):
+        PlayDirectory(tmp_path / "file" / "quorum").take()
+
+
+def test_a_path_with_a_comma_is_refused(tmp_path: Path) -> None:
+    """Goal: Kafka would take it for two directories. Method: a comma in the name."""
+    with pytest.raises(PlayError, match="comma"):
+        PlayDirectory(tmp_path / "a,b").take()
+
+
+def test_an_identity_is_kept(directory: PlayDirectory) -> None:
+    """Goal: ids and ports stay the same from run to run. Method: settle, keep, settle again."""
+    first = settle(directory, desired())
+    assert settle(directory, desired()) == first
+    assert read_identity(directory) == first
+    assert {node.directory_id is None for node_id, node in first.nodes.items() if node_id < 3000} == {True}
+    assert len({node.directory_id for node_id, node in first.nodes.items() if node_id >= 3000}) == 3
+
+
+def test_found_kafkas_are_kept(directory: PlayDirectory) -> None:
+    """Goal: a detached supervisor finds the same Kafka. Method: write and read one."""
+    kafka = {"4.3.1": Kafka(version="4.3.1", java="/usr/bin/java", libs=Path("/libs"))}
+    write_identity(directory, settle_identity(directory, desired(), kafka))
+    assert read_identity(directory).kafka == kafka
+
+
+def test_brokers_come_and_go_and_keep_their_ports(directory: PlayDirectory) -> None:
+    """Goal: a broker that returns has the address it had. Method: two brokers, one, two again."""
+    two = settle(directory, desired(brokers="replicas: 2"))
+    settle(directory, desired(brokers="replicas: 1"))
+    assert settle(directory, desired(brokers="replicas: 2")).nodes[1] == two.nodes[1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [
+        ("replicas: 1", "created with the controllers 3000, 3001, 3002; the manifest asks for 3000"),
+        ("nodeIds: {first: 3001}", "the manifest asks for 3001, 3002, 3003"),
+        ("quorum: static", "created with spec.quorum: dynamic"),
+        (f"clusterId: {CLUSTER_ID}", f"the manifest says spec.clusterId: {CLUSTER_ID}"),
+    ],
+)
+def test_what_can_not_change_is_refused(directory: PlayDirectory, spec: str, fault: str) -> None:
+    """Goal: no manifest breaks a cluster that exists. Method: change one thing; nothing is kept."""
+    settle(directory, desired())
+    before = directory.identity_file.read_text()
+    with pytest.raises(PlayError) as refused:
+        settle_identity(directory, desired(spec), {})
+    assert fault in str(refused.value)
+    assert "nothing was changed" in str(refused.value)
+    assert directory.identity_file.read_text() == before
+
+
+def test_a_node_of_another_cluster_is_refused(directory: PlayDirectory) -> None:
+    """Goal: data of another cluster are safe. Method: a formatted directory with another id."""
+    identity = settle(directory, desired())
+    data = directory.node_data("controller-3001")
+    data.mkdir(parents=True)
+    meta = data / "meta.properties"
+    meta.write_text(f"#\n#now\ncluster.id={identity.cluster_id}\ndirectory.id=abc\nversion=1\n")
+    assert directory.directory_id_of("controller-3001", identity.cluster_id) == "abc"
+    meta.write_text(f"cluster.id={CLUSTER_ID}\n")
+    with pytest.raises(
+        PlayError, match=f"belongs to cluster {CLUSTER_ID}, not to {identity.cluster_id}; nothing"
+    ):
+        settle(directory, desired())
+
+
+def test_a_broken_identity_is_told(directory: PlayDirectory) -> None:
+    """Goal: no stack trace for a damaged file. Method: cut it, empty it, let it come from the future."""
+    settle(directory, desired())
+    content = json.loads(directory.identity_file.read_text())
+    for text in ("{", "[]", "{}", json.dumps(content | {"format": 2}), json.dumps(content | {"nodes": 1})):
+        directory.identity_file.write_text(text)
+        with pytest.raises(PlayError, match=r"play\.json can't be read"):
+            read_identity(directory)
+
+
+def test_a_busy_fixed_port_is_refused_with_its_owner(directory: PlayDirectory, busy_port: int) -> None:
+    """Goal: the user knows what to stop. Method: a listener of our own on the manifest's port."""
+    with pytest.raises(PlayError) as refused:
+        settle(directory, desired(f"listeners: [{{name: CONTROLLER, port: {busy_port}}}]"))
+    assert f"controller-3000: listener CONTROLLER: port {busy_port} is in use by pid" in str(refused.value)
+    assert "change the port in the manifest" in str(refused.value)
+    assert not directory.exists
+
+
+def test_a_kept_port_that_became_busy_is_refused(directory: PlayDirectory) -> None:
+    """Goal: voters know each other by their ports, so none is exchanged. Method: take one meanwhile."""
+    port = settle(directory, desired()).nodes[3002].ports["CONTROLLER"]
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(PlayError, match=f"port {port} is in use"):
+        settle(directory, desired())
+
+
+def test_a_brokers_port_that_became_busy_is_exchanged(directory: PlayDirectory) -> None:
+    """Goal: a stopped cluster is no hostage of who came after it. Method: take the broker's port meanwhile."""
+    first = settle(directory, desired())
+    port = first.nodes[0].ports["PLAINTEXT"]
+    with socket.create_server(("127.0.0.1", port)):
+        second = settle(directory, desired())
+    assert second.nodes[0].ports["PLAINTEXT"] != port
+    assert [second.nodes[node_id] for node_id in range(3000, 3003)] == [
+        first.nodes[node_id] for node_id in range(3000, 3003)
+    ]
+
+
+def test_clusters_in_different_directories_search_in_different_places(tmp_path: Path) -> None:
+    """Goal: two that start at the same moment do not take one port. Method: many directories, nothing started."""
+    firsts = set()
+    for number in range(40):
+        directory = PlayDirectory(tmp_path / str(number))
+        firsts.add(settle_identity(directory, desired(), {}).nodes[3000].ports["CONTROLLER"])
+    assert len(firsts) > 20
+
+
+def test_a_controllers_port_can_not_be_moved(directory: PlayDirectory) -> None:
+    """Goal: as before. Method: name another port in the manifest."""
+    port = settle(directory, desired()).nodes[3000].ports["CONTROLLER"]
+    with pytest.raises(PlayError, match=f"has port {port}, by which the voters know it"):
+        settle(directory, desired(f"listeners: [{{name: CONTROLLER, port: {port + 100}}}]"))
+
+
+def test_fixed_ports_that_overlap_are_refused(directory: PlayDirectory) -> None:
+    """Goal: two listeners never get one port. Method: broker and controllers in one range."""
+    start = first_free(23000, ())
+    assert start is not None
+    with pytest.raises(PlayError, match="controller-3001's already"):
+        settle(
+            directory,
+            desired(
+                f"listeners: [{{name: CONTROLLER, port: {start}}}]",
+                f"replicas: 1, listeners: [{{name: PLAINTEXT, port: {start + 1}}}]",
+            ),
+        )
+
+
+def test_automatic_ports_pass_over_busy_ones(directory: PlayDirectory, busy_port: int) -> None:
+    """Goal: a free port is free. Method: search from a busy one."""
+    assert not is_free(busy_port)
+    found = first_free(busy_port, {busy_port + 1})
+    assert found is not None
+    assert found > busy_port + 1
+    ports = [port for node in settle(directory, desired()).nodes.values() for port in node.ports.values()]
+    assert len(set(ports)) == len(ports) == 7
+
+
+def test_ids_look_like_kafkas() -> None:
+    """Goal: Kafka's tools take our ids, also as options' values. Method: many of them."""
+    ids = {random_kafka_uuid() for _ in range(200)}
+    assert len(ids) == 200
+    assert {len(one) for one in ids} == {22}
+    assert not any(one.startswith("-") for one in ids)

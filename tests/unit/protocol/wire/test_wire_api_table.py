@@ -1,0 +1,84 @@
+"""The API table against kio and the schemas inside Kafka's jars."""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from quorate_protocol.errors import UnknownApi, UnsupportedVersion
+from quorate_protocol.wire.api import APIS, CONTROLLER_APIS, api_of, find_api
+from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
+
+NOT_RELEASED = {"ApiVersions": (0, 5), "UnregisterController": (0, 0)}
+
+
+def test_table_has_what_kafka_serves(kafka_jars: Path) -> None:
+    """Goal: keys, names, versions and listeners of Kafka 4.3.1. Method: compare with the request schemas."""
+    (jar,) = kafka_jars.glob("kafka-clients-*.jar")
+    expected, on_controller = {}, set()
+    with zipfile.ZipFile(jar) as archive:
+        for name in archive.namelist():
+            if not re.fullmatch(r"common/message/\w+Request\.json", name):
+                continue
+            schema = json.loads(re.sub(r"(?m)^\s*//.*$", "", archive.read(name).decode()))
+            if schema["validVersions"] == "none":
+                continue
+            low, _, high = schema["validVersions"].partition("-")
+            expected[schema["apiKey"]] = (schema["name"].removesuffix("Request"), int(low), int(high or low))
+            if "controller" in schema["listeners"]:
+                on_controller.add(schema["apiKey"])
+    released = {
+        key: (api.name, api.version_min, api.version_max)
+        for key, api in APIS.items()
+        if api.name not in NOT_RELEASED
+    }
+    assert released == {key: row for key, row in expected.items() if row[0] not in NOT_RELEASED}
+    for name, versions in NOT_RELEASED.items():
+        (api,) = (api for api in CONTROLLER_APIS.values() if api.name == name)
+        assert (api.version_min, api.version_max) == versions
+    assert set(CONTROLLER_APIS) == on_controller | {94}
+
+
+@pytest.mark.parametrize("key", sorted(APIS))
+def test_classes_of_every_version_can_be_loaded(key: int) -> None:
+    """Goal: no row promises what can't be decoded. Method: load each class; check what it says of itself."""
+    api = APIS[key]
+    for version in range(api.version_min, api.version_max + 1):
+        for entity, kind in (
+            (api.request_class(version), "Request"),
+            (api.response_class(version), "Response"),
+        ):
+            assert entity.__name__ == f"{api.name}{kind}"
+            assert (entity.__api_key__, entity.__version__) == (key, version)
+        request_header = api.request_class(version).__header_schema__
+        response_header = api.response_class(version).__header_schema__
+        assert request_header.__version__ == api.request_header_version(version)
+        assert response_header.__version__ == api.response_header_version(version)
+
+
+def test_unknown_keys_and_versions_are_typed_errors() -> None:
+    """Goal: callers can tell them apart. Method: ask for what is not there."""
+    with pytest.raises(UnknownApi):
+        find_api(93)
+    with pytest.raises(UnsupportedVersion, match="4 to 18"):
+        find_api(1).request_class(3)
+    with pytest.raises(UnsupportedVersion):
+        find_api(1).response_class(19)
+    assert api_of(ApiVersionsRequest()) is CONTROLLER_APIS[18]
+
+
+def test_importing_the_table_imports_no_message() -> None:
+    """Goal: a fast start.
+
+    Method: count kio's message modules in a fresh interpreter after importing the wire package.
+    """
+    program = (
+        "import sys, quorate_protocol.wire.server, quorate_protocol.wire.client\n"
+        "print([name for name in sys.modules if name.endswith(('.request', '.response'))])\n"
+        "print('hypothesis' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[]", "False"]

@@ -1,0 +1,203 @@
+"""Converting messages between versions."""
+
+import uuid
+from datetime import timedelta
+
+import pytest
+from kio.schema.alter_partition.v2 import request as alter_partition_v2
+from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from kio.schema.api_versions.v0.response import ApiVersionsResponse as ApiVersionsResponseV0
+from kio.schema.broker_registration.v1.request import BrokerRegistrationRequest as BrokerRegistrationRequestV1
+from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
+from kio.schema.delete_topics.v1.request import DeleteTopicsRequest as DeleteTopicsRequestV1
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.end_quorum_epoch.v0 import request as end_quorum_epoch_v0
+from kio.schema.end_quorum_epoch.v1.request import EndQuorumEpochRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v12 import request as fetch_v12
+from kio.schema.fetch.v18.request import FetchRequest
+from kio.schema.types import BrokerId, TopicName
+from kio.schema.update_features.v0 import request as update_features_v0
+from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
+from quorate_protocol.errors import UnsupportedVersion
+from quorate_protocol.wire.api import APIS, CONTROLLER_APIS
+from quorate_protocol.wire.convert import convert
+from quorate_protocol.wire.generated.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
+from quorate_protocol.wire.schema import zero_entity
+from quorate_protocol.wire.writing import encode
+
+TOPIC_ID = uuid.UUID("b5a1c9b6-6f4e-4f0f-8f36-5d3c3f1a2b4c")
+SECOND = timedelta(seconds=1)
+
+
+def test_same_class_is_the_same_object() -> None:
+    """Goal: the common case costs nothing. Method: convert to the own class."""
+    request = DeleteTopicsRequest(topics=(), timeout=SECOND)
+    assert convert(request, DeleteTopicsRequest) is request
+
+
+def test_ignorable_fields_are_dropped_for_an_old_peer() -> None:
+    """Goal: an old client gets an answer it can read.
+
+    Method: an ApiVersions response with features, written in version 0.
+    """
+    response = ApiVersionsResponse(
+        error_code=ErrorCode.unsupported_version,
+        api_keys=(ApiVersion(api_key=18, min_version=0, max_version=5),),
+        throttle_time=SECOND,
+        supported_features=(SupportedFeatureKey(name="metadata.version", min_version=7, max_version=30),),
+    )
+    old = convert(response, ApiVersionsResponseV0)
+    assert (old.error_code, len(old.api_keys)) == (ErrorCode.unsupported_version, 1)
+    assert encode(old) == b"\x00\x23\x00\x00\x00\x01\x00\x12\x00\x00\x00\x05"
+
+
+def test_field_that_may_not_be_lost_is_refused() -> None:
+    """Goal: a request never silently means less.
+
+    Method: a registration with a field that may be lost, and one with a field that may not.
+    """
+    request = BrokerRegistrationRequest(
+        broker_id=1,
+        cluster_id="c",
+        incarnation_id=TOPIC_ID,
+        listeners=(),
+        features=(),
+        rack=None,
+        log_dirs=(TOPIC_ID,),
+    )
+    v0 = APIS[62].request_class(0)
+    assert convert(request, BrokerRegistrationRequestV1).cluster_id == "c"
+    migrating = convert(convert(request, BrokerRegistrationRequestV1), BrokerRegistrationRequest)
+    assert migrating.log_dirs == ()
+    with pytest.raises(UnsupportedVersion, match="is_migrating_zk_broker"):
+        convert(
+            BrokerRegistrationRequestV1(
+                broker_id=1,
+                cluster_id="c",
+                incarnation_id=None,
+                listeners=(),
+                features=(),
+                rack=None,
+                is_migrating_zk_broker=True,
+            ),
+            v0,
+        )
+
+
+def test_topics_to_delete_by_name_become_topics() -> None:
+    """Goal: DeleteTopics 1-5 reads like 6. Method: both directions; an id can't go back."""
+    old = DeleteTopicsRequestV1(topic_names=(TopicName("a"), TopicName("b")), timeout=SECOND)
+    new = DeleteTopicsRequest(
+        topics=(
+            DeleteTopicState(name=TopicName("a"), topic_id=None),
+            DeleteTopicState(name=TopicName("b"), topic_id=None),
+        ),
+        timeout=SECOND,
+    )
+    assert convert(old, DeleteTopicsRequest) == new
+    assert convert(new, DeleteTopicsRequestV1) == old
+    by_id = DeleteTopicsRequest(topics=(DeleteTopicState(name=None, topic_id=TOPIC_ID),), timeout=SECOND)
+    with pytest.raises(UnsupportedVersion, match="by id"):
+        convert(by_id, DeleteTopicsRequestV1)
+
+
+def test_new_isr_of_ids_becomes_one_with_epochs() -> None:
+    """Goal: AlterPartition 2 reads like 3, with unknown broker epochs. Method: both directions."""
+    old = alter_partition_v2.AlterPartitionRequest(
+        broker_id=BrokerId(1),
+        broker_epoch=9,
+        topics=(
+            alter_partition_v2.TopicData(
+                topic_id=TOPIC_ID,
+                partitions=(
+                    alter_partition_v2.PartitionData(
+                        partition_index=0,
+                        leader_epoch=1,
+                        new_isr=(BrokerId(1), BrokerId(2)),
+                        partition_epoch=3,
+                    ),
+                ),
+            ),
+        ),
+    )
+    partition = PartitionData(
+        partition_index=0,
+        leader_epoch=1,
+        new_isr_with_epochs=(
+            BrokerState(broker_id=1, broker_epoch=-1),
+            BrokerState(broker_id=2, broker_epoch=-1),
+        ),
+        partition_epoch=3,
+    )
+    new = AlterPartitionRequest(
+        broker_id=1, broker_epoch=9, topics=(TopicData(topic_id=TOPIC_ID, partitions=(partition,)),)
+    )
+    assert convert(old, AlterPartitionRequest) == new
+    assert convert(new, alter_partition_v2.AlterPartitionRequest) == old
+
+
+def test_replica_of_an_old_fetch_and_the_metadata_topic() -> None:
+    """Goal: Fetch 12 (names, replica id) reads like 18. Method: up and down again."""
+    old = fetch_v12.FetchRequest(
+        replica_id=BrokerId(3),
+        max_wait=SECOND,
+        min_bytes=0,
+        topics=(
+            fetch_v12.FetchTopic(
+                topic=TopicName("__cluster_metadata"),
+                partitions=(fetch_v12.FetchPartition(partition=0, fetch_offset=7, partition_max_bytes=1),),
+            ),
+            fetch_v12.FetchTopic(topic=TopicName("other"), partitions=()),
+        ),
+        forgotten_topics_data=(),
+    )
+    new = convert(old, FetchRequest)
+    assert new.replica_state.replica_id == 3
+    assert [topic.topic_id for topic in new.topics] == [uuid.UUID(int=1), None]
+    again = convert(new, fetch_v12.FetchRequest)
+    assert again.replica_id == 3
+    assert [topic.topic for topic in again.topics] == ["__cluster_metadata", ""]
+
+
+def test_successors_and_upgrade_types_of_the_first_versions() -> None:
+    """Goal: the other replaced fields. Method: EndQuorumEpoch 0 and UpdateFeatures 0, both directions."""
+    partition = end_quorum_epoch_v0.PartitionData(
+        partition_index=0, leader_id=BrokerId(1), leader_epoch=2, preferred_successors=(3, 2)
+    )
+    topic = end_quorum_epoch_v0.TopicData(topic_name=TopicName("__cluster_metadata"), partitions=(partition,))
+    resignation = end_quorum_epoch_v0.EndQuorumEpochRequest(topics=(topic,))
+    converted = convert(resignation, EndQuorumEpochRequest)
+    candidates = converted.topics[0].partitions[0].preferred_candidates
+    assert [(each.candidate_id, each.candidate_directory_id) for each in candidates] == [(3, None), (2, None)]
+    assert convert(converted, end_quorum_epoch_v0.EndQuorumEpochRequest) == resignation
+
+    for is_allowed, upgrade_type in ((False, 1), (True, 2)):
+        update = update_features_v0.FeatureUpdateKey(
+            feature="f", max_version_level=1, allow_downgrade=is_allowed
+        )
+        old = update_features_v0.UpdateFeaturesRequest(feature_updates=(update,))
+        new = convert(old, UpdateFeaturesRequest)
+        expected = FeatureUpdateKey(feature="f", max_version_level=1, upgrade_type=upgrade_type)
+        assert new.feature_updates == (expected,)
+        assert convert(new, update_features_v0.UpdateFeaturesRequest) == old
+
+
+@pytest.mark.parametrize("key", sorted(CONTROLLER_APIS))
+def test_every_version_converts_up_and_back(key: int) -> None:
+    """Goal: no pair of versions lacks a conversion.
+
+    Method: an all-zero message of each version becomes canonical and returns unchanged.
+    """
+    api = CONTROLLER_APIS[key]
+    for version in range(api.version_min, api.version_max + 1):
+        for entity, canonical in (
+            (api.request_class(version), api.canonical_request),
+            (api.response_class(version), api.canonical_response),
+        ):
+            message = zero_entity(entity)
+            assert convert(convert(message, canonical), entity) == message

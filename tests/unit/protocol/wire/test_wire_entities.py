@@ -1,0 +1,315 @@
+"""Reading and writing entities: agreement with kio, bounds, forward compatibility."""
+
+import io
+import struct
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import pytest
+from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v18.request import FetchRequest
+from kio.schema.request_header.v2.header import RequestHeader
+from kio.schema.types import TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, MalformedMessage, error_code_of
+from quorate_protocol.records.generated import ClientQuotaRecord, EntityData, PartitionChangeRecord
+from quorate_protocol.wire.generated.unregister_controller_response import UnregisterControllerResponse
+from quorate_protocol.wire.reading import ARRAY_ELEMENTS_MAX, decode, read_entity, read_unsigned_varint
+from quorate_protocol.wire.writing import encode, write_unsigned_varint
+
+TOPIC_ID = uuid.UUID("b5a1c9b6-6f4e-4f0f-8f36-5d3c3f1a2b4c")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    """A struct inside a message."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[int] = 0
+    __flexible__: ClassVar[bool] = True
+    name: str = field(metadata={"kafka_type": "string"})
+    number: int = field(metadata={"kafka_type": "int8", "tag": 3}, default=-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flexible:
+    """One field of each kind, in a flexible version."""
+
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar[int] = 0
+    __flexible__: ClassVar[bool] = True
+    flag: bool = field(metadata={"kafka_type": "bool"})
+    id: uuid.UUID | None = field(metadata={"kafka_type": "uuid"})
+    ratio: float = field(metadata={"kafka_type": "float64"})
+    text: str | None = field(metadata={"kafka_type": "string"})
+    raw: bytes = field(metadata={"kafka_type": "bytes"})
+    numbers: tuple[int, ...] | None = field(metadata={"kafka_type": "int32"})
+    ids: tuple[uuid.UUID | None, ...] = field(metadata={"kafka_type": "uuid"})
+    names: tuple[str, ...] = field(metadata={"kafka_type": "string"})
+    inner: Inner
+    maybe: Inner | None
+    inners: tuple[Inner, ...]
+    code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    wait: timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    port: int = field(metadata={"kafka_type": "uint16"})
+    tagged: tuple[int, ...] | None = field(metadata={"kafka_type": "int32", "tag": 0}, default=None)
+    label: str = field(metadata={"kafka_type": "string", "tag": 7}, default="none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legacy:
+    """The same in a version from before KIP-482."""
+
+    __type__: ClassVar = EntityType.data
+    __version__: ClassVar[int] = 0
+    __flexible__: ClassVar[bool] = False
+    text: str | None = field(metadata={"kafka_type": "string"})
+    raw: bytes | None = field(metadata={"kafka_type": "bytes"})
+    numbers: tuple[int, ...] | None = field(metadata={"kafka_type": "int64"})
+    names: tuple[str, ...] = field(metadata={"kafka_type": "string"})
+
+
+FLEXIBLE = Flexible(
+    flag=True,
+    id=TOPIC_ID,
+    ratio=2.5,
+    text="é" * 100,
+    raw=b"\x00" * 200,
+    numbers=(1, -2, 3),
+    ids=(None, TOPIC_ID),
+    names=("", "b"),
+    inner=Inner(name="i", number=4),
+    maybe=Inner(name="m"),
+    inners=(Inner(name="x"), Inner(name="y", number=0)),
+    code=ErrorCode.not_controller,
+    wait=timedelta(milliseconds=-1),
+    port=65535,
+    tagged=(),
+    label="",
+)
+LEGACY = Legacy(text="t", raw=b"r", numbers=(2**40,), names=("a", "b"))
+NULLS = Legacy(text=None, raw=None, numbers=None, names=())
+
+
+def kio_encode(entity: Any) -> bytes:
+    """What kio makes of an entity."""
+    buffer = io.BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("entity", [FLEXIBLE, LEGACY, NULLS])
+def test_we_agree_with_kio(entity: Any) -> None:
+    """Goal: two independent codecs, one format. Method: encode and decode with both, crosswise."""
+    encoded = encode(entity)
+    assert encoded == kio_encode(entity)
+    assert decode(type(entity), encoded) == entity
+    assert entity_reader(type(entity))(encoded, 0) == (entity, len(encoded))
+
+
+def test_entity_in_the_middle_of_data() -> None:
+    """Goal: headers and bodies share a buffer. Method: read with an offset, with bytes around."""
+    encoded = encode(LEGACY)
+    assert read_entity(Legacy, b"??" + encoded + b"!", 2) == (LEGACY, 2 + len(encoded))
+    with pytest.raises(MalformedMessage, match="1 bytes follow"):
+        decode(Legacy, encoded + b"!")
+
+
+@pytest.mark.parametrize("entity", [FLEXIBLE, LEGACY])
+def test_every_cut_is_a_typed_error(entity: Any) -> None:
+    """Goal: no foreign exception on truncated input. Method: cut at each byte."""
+    encoded = encode(entity)
+    for size in range(len(encoded)):
+        with pytest.raises(MalformedMessage):
+            decode(type(entity), encoded[:size])
+
+
+@pytest.mark.parametrize("entity", [FLEXIBLE, LEGACY])
+def test_flipped_bits_never_escape_the_error_family(entity: Any) -> None:
+    """Goal: garbage in any place is an entity or a typed error. Method: flip each bit."""
+    encoded = encode(entity)
+    for bit in range(len(encoded) * 8):
+        damaged = bytearray(encoded)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            decode(type(entity), bytes(damaged))
+        except MalformedMessage:
+            continue
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        b"\xff\xff\xff\xff\x0f",
+        b"\xff\xff\xff\xff\x07",
+        b"\xff\xff\xff\x7f",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    ],
+)
+def test_huge_compact_array_allocates_nothing(lie: bytes) -> None:
+    """Goal: a length field can't reserve memory. Method: claim up to 2^32 elements in 20 bytes."""
+    with pytest.raises(MalformedMessage):
+        decode(DeleteTopicsRequest, lie + bytes(20))
+    with pytest.raises(MalformedMessage):
+        decode(PartitionChangeRecord, bytes(20) + b"\x01\x00\x09" + lie + bytes(4))
+
+
+def test_huge_legacy_array_and_string_allocate_nothing() -> None:
+    """Goal: as above for 32-bit lengths. Method: the largest and a negative length in each place."""
+    for length in (2**31 - 1, -2, -(2**31)):
+        for position in range(3):
+            data = [b"\xff\xff", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"]
+            data[position + 1] = struct.pack(">i", length)
+            with pytest.raises(MalformedMessage):
+                decode(Legacy, b"".join(data) + bytes(20))
+
+
+def test_array_has_a_bound_of_elements() -> None:
+    """Goal: small elements in a large frame stay bounded. Method: one element more than the bound."""
+    data = bytearray()
+    write_unsigned_varint(data, ARRAY_ELEMENTS_MAX + 2)
+    with pytest.raises(MalformedMessage, match="elements"):
+        decode(ClientQuotaRecord, bytes(data) + bytes(4 * ARRAY_ELEMENTS_MAX))
+
+
+def test_array_of_structs_is_measured_by_its_smallest_element() -> None:
+    """Goal: objects can't outgrow the bytes they came from by much.
+
+    Method: claim more structs than fit into the bytes that are left, at their smallest size of 18 bytes.
+    """
+    two = b"\x03" + (b"\x00" + bytes(16) + b"\x00") * 2
+    assert len(decode(DeleteTopicsRequest, two + bytes(5)).topics) == 2
+    with pytest.raises(MalformedMessage, match="topics has 3 elements, but 41 bytes"):
+        decode(DeleteTopicsRequest, b"\x04" + two[1:] + bytes(5))
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    """Goal: a newer peer's tagged fields don't disturb (KIP-482).
+
+    Method: unknown tags in a struct and at the top.
+    """
+    quota = ClientQuotaRecord(
+        entity=(EntityData(entity_type="user", entity_name=None),), key="k", value=1.0, remove=False
+    )
+    encoded = encode(quota)
+    struct_end = encoded.index(b"\x05user\x00\x00") + 6
+    changed = (
+        encoded[:struct_end]
+        + b"\x01\x05\x01\xff"
+        + encoded[struct_end + 1 : -1]
+        + b"\x02\x00\x00\x80\x01\x03abc"
+    )
+    assert decode(ClientQuotaRecord, changed) == quota
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        b"\x02\x00\x01\x01\x00\x01\x01",
+        b"\x02\x09\x00\x08\x00",
+        b"\x01\x00\x02\x01\x00",
+        b"\x01\x00\x00",
+        b"\x01\x09\x05abc",
+        b"\xff\xff\xff\xff\x0f",
+        b"\x01\x09\xff\xff\xff\xff\x0f",
+    ],
+    ids=[
+        "twice",
+        "descending",
+        "size too large",
+        "size too small",
+        "beyond the end",
+        "huge count",
+        "huge size",
+    ],
+)
+def test_impossible_tagged_fields_are_refused(tags: bytes) -> None:
+    """Goal: sizes and order of tagged fields are checked. Method: sections that lie."""
+    encoded = encode(PartitionChangeRecord(partition_id=1, topic_id=None))
+    with pytest.raises(MalformedMessage):
+        decode(PartitionChangeRecord, encoded[:-1] + tags)
+
+
+def test_null_where_none_may_be_is_refused() -> None:
+    """Goal: non-nullable fields never become None.
+
+    Method: the null marker for a name, an array and a struct.
+    """
+    with pytest.raises(MalformedMessage, match="length -1"):
+        decode(Inner, b"\x00\x00")
+    encoded = encode(FLEXIBLE)
+    marker = encoded.index(b"\x01\x02m")
+    with pytest.raises(MalformedMessage, match="presence"):
+        decode(Flexible, encoded[:marker] + b"\x02" + encoded[marker + 1 :])
+
+
+def test_header_keeps_the_old_string_format() -> None:
+    """Goal: the one exception in Kafka's formats. Method: a flexible request header with a client id."""
+    header = RequestHeader(request_api_key=18, request_api_version=4, correlation_id=1, client_id="me")
+    assert encode(header) == b"\x00\x12\x00\x04\x00\x00\x00\x01\x00\x02me\x00" == kio_encode(header)
+    assert decode(RequestHeader, encode(header)) == header
+
+
+def test_absent_tagged_struct_is_its_default() -> None:
+    """Goal: tagged fields without a stated default read as kio reads them.
+
+    Method: a Fetch request without tags.
+    """
+    request = FetchRequest(max_wait=timedelta(0), min_bytes=0, topics=(), forgotten_topics_data=())
+    assert decode(FetchRequest, encode(request)) == request
+    assert decode(FetchRequest, encode(request)).replica_state.replica_id == -1
+
+
+def test_error_codes_beyond_kio() -> None:
+    """Goal: code 136 is an ErrorCode like others, newer ones don't break a client.
+
+    Method: round trip; decode 9999.
+    """
+    response = UnregisterControllerResponse(
+        throttle_time=timedelta(0), error_code=CONTROLLER_ID_NOT_REGISTERED, error_message="no"
+    )
+    encoded = encode(response)
+    assert encoded[4:6] == b"\x00\x88"
+    assert decode(UnregisterControllerResponse, encoded) == response
+    assert CONTROLLER_ID_NOT_REGISTERED.name == "controller_id_not_registered"
+    assert not CONTROLLER_ID_NOT_REGISTERED.retriable
+    assert error_code_of(9999) is ErrorCode.unknown_server_error
+
+
+def test_timestamps_keep_milliseconds() -> None:
+    """Goal: token expiry times are exact. Method: round trip of a response with three of them."""
+    stamp = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+    response = CreateDelegationTokenResponse(
+        error_code=ErrorCode.none,
+        principal_type="User",
+        principal_name="u",
+        token_requester_principal_type="User",
+        token_requester_principal_name="u",
+        issue_timestamp=stamp,
+        expiry_timestamp=stamp,
+        max_timestamp=stamp,
+        token_id="t",
+        hmac=b"h",
+        throttle_time=timedelta(0),
+    )
+    assert decode(CreateDelegationTokenResponse, encode(response)) == response
+
+
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 16_383, 16_384, 2**31 - 1, 2**32 - 1])
+def test_varints(value: int) -> None:
+    """Goal: seven bits per byte, low bits first. Method: round trip at the borders."""
+    buffer = bytearray()
+    write_unsigned_varint(buffer, value)
+    assert len(buffer) == max(1, -(-value.bit_length() // 7))
+    assert read_unsigned_varint(bytes(buffer), 0) == (value, len(buffer))
+
+
+def test_long_topic_names() -> None:
+    """Goal: lengths of more than one byte. Method: a name of 249 characters, Kafka's longest."""
+    state = DeleteTopicState(name=TopicName("n" * 249), topic_id=None)
+    assert decode(DeleteTopicState, encode(state)) == state

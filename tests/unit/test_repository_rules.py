@@ -1,0 +1,77 @@
+"""Rules of the repository that no linter knows."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE_ROOTS = ("admin", "cli", "controller_node", "operator", "protocol")
+
+
+def tracked_files() -> list[Path]:
+    """The files that git knows, or all sources where there is no git (an unpacked archive)."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+        ).stdout.split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        listed = [
+            str(path.relative_to(ROOT)) for root in SOURCE_ROOTS for path in (ROOT / root).rglob("*.py")
+        ]
+    return [ROOT / name for name in listed if name and (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("root", SOURCE_ROOTS)
+def test_source_roots_are_no_packages(root: str) -> None:
+    """Goal: `operator` stays the standard library's. Method: no source root holds an `__init__.py`."""
+    assert (ROOT / root).is_dir()
+    assert not (ROOT / root / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("root", SOURCE_ROOTS)
+def test_each_source_root_holds_one_typed_package(root: str) -> None:
+    """Goal: type checkers see every package. Method: one package per root, marked with `py.typed`."""
+    packages = [path.parent for path in (ROOT / root).glob("*/__init__.py")]
+    assert len(packages) == 1
+    assert (packages[0] / "py.typed").exists()
+
+
+def test_tests_are_no_packages() -> None:
+    """Goal: pytest's importlib mode finds every test by its path. Method: no `__init__.py` next to a test file."""
+    assert [
+        path for path in (ROOT / "tests").rglob("__init__.py") if any(path.parent.glob("test_*.py"))
+    ] == []
+
+
+def test_constraints_pin_exact_versions_and_name_no_host() -> None:
+    """Goal: constraints.txt works with any registry. Method: each line is `name==version` or a comment."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert pins
+    assert [line for line in pins if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)] == []
+
+
+def test_no_notes_to_self_are_left() -> None:
+    """Goal: nothing half done is released. Method: no marker of unfinished work in a tracked source file."""
+    words = ("TO" + "DO", "FIX" + "ME", "XX" + "X")  # in halves, so that this file has none
+    marker = re.compile(rf"\b({'|'.join(words)})\b")
+    sources = [path for path in tracked_files() if path.suffix in {".py", ".md", ".toml", ".yaml", ".xml"}]
+    found = [str(path.relative_to(ROOT)) for path in sources if marker.search(path.read_text())]
+    assert found == []
+
+
+def test_exemptions_from_checks_name_the_rule() -> None:
+    """Goal: no blanket exemption hides a fault. Method: each `noqa` and `type: ignore` names its rule."""
+    blanket = re.compile(r"#\s*noqa(?!:\s*[A-Z])|#\s*type:\s*ignore(?!\[)")
+    sources = [path for path in tracked_files() if path.suffix == ".py" and path != Path(__file__)]
+    found = [str(path.relative_to(ROOT)) for path in sources if blanket.search(path.read_text())]
+    assert found == []
+
+
+def test_license_is_the_whole_apache_license() -> None:
+    """Goal: the license is what pyproject.toml says. Method: its first and last sections are there."""
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
