@@ -12,7 +12,6 @@ controller-3000/  a node: server.properties, format.log, node.log, data/
 import fcntl
 import os
 from pathlib import Path
-from typing import IO
 
 from quorate_operator.runtime.errors import AlreadyRunningError, PlayError
 
@@ -85,7 +84,9 @@ class PlayDirectory:
                     f"{self.path} is not empty and holds no played cluster (no play.json); "
                     "choose another --dir"
                 )
-            self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._lock = os.open(
+                self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
+            )
         except OSError as error:
             raise PlayError(
                 f"{self.path} can't be written ({error.strerror}); choose another directory with --dir"
