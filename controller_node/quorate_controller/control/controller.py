@@ -21,6 +21,7 @@ from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConf
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.update_features.v2.request import UpdateFeaturesRequest
+from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest
 
 from quorate_controller.control.activation import activation
 from quorate_controller.control.api import (
@@ -77,7 +78,7 @@ class QuorumController:
         """Request class -> who decides on it, on the active controller only."""
         config, image, configs = self._config, self._image, self._configs
         cluster = ClusterManager(config.cluster_id, image, self._heartbeats, self._elections, quorum)
-        controllers = ControllerManager(image)
+        controllers = ControllerManager(image, quorum)
         feature_levels = FeatureManager(config.node_id, image, configs, quorum)
         producer_ids = ProducerIdManager(image)
         topics = TopicManager(config, image, configs, rng)
@@ -87,6 +88,7 @@ class QuorumController:
             BrokerRegistrationRequest: cluster.register_broker,
             UnregisterBrokerRequest: _without_context(cluster.unregister_broker),
             ControllerRegistrationRequest: _without_context(controllers.register_controller),
+            UnregisterControllerRequest: _without_context(controllers.unregister_controller),
             AllocateProducerIdsRequest: _without_context(producer_ids.allocate_producer_ids),
             UpdateFeaturesRequest: feature_levels.update_features,
             AlterConfigsRequest: self._and_clear_elr(configs.alter_configs),

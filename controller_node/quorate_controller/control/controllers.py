@@ -1,4 +1,4 @@
-"""Which controllers there are: ControllerRegistration (KIP-919)."""
+"""Which controllers there are: ControllerRegistration (KIP-919), UnregisterController (KIP-1312)."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -7,10 +7,18 @@ from kio.schema.controller_registration.v0.request import ControllerRegistration
 from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol import features
+from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.image import SecurityProtocol
-from quorate_protocol.records.generated import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
+from quorate_protocol.records.generated import (
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterControllerRecord,
+    UnregisterControllerRecord,
+)
+from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest
+from quorate_protocol.wire.generated.unregister_controller_response import UnregisterControllerResponse
 
-from quorate_controller.control.api import ControlError, ControlResult
+from quorate_controller.control.api import ControlError, ControlResult, QuorumView
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
@@ -19,8 +27,9 @@ if TYPE_CHECKING:
 class ControllerManager:
     """Takes the registrations of controllers, voters and observers alike. Holds no state of its own."""
 
-    def __init__(self, image: "MetadataImage") -> None:
+    def __init__(self, image: "MetadataImage", quorum: QuorumView) -> None:
         self._image = image
+        self._quorum = quorum
 
     def register_controller(self, request: ControllerRegistrationRequest) -> ControlResult:
         """ControllerRegistration 0. The newest registration of an id replaces the previous one.
@@ -68,3 +77,44 @@ class ControllerManager:
             throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=""
         )
         return ControlResult(records=(record,), response=response)
+
+    def unregister_controller(self, request: UnregisterControllerRequest) -> ControlResult:
+        """UnregisterController 0 (KIP-1312): the registration no longer counts, nor do its feature levels.
+
+        A controller that is still running registers again by itself.
+
+        :raises ControlError: INVALID_REQUEST for a voter, static or dynamic; UNSUPPORTED_VERSION below
+            metadata.version 33; CONTROLLER_ID_NOT_REGISTERED. In this order, as Kafka 4.4 announced.
+        """
+        controller_id = request.controller_id
+        # The last voter set counts, committed or not: its record stands before ours in the log.
+        if controller_id in self._quorum.voter_ids:
+            raise ControlError(
+                ErrorCode.invalid_request,
+                f"Cannot unregister controller {controller_id} because it is part of the voter set. "
+                "Stop it and remove it from the voters first.",
+            )
+        level = self._image.metadata_version
+        if level < features.CONTROLLER_UNREGISTRATION_SINCE:
+            raise ControlError(ErrorCode.unsupported_version, _too_old_to_unregister(level, controller_id))
+        if controller_id not in self._image.cluster.controllers:
+            raise ControlError(
+                CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {controller_id} is not currently registered."
+            )
+        response = UnregisterControllerResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=""
+        )
+        record = UnregisterControllerRecord(controller_id=controller_id)
+        return ControlResult(records=(record,), response=response)
+
+
+def _too_old_to_unregister(level: int, controller_id: int) -> str:
+    """What is in the way, and the two ways on: a newer level, or a registration that blocks no level."""
+    needed = features.CONTROLLER_UNREGISTRATION_SINCE
+    return (
+        "The current MetadataVersion is too old to support controller unregistration: metadata.version is "
+        f"{level} ({features.metadata_version_name(level)}), it must be at least {needed} "
+        f"({features.metadata_version_name(needed)}). Finalize that level first; if the registration of "
+        f"controller {controller_id} stands in the way, refresh it with a ControllerRegistration request "
+        "that has the feature levels of the other controllers."
+    )

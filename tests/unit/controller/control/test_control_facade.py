@@ -55,6 +55,7 @@ def test_every_request_of_the_table_has_somebody_who_decides(harness):
         "IncrementalAlterConfigsRequest",
         "ListPartitionReassignmentsRequest",
         "UnregisterBrokerRequest",
+        "UnregisterControllerRequest",
         "UpdateFeaturesRequest",
     }
 
