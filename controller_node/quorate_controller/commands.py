@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
+from quorate_protocol.uuids import random_uuid, uuid_to_text
 
 from quorate_controller.config import ConfigError, load_config, load_format_target
 from quorate_controller.logs import LogFormat, LogLevel, configure_logs
@@ -25,7 +26,6 @@ from quorate_controller.storage.format import (
     parse_initial_controllers,
 )
 from quorate_controller.storage.os_filesystem import OsFileSystem
-from quorate_controller.uuids import random_uuid, uuid_to_text
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 

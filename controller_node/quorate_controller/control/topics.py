@@ -14,6 +14,7 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol.records.generated import RemoveTopicRecord, TopicRecord
+from quorate_protocol.uuids import random_uuid
 
 from quorate_controller.control.api import (
     RECORDS_PER_BATCH_MAX,
@@ -26,7 +27,6 @@ from quorate_controller.control.api import (
 )
 from quorate_controller.control.assignments import Assignment, check_manual, partition_records, place
 from quorate_controller.control.topic_names import CLUSTER_METADATA_TOPIC, colliding_name, why_invalid
-from quorate_controller.uuids import random_uuid
 
 if TYPE_CHECKING:
     from random import Random

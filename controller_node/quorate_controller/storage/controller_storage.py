@@ -14,6 +14,7 @@ from uuid import UUID
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.records.framing import MetadataRecord
+from quorate_protocol.uuids import random_uuid
 
 from quorate_controller.raft.model import SnapshotId
 from quorate_controller.raft.startup import HardState, KRaftVersionAt, LogState, VotersAt
@@ -30,7 +31,6 @@ from quorate_controller.storage.meta_properties import (
 )
 from quorate_controller.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from quorate_controller.storage.snapshots import SnapshotStore, SnapshotWriter, snapshot_file_name
-from quorate_controller.uuids import random_uuid
 
 _logger = logging.getLogger(__name__)
 

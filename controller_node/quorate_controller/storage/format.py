@@ -23,6 +23,7 @@ from quorate_protocol.features import (
     metadata_version_named,
     unmet_dependency,
 )
+from quorate_protocol.uuids import random_uuid, uuid_from_text
 
 from quorate_controller.config import CONTROLLER, FormatTarget
 from quorate_controller.config_endpoints import parse_host_port
@@ -46,7 +47,6 @@ from quorate_controller.storage.meta_properties import (
 )
 from quorate_controller.storage.segment import LOG_SUFFIX
 from quorate_controller.storage.snapshots import SnapshotStore
-from quorate_controller.uuids import random_uuid, uuid_from_text
 
 _INITIAL_CONTROLLER = re.compile(r"([0-9]{1,10})@(.+):([^:]+)")
 _INITIAL_CONTROLLER_FORM = "id@host:port:directory-id"

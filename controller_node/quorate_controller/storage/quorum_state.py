@@ -9,11 +9,12 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from quorate_protocol.uuids import ZERO_UUID_TEXT, uuid_from_text, uuid_to_text
+
 from quorate_controller.raft.model import NO_NODE_ID, ReplicaKey
 from quorate_controller.raft.startup import KRAFT_VERSION_STATIC, HardState
 from quorate_controller.storage.errors import CorruptFileError
 from quorate_controller.storage.filesystem import FileSystem, write_atomically
-from quorate_controller.uuids import ZERO_UUID_TEXT, uuid_from_text, uuid_to_text
 
 QUORUM_STATE = "quorum-state"
 _FILE_BYTES_MAX = 1024 * 1024

@@ -8,7 +8,7 @@ import pytest
 from quorate_controller import commands, process
 from quorate_controller.config import ControllerConfig
 from quorate_controller.storage.errors import StorageError
-from quorate_controller.uuids import uuid_from_text
+from quorate_protocol.uuids import uuid_from_text
 from typer.testing import CliRunner, Result
 
 

@@ -21,7 +21,7 @@ from quorate_controller.storage.format import (
 )
 from quorate_controller.storage.meta_properties import read_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
-from quorate_controller.uuids import uuid_from_text
+from quorate_protocol.uuids import uuid_from_text
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 TWO = "3000@h:9093:JEXY6aqzQY-32P5TStzaFg,3001@[::1]:9094:MvDxzVmcRsaTz33bUuRU6A"

@@ -12,8 +12,10 @@ _RESERVED_MAX = 100
 """Kafka's DirectoryId reserves the numbers below this for meanings such as LOST and UNASSIGNED."""
 
 
-def uuid_to_text(value: UUID) -> str:
-    """As Kafka writes it."""
+def uuid_to_text(value: UUID | None) -> str:
+    """As Kafka writes it; None is the zero uuid, as in decoded messages."""
+    if value is None:
+        return ZERO_UUID_TEXT
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
