@@ -18,7 +18,26 @@ class Part:
     help: str
 
 
+TOOLS = "quorate_admin.tools"
+"""Where the tools are that have the options and the output of the Kafka tool of the same name."""
+
 PARTS = {
+    "acls": Part(f"{TOOLS}.acls", "Add, remove and list access control entries."),
+    "broker-api-versions": Part(f"{TOOLS}.broker_api_versions", "List the APIs that each broker has."),
+    "cluster": Part(f"{TOOLS}.cluster", "Cluster id, endpoints, registrations of brokers and controllers."),
+    "configs": Part(f"{TOOLS}.configs", "Describe and alter configs, quotas and SCRAM users."),
+    "delegation-tokens": Part(f"{TOOLS}.delegation_tokens", "Create, renew, expire, list delegation tokens."),
+    "doctor": Part(f"{TOOLS}.doctor", "Find what endangers or blocks a cluster, and the way out."),
+    "features": Part(f"{TOOLS}.features", "Describe, upgrade and downgrade feature levels."),
+    "leader-election": Part(f"{TOOLS}.leader_election", "Elect preferred, or any, leaders of partitions."),
+    "metadata-quorum": Part(
+        f"{TOOLS}.metadata_quorum", "Describe the controller quorum; add, remove voters."
+    ),
+    "metadata-shell": Part(
+        f"{TOOLS}.metadata_shell", "Look around in a cluster's metadata, live or from a file."
+    ),
+    "reassign-partitions": Part(f"{TOOLS}.reassign_partitions", "Move replicas between brokers."),
+    "topics": Part(f"{TOOLS}.topics", "Create, delete, describe and change topics."),
     "controller": Part(
         "quorate_controller.commands", "Format and run a controller: stock Kafka property names."
     ),
