@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 from support.cluster import Cluster, manifests
+from support.java.fixtures import java_tool
+
+__all__ = ["java_tool"]
 
 
 @pytest.fixture(scope="session")

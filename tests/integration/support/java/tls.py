@@ -1,0 +1,68 @@
+"""Certificates for a test run, made by openssl: an authority, a server on loopback, and a client."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+OPENSSL_TIMEOUT_S = 30
+DAYS = "2"
+CLIENT = "client"
+CLIENT_PRINCIPAL = f"User:CN={CLIENT}"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """PEM files. `server` and `client` hold key and certificate, as Kafka's PEM keystores want them."""
+
+    authority: Path
+    server: Path
+    client: Path
+    client_key: Path
+    client_certificate: Path
+    other_authority: Path
+    """An authority that has signed nothing."""
+
+    @classmethod
+    def create(cls, directory: Path) -> Self:
+        """Make them all in a directory. The server's names are localhost and 127.0.0.1."""
+        directory.mkdir(parents=True)
+        for authority in ("ca", "other-ca"):
+            _openssl(
+                *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"),
+                *("-days", DAYS, "-subj", f"/CN={authority}", "-addext", "keyUsage=critical,keyCertSign"),
+                *(
+                    "-keyout",
+                    str(directory / f"{authority}.key"),
+                    "-out",
+                    str(directory / f"{authority}.pem"),
+                ),
+            )
+        _signed(directory, "server", "DNS:localhost,IP:127.0.0.1")
+        _signed(directory, CLIENT, "DNS:client")
+        return cls(
+            authority=directory / "ca.pem",
+            server=directory / "server.pem",
+            client=directory / f"{CLIENT}.pem",
+            client_key=directory / f"{CLIENT}.key",
+            client_certificate=directory / f"{CLIENT}.crt",
+            other_authority=directory / "other-ca.pem",
+        )
+
+
+def _signed(directory: Path, name: str, alternative_names: str) -> None:
+    key, certificate = directory / f"{name}.key", directory / f"{name}.crt"
+    _openssl(
+        *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-days", DAYS),
+        *("-CA", str(directory / "ca.pem"), "-CAkey", str(directory / "ca.key"), "-subj", f"/CN={name}"),
+        *("-addext", f"subjectAltName={alternative_names}", "-addext", "basicConstraints=critical,CA:FALSE"),
+        *("-keyout", str(key), "-out", str(certificate)),
+    )
+    (directory / f"{name}.pem").write_text(key.read_text() + certificate.read_text())
+
+
+def _openssl(*arguments: str) -> None:
+    ran = subprocess.run(
+        ["openssl", *arguments], capture_output=True, text=True, timeout=OPENSSL_TIMEOUT_S, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
