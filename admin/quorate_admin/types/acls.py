@@ -1,0 +1,180 @@
+"""Access control: bindings of a resource pattern to what a principal may do, and filters over them (KIP-140)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from quorate_admin.errors import ServerError
+from quorate_admin.types.enums import KafkaEnum
+
+__all__ = (
+    "ANY_ACL",
+    "WILDCARD",
+    "AccessControlEntry",
+    "AccessControlEntryFilter",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclDeletion",
+    "AclOperation",
+    "AclPermissionType",
+    "PatternType",
+    "ResourcePattern",
+    "ResourcePatternFilter",
+    "ResourceType",
+    "operations_of_bits",
+)
+
+WILDCARD: Final = "*"
+"""The name that stands for every resource, and the host for every host."""
+
+_UNKNOWN_OPERATIONS: Final = -(2**31)
+
+
+class ResourceType(KafkaEnum):
+    """What is protected."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(KafkaEnum):
+    """How a pattern's name is compared; ANY and MATCH are for filters alone (KIP-290)."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(KafkaEnum):
+    """What is done with a resource."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclPermissionType(KafkaEnum):
+    """Whether it is allowed or denied; a denial wins."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ResourcePattern:
+    """The resources that a binding is about."""
+
+    resource_type: ResourceType
+    name: str
+    pattern_type: PatternType = PatternType.LITERAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class AccessControlEntry:
+    """Who, from where, may or may not do what. `principal` is `Type:name`."""
+
+    principal: str
+    host: str = WILDCARD
+    operation: AclOperation
+    permission_type: AclPermissionType = AclPermissionType.ALLOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class AclBinding:
+    """One ACL."""
+
+    pattern: ResourcePattern
+    entry: AccessControlEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcePatternFilter:
+    """Which patterns; None and ANY match all, MATCH those patterns that cover `name`."""
+
+    resource_type: ResourceType = ResourceType.ANY
+    name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessControlEntryFilter:
+    """Which entries; None and ANY match all."""
+
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission_type: AclPermissionType = AclPermissionType.ANY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclBindingFilter:
+    """Which bindings."""
+
+    pattern: ResourcePatternFilter = ResourcePatternFilter()
+    entry: AccessControlEntryFilter = AccessControlEntryFilter()
+
+    @classmethod
+    def of(cls, binding: AclBinding) -> "AclBindingFilter":
+        """The filter that matches this binding alone."""
+        pattern, entry = binding.pattern, binding.entry
+        return cls(
+            pattern=ResourcePatternFilter(
+                resource_type=pattern.resource_type, name=pattern.name, pattern_type=pattern.pattern_type
+            ),
+            entry=AccessControlEntryFilter(
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission_type,
+            ),
+        )
+
+
+ANY_ACL: Final = AclBindingFilter()
+"""Matches every binding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclDeletion:
+    """A binding that a filter matched; `error` is None when it was deleted."""
+
+    binding: AclBinding
+    error: ServerError | None
+
+
+def operations_of_bits(bits: int) -> frozenset[AclOperation] | None:
+    """The authorized operations that a response has as a bit field (KIP-430); None where there are none told."""
+    if bits == _UNKNOWN_OPERATIONS:
+        return None
+    return frozenset(AclOperation(number) for number in _numbers(bits)) - {
+        AclOperation.UNKNOWN,
+        AclOperation.ANY,
+        AclOperation.ALL,
+    }
+
+
+def _numbers(bits: int) -> Iterator[int]:
+    return (number for number in range(31) if bits >> number & 1)

@@ -1,0 +1,90 @@
+"""Client quotas (KIP-546): limits for users, client ids and IP addresses."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Self
+
+__all__ = (
+    "CLIENT_ID",
+    "IP",
+    "USER",
+    "ClientQuotaAlteration",
+    "ClientQuotaEntity",
+    "ClientQuotaFilter",
+    "ClientQuotaFilterComponent",
+    "QuotaMatch",
+)
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ClientQuotaEntity:
+    """Who has a quota: pairs of entity type and name, in the order of types; no name means the default."""
+
+    entries: tuple[tuple[str, str | None], ...]
+
+    @classmethod
+    def of(cls, names: Mapping[str, str | None]) -> Self:
+        """For instance `ClientQuotaEntity.of({USER: "alice", CLIENT_ID: None})`."""
+        return cls(tuple(sorted(names.items())))
+
+    @property
+    def names(self) -> dict[str, str | None]:
+        """Entity type -> name, None for the default."""
+        return dict(self.entries)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {'default' if name is None else name}" for kind, name in self.entries)
+
+
+class QuotaMatch(IntEnum):
+    """Which entities of a type a filter's component matches: one by name, the default, or any."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotaFilterComponent:
+    """A condition on one entity type; `name` belongs to EXACT."""
+
+    entity_type: str
+    match: QuotaMatch = QuotaMatch.SPECIFIED
+    name: str | None = None
+
+    @classmethod
+    def of_entity(cls, entity_type: str, name: str | None) -> Self:
+        """Matches the entity of this name, or the default one for None."""
+        match = QuotaMatch.DEFAULT if name is None else QuotaMatch.EXACT
+        return cls(entity_type=entity_type, match=match, name=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotaFilter:
+    """Which entities: all components must match. `is_strict` leaves out entities with further types."""
+
+    components: tuple[ClientQuotaFilterComponent, ...] = ()
+    is_strict: bool = False
+
+    @classmethod
+    def contains(cls, components: Iterable[ClientQuotaFilterComponent]) -> Self:
+        """Entities that match, whatever other types they have."""
+        return cls(components=tuple(components))
+
+    @classmethod
+    def contains_only(cls, components: Iterable[ClientQuotaFilterComponent]) -> Self:
+        """Entities that match and have no other type."""
+        return cls(components=tuple(components), is_strict=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotaAlteration:
+    """New values of an entity's quotas by quota name; None removes one."""
+
+    entity: ClientQuotaEntity
+    values: Mapping[str, float | None]

@@ -1,0 +1,71 @@
+"""SCRAM credentials of users (KIP-554)."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate_admin.types.enums import KafkaEnum
+
+__all__ = (
+    "ITERATIONS_DEFAULT",
+    "ScramCredentialInfo",
+    "ScramMechanism",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
+    "UserScramCredentialsDescription",
+)
+
+ITERATIONS_DEFAULT: Final = 4096
+"""The fewest that Kafka accepts (RFC 7677)."""
+
+
+class ScramMechanism(KafkaEnum):
+    """The hash that a credential is for."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def mechanism_name(self) -> str:
+        """As SASL writes it: `SCRAM-SHA-256`."""
+        return self.name.replace("_", "-")
+
+    @property
+    def hash_name(self) -> str:
+        """As `hashlib` has it: `sha256`."""
+        return "sha" + self.name.rpartition("_")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramCredentialInfo:
+    """A credential, as far as servers tell it."""
+
+    mechanism: ScramMechanism
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserScramCredentialsDescription:
+    """The credentials of a user."""
+
+    user: str
+    credentials: tuple[ScramCredentialInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserScramCredentialUpsertion:
+    """A credential to set. The password stays here: its salted hash is sent. No salt means a random one."""
+
+    user: str
+    mechanism: ScramMechanism
+    password: str | bytes = field(repr=False)
+    iterations: int = ITERATIONS_DEFAULT
+    salt: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserScramCredentialDeletion:
+    """A credential to delete."""
+
+    user: str
+    mechanism: ScramMechanism

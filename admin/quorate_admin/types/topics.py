@@ -1,0 +1,101 @@
+"""Topics: what is to be created, and what there is."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from quorate_admin.errors import ServerError
+from quorate_admin.types.acls import AclOperation
+from quorate_admin.types.configs import ConfigEntry
+
+__all__ = (
+    "CreatedTopic",
+    "NewPartitions",
+    "NewTopic",
+    "PartitionDescription",
+    "TopicDescription",
+    "TopicListing",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to create; -1 leaves a number to the cluster's default.
+
+    `assignments` places replicas by hand, partition -> broker ids, the preferred leader first; then both
+    numbers stay -1.
+    """
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedTopic:
+    """A topic that was created, or would have been (CreateTopics).
+
+    `configs` is None where the server does not tell them: it may not be known (CreateTopics below version
+    5, then both numbers are -1), or not be allowed, which `configs_error` says.
+    """
+
+    name: str
+    topic_id: uuid.UUID | None
+    partitions: int
+    replication_factor: int
+    configs: tuple[ConfigEntry, ...] | None
+    configs_error: ServerError | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPartitions:
+    """How many partitions a topic shall have in all.
+
+    `assignments` places the replicas of those that are new, in order; None leaves it to the cluster.
+    """
+
+    total_count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicListing:
+    """A topic in a listing. `topic_id` is None on servers that know none (Metadata below version 10)."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDescription:
+    """A partition; brokers by id, replicas with the preferred leader first.
+
+    `leader` is None while there is none, `leader_epoch` -1 where the server does not tell it.
+    `eligible_leader_replicas` and `last_known_elr` (KIP-966) are None where the server does not tell them.
+    """
+
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    eligible_leader_replicas: tuple[int, ...] | None
+    last_known_elr: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic with its partitions, in order.
+
+    `authorized_operations` is what the client's principal may do with it, None unless asked for.
+    """
+
+    name: str
+    topic_id: uuid.UUID | None
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+    authorized_operations: frozenset[AclOperation] | None
