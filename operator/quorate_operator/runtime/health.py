@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
-from quorate_admin.results import QuorumDescription
+from quorate_admin.types.quorum import QuorumDescription
 
 from quorate_operator.planning.cluster import ObservedQuorum
 
@@ -70,7 +70,7 @@ class HealthProbe:
         client = self._client(self._controllers[controller_id], is_controller=True)
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_MS / 1000):
-                described = await client.describe_quorum()
+                described = await client.describe_metadata_quorum()
                 features = await client.describe_features()
         except (AdminError, TimeoutError):
             return None

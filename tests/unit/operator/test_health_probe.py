@@ -6,13 +6,9 @@ from typing import Any
 
 import pytest
 from quorate_admin.errors import UnreachableError
-from quorate_admin.results import (
-    ClusterDescription,
-    FeatureDescription,
-    NodeDescription,
-    QuorumDescription,
-    ReplicaDescription,
-)
+from quorate_admin.types.cluster import ClusterDescription, NodeDescription
+from quorate_admin.types.features import FeatureDescription
+from quorate_admin.types.quorum import QuorumDescription, ReplicaDescription
 from quorate_operator.runtime import health
 from quorate_operator.runtime.health import HealthProbe
 
@@ -68,7 +64,7 @@ class Client:
     def __init__(self, answer: Any) -> None:
         self._answer = answer
 
-    async def describe_quorum(self) -> Any:
+    async def describe_metadata_quorum(self) -> Any:
         """The server's answer."""
         if self._answer is None:
             await asyncio.Event().wait()
@@ -76,7 +72,7 @@ class Client:
             raise self._answer
         return self._answer
 
-    describe_cluster = describe_quorum
+    describe_cluster = describe_metadata_quorum
 
     async def describe_features(self) -> FeatureDescription:
         """A dynamic quorum."""

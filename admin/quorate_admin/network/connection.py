@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Self
 
 from quorate_protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
@@ -16,30 +15,12 @@ from quorate_admin.errors import (
     ServerError,
     UnsupportedByServerError,
 )
+from quorate_admin.network.address import Address
 
 READ_SIZE_BYTES = 64 * 1024
 IN_FLIGHT_MAX = 100
 NEGOTIATION_VERSION = 4
 """The ApiVersions version that is tried first: every Kafka 4 knows it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server listens."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """`host:port`, or `[address]:port` for IPv6. Raises ValueError."""
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) <= 65535:
-            raise ValueError(f"{text!r} is not host:port")
-        return cls(host.removeprefix("[").removesuffix("]"), int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Connection:

@@ -1,0 +1,1 @@
+"""Connections, and the decisions of whom to ask next."""

@@ -1,0 +1,1 @@
+"""What can be asked of a cluster: one module, and one mixin of the AdminClient, per concern."""

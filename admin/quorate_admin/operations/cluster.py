@@ -1,0 +1,63 @@
+"""The cluster, its nodes, and registrations of brokers."""
+
+from typing import Any
+
+from quorate_admin.operations.base import Operations, To
+from quorate_admin.types.cluster import ClusterDescription, NodeDescription
+
+ENDPOINTS_OF_BROKERS = 1
+ENDPOINTS_OF_CONTROLLERS = 2
+_NOT_ASKED_FOR = -(2**31)
+
+
+class ClusterOperations(Operations):
+    """DescribeCluster and UnregisterBroker."""
+
+    async def describe_cluster(
+        self,
+        *,
+        include_fenced_brokers: bool = False,
+        include_authorized_operations: bool = False,
+        timeout_ms: int | None = None,
+    ) -> ClusterDescription:
+        """The cluster with its brokers or, where controllers are asked, its controllers (DescribeCluster).
+
+        `include_fenced_brokers` (KIP-1073) has no meaning at controllers. Raises AdminError.
+        """
+        from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+
+        response = await self._ask(
+            DescribeClusterRequest(
+                include_cluster_authorized_operations=include_authorized_operations,
+                endpoint_type=ENDPOINTS_OF_CONTROLLERS if self._to_controllers else ENDPOINTS_OF_BROKERS,
+                include_fenced_brokers=include_fenced_brokers and not self._to_controllers,
+            ),
+            To.ANY,
+            timeout_ms=timeout_ms,
+        )
+        return ClusterDescription(
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            nodes=tuple(_node(node) for node in response.brokers),
+            authorized_operations=_operations(response.cluster_authorized_operations),
+        )
+
+    async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+        """Remove the registration of a broker that is stopped for good (UnregisterBroker). Raises AdminError.
+
+        ServerError BROKER_ID_NOT_REGISTERED: there is none.
+        """
+        from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+
+        await self._ask(UnregisterBrokerRequest(broker_id=broker_id), timeout_ms=timeout_ms)
+
+
+def _node(node: Any) -> NodeDescription:
+    return NodeDescription(
+        node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack, fenced=node.is_fenced
+    )
+
+
+def _operations(bits: int) -> frozenset[int] | None:
+    """The codes of a 32-bit field that has a bit for each; the lowest number of all says "not asked for"."""
+    return None if bits == _NOT_ASKED_FOR else frozenset(code for code in range(31) if bits >> code & 1)

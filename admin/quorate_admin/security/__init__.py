@@ -1,0 +1,1 @@
+"""TLS and SASL from Kafka's client properties."""
