@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from quorate_protocol.properties import parse_properties
+
 from quorate_controller.config_endpoints import (
     ADVERTISED_LISTENERS,
     BOOTSTRAP_SERVERS,
@@ -35,7 +37,6 @@ from quorate_controller.config_keys import (
     parse_http_listener,
     typed_values,
 )
-from quorate_controller.properties import parse_properties
 from quorate_controller.storage.controller_storage import StorageConfig
 from quorate_controller.storage.log import LogConfig
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from quorate_protocol.properties import format_properties, parse_properties
 from quorate_protocol.uuids import is_reserved, uuid_from_text, uuid_to_text
 
-from quorate_controller.properties import format_properties, parse_properties
 from quorate_controller.storage.errors import CorruptFileError, StorageError
 from quorate_controller.storage.filesystem import FileSystem, write_atomically
 

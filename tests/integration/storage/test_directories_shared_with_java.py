@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from quorate_controller.commands import app
-from quorate_controller.properties import parse_properties
+from quorate_protocol.properties import parse_properties
 from quorate_controller.raft.startup import HardState
 from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig
 from quorate_controller.storage.errors import DirectoryInUseError

@@ -89,7 +89,12 @@ def _unescape(text: str) -> str:
             else:
                 character = _ESCAPES.get(character, character)
         characters.append(character)
-    return "".join(characters)
+    return _join_surrogates("".join(characters))
+
+
+def _join_surrogates(text: str) -> str:
+    """Java's characters are UTF-16 units: two escapes that are halves of one character become it."""
+    return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
 
 
 def _escape(text: str, *, is_key: bool = False) -> str:
@@ -102,6 +107,6 @@ def _escape(text: str, *, is_key: bool = False) -> str:
         elif " " <= character <= "~":
             escaped.append(character)
         else:
-            units = character.encode("utf-16-be")
+            units = character.encode("utf-16-be", "surrogatepass")
             escaped += [f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2)]
     return "".join(escaped)
