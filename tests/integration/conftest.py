@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from support.cluster import Cluster, manifests
-from support.java.fixtures import java_tool
+from support.java.fixtures import java_cluster, java_tool, new_java_cluster
 
-__all__ = ["java_tool"]
+__all__ = ["java_cluster", "java_tool", "new_java_cluster"]
 
 
 @pytest.fixture(scope="session")
