@@ -1,0 +1,283 @@
+"""A cluster of servers on loopback that answer canonical requests as a test says.
+
+`async with FakeCluster() as cluster, AdminClient(bootstrap_servers=cluster.bootstrap) as admin: ...` is all that a
+test of an operation needs: the cluster answers ApiVersions and DescribeCluster by itself, and a handler that the
+test gives answers the rest:
+
+    cluster.handle("CreateTopics", lambda request: answer("CreateTopics", topics=...))
+
+A handler gets the parsed `Request` (`request.body` is the canonical class, `request.version` what was spoken) and
+returns a canonical response, or `SILENCE` or `HANG_UP` in its place.
+"""
+
+import asyncio
+import importlib
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self
+
+from quorate_protocol.errors import ErrorCode, ProtocolError
+from quorate_protocol.wire.api import API_VERSIONS, APIS, CONTROLLER_APIS, Api
+from quorate_protocol.wire.frames import FrameDecoder
+from quorate_protocol.wire.schema import zero_entity
+from quorate_protocol.wire.server import Request, parse_request, serialize_response
+
+CLUSTER_ID = "fake-cluster-1234567-A"
+SILENCE = object()
+"""The request is never answered."""
+HANG_UP = object()
+"""The connection is closed instead of an answer."""
+
+Handler = Callable[[Request], Any]
+
+_BY_NAME = {api.name: api for api in APIS.values()}
+_CONTROLLERS_ONLY = frozenset(
+    [
+        "Vote",
+        "BeginQuorumEpoch",
+        "EndQuorumEpoch",
+        "AlterPartition",
+        "Envelope",
+        "FetchSnapshot",
+        "BrokerRegistration",
+        "BrokerHeartbeat",
+        "AllocateProducerIds",
+        "ControllerRegistration",
+        "AssignReplicasToDirs",
+        "UpdateRaftVoter",
+    ]
+)
+_BROKERS = 1
+_CONTROLLERS = 2
+
+
+def answer(api_name: str, **fields: Any) -> Any:
+    """A canonical response with these fields, and zero, false, empty or none in the others."""
+    return replace(zero_entity(_BY_NAME[api_name].canonical_response), **fields)
+
+
+def nested(api_name: str, class_name: str, **fields: Any) -> Any:
+    """A struct inside a canonical response, such as `nested("CreateTopics", "CreatableTopicResult", name="a")`."""
+    module = importlib.import_module(_BY_NAME[api_name].canonical_response.__module__)
+    return replace(zero_entity(getattr(module, class_name)), **fields)
+
+
+@dataclass(eq=False)
+class FakeNode:
+    """One server. What a test may change while it runs: any of these fields."""
+
+    cluster: "FakeCluster"
+    node_id: int
+    cluster_id: str
+    apis: dict[int, tuple[int, int]]
+    """API key -> lowest and highest version, as ApiVersions tells them."""
+    handlers: dict[str, Handler] = field(default_factory=dict)
+    """Handlers of this node alone, by API name; they go before the cluster's."""
+    advertised: str | None = None
+    """The `host:port` that DescribeCluster tells, if it is not where the node listens."""
+    requests: list[Request] = field(default_factory=list)
+    """All that arrived, ApiVersions included, in order."""
+    connections: int = 0
+    """How many were made."""
+    address: str = ""
+    """Where it listens: `host:port`."""
+    _server: asyncio.Server | None = None
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    def received(self, api_name: str) -> list[Request]:
+        """The requests of one API that arrived, in order."""
+        return [request for request in self.requests if request.api.name == api_name]
+
+    async def start(self) -> None:
+        """Listen: at the same port as before, if it listened before."""
+        port = int(self.address.rpartition(":")[2]) if self.address else 0
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", port, ssl=self.cluster.ssl_context, reuse_address=True
+        )
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def stop(self) -> None:
+        """Listen no more, and close every connection."""
+        if self._server is None:
+            return
+        self._server.close()
+        self.hang_up()
+        for writer in list(self._writers):
+            with suppress(OSError):
+                await writer.wait_closed()
+        await self._server.wait_closed()
+        self._server = None
+
+    def hang_up(self) -> None:
+        """Close every connection, and go on listening."""
+        for writer in self._writers:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        self.connections += 1
+        frames = FrameDecoder()
+        try:
+            while data := await reader.read(65536):
+                for frame in frames.feed(data):
+                    request = parse_request(frame, APIS)
+                    self.requests.append(request)
+                    response = self._answer(request)
+                    if response is HANG_UP:
+                        return
+                    if response is not SILENCE:
+                        writer.write(_serialized(request, response))
+                        await writer.drain()
+        except (OSError, ProtocolError):
+            pass  # as a server, it closes the connection
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def _answer(self, request: Request) -> Any:
+        name = request.api.name
+        handler = self.handlers.get(name) or self.cluster.handlers.get(name)
+        if handler is not None:
+            return handler(request)
+        if name == "ApiVersions":
+            return self.api_versions(request)
+        if name == "DescribeCluster":
+            return self.describe_cluster(request)
+        return HANG_UP
+
+    def api_versions(self, request: Request) -> Any:
+        """What the node speaks; checks the identity that version 5 may carry (KIP-1242)."""
+        _, newest = self.apis[API_VERSIONS]
+        keys = tuple(
+            nested("ApiVersions", "ApiVersion", api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in self.apis.items()
+        )
+        told = answer(
+            "ApiVersions",
+            api_keys=keys,
+            supported_features=tuple(
+                nested("ApiVersions", "SupportedFeatureKey", name=name, min_version=low, max_version=high)
+                for name, (low, high) in self.cluster.supported_features.items()
+            ),
+            finalized_features=tuple(
+                nested(
+                    "ApiVersions",
+                    "FinalizedFeatureKey",
+                    name=name,
+                    min_version_level=level,
+                    max_version_level=level,
+                )
+                for name, level in self.cluster.finalized_features.items()
+            ),
+            finalized_features_epoch=self.cluster.finalized_features_epoch,
+        )
+        if request.unsupported_version is not None or request.version > newest:
+            return replace(told, error_code=ErrorCode.unsupported_version)
+        cluster_id, node_id = request.body.cluster_id, request.body.node_id
+        if (cluster_id is None) != (node_id == -1):
+            return answer("ApiVersions", error_code=ErrorCode.invalid_request)
+        if cluster_id is not None and (cluster_id, node_id) != (self.cluster_id, self.node_id):
+            return answer("ApiVersions", error_code=ErrorCode.rebootstrap_required)
+        return told
+
+    def describe_cluster(self, request: Request) -> Any:
+        """The nodes of the cluster, if they are of the kind that was asked for (KIP-919)."""
+        cluster = self.cluster
+        kind = _CONTROLLERS if cluster.is_controllers else _BROKERS
+        if request.body.endpoint_type != kind:
+            return answer(
+                "DescribeCluster",
+                error_code=ErrorCode.mismatched_endpoint_type,
+                error_message="The request was sent to an endpoint of the wrong type.",
+                endpoint_type=kind,
+            )
+        return answer(
+            "DescribeCluster",
+            endpoint_type=kind,
+            cluster_id=self.cluster_id,
+            controller_id=cluster.controller_id,
+            brokers=tuple(
+                nested(
+                    "DescribeCluster",
+                    "DescribeClusterBroker",
+                    broker_id=node.node_id,
+                    host=(node.advertised or node.address).rpartition(":")[0],
+                    port=int((node.advertised or node.address).rpartition(":")[2]),
+                )
+                for node in cluster.nodes.values()
+                if node.node_id in cluster.listed
+            ),
+        )
+
+
+class FakeCluster:
+    """Brokers, or controllers with `is_controllers=True`.
+
+    `api_versions_max=4` makes them as old as Kafka 4.3, which checks no identity.
+    """
+
+    def __init__(
+        self,
+        node_ids: Sequence[int] = (1,),
+        *,
+        is_controllers: bool = False,
+        cluster_id: str = CLUSTER_ID,
+        api_versions_max: int = 5,
+        handlers: Mapping[str, Handler] | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self.is_controllers = is_controllers
+        self.ssl_context = ssl_context
+        self.handlers: dict[str, Handler] = dict(handlers or {})
+        self.controller_id = node_ids[0]
+        """What DescribeCluster tells: the active controller, or the broker that writes go through."""
+        self.listed = set(node_ids)
+        """The node ids that DescribeCluster tells."""
+        self.supported_features = {"metadata.version": (7, 30), "kraft.version": (0, 1)}
+        self.finalized_features = {"metadata.version": 30, "kraft.version": 1}
+        self.finalized_features_epoch = 17
+        served = CONTROLLER_APIS if is_controllers else _broker_apis()
+        apis = {key: (api.version_min, api.version_max) for key, api in served.items()}
+        apis[API_VERSIONS] = (0, api_versions_max)
+        self.nodes = {node_id: FakeNode(self, node_id, cluster_id, dict(apis)) for node_id in node_ids}
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """The addresses of all nodes, for `bootstrap_servers` or `bootstrap_controllers`."""
+        return [node.address for node in self.nodes.values()]
+
+    def handle(self, api_name: str, handler: Handler) -> None:
+        """Answer an API like this, at every node that has no handler of its own."""
+        assert api_name in _BY_NAME, api_name
+        self.handlers[api_name] = handler
+
+    def received(self, api_name: str) -> list[Request]:
+        """The requests of one API that arrived at any node."""
+        return [request for node in self.nodes.values() for request in node.received(api_name)]
+
+    async def __aenter__(self) -> Self:
+        for node in self.nodes.values():
+            await node.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self.nodes.values():
+            await node.stop()
+
+
+def _broker_apis() -> dict[int, Api]:
+    return {key: api for key, api in APIS.items() if api.name not in _CONTROLLERS_ONLY}
+
+
+def _serialized(request: Request, response: Any) -> bytes:
+    version = request.version
+    if request.api.key == API_VERSIONS and response.error_code is ErrorCode.unsupported_version:
+        version = 0  # which whoever asked in an unknown version can read (KIP-511)
+    return serialize_response(request.api, version, request.correlation_id, response)
