@@ -7,19 +7,12 @@ from pathlib import Path
 import pytest
 from support.cluster import Cluster, manifests
 from support.ledger import ContinuousTopics
-from support.metadata import (
-    assert_same_images,
-    assert_snapshots_hold,
-    end_offset,
-    snapshots_in,
-    start_offset,
-)
+from support.membership import PROGRESS_TIMEOUT_S, assert_same_everywhere, await_progress, lead_with
+from support.metadata import snapshots_in, start_offset
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
-HANDOVERS_MAX = 12
-PROGRESS_TIMEOUT_S = 40
 SNAPSHOT_EVERY_BYTES = 10_000
 
 QUORUMS = {
@@ -52,42 +45,6 @@ def mixed(
 def running(mixed: Cluster) -> Cluster:
     """The cluster with all nodes up."""
     return mixed.start_all()
-
-
-def lead_with(cluster: Cluster, implementation: str) -> int:
-    """Have leaders resign until one of an implementation leads; its id."""
-    for _ in range(HANDOVERS_MAX):
-        leader = cluster.await_quorum().leader_id
-        if cluster.implementation(leader) == implementation:
-            return leader
-        cluster.terminate(leader)
-        cluster.await_leader(other_than=leader)
-        cluster.start(leader)
-    raise AssertionError(cluster.describe(f"{HANDOVERS_MAX} handovers, and none to {implementation}"))
-
-
-def await_progress(cluster: Cluster, topics: ContinuousTopics) -> None:
-    """Wait until two more topics are acknowledged: one that was asked for from now on is among them."""
-    count = len(topics.acknowledged) + 2
-    eventually(
-        lambda: len(topics.acknowledged) >= count,
-        PROGRESS_TIMEOUT_S,
-        "another topic",
-        lambda: cluster.describe(topics.failures[-3:]),
-    )
-
-
-def assert_same_everywhere(cluster: Cluster, acknowledged: list[str]) -> None:
-    """Assert that all controllers have the same batches and image, with every acknowledged topic."""
-    quorum = cluster.await_quorum()
-    with cluster.frozen():
-        partitions = [cluster.metadata(one) for one in cluster.controllers]
-        assert min(end_offset(one) for one in partitions) >= quorum.high_watermark
-        image = assert_same_images(partitions)
-        assert_snapshots_hold(partitions)
-    assert acknowledged, "no topic was created"
-    lost = [name for name in acknowledged if name not in image.topics.by_name]
-    assert lost == [], f"{len(lost)} of {len(acknowledged)} acknowledged topics are lost"
 
 
 def test_leadership_passes_both_ways_by_resignation_and_by_death(running: Cluster) -> None:

@@ -21,8 +21,9 @@ import psutil
 import yaml
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
-from quorate_admin.results import ClusterDescription, QuorumDescription
-from quorate_operator.planning.cluster import Implementation, Role
+from quorate_admin.types.cluster import ClusterDescription
+from quorate_admin.types.quorum import QuorumDescription
+from quorate_operator.planning.cluster import DesiredNode, Implementation, Role
 from quorate_operator.runtime import session
 from quorate_operator.runtime.layout import Layout
 from quorate_operator.runtime.ports import is_free
@@ -109,19 +110,25 @@ class Cluster:
         self._nodes = {node.node_id: node for node in layout.desired.nodes}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._started_at_ms: dict[int, int] = {}
+        self._removed_keys: dict[int, frozenset[str]] = {}
 
     @classmethod
     def create(cls, directory: Path, jars: Path, manifest: str) -> Self:
         """Settle ids and ports, and format every node."""
+        cluster = cls.settle(directory, jars, manifest)
+        cluster.format(*cluster.nodes(Role.CONTROLLER), *cluster.nodes(Role.BROKER))
+        return cluster
+
+    @classmethod
+    def settle(cls, directory: Path, jars: Path, manifest: str) -> Self:
+        """Settle ids and ports; nothing is formatted yet."""
         environment = environment_for(jars, directory.parent)
         layout = session.prepare(manifest, "test", directory, environment, lambda _: None).layout
         identities = {
             node_id: replace(node, ports={name: port for name, port in node.ports.items() if name != HTTP})
             for node_id, node in layout.identity.nodes.items()
         }
-        cluster = cls(replace(layout, identity=replace(layout.identity, nodes=identities)), environment)
-        cluster.format(*cluster.nodes(Role.CONTROLLER), *cluster.nodes(Role.BROKER))
-        return cluster
+        return cls(replace(layout, identity=replace(layout.identity, nodes=identities)), environment)
 
     # Nodes
 
@@ -152,6 +159,16 @@ class Cluster:
         self._nodes[node_id] = replace(
             self._nodes[node_id], implementation=Implementation(implementation), kafka_version=self._version
         )
+
+    def configure(self, node_id: int, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
+        """From its next start on, have a node's configuration say this, and nothing of the removed keys."""
+        node = self._nodes[node_id]
+        self._nodes[node_id] = replace(node, config={**node.config, **properties})
+        self._removed_keys[node_id] = frozenset(removed)
+
+    def config_file(self, node_id: int) -> Path:
+        """The node's server.properties, as it was written when the node was formatted or started."""
+        return self.layout.config_file(self._nodes[node_id])
 
     def data(self, node_id: int) -> Path:
         """The node's log directory."""
@@ -187,9 +204,9 @@ class Cluster:
         for node_id in node_ids:
             node = self._nodes[node_id]
             self.data(node_id).mkdir(parents=True, exist_ok=True)
-            self.layout.write_config(node)
+            self._write_config(node_id)
             running[node_id] = subprocess.Popen(
-                self.layout.format_command(node), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+                self._format_command(node), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
             )
         for node_id, process in running.items():
             output, _ = process.communicate(timeout=TOOL_TIMEOUT_S)
@@ -201,7 +218,7 @@ class Cluster:
             if self.runs(node_id):
                 continue
             node = self._nodes[node_id]
-            self.layout.write_config(node)
+            self._write_config(node_id)
             self._started_at_ms[node_id] = time.time_ns() // 1_000_000
             with self.layout.directory.node_log(node.label).open("ab") as log:
                 self._processes[node_id] = subprocess.Popen(
@@ -283,6 +300,17 @@ class Cluster:
         self.layout.directory.release()
         assert processes_below(self.layout.directory.path) == []
 
+    def _format_command(self, node: DesiredNode) -> list[str]:
+        return self.layout.format_command(node)
+
+    def _write_config(self, node_id: int) -> None:
+        self.layout.write_config(self._nodes[node_id])
+        removed = self._removed_keys.get(node_id)
+        if removed:
+            file = self.config_file(node_id)
+            lines = file.read_text().splitlines(keepends=True)
+            file.write_text("".join(line for line in lines if line.partition("=")[0] not in removed))
+
     def _is_suspended(self, node_id: int) -> bool:
         return psutil.Process(self._processes[node_id].pid).status() == psutil.STATUS_STOPPED
 
@@ -293,7 +321,7 @@ class Cluster:
         asked = [one for one in node_ids or self.controllers if self.runs(one)]
 
         async def describe(client: AdminClient) -> QuorumDescription:
-            return await client.describe_quorum()
+            return await client.describe_metadata_quorum()
 
         return self.ask(describe, controllers=asked) if asked else None
 

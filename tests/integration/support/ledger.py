@@ -89,12 +89,17 @@ class ContinuousProducer(_Worker):
 
 
 class ContinuousTopics(_Worker):
-    """Creates topics one by one; `acknowledged` are those that were answered without an error."""
+    """Creates topics one by one; `acknowledged` are those that were answered without an error.
+
+    `pause_s_max` is the longest time between two acknowledgements: what a client notices of a change.
+    """
 
     def __init__(self, bootstrap_servers: str, prefix: str, *, copies: int = 1) -> None:
         super().__init__(f"creator of {prefix} topics")
         self.acknowledged: list[str] = []
         self.failures: list[str] = []
+        self.pause_s_max = 0.0
+        self._acknowledged_s = 0.0
         self._prefix = prefix
         self._copies = copies
         self._count = 0
@@ -112,6 +117,10 @@ class ContinuousTopics(_Worker):
             # No answer, or an error: it may or may not exist, and nothing was promised.
             self.failures.append(f"{name}: {error}")
         else:
+            now_s = time.monotonic()
+            if self.acknowledged:
+                self.pause_s_max = max(self.pause_s_max, now_s - self._acknowledged_s)
+            self._acknowledged_s = now_s
             self.acknowledged.append(name)
 
 

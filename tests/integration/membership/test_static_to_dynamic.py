@@ -1,0 +1,94 @@
+"""A quorum with controller.quorum.voters becomes a dynamic one, step by step, while it serves."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.cluster import Cluster, manifests
+from support.ledger import ContinuousTopics
+from support.membership import (
+    Membership,
+    assert_same_everywhere,
+    await_progress,
+    lead_with,
+    quorate,
+    refused,
+    succeeded,
+)
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+VOTERS = (3000, 3001, 3002)
+KINDS = {"python": (), "mixed": (3001,)}
+UPGRADE_TIMEOUT_S = 30
+
+TellPause = Callable[[float], None]
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+def static(request: pytest.FixtureRequest, tmp_path: Path, kafka_jars: Path) -> Iterator[Membership]:
+    """A running static quorum of three, and a broker."""
+    manifest = manifests(java=request.param, quorum="static")
+    cluster = Membership.found(tmp_path / "cluster", kafka_jars, manifest, founders=len(VOTERS))
+    try:
+        yield cluster.start_founders()
+    finally:
+        cluster.close()
+
+
+def forget_static_voters(cluster: Cluster, node_id: int) -> None:
+    """Restart a node with a configuration that only says where to look for the quorum."""
+    cluster.configure(
+        node_id,
+        {"controller.quorum.bootstrap.servers": cluster.bootstrap_controllers},
+        removed=["controller.quorum.voters"],
+    )
+    cluster.terminate(node_id)
+    cluster.start(node_id)
+
+
+def test_a_static_quorum_becomes_dynamic_without_a_stop(static: Membership, tell_pause: TellPause) -> None:
+    """Goal: kraft.version 0 -> 1 and configurations without voters, node by node, nothing lost.
+
+    Method: under topic creation, see that membership changes are refused, raise kraft.version with the tool,
+    led by a Java controller if there is one, restart every node with bootstrap servers only, the leader last;
+    then replace a voter, which only a dynamic quorum can.
+    """
+    with ContinuousTopics(static.bootstrap_servers, "migrated") as topics:
+        lead_with(static, min({static.implementation(one) for one in VOTERS}))
+        first = VOTERS[0]
+        assert "kraft.version" in refused(static.try_to_remove(first, static.directory_id(first)))
+
+        def upgrade() -> bool:
+            # A voter may not have told the leader yet which directory it has.
+            ran = quorate(
+                "features",
+                "--bootstrap-controller",
+                static.asks(),
+                "upgrade",
+                "--feature",
+                "kraft.version=1",
+            )
+            return ran.returncode == 0 and "kraft.version was upgraded to 1" in ran.stdout
+
+        eventually(upgrade, UPGRADE_TIMEOUT_S, "the upgrade", lambda: static.describe(static.quorum()))
+        static.await_voters(*VOTERS)
+        await_progress(static, topics)
+        leader = static.await_leader()
+        for node_id in sorted(VOTERS, key=lambda one: one == leader):
+            forget_static_voters(static, node_id)
+            static.await_voters(*VOTERS)
+            await_progress(static, topics)
+        tell_pause(topics.pause_s_max)  # of the controllers: next, the only broker restarts
+        for node_id in static.brokers:
+            forget_static_voters(static, node_id)
+        static.await_unfenced(*static.brokers)
+        static.dismiss(VOTERS[1])
+        static.join(VOTERS[1])
+        static.await_voters(*VOTERS)
+        await_progress(static, topics)
+    assert_same_everywhere(static, topics.acknowledged, VOTERS)
+    described = succeeded(quorate("features", "--bootstrap-controller", static.asks(), "describe"))
+    (line,) = [one for one in described.splitlines() if one.startswith("Feature: kraft.version")]
+    assert "FinalizedVersionLevel: 1" in line

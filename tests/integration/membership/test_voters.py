@@ -1,0 +1,118 @@
+"""Voters come and go under load (KIP-853): by Quorate's tools, in quorums of ours and in mixed ones."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.cluster import manifests
+from support.ledger import ContinuousTopics
+from support.membership import (
+    Membership,
+    assert_same_everywhere,
+    await_progress,
+    lead_with,
+    refused,
+)
+
+pytestmark = pytest.mark.integration
+
+THREE = (3000, 3001, 3002)
+FIVE = (*THREE, 3003, 3004)
+KINDS = {"python": (), "mixed": (3001, 3003)}
+"""The controllers that stock Kafka runs."""
+ELECTION_TIMEOUT_S = 40
+
+TellPause = Callable[[float], None]
+
+
+@pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS.keys())
+def quorum(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kafka_jars: object
+) -> Iterator[Membership]:
+    """One voter and a broker that run, and places for four more controllers."""
+    manifest = manifests(
+        controllers=len(FIVE),
+        java=request.param,
+        config={
+            "controller.quorum.election.timeout.ms": 500,
+            "controller.quorum.fetch.timeout.ms": 1000,
+            "metadata.log.max.record.bytes.between.snapshots": 20_000,
+        },
+    )
+    directory = tmp_path_factory.mktemp("voters") / "cluster"
+    cluster = Membership.found(directory, kafka_jars, manifest, founders=1)
+    try:
+        yield cluster.start_founders()
+    finally:
+        cluster.close()
+
+
+def kinds_of(cluster: Membership) -> list[str]:
+    """The implementations that the controllers of the cluster have."""
+    return sorted({cluster.implementation(one) for one in cluster.controllers})
+
+
+def test_a_quorum_grows_to_five_and_shrinks_to_three(quorum: Membership, tell_pause: TellPause) -> None:
+    """Goal: 1 -> 3 -> 5 -> 3 voters without losing an acknowledged topic, added by a leader of each kind.
+
+    Method: while topics are created, add controllers that started as observers, at three voters have the
+    other implementation lead, add two more, remove two; compare voters, logs and images.
+    """
+    with ContinuousTopics(quorum.bootstrap_servers, "grown") as topics:
+        quorum.join(*THREE[1:])
+        quorum.await_voters(*THREE)
+        await_progress(quorum, topics)
+        lead_with(quorum, kinds_of(quorum)[0], THREE)
+        quorum.join(*FIVE[len(THREE) :])
+        quorum.await_voters(*FIVE)
+        await_progress(quorum, topics)
+        assert_same_everywhere(quorum, topics.acknowledged, FIVE)
+        quorum.dismiss(*FIVE[len(THREE) :])
+        quorum.await_voters(*THREE)
+        await_progress(quorum, topics)
+    assert_same_everywhere(quorum, topics.acknowledged, THREE)
+    tell_pause(topics.pause_s_max)
+
+
+def test_a_voter_whose_disk_was_lost_is_replaced(quorum: Membership, tell_pause: TellPause) -> None:
+    """Goal: a new disk is a new voter: the old (id, directory) is removed, the new one added; nothing is lost.
+
+    Method: under topic creation take the disks of two voters, one of each implementation, one after the
+    other. The node comes back as an observer, can't be added beside its lost self, and replaces it.
+    """
+    quorum.bring_to(*THREE)
+    with ContinuousTopics(quorum.bootstrap_servers, "replaced") as topics:
+        for node_id in THREE[1:]:
+            await_progress(quorum, topics)
+            lost = quorum.lose_disk(node_id)
+            assert quorum.voters()[node_id] == lost
+            twice = refused(quorum.metadata_quorum("add-controller", config=quorum.config_file(node_id)))
+            assert "already part of the set of voters" in twice
+            quorum.remove(node_id, lost)
+            quorum.add(node_id)
+            quorum.await_voters(*THREE)
+    assert_same_everywhere(quorum, topics.acknowledged, THREE)
+    tell_pause(topics.pause_s_max)
+
+
+def test_the_leader_is_removed(quorum: Membership, tell_pause: TellPause) -> None:
+    """Goal: removing the leader moves the leadership, and leaves an observer that asks for nothing.
+
+    Method: under topic creation, have each implementation lead and remove the leader; another one leads, the
+    removed one follows without becoming a voter by itself, and is added again.
+    """
+    quorum.bring_to(*THREE)
+    with ContinuousTopics(quorum.bootstrap_servers, "removed") as topics:
+        for implementation in kinds_of(quorum):
+            leader = lead_with(quorum, implementation, THREE)
+            await_progress(quorum, topics)
+            quorum.remove(leader, quorum.directory_id(leader))
+            assert quorum.await_leader(other_than=leader) != leader
+            left = [one for one in THREE if one != leader]
+            quorum.await_voters(*left)
+            await_progress(quorum, topics)
+            quorum.await_observer(leader)
+            assert sorted(quorum.voters()) == left
+            quorum.add(leader)
+            quorum.await_voters(*THREE)
+    assert_same_everywhere(quorum, topics.acknowledged, THREE)
+    tell_pause(topics.pause_s_max)
