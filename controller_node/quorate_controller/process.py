@@ -14,6 +14,7 @@ from quorate_protocol.features import SUPPORTED_FEATURES
 
 from quorate_controller.driver import Clock, Driver
 from quorate_controller.node.assembly import open_node
+from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.server import ControllerServer
 from quorate_controller.storage.os_filesystem import OsFileSystem
@@ -63,10 +64,15 @@ class _Process:
             supported_features=dict(SUPPORTED_FEATURES),
             on_failure=self._fail,
         )
+        counters = RequestCounters()
         peers = PeerConnections(
-            client_id=f"controller-{config.node_id}", rng=rng, on_raft_event=driver.raft_event
+            client_id=f"controller-{config.node_id}",
+            cluster_id=node.storage.cluster_id,
+            rng=rng,
+            on_raft_event=driver.raft_event,
+            counters=counters,
         )
-        server = ControllerServer(config, driver)
+        server = ControllerServer(config, driver, counters)
         try:
             try:
                 await server.start()

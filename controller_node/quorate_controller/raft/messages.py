@@ -307,6 +307,8 @@ class FailureReason(Enum):
     UNSUPPORTED_VERSION = "unsupported version"
     """The peer speaks no version that can carry the request, for instance a pre-vote before Vote v2."""
     AUTHENTICATION_FAILED = "authentication failed"
+    MISROUTED = "misrouted"
+    """Another node, or a node of another cluster, answers at that address (KIP-1242)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -29,7 +30,29 @@ CLIENT_SOFTWARE_SINCE: Final = 3
 ZERO_MINIMUM_SINCE: Final = 4
 """Older clients fail on a supported feature whose minimum is 0, so those are hidden from them."""
 
+UNKNOWN_NODE_ID: Final = -1
+COORDINATOR_IDS_FROM: Final = 2**31 - 1
+"""Java clients keep a connection of its own to a coordinator, under this number minus the node's id."""
+
 _CLIENT_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class Misrouting(Enum):
+    """What a connection shows that it should not lead to us (KIP-1242). The values are labels of a metric."""
+
+    CLUSTER = "cluster"
+    NODE = "node"
+
+
+def misrouting(body: ApiVersionsRequest, node: NodePort) -> Misrouting | None:
+    """Whether the client meant somebody else; None as well when it does not say whom, or says so by half."""
+    if body.cluster_id is None or body.node_id == UNKNOWN_NODE_ID:
+        return None
+    if body.cluster_id != node.cluster_id:
+        return Misrouting.CLUSTER
+    if body.node_id not in (node.node_id, COORDINATOR_IDS_FROM - node.node_id):
+        return Misrouting.NODE
+    return None
 
 
 def answer_api_versions(request: Request, node: NodePort, apis: Iterable[Api]) -> ApiVersionsResponse:
@@ -67,12 +90,10 @@ def _refusal(request: Request, node: NodePort) -> ErrorCode:
     ):
         return ErrorCode.invalid_request
     # KIP-1242: a client that knows whom it means to reach says so, completely or not at all.
-    names_cluster, names_node = body.cluster_id is not None, body.node_id != -1
+    names_cluster, names_node = body.cluster_id is not None, body.node_id != UNKNOWN_NODE_ID
     if names_cluster is not names_node:
         return ErrorCode.invalid_request
-    if names_cluster and (body.cluster_id, body.node_id) != (node.cluster_id, node.node_id):
-        return ErrorCode.rebootstrap_required
-    return ErrorCode.none
+    return ErrorCode.none if misrouting(body, node) is None else ErrorCode.rebootstrap_required
 
 
 def _supported(features: FinalizedFeatures, version: int) -> tuple[SupportedFeatureKey, ...]:

@@ -46,9 +46,16 @@ class LatencyHistogram:
 
 
 class RequestCounters:
-    """Requests and errors by API, and connections refused for what they sent."""
+    """Requests and errors by API, and connections that were refused, or led to the wrong node."""
 
-    __slots__ = ("errors", "refused_connections", "requests", "seconds")
+    __slots__ = (
+        "errors",
+        "misrouted_connections",
+        "misrouted_peer_connections",
+        "refused_connections",
+        "requests",
+        "seconds",
+    )
 
     def __init__(self) -> None:
         self.requests: dict[int, int] = defaultdict(int)
@@ -59,3 +66,7 @@ class RequestCounters:
         """Time from a control request to its committed answer, by API key."""
         self.refused_connections = 0
         """Connections closed because of garbage, unknown APIs or versions."""
+        self.misrouted_connections: dict[str, int] = defaultdict(int)
+        """Clients that meant another node or cluster (KIP-1242), by what was wrong: `node` or `cluster`."""
+        self.misrouted_peer_connections = 0
+        """Our own connections to other controllers that ended at somebody else."""

@@ -22,7 +22,7 @@ from quorate_protocol.wire.server import parse_request
 from quorate_protocol.wire.writing import write_entity
 
 from quorate_controller.control.api import ControlError
-from quorate_controller.server.api_versions import answer_api_versions
+from quorate_controller.server.api_versions import answer_api_versions, misrouting
 from quorate_controller.server.envelope import open_envelope
 from quorate_controller.server.error_responses import error_response
 from quorate_controller.server.port import Caller, Principal
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from quorate_protocol.wire.server import Request
 
     from quorate_controller.server.counters import RequestCounters
-    from quorate_controller.server.listener import Exchange
+    from quorate_controller.server.listener import Exchange, Peer
     from quorate_controller.server.port import NodePort, RaftAnswer
 
 log = logging.getLogger(__name__)
@@ -135,6 +135,11 @@ class Call:
         self._future: Future[Any] | None = None
         self._timer: TimerHandle | None = None
         self._started_s = 0.0
+
+    @property
+    def peer(self) -> Peer:
+        """Who is at the other end of the connection."""
+        return self._exchange.peer
 
     def answer(self, response: object) -> None:
         """Send a canonical response; close the connection if the request's version cannot carry it."""
@@ -302,7 +307,30 @@ class Dispatcher:
         call.wait_for_raft(self._node.raft(request, call.caller.listener))
 
     def _api_versions(self, call: Call) -> None:
-        call.answer(answer_api_versions(call.request, self._node, self._apis.values()))
+        response = answer_api_versions(call.request, self._node, self._apis.values())
+        if response.error_code is not ErrorCode.none:
+            self._counters.errors[API_VERSIONS, response.error_code] += 1
+        if response.error_code is ErrorCode.rebootstrap_required:
+            self._note_misrouting(call)
+        call.answer(response)
+
+    def _note_misrouting(self, call: Call) -> None:
+        """Somebody's addresses are wrong (KIP-1242): tell who meant whom. `logs` bounds how often."""
+        body, node = call.request.body, self._node
+        what = misrouting(body, node)
+        assert what is not None, "only then is a client told to bootstrap again"
+        self._counters.misrouted_connections[what.value] += 1
+        facts = {
+            "peer": str(call.peer),
+            "listener": call.caller.listener,
+            "client_id": call.caller.client_id,
+            "software": f"{body.client_software_name} {body.client_software_version}",
+            "meant_cluster_id": body.cluster_id,
+            "meant_node_id": body.node_id,
+            "cluster_id": node.cluster_id,
+            "node_id": node.node_id,
+        }
+        log.warning("misrouted_connection", extra={"facts": facts})
 
     def _describe_quorum(self, call: Call) -> None:
         description = self._node.describe_quorum()

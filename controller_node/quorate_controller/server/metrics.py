@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 RAFT: Final = "kafka_server_raftmetrics_"
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
+MISROUTED_CONNECTIONS: Final = "kafka_network_socketserver_misroutedconnectioncount"
+MISROUTED_PEER_CONNECTIONS: Final = "kafka_server_raftchannelmetrics_misrouted_connection_count"
 RATE_WINDOW_S: Final = 60.0
 BROKER_HEARTBEAT: Final = 63
 
@@ -272,6 +274,19 @@ class MetricsPage(Collector):
             "quorate_refused_connections",
             "Connections closed for what they sent",
             value=counters.refused_connections,
+        )
+        misrouted = GaugeMetricFamily(
+            MISROUTED_CONNECTIONS,
+            "Connections of clients that meant another node or cluster (KIP-1242)",
+            labels=["meant"],
+        )
+        for meant in ("cluster", "node"):
+            misrouted.add_metric([meant], counters.misrouted_connections[meant])
+        yield misrouted
+        yield GaugeMetricFamily(
+            MISROUTED_PEER_CONNECTIONS,
+            "Connections to other controllers that ended at another node or cluster (KIP-1242)",
+            value=counters.misrouted_peer_connections,
         )
         yield GaugeMetricFamily(
             "quorate_open_connections", "Accepted connections", value=self._connection_count()

@@ -1,8 +1,9 @@
 """One outbound connection to a peer: made when needed, negotiated once, remade after a break.
 
 States of a lane: unconnected -> connecting (after any backoff) -> negotiating (ApiVersions asked) -> ready.
-What breaks the connection, on either side, leads back to unconnected; requests in flight fail then, and the
-next request connects again. Kafka answers the requests of one connection strictly in order, so answers are
+A peer that answers ApiVersions with not being whom we mean (KIP-1242) is left at once; a Java peer up to 4.3
+can't tell. What breaks the connection, on either side, leads back to unconnected; requests in flight fail then,
+and the next request connects again. Kafka answers the requests of one connection strictly in order, so answers are
 matched by order and checked by correlation id.
 """
 
@@ -21,9 +22,9 @@ from quorate_protocol.wire.api import API_VERSIONS, CONTROLLER_APIS, api_of
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.generated.api_versions_response import ApiVersionsResponse
 
-from quorate_controller.raft.messages import ApiVersionsProbe, FailureReason
+from quorate_controller.raft.messages import FailureReason
 from quorate_controller.server.listener import set_no_delay
-from quorate_controller.server.raft_wire import request_to_wire
+from quorate_controller.server.raft_wire import api_versions_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -123,22 +124,28 @@ class _Wire(asyncio.Protocol):
 
 
 class PeerLane:
-    """One lane to one peer. `on_lost` is told when a connection that was ready breaks."""
+    """One lane to one peer. `on_lost` is told when a connection that was ready breaks, `on_misrouted` when
+    one has ended at another node or cluster than it should.
+    """
 
     def __init__(
         self,
         address: Address,
         *,
         client_id: str,
+        cluster_id: str,
         limits: LaneLimits,
         rng: Random,
         on_lost: Callable[[], None],
+        on_misrouted: Callable[[], None],
     ) -> None:
         self.address = address
         self._client_id = client_id
+        self._cluster_id = cluster_id
         self._limits = limits
         self._rng = rng
         self._on_lost = on_lost
+        self._on_misrouted = on_misrouted
         self._loop = asyncio.get_running_loop()
         self._state = _State.UNCONNECTED
         self._waiting: deque[Outbound] = deque()
@@ -245,6 +252,15 @@ class PeerLane:
         if was_ready:
             self._on_lost()
 
+    def _misrouted(self) -> None:
+        """Another node answers at this address: whatever we learned it from is out of date (KIP-1242)."""
+        self._disconnect()
+        facts = {"peer": str(self.address), "cluster_id": self._cluster_id}
+        log.warning("peer_misrouted", extra={"facts": facts})
+        self._on_misrouted()
+        self._back_off("another node answers there")
+        self._fail_all(FailureReason.MISROUTED)
+
     def _log(self, level: int, event: str, reason: str) -> None:
         log.log(level, event, extra={"facts": {"peer": str(self.address), "reason": reason}})
 
@@ -277,7 +293,10 @@ class PeerLane:
 
     def _ask_versions(self, version: int) -> None:
         assert self._transport is not None
-        self._transport.write(self._codec.send(request_to_wire(ApiVersionsProbe()), version))
+        # Whom we mean, as far as we know (KIP-1242); versions below 5 have no place for it and leave it out.
+        meant = (self._cluster_id, self.address.node_id) if self.address.node_id >= 0 else (None, -1)
+        request = api_versions_request(*meant)
+        self._transport.write(self._codec.send(request, version))
 
     def _send_waiting(self) -> None:
         assert self._transport is not None
@@ -328,6 +347,9 @@ class PeerLane:
             if lowest <= highest < _ASK_VERSIONS.version_max:
                 self._ask_versions(highest)
                 return
+        if response.error_code is ErrorCode.rebootstrap_required:
+            self._misrouted()
+            return
         if response.error_code is not ErrorCode.none:
             raise ProtocolError(response.error_code, f"ApiVersions answered {response.error_code.name}")
         assert self._setup_timer is not None, "it runs until the lane is ready"

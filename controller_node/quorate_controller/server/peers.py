@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kio.static.protocol import Payload
 
     from quorate_controller.node.events import RegistrationSend
+    from quorate_controller.server.counters import RequestCounters
 
     RaftEvent = ResponseReceived | RequestFailed | ConnectionLost
 
@@ -62,11 +63,15 @@ class PeerConnections:
         self,
         *,
         client_id: str,
+        cluster_id: str,
         rng: Random,
         on_raft_event: Callable[[RaftEvent], None],
+        counters: RequestCounters,
         limits: LaneLimits | None = None,
     ) -> None:
         self._client_id = client_id
+        self._cluster_id = cluster_id
+        self._counters = counters
         self._rng = rng
         self._on_raft_event = on_raft_event
         self._limits = limits or LaneLimits()
@@ -125,9 +130,11 @@ class PeerConnections:
             lane = self._lanes[key] = PeerLane(
                 address,
                 client_id=self._client_id,
+                cluster_id=self._cluster_id,
                 limits=self._limits,
                 rng=self._rng,
                 on_lost=partial(self._lost, destination.node_id),
+                on_misrouted=self._misrouted,
             )
         return lane
 
@@ -146,6 +153,9 @@ class PeerConnections:
     def _lost(self, node_id: int) -> None:
         if node_id >= 0:
             self._on_raft_event(ConnectionLost(node_id=node_id))
+
+    def _misrouted(self) -> None:
+        self._counters.misrouted_peer_connections += 1
 
     def _close_idle(self) -> None:
         for lane in self._lanes.values():

@@ -23,10 +23,12 @@ CLOSE_GRACE_S: Final = 2.0
 class ControllerServer:
     """Listens for one node, from `start` to `close`."""
 
-    def __init__(self, config: ControllerConfig, node: NodePort) -> None:
+    def __init__(
+        self, config: ControllerConfig, node: NodePort, counters: RequestCounters | None = None
+    ) -> None:
         self._config = config
         self._node = node
-        self._counters = RequestCounters()
+        self._counters = counters or RequestCounters()
         dispatcher = Dispatcher(node, self._counters)
         limits = listener_limits(config)
         self._listeners = [

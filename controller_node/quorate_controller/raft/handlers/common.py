@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from kio.schema.errors import ErrorCode
 
 from quorate_controller.raft.messages import LeaderEndpoint
-from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey
+from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey, find_endpoint
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader
 
@@ -74,8 +74,8 @@ def adopt_leader(quorum: "Quorum", leader_id: int, epoch: int, endpoints: tuple[
             return False
         if not quorum.can_reach_leader and endpoints:
             quorum.follow(epoch, leader_id, endpoints)
-        elif isinstance(state, Follower) and len(endpoints) > len(state.leader_endpoints):
-            state.leader_endpoints = endpoints
+        elif isinstance(state, Follower) and find_endpoint(endpoints, quorum.config.listener) is not None:
+            state.hear_endpoints(endpoints)
     elif epoch > quorum.epoch and leader_id != NO_NODE_ID:
         quorum.follow(epoch, leader_id, endpoints)
     elif epoch > quorum.epoch:

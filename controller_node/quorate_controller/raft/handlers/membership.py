@@ -94,9 +94,7 @@ def handle_probe_response(quorum: "Quorum", node_id: int, response: ApiVersionsP
         return True
     kraft_version, supported = quorum.history.kraft_version, response.kraft_versions
     if response.error_code is not ErrorCode.none:
-        message = (
-            f"Aborted add voter operation for since API_VERSIONS returned an error {response.error_code.name}"
-        )
+        message = _probe_failure(change, response.error_code)
         leader.end_change(quorum, ErrorCode.request_timed_out, message)
         return False
     if supported is None or kraft_version not in supported:
@@ -118,6 +116,18 @@ def handle_probe_response(quorum: "Quorum", node_id: int, response: ApiVersionsP
         quorum.effects.reply(change.token, AddRaftVoterResponse())
         change.is_answered = True
     return True
+
+
+def _probe_failure(change: VoterChange, error_code: ErrorCode) -> str:
+    if error_code is ErrorCode.rebootstrap_required:
+        return (
+            f"Aborted add voter operation for {change.voter} since another node, or a node of another cluster, "
+            f"answers at {', '.join(f'{endpoint.host}:{endpoint.port}' for endpoint in change.endpoints)}"
+        )
+    return (
+        f"Aborted add voter operation for {change.voter} since API_VERSIONS returned an error "
+        f"{error_code.name.upper()}"
+    )
 
 
 def handle_remove_voter(

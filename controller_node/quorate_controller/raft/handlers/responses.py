@@ -11,6 +11,7 @@ from quorate_controller.raft.messages import (
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
     BeginQuorumEpochResponse,
+    Destination,
     EndQuorumEpochResponse,
     FailureReason,
     FetchResponse,
@@ -22,6 +23,7 @@ from quorate_controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from quorate_controller.raft.model import find_endpoint
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.resigned import Resigned
 
@@ -64,13 +66,29 @@ def on_failure(quorum: "Quorum", request_id: int, reason: FailureReason) -> None
             membership.handle_update_unsupported(quorum)
             return
         case ApiVersionsProbe():
-            membership.handle_probe_response(
-                quorum, node_id, ApiVersionsProbeResponse(error_code=ErrorCode.network_exception)
-            )
-    if reason is FailureReason.DISCONNECTED:
+            is_misrouted = reason is FailureReason.MISROUTED
+            error_code = ErrorCode.rebootstrap_required if is_misrouted else ErrorCode.network_exception
+            membership.handle_probe_response(quorum, node_id, ApiVersionsProbeResponse(error_code=error_code))
+    if reason is FailureReason.MISROUTED:
+        _drop_endpoint(quorum, in_flight.destination)
+    if reason in (FailureReason.DISCONNECTED, FailureReason.MISROUTED):
         on_connection_failed(quorum, node_id)
     if quorum.state is state:
         quorum.peers.back_off(node_id, quorum.now_ms)
+
+
+def _drop_endpoint(quorum: "Quorum", destination: Destination) -> None:
+    """The leader is not where we thought: try where the voter set has it, and take the next address that a
+    voter or bootstrap server tells. `discover` asks them while the leader's node is left alone.
+    """
+    state = quorum.state
+    if not isinstance(state, Follower) or state.leader_id != destination.node_id:
+        return
+    state.is_endpoint_wrong = True
+    voter_endpoints = quorum.voters.endpoints(state.leader_id)
+    endpoint = find_endpoint(voter_endpoints, quorum.config.listener)
+    if endpoint is not None and (endpoint.host, endpoint.port) != (destination.host, destination.port):
+        state.leader_endpoints = voter_endpoints
 
 
 def on_connection_failed(quorum: "Quorum", node_id: int) -> None:

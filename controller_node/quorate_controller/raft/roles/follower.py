@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from quorate_controller.raft import outgoing
 from quorate_controller.raft.messages import Role
-from quorate_controller.raft.model import ReplicaKey, SnapshotId
+from quorate_controller.raft.model import Endpoint, ReplicaKey, SnapshotId
 from quorate_controller.raft.roles.base import RoleState
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
 
@@ -23,7 +23,10 @@ class Download:
 
 @dataclass(slots=True, kw_only=True)
 class Follower(RoleState):
-    """`voter_update_due_ms`: when to look whether the leader must be told of a change of ourselves."""
+    """`voter_update_due_ms`: when to look whether the leader must be told of a change of ourselves.
+
+    `is_endpoint_wrong`: somebody else answers at the leader's address, so the next one that we hear is better.
+    """
 
     role: ClassVar[Role] = Role.FOLLOWER
     fetch_deadline_ms: int
@@ -31,6 +34,7 @@ class Follower(RoleState):
     has_fetched_from_leader: bool = False
     has_updated_leader: bool = False
     is_leader_doubted: bool = False
+    is_endpoint_wrong: bool = False
     download: Download | None = None
 
     def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:  # noqa: ARG002
@@ -43,6 +47,12 @@ class Follower(RoleState):
         self.has_fetched_from_leader = True
         self.is_leader_doubted = False
         quorum.elections_lost = 0
+
+    def hear_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """A peer says how to reach the leader: worth more than what we know if that is less, or wrong."""
+        if self.is_endpoint_wrong or len(endpoints) > len(self.leader_endpoints):
+            self.leader_endpoints = endpoints
+            self.is_endpoint_wrong = False
 
     def expect_election(self, quorum: "Quorum", backoff_ms: int) -> None:
         """There is reason to believe that the leader is gone: stand within `backoff_ms`, grant pre-votes."""

@@ -10,11 +10,16 @@ else, the cluster id included, is for the raft core to judge.
 
 from quorate_controller.server.raft_wire.partition import RefusedMessage
 from quorate_controller.server.raft_wire.quorum import describe_quorum_to_wire
-from quorate_controller.server.raft_wire.requests import request_from_wire, request_to_wire
+from quorate_controller.server.raft_wire.requests import (
+    api_versions_request,
+    request_from_wire,
+    request_to_wire,
+)
 from quorate_controller.server.raft_wire.responses import response_from_wire, response_to_wire
 
 __all__ = [
     "RefusedMessage",
+    "api_versions_request",
     "describe_quorum_to_wire",
     "request_from_wire",
     "request_to_wire",

@@ -115,9 +115,17 @@ def request_to_wire(request: messages.RaftRequest) -> Payload:
         case messages.UpdateRaftVoterRequest():
             return _update_voter_to_wire(request)
         case messages.ApiVersionsProbe():
-            return ApiVersionsRequest(
-                client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION
-            )
+            return api_versions_request()
+
+
+def api_versions_request(cluster_id: str | None = None, node_id: int = NO_NODE_ID) -> ApiVersionsRequest:
+    """What we ask first on a connection; naming whom we mean to reach, or neither of the two (KIP-1242)."""
+    return ApiVersionsRequest(
+        client_software_name=CLIENT_SOFTWARE_NAME,
+        client_software_version=CLIENT_SOFTWARE_VERSION,
+        cluster_id=cluster_id,
+        node_id=node_id,
+    )
 
 
 def _milliseconds(duration: timedelta) -> int:

@@ -1,5 +1,7 @@
 """The follower's side of Fetch: append, truncate, promise only what is durable (KIP-595)."""
 
+from dataclasses import replace
+
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
@@ -240,3 +242,73 @@ def test_an_answer_of_another_leader_is_ignored(lab) -> None:
     outcome = node.answer(send, answer(leader_id=3, records=lab.batch(10, 5)))
     assert not outcome.appended
     assert node.node.leader_id == 2
+
+
+MOVED = (Endpoint(listener="CONTROLLER", host="moved", port=9999),)
+
+
+def test_a_leader_that_is_not_where_we_learned_is_sought_where_the_voter_set_has_it(lab) -> None:
+    """Goal: a wrong address that was learned is dropped (KIP-1242). Method: the leader told an observer an
+    address at which another node answers; from then on nothing is sent there, and Fetches go where the
+    VotersRecord says.
+    """
+    node = lab.node(1, log=lab.log(2, 3, 4))
+    node.start()
+    _, outcome = node.ask(replace(begin(lab), leader_endpoints=MOVED))
+    send = outcome.sends[-1]
+    assert send.destination.host == "moved"
+    pending = node.fail(send, FailureReason.MISROUTED).sends
+    hosts = []
+    for _ in range(40):
+        for one in pending:
+            hosts.append(one.destination.host)
+            node.fail(one, FailureReason.TIMED_OUT)
+        pending = node.wait(5).sends
+    assert "moved" not in hosts
+    assert hosts.count("host2") > 1
+    assert node.node.leader_id == 2
+
+
+@pytest.mark.parametrize("is_voter", [True, False], ids=["voter", "observer"])
+def test_a_leader_that_left_the_address_in_the_voter_set_is_asked_for(lab, is_voter: bool) -> None:
+    """Goal: where to find the leader is asked again after a wrong address (KIP-1242). Method: another node
+    answers where the voter set has it; others, or bootstrap servers, are asked, and tell its new address, which
+    is taken although leader and epoch are known.
+    """
+    log = lab.log(1, 2, 3) if is_voter else lab.log(2, 3, 4)
+    node, send = following(lab, log=log)
+    outcome = node.fail(send, FailureReason.MISROUTED)
+    asked = [one for one in outcome.sends if one.destination.node_id != 2]
+    for _ in range(20):
+        if asked:
+            break
+        outcome = node.wait(5)
+        for one in outcome.sends:
+            if isinstance(one.request, FetchRequest) and one.destination.node_id == 2:
+                node.fail(one, FailureReason.MISROUTED)
+            elif isinstance(one.request, FetchRequest):
+                asked.append(one)
+    told = LeaderEndpoint(node_id=2, host="moved", port=9999)
+    response = FetchResponse(
+        error_code=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=5, leader_endpoint=told
+    )
+    outcome = node.answer(asked[0], response)
+    sent = [one for one in outcome.sends + node.wait(60).sends if isinstance(one.request, FetchRequest)]
+    assert (2, "moved") in [(one.destination.node_id, one.destination.host) for one in sent]
+
+
+def test_a_wrong_address_does_not_put_off_an_election(lab) -> None:
+    """Goal: a dead leader whose address another node has got is replaced as fast as any. Method: misrouted again
+    and again, with peers that still name the old leader; the voter stands within the fast backoff.
+    """
+    node, send = following(lab)
+    outcome = node.fail(send, FailureReason.MISROUTED)
+    waited_ms = 0
+    while node.node.role is Role.FOLLOWER and waited_ms < 1000:
+        for one in outcome.sends:
+            if isinstance(one.request, FetchRequest):
+                node.fail(one, FailureReason.MISROUTED)
+        outcome = node.wait(5)
+        waited_ms += 5
+    assert node.node.role is Role.PROSPECTIVE
+    assert waited_ms <= 200

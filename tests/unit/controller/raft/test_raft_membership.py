@@ -131,6 +131,17 @@ def test_a_voter_that_cannot_be_reached_is_not_added(lab) -> None:
     _, outcome = node.ask(add(lab))
     (reply,) = node.fail(outcome.sends[0], FailureReason.DISCONNECTED).replies
     assert reply.response.error_code is ErrorCode.request_timed_out
+    assert reply.response.error_message.endswith("API_VERSIONS returned an error NETWORK_EXCEPTION")
+
+
+def test_an_address_of_somebody_else_is_not_added(lab) -> None:
+    """Goal: a voter set holds no wrong address (KIP-1242). Method: another node answers the probe."""
+    node = leading(lab)
+    _, outcome = node.ask(add(lab))
+    (reply,) = node.fail(outcome.sends[0], FailureReason.MISROUTED).replies
+    assert reply.response.error_code is ErrorCode.request_timed_out
+    assert "answers at host4:9004" in reply.response.error_message
+    assert node.node.voters.ids == (1, 2, 3)
 
 
 def test_a_change_that_does_not_commit_times_out(lab) -> None:

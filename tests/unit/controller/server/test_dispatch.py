@@ -347,18 +347,55 @@ async def test_client_software_is_checked_since_version_3(
         (None, 1, "invalid_request"),
         ("other", 1, "rebootstrap_required"),
         ("cluster", 2, "rebootstrap_required"),
+        ("cluster", 2**31 - 1 - 1, "none"),
+        ("cluster", 2**31 - 1 - 2, "rebootstrap_required"),
     ],
 )
 async def test_a_client_that_names_whom_it_wants_is_told_when_it_is_wrong(
     rig: Any, cluster_id: str | None, node_id: int, expected: str
 ) -> None:
-    """Goal: KIP-1242. Method: all combinations of ClusterId and NodeId in version 5."""
+    """Goal: KIP-1242. Method: all combinations of ClusterId and NodeId in version 5; 2**31 - 1 minus a node's id
+    is that node as a coordinator.
+    """
     await rig.listen()
     client = await rig.connect()
     hello = ApiVersionsRequest(
         client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
     )
     assert (await client.ask(hello, 5)).error_code is ErrorCode[expected]
+
+
+async def test_each_misrouted_connection_is_counted_and_told_with_both_identities(
+    rig: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: who runs the cluster finds the wrong address (KIP-1242). Method: a client that means another node,
+    one that means another cluster, one that is right, one that says half of it.
+    """
+    await rig.listen()
+    client = await rig.connect()
+    for cluster_id, node_id in (("cluster", 2), ("other", 1), ("cluster", 1), ("cluster", -1)):
+        hello = ApiVersionsRequest(
+            client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+        )
+        await client.ask(hello, 5)
+    assert rig.counters.misrouted_connections == {"node": 1, "cluster": 1}
+    assert rig.counters.errors == {
+        (18, ErrorCode.rebootstrap_required): 2,
+        (18, ErrorCode.invalid_request): 1,
+    }
+    told = [record for record in caplog.records if record.message == "misrouted_connection"]
+    assert len(told) == 2
+    facts = told[0].facts  # type: ignore[attr-defined]
+    assert facts.pop("peer").startswith("127.0.0.1:")
+    assert facts == {
+        "listener": "CONTROLLER",
+        "client_id": "test",
+        "software": "a 1",
+        "meant_cluster_id": "cluster",
+        "meant_node_id": 2,
+        "cluster_id": "cluster",
+        "node_id": 1,
+    }
 
 
 def test_answers_are_framed_as_the_protocol_package_does() -> None:

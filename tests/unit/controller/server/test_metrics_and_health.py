@@ -136,7 +136,12 @@ async def test_requests_and_errors_are_told_by_api(scraper: Scraper) -> None:
     scraper.counters.errors[19, ErrorCode.not_controller] = 2
     scraper.counters.seconds[19].observe_ms(7)
     scraper.counters.refused_connections = 4
+    scraper.counters.misrouted_connections["node"] = 5
+    scraper.counters.misrouted_peer_connections = 6
     samples = scraper.scrape()
+    assert samples["kafka_network_socketserver_misroutedconnectioncount{node}"] == 5
+    assert samples["kafka_network_socketserver_misroutedconnectioncount{cluster}"] == 0
+    assert samples["kafka_server_raftchannelmetrics_misrouted_connection_count"] == 6
     assert samples["quorate_requests_total{CreateTopics}"] == 3
     assert samples["quorate_request_errors_total{CreateTopics,not_controller}"] == 2
     assert samples["quorate_request_duration_seconds_bucket{CreateTopics,0.01}"] == 1

@@ -14,6 +14,7 @@ from quorate_controller.node.events import RegistrationSend
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
 from quorate_controller.raft.model import ReplicaKey, VersionRange
+from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peer_lane import LaneLimits
 from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.raft_wire import response_to_wire
@@ -60,6 +61,7 @@ class FakePeer:
         self.requests: list[Request] = []
         self.transports: list[asyncio.Transport] = []
         self.raw_answer: bytes | None = None
+        self.node_id = 2
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int = 0) -> int:
@@ -98,8 +100,9 @@ class FakePeer:
             )
             transport.write(serialize_response(request.api, 0, request.correlation_id, body))
             return
+        is_meant = request.body.node_id in (-1, self.node_id)
         body = ApiVersionsResponse(
-            error_code=ErrorCode.none,
+            error_code=ErrorCode.none if is_meant else ErrorCode.rebootstrap_required,
             api_keys=tuple(
                 ApiVersion(api_key=key, min_version=low, max_version=high)
                 for key, (low, high) in self.ranges.items()
@@ -132,6 +135,7 @@ class Bench:
         self.peer = FakePeer()
         self.port = 0
         self.events: list[Any] = []
+        self.counters = RequestCounters()
         self.connections: PeerConnections
         self._next_id = 0
         self._arrived = asyncio.Event()
@@ -143,6 +147,8 @@ class Bench:
     def open(self, **limits: Any) -> None:
         self.connections = PeerConnections(
             client_id="controller-1",
+            cluster_id="c",
+            counters=self.counters,
             rng=random.Random(1),
             on_raft_event=self._take,
             limits=LaneLimits(backoff_s=0.001, backoff_s_max=0.004, **limits),
@@ -236,6 +242,47 @@ async def test_an_old_peer_is_asked_again_in_its_own_version(bench: Bench) -> No
     bench.send(vote())
     assert isinstance((await bench.wait_events(1))[0], ResponseReceived)
     assert bench.peer.seen(18)[-1] == 3
+
+
+@pytest.mark.parametrize(
+    ("node_id", "highest", "meant"),
+    [(2, 5, ("c", 2)), (-2, 5, (None, -1)), (2, 4, (None, -1))],
+    ids=["a voter", "a bootstrap server", "a voter of Kafka 4.3"],
+)
+async def test_a_peer_is_told_whom_we_mean(
+    bench: Bench, node_id: int, highest: int, meant: tuple[str | None, int]
+) -> None:
+    """Goal: KIP-1242 between controllers. Method: ApiVersions as it arrives, where the id is known, where it is
+    not, and where the version has no place for it.
+    """
+    bench.peer.ranges[18] = (0, highest)
+    await bench.start()
+    bench.send(vote(), node_id=node_id)
+    assert isinstance((await bench.wait_events(1))[0], ResponseReceived)
+    asked = [request for request in bench.peer.requests if request.api.key == 18]
+    assert (asked[-1].body.cluster_id, asked[-1].body.node_id) == meant
+    assert asked[-1].version == highest
+
+
+async def test_a_peer_that_is_somebody_else_is_left(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: KIP-1242 protects quorums from wrong addresses. Method: a peer with another node id: the requests
+    fail as misrouted, the connection ends, it is counted and told; the node's new address works at once.
+    """
+    bench.peer.node_id = 3
+    await bench.start()
+    first, second = bench.send(vote()), bench.send(vote())
+    assert await bench.wait_events(2) == [
+        RequestFailed(request_id=one, reason=FailureReason.MISROUTED) for one in (first, second)
+    ]
+    assert bench.counters.misrouted_peer_connections == 1
+    assert bench.peer.seen(52) == []
+    (told,) = [record for record in caplog.records if record.message == "peer_misrouted"]
+    assert told.facts["peer"] == f"2 (127.0.0.1:{bench.port})"  # type: ignore[attr-defined]
+    moved = FakePeer()
+    new_port = await moved.start()
+    voted = bench.send(vote(), port=new_port)
+    assert (await bench.wait_events(3))[-1] == ResponseReceived(request_id=voted, response=VOTE_GRANTED)
+    moved.stop()
 
 
 async def test_a_waiting_fetch_does_not_hold_back_a_vote(bench: Bench) -> None:
