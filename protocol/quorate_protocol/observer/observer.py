@@ -1,0 +1,332 @@
+"""The observer: one request at a time, one answer to each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kio.schema.fetch.v18.request import FetchRequest
+from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
+
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.observer import wire
+from quorate_protocol.observer.errors import HistoryLostError, RefusedError
+from quorate_protocol.observer.events import (
+    Committed,
+    Endpoint,
+    Event,
+    Gap,
+    LeaderChanged,
+    SnapshotAbandoned,
+    SnapshotBegun,
+    SnapshotChunk,
+    SnapshotLoaded,
+    Truncated,
+)
+from quorate_protocol.observer.fetched import Fetched
+from quorate_protocol.observer.position import BEGINNING, Position
+
+NO_LEADER: Final = -1
+_UNKNOWN: Final = -1
+_SNAPSHOT_SIZE_BYTES_MAX: Final = 2**31 - 1
+"""Kafka serves no position above it (KafkaRaftClient.handleFetchSnapshotRequest)."""
+
+_FINAL_ERRORS: Final = frozenset(
+    {
+        ErrorCode.cluster_authorization_failed,
+        ErrorCode.inconsistent_cluster_id,
+        ErrorCode.invalid_request,
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.unsupported_version,
+    }
+)
+_LEADER_ELSEWHERE: Final = (ErrorCode.fenced_leader_epoch, ErrorCode.not_leader_or_follower)
+_NO_SUCH_SNAPSHOT: Final = (ErrorCode.snapshot_not_found, ErrorCode.position_out_of_range)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserverConfig:
+    """Limits of an observer."""
+
+    cluster_id: str | None = None
+    """The only cluster that may answer; None trusts the addresses."""
+    fetch_size_bytes_max: int = 1024 * 1024
+    """Of one answer; a leader still sends one batch that is larger."""
+    fetched_size_bytes_max: int = 16 * 1024 * 1024
+    """Of what is fetched and not committed. When it is reached only the high watermark is asked for."""
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A request and to whom."""
+
+    endpoint: Endpoint
+    request: FetchRequest | FetchSnapshotRequest
+    delay_ms: int
+    """How long to wait before it is sent: the backoff after what failed."""
+
+
+class _Download:
+    def __init__(self, snapshot_id: Position) -> None:
+        self.snapshot_id = snapshot_id
+        self.position = 0
+        self.size_bytes = _UNKNOWN
+
+
+class Observer:
+    """Follows one metadata log from `position` on.
+
+    Protocol of use: :meth:`next_ask`; send it; give the answer to :meth:`receive`, or say with :meth:`failed`
+    that there was none; and again. What it hands out are events. To go on in another process, keep
+    `position` of what was dealt with.
+
+    It sees what a leader says is committed. A leader that was cut off and does not know yet that it was
+    replaced answers with what was committed in its time, for at most 1.5 fetch timeouts.
+    """
+
+    def __init__(
+        self, bootstrap: Sequence[Endpoint], config: ObserverConfig, position: Position = BEGINNING
+    ) -> None:
+        assert bootstrap, "there is nobody to ask"
+        self.config = config
+        self.leader_id = NO_LEADER
+        self.leader_epoch = position.epoch
+        self.high_watermark = _UNKNOWN
+        """The highest that a leader has told; -1 before."""
+        self.last_failure: str | None = None
+        """Why the last answer was of no use; None after one that was."""
+        self._bootstrap = tuple(bootstrap)
+        self._bootstrap_next = 0
+        self._endpoint: Endpoint | None = None
+        self._asked: Endpoint = self._bootstrap[0]
+        self._failures = 0
+        self._fetched = Fetched(position)
+        self._download: _Download | None = None
+        self._answered_high_watermark = _UNKNOWN
+
+    @property
+    def position(self) -> Position:
+        """The end of what was handed out; a snapshot counts when it is whole."""
+        return self._fetched.start
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the last answer was about records, and nothing that it calls committed is missing."""
+        return 0 <= self._answered_high_watermark <= self._fetched.end.offset
+
+    @property
+    def held_size_bytes(self) -> int:
+        """What is fetched and not committed."""
+        return self._fetched.size_bytes
+
+    def start_over(self) -> None:
+        """Forget the position: read the log from its beginning, or its snapshot."""
+        self._fetched = Fetched(BEGINNING)
+        self._download = None
+        self.high_watermark = self._answered_high_watermark = _UNKNOWN
+
+    # Asking
+
+    def next_ask(self, max_wait_ms: int) -> Ask:
+        """What to ask whom. `max_wait_ms`: how long a leader without news may hold the request."""
+        if self._endpoint is None:
+            self._endpoint = self._bootstrap[self._bootstrap_next]
+            self._bootstrap_next = (self._bootstrap_next + 1) % len(self._bootstrap)
+        self._asked = self._endpoint
+        request: FetchRequest | FetchSnapshotRequest
+        if self._download is not None:
+            request = wire.fetch_snapshot_request(
+                cluster_id=self.config.cluster_id,
+                leader_epoch=self.leader_epoch,
+                snapshot_id=self._download.snapshot_id,
+                position=self._download.position,
+                size_bytes_max=self.config.fetch_size_bytes_max,
+            )
+        else:
+            request = wire.fetch_request(
+                cluster_id=self.config.cluster_id,
+                leader_epoch=self.leader_epoch,
+                end=self._fetched.end,
+                high_watermark=self.high_watermark,
+                max_wait_ms=max_wait_ms,
+                size_bytes_max=1 if self._is_full else self.config.fetch_size_bytes_max,
+            )
+        return Ask(endpoint=self._asked, request=request, delay_ms=self._delay_ms())
+
+    def _delay_ms(self) -> int:
+        # Without room for records a leader that has some would answer at once, again and again.
+        steps = max(self._failures, int(self._is_full))
+        if not steps:
+            return 0
+        return min(self.config.retry_backoff_ms << min(steps - 1, 16), self.config.retry_backoff_max_ms)
+
+    @property
+    def _is_full(self) -> bool:
+        return self.held_size_bytes >= self.config.fetched_size_bytes_max
+
+    def failed(self, reason: str) -> tuple[Event, ...]:
+        """There was no answer: no connection, none in time. The next one is asked."""
+        self._answered_high_watermark = _UNKNOWN
+        self._fail(reason)
+        self._endpoint = None
+        return self._abandon_download()
+
+    def _fail(self, reason: str) -> None:
+        self.last_failure = f"{self._asked.host}:{self._asked.port}: {reason}"
+        self._failures += 1
+
+    # Answers
+
+    def receive(self, response: Any) -> tuple[Event, ...]:
+        """What the answer to the last request, a canonical response, leads to.
+
+        Raises RefusedError and HistoryLostError when going on is of no use, CorruptBatch when a committed
+        batch can't be read.
+        """
+        self._answered_high_watermark = _UNKNOWN
+        if response.error_code is not ErrorCode.none:
+            return self._refused(response.error_code)
+        is_snapshot = self._download is not None
+        answer = wire.read_fetch_snapshot(response) if is_snapshot else wire.read_fetch(response)
+        if answer is None:
+            return self.failed("the answer does not have what was asked for")
+        if answer.error_code is not ErrorCode.none and answer.leader_epoch < 0:
+            return self._refused(answer.error_code)
+        if self._is_outdated(answer):
+            return self.failed(f"it says leader {answer.leader_id} in epoch {answer.leader_epoch}")
+        events = self._adopt(answer)
+        if answer.error_code in _LEADER_ELSEWHERE:
+            return (*events, *self._go_to_leader(answer, is_news=bool(events)))
+        if is_snapshot and self._download is None:
+            return events  # another leader's answer to our question about the former one's snapshot
+        if answer.error_code in _NO_SUCH_SNAPSHOT and is_snapshot:
+            self._fail(f"{int(answer.error_code)} {answer.error_code.name.upper()}")
+            return (*events, *self._abandon_download())
+        if answer.error_code is not ErrorCode.none:
+            return (*events, *self._refused(answer.error_code))
+        took = self._receive_chunk if is_snapshot else self._receive_records
+        return (*events, *took(answer.partition))
+
+    def _refused(self, error_code: ErrorCode) -> tuple[Event, ...]:
+        if error_code in _FINAL_ERRORS:
+            raise RefusedError(error_code)
+        return self.failed(f"{int(error_code)} {error_code.name.upper()}")
+
+    # Leaders
+
+    def _is_outdated(self, answer: wire.Answer) -> bool:
+        """Whether it lags behind what others have told, or contradicts it: an epoch has one leader."""
+        if answer.error_code is ErrorCode.unknown_leader_epoch or answer.leader_epoch < self.leader_epoch:
+            return True
+        is_other = answer.leader_id not in (NO_LEADER, self.leader_id)
+        return is_other and self.leader_id != NO_LEADER and answer.leader_epoch == self.leader_epoch
+
+    def _adopt(self, answer: wire.Answer) -> tuple[Event, ...]:
+        """Take note of a later epoch, or of who leads ours."""
+        is_found = self.leader_id == NO_LEADER != answer.leader_id
+        if answer.leader_epoch == self.leader_epoch and not is_found:
+            return ()
+        self.leader_id, self.leader_epoch = answer.leader_id, answer.leader_epoch
+        changed = LeaderChanged(
+            leader_id=answer.leader_id, epoch=answer.leader_epoch, endpoint=answer.leader_endpoint
+        )
+        # Each node makes its own snapshots: the bytes of two with the same id may differ.
+        return (changed, *self._abandon_download())
+
+    def _go_to_leader(self, answer: wire.Answer, *, is_news: bool) -> tuple[Event, ...]:
+        error = f"{int(answer.error_code)} {answer.error_code.name.upper()}"
+        if answer.leader_endpoint is None:
+            return self.failed(f"{error}, no leader known")
+        if is_news:
+            self._endpoint = answer.leader_endpoint
+        else:
+            # It has told us before, so the leader that it means does not know of its luck yet, or is gone.
+            self._fail(error)
+            self._endpoint = None if answer.leader_endpoint == self._asked else answer.leader_endpoint
+        return ()
+
+    def _succeed(self) -> None:
+        self._failures = 0
+        self.last_failure = None
+
+    # Records
+
+    def _receive_records(self, partition: Any) -> tuple[Event, ...]:
+        diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
+        if diverging.epoch >= 0:
+            return self._truncate(Position(diverging.end_offset, diverging.epoch))
+        if snapshot.epoch >= 0 and snapshot.end_offset >= 0:
+            return self._begin_download(Position(snapshot.end_offset, snapshot.epoch))
+        fault = None
+        if not self._is_full:
+            fault = self._fetched.append(bytes(partition.records or b""), self.leader_epoch)
+        # The leader has checked that what we hold is a part of its log, so its high watermark holds for it. That
+        # of a new leader is unknown or may be lower than the last one's: what was committed stays committed.
+        self.high_watermark = max(self.high_watermark, partition.high_watermark)
+        if fault is None:
+            self._succeed()
+            self._answered_high_watermark = partition.high_watermark
+        else:
+            self._fail(f"records that are not acceptable: {fault}")
+        batches = self._fetched.take_below(self.high_watermark)
+        return (Committed(batches=batches, position=self.position),) if batches else ()
+
+    def _truncate(self, leader_end: Position) -> tuple[Event, ...]:
+        start = self._fetched.start
+        if leader_end.offset < start.offset or leader_end.epoch < start.epoch:
+            raise HistoryLostError(start, leader_end)
+        dropped = self._fetched.truncate(leader_end)
+        if not dropped:
+            return self.failed(f"the log parts at {leader_end}, which is not before {self._fetched.end}")
+        self._succeed()
+        return (Truncated(position=self._fetched.end, records=dropped),)
+
+    # Snapshots
+
+    def _begin_download(self, snapshot_id: Position) -> tuple[Event, ...]:
+        start = self._fetched.start
+        if snapshot_id.offset < start.offset or snapshot_id.epoch < start.epoch:
+            raise HistoryLostError(start, snapshot_id)
+        events: list[Event] = []
+        if dropped := self._fetched.clear():
+            events.append(Truncated(position=start, records=dropped))
+        if start != BEGINNING:
+            events.append(Gap(start=start, end=snapshot_id))
+        self._download = _Download(snapshot_id)
+        return tuple(events)
+
+    def _receive_chunk(self, partition: Any) -> tuple[Event, ...]:
+        download = self._download
+        assert download is not None
+        data, size_bytes = bytes(partition.unaligned_records), partition.size
+        told = Position(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        end = download.position + len(data)
+        is_next = told == download.snapshot_id and partition.position == download.position
+        is_sized = 0 < size_bytes <= _SNAPSHOT_SIZE_BYTES_MAX and download.size_bytes in (
+            _UNKNOWN,
+            size_bytes,
+        )
+        if not is_next or not is_sized or not data or end > size_bytes:
+            return self.failed(
+                f"a chunk that is not acceptable: {len(data)} bytes at {partition.position} of {size_bytes} "
+                f"of the snapshot of {told}, where {download.position} of that of {download.snapshot_id} was due"
+            )
+        self._succeed()
+        events: list[Event] = []
+        if download.position == 0:
+            events.append(SnapshotBegun(snapshot_id=download.snapshot_id, size_bytes=size_bytes))
+        download.position, download.size_bytes = end, size_bytes
+        events.append(SnapshotChunk(data=data))
+        if end == size_bytes:
+            self._fetched = Fetched(download.snapshot_id)
+            self.high_watermark = max(self.high_watermark, download.snapshot_id.offset)
+            self._download = None
+            events.append(SnapshotLoaded(position=self.position))
+        return tuple(events)
+
+    def _abandon_download(self) -> tuple[Event, ...]:
+        download, self._download = self._download, None
+        if download is None or download.position == 0:
+            return ()
+        return (SnapshotAbandoned(snapshot_id=download.snapshot_id),)

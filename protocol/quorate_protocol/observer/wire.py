@@ -1,0 +1,123 @@
+"""An observer's requests, and the one partition that matters in an answer; canonical classes of the wire."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from kio.schema.fetch.v18.request import FetchPartition, FetchRequest, FetchTopic
+from kio.schema.fetch_snapshot.v1.request import (
+    FetchSnapshotRequest,
+    PartitionSnapshot,
+    SnapshotId,
+    TopicSnapshot,
+)
+
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.observer.events import Endpoint
+from quorate_protocol.observer.position import Position
+
+TOPIC_ID: Final = UUID(int=1)
+TOPIC_NAME: Final = "__cluster_metadata"
+PARTITION: Final = 0
+_NO_REPLICA: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What both kinds of answers say alike."""
+
+    error_code: ErrorCode
+    leader_id: int
+    """-1: none is known."""
+    leader_epoch: int
+    """-1 in an answer without it."""
+    leader_endpoint: Endpoint | None
+    partition: Any
+    """PartitionData of a Fetch, PartitionSnapshot of a FetchSnapshot."""
+
+
+def fetch_request(
+    *,
+    cluster_id: str | None,
+    leader_epoch: int,
+    end: Position,
+    high_watermark: int,
+    max_wait_ms: int,
+    size_bytes_max: int,
+) -> FetchRequest:
+    """A Fetch of the metadata log from `end` on, by somebody who is no replica.
+
+    `high_watermark` is the one known, -1 for none: a leader that knows Fetch v18 answers at once when it has
+    a higher one (KIP-1166).
+    """
+    partition = FetchPartition(
+        partition=PARTITION,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=end.offset,
+        last_fetched_epoch=end.epoch,
+        partition_max_bytes=size_bytes_max,
+        high_watermark=high_watermark,
+    )
+    return FetchRequest(
+        cluster_id=cluster_id,
+        max_wait=timedelta(milliseconds=max_wait_ms),
+        min_bytes=0,
+        max_bytes=size_bytes_max,
+        topics=(FetchTopic(topic_id=TOPIC_ID, partitions=(partition,)),),
+        forgotten_topics_data=(),
+    )
+
+
+def fetch_snapshot_request(
+    *, cluster_id: str | None, leader_epoch: int, snapshot_id: Position, position: int, size_bytes_max: int
+) -> FetchSnapshotRequest:
+    """A FetchSnapshot for the bytes from `position` on."""
+    partition = PartitionSnapshot(
+        partition=PARTITION,
+        current_leader_epoch=leader_epoch,
+        snapshot_id=SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch),
+        position=position,
+    )
+    return FetchSnapshotRequest(
+        cluster_id=cluster_id,
+        replica_id=_NO_REPLICA,
+        max_bytes=size_bytes_max,
+        topics=(TopicSnapshot(name=TOPIC_NAME, partitions=(partition,)),),
+    )
+
+
+def read_fetch(response: Any) -> Answer | None:
+    """The metadata partition of a Fetch response; None when it isn't there."""
+    for topic in response.responses:
+        for partition in topic.partitions:
+            if topic.topic_id == TOPIC_ID and partition.partition_index == PARTITION:
+                return _answer(response, partition)
+    return None
+
+
+def read_fetch_snapshot(response: Any) -> Answer | None:
+    """The metadata partition of a FetchSnapshot response; None when it isn't there."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if topic.name == TOPIC_NAME and partition.index == PARTITION:
+                return _answer(response, partition)
+    return None
+
+
+def _answer(response: Any, partition: Any) -> Answer:
+    leader = partition.current_leader
+    return Answer(
+        error_code=partition.error_code,
+        leader_id=leader.leader_id,
+        leader_epoch=leader.leader_epoch,
+        leader_endpoint=next(
+            (
+                Endpoint(one.host, one.port)
+                for one in response.node_endpoints
+                if one.node_id == leader.leader_id
+            ),
+            None,
+        ),
+        partition=partition,
+    )
