@@ -260,10 +260,9 @@ def test_a_leader_that_is_not_where_we_learned_is_sought_where_the_voter_set_has
     pending = node.fail(send, FailureReason.MISROUTED).sends
     hosts = []
     for _ in range(40):
-        for one in pending:
-            hosts.append(one.destination.host)
-            node.fail(one, FailureReason.TIMED_OUT)
-        pending = node.wait(5).sends
+        hosts += [one.destination.host for one in pending]
+        failed = [node.fail(one, FailureReason.TIMED_OUT) for one in pending]
+        pending = [one for outcome in (*failed, node.wait(5)) for one in outcome.sends]
     assert "moved" not in hosts
     assert hosts.count("host2") > 1
     assert node.node.leader_id == 2
