@@ -27,7 +27,7 @@ from quorate_admin.tools.common.failures import CommandError, UsageError, failur
 from quorate_admin.tools.common.options import Output, ToolOptions, tool_options
 from quorate_admin.tools.common.output import print_json, show, table_text, write
 from quorate_admin.tools.common.properties import read_properties
-from quorate_admin.tools.common.running import run
+from quorate_admin.tools.common.running import admin_config, run
 
 __all__ = (
     "BrokerToolCommand",
@@ -39,6 +39,7 @@ __all__ = (
     "ToolGroup",
     "ToolOptions",
     "UsageError",
+    "admin_config",
     "failures_told",
     "print_json",
     "read_properties",

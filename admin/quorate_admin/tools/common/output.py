@@ -24,7 +24,7 @@ def write(text: str) -> None:
 
 def print_json(content: object) -> None:
     """Write JSON to stdout."""
-    import json  # noqa: PLC0415 - most runs print text
+    import json  # most runs print text
 
     write(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n")
 

@@ -7,7 +7,7 @@ from quorate_admin.tools.common.failures import CommandError
 
 def read_properties(path: Path, option: str = "--command-config") -> dict[str, str]:
     """The properties in a file that an option names. Raises CommandError naming option, file and reason."""
-    from quorate_protocol.properties import parse_properties  # noqa: PLC0415 - many runs have no such file
+    from quorate_protocol.properties import parse_properties  # many runs have no such file
 
     try:
         return parse_properties(path.read_text(encoding="utf-8"))

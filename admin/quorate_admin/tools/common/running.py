@@ -29,9 +29,9 @@ def run(
     """
     options = tool_options(context)
     config = admin_config(options, defaults)
-    import asyncio  # noqa: PLC0415 - takes longer than everything before it, and errors need none
+    import asyncio  # takes longer than everything before it, and errors need none
 
-    from quorate_admin.client import AdminClient  # noqa: PLC0415 - likewise
+    from quorate_admin.client import AdminClient  # likewise
 
     async def with_client() -> _Result:
         async with AdminClient(config) as admin:
@@ -52,10 +52,14 @@ def admin_config(options: ToolOptions, defaults: Mapping[str, str] | None = None
     if options.command_config is not None:
         properties |= read_properties(options.command_config)
 
-    from quorate_admin.config import AdminConfig  # noqa: PLC0415 - the errors above need none
+    from quorate_admin.config import AdminConfig  # the errors above need none
 
     return AdminConfig.from_properties(
         properties,
-        bootstrap_servers=options.bootstrap_server,
-        bootstrap_controllers=options.bootstrap_controller,
+        bootstrap_servers=_addresses(options.bootstrap_server),
+        bootstrap_controllers=_addresses(options.bootstrap_controller),
     )
+
+
+def _addresses(option: str | None) -> list[str] | None:
+    return None if option is None else [text.strip() for text in option.split(",")]
