@@ -35,20 +35,11 @@ Handler = Callable[[Request], Any]
 
 _BY_NAME = {api.name: api for api in APIS.values()}
 _CONTROLLERS_ONLY = frozenset(
-    [
-        "Vote",
-        "BeginQuorumEpoch",
-        "EndQuorumEpoch",
-        "AlterPartition",
-        "Envelope",
-        "FetchSnapshot",
-        "BrokerRegistration",
-        "BrokerHeartbeat",
-        "AllocateProducerIds",
-        "ControllerRegistration",
-        "AssignReplicasToDirs",
-        "UpdateRaftVoter",
-    ]
+    {
+        *("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "UpdateRaftVoter", "FetchSnapshot", "Envelope"),
+        *("BrokerRegistration", "BrokerHeartbeat", "ControllerRegistration", "AlterPartition"),
+        *("AllocateProducerIds", "AssignReplicasToDirs"),
+    }
 )
 _BROKERS = 1
 _CONTROLLERS = 2
