@@ -24,6 +24,7 @@ class UsageError(typer.BadParameter):
 @contextmanager
 def failures_told(*expected: type[Exception]) -> Iterator[None]:
     """Exit code 1 and a message for what can go wrong without a fault of ours, and for `expected`."""
+    caught: tuple[type[Exception], ...] = (AdminError, CommandError, *expected)
     try:
         yield
     except BrokenPipeError:
@@ -31,7 +32,7 @@ def failures_told(*expected: type[Exception]) -> Iterator[None]:
     except OSError as error:
         tell_failure(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         raise typer.Exit(1) from error
-    except (AdminError, CommandError, *expected) as error:
+    except caught as error:
         tell_failure(str(error))
         raise typer.Exit(1) from error
     except KeyboardInterrupt:
