@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.registration import RegistrationKeeper
     from quorate_controller.node.snapshotter import Snapshotter
     from quorate_controller.raft.messages import Ready, Reply, RoleChange
-    from quorate_controller.raft.model import SnapshotId
+    from quorate_controller.raft.model import Endpoint, SnapshotId
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.storage.controller_storage import ControllerStorage
 
@@ -146,9 +146,9 @@ class ControllerNode:
                 case ControlRequest():
                     self._decide(event)
                 case RegistrationResponse():
-                    self._registration.answered(event.response.error_code, now_ms)
+                    self._registration_answered(event.response.error_code, event.response.error_message)
                 case RegistrationFailed():
-                    self._registration.answered(None, now_ms)
+                    self._registration_answered(None, event.reason)
                 case _:
                     # Raft may append records of its own: what was decided before comes first in the log.
                     self._propose_pending()
@@ -344,8 +344,7 @@ class ControllerNode:
         for waiter in waiters:
             outcome = refusal or waiter.outcome
             if waiter.token == REGISTRATION_TOKEN:
-                error_code = ErrorCode.none if refusal is None else refusal.error_code
-                self._registration.answered(error_code, self.now_ms)
+                self._registration_answered(*_error_of(refusal))
             else:
                 self._effects.control_answers.append(ControlAnswer(token=waiter.token, outcome=outcome))
 
@@ -360,44 +359,54 @@ class ControllerNode:
     # ------------------------------------------------------------------------- registration, snapshots
 
     def _register_if_due(self) -> None:
-        image = self.metadata.image
-        node_id = self.node_id
-        leader_id = self.raft.leader_id
-        if self.raft.high_watermark < 0 or self._is_behind or leader_id < 0:
+        endpoint = self._registration_endpoint()
+        if endpoint is None or self._is_behind:
             return
+        image, node_id, leader_id = self.metadata.image, self.node_id, self.raft.leader_id
+        registration = image.cluster.controllers.get(node_id)
         if not self._registration.due(
-            image.cluster.controllers.get(node_id),
-            metadata_version=image.metadata_version,
-            now_ms=self.now_ms,
+            registration, metadata_version=image.metadata_version, now_ms=self.now_ms
         ):
             return
+        self._note("registering", reason=self._registration.difference(registration), leader_id=leader_id)
+        self._registration.sent(self.now_ms)
         request = self._registration.identity.request()
         if leader_id != node_id:
-            voter = self.raft.voters.get(leader_id)
-            endpoint = find_endpoint(voter.endpoints, self._listener) if voter else None
-            if endpoint is None:
-                self._registration.answered(None, self.now_ms)
-                return
             destination = Destination(node_id=leader_id, host=endpoint.host, port=endpoint.port)
             self._effects.registration = RegistrationSend(destination=destination, request=request)
-            self._registration.sent(self.now_ms)
-        elif self.is_active:
-            context = RequestContext(now_ms=self.now_ms, next_offset=self._next_offset, api_version=0)
-            self._registration.sent(self.now_ms)
-            try:
-                result = self.metadata.control.decide(request, context)
-            except ControlError as error:
-                self._registration.answered(error.error_code, self.now_ms)
-            else:
-                self._take_result(result, token=REGISTRATION_TOKEN)
+            return
+        context = RequestContext(now_ms=self.now_ms, next_offset=self._next_offset, api_version=0)
+        try:
+            result = self.metadata.control.decide(request, context)
+        except ControlError as error:
+            self._registration_answered(*_error_of(error))
+        else:
+            self._take_result(result, token=REGISTRATION_TOKEN)
+
+    def _registration_endpoint(self) -> Endpoint | None:
+        """Where the active controller takes registrations; None while that is not known, or not yet active."""
+        raft = self.raft
+        if raft.high_watermark < 0 or raft.leader_id < 0:
+            return None
+        if raft.leader_id == self.node_id and not self.is_active:
+            return None
+        return find_endpoint(raft.leader_endpoints, self._listener)
+
+    def _registration_answered(self, error_code: ErrorCode | None, message: str | None) -> None:
+        """A response of the active controller, or None when none will come."""
+        self._registration.answered(error_code, self.now_ms)
+        if error_code is ErrorCode.none:
+            self._note("registered")
+            return
+        facts = {"error": "no answer" if error_code is None else error_code.name, "message": message}
+        self._effects.notes.append(Note(event="registration_failed", facts=facts, is_warning=True))
 
     def _registration_deadline_ms(self) -> int | None:
-        node_id, leader_id = self.node_id, self.raft.leader_id
-        if self.raft.high_watermark < 0 or leader_id < 0 or (leader_id == node_id and not self.is_active):
+        if self._registration_endpoint() is None:
             return None
         image = self.metadata.image
         return self._registration.deadline_ms(
-            image.cluster.controllers.get(node_id), metadata_version=image.metadata_version
+            image.cluster.controllers.get(self.node_id), metadata_version=image.metadata_version
         )
 
     def _write_snapshot(self) -> None:
@@ -421,3 +430,7 @@ class ControllerNode:
     def close(self) -> None:
         """Releases the disk."""
         self.storage.close()
+
+
+def _error_of(refusal: ControlError | None) -> tuple[ErrorCode, str | None]:
+    return (ErrorCode.none, None) if refusal is None else (refusal.error_code, refusal.message)

@@ -55,9 +55,21 @@ class ControllerIdentity:
             ),
         )
 
-    def matches(self, registration: ControllerRegistration | None) -> bool:
-        """Whether the log already says this of us."""
-        return registration is not None and registration.incarnation_id == self.incarnation_id
+    def difference(self, registration: ControllerRegistration | None) -> str | None:
+        """Why what is registered is not what we are; None when it is.
+
+        Java compares incarnations alone. Somebody who registers on behalf of an id may have copied ours.
+        """
+        if registration is None:
+            return "not registered"
+        if registration.incarnation_id != self.incarnation_id:
+            return "another incarnation is registered"
+        endpoints = {one.name: (one.host, one.port) for one in self.listeners}
+        if {one.name: (one.host, one.port) for one in registration.listeners.values()} != endpoints:
+            return "other endpoints are registered"
+        if registration.supported_features != self.features:
+            return "other feature levels are registered"
+        return None
 
 
 class RegistrationKeeper:
@@ -69,10 +81,18 @@ class RegistrationKeeper:
         self._in_flight_until_ms: int | None = None
         self._failures = 0
         self._not_before_ms = 0
+        self._judged: ControllerRegistration | None = None
+        self._difference = identity.difference(None)
+
+    def difference(self, registration: ControllerRegistration | None) -> str | None:
+        """Why to register again, None while there is no reason. Cheap: asked in each turn."""
+        if registration is not self._judged:
+            self._judged, self._difference = registration, self.identity.difference(registration)
+        return self._difference
 
     def due(self, registration: ControllerRegistration | None, *, metadata_version: int, now_ms: int) -> bool:
-        """Whether a request should leave now, given what the committed image says of this controller."""
-        if metadata_version < CONTROLLER_REGISTRATION_SINCE or self.identity.matches(registration):
+        """Whether a request should leave now, given what the image says of this controller."""
+        if metadata_version < CONTROLLER_REGISTRATION_SINCE or self.difference(registration) is None:
             return False
         if self._in_flight_until_ms is not None and now_ms < self._in_flight_until_ms:
             return False
@@ -82,7 +102,7 @@ class RegistrationKeeper:
         self, registration: ControllerRegistration | None, *, metadata_version: int
     ) -> int | None:
         """When to look again; None while nothing but a change of the image can make a request due."""
-        if metadata_version < CONTROLLER_REGISTRATION_SINCE or self.identity.matches(registration):
+        if metadata_version < CONTROLLER_REGISTRATION_SINCE or self.difference(registration) is None:
             return None
         return max(self._not_before_ms, self._in_flight_until_ms or 0)
 
@@ -91,7 +111,11 @@ class RegistrationKeeper:
         self._in_flight_until_ms = now_ms + 2 * REQUEST_TIMEOUT_MS
 
     def answered(self, error_code: ErrorCode | None, now_ms: int) -> None:
-        """A response came, or (None) none will. After success the record that we await is on its way."""
+        """A response came, or (None) none will. After success the record that we await is on its way.
+
+        Every error is tried again, NOT_CONTROLLER and STALE_CONTROLLER_EPOCH among them: by then we may know of
+        the new leader.
+        """
         self._in_flight_until_ms = None
         if error_code is ErrorCode.none:
             self._failures = 0

@@ -44,6 +44,7 @@ from quorate_controller.raft.roles.resigned import Resigned
 if TYPE_CHECKING:
     from random import Random
 
+    from quorate_controller.raft.model import Endpoint
     from quorate_controller.raft.progress import Replica
     from quorate_controller.raft.startup import HardState, LogState, RaftConfig
     from quorate_controller.raft.voters import VoterSet
@@ -217,6 +218,11 @@ class RaftNode:
     def leader_id(self) -> int:
         """-1 when unknown."""
         return self._quorum.state.leader_id
+
+    @property
+    def leader_endpoints(self) -> "tuple[Endpoint, ...]":
+        """Where the leader can be reached: as it told, which may be newer than the voter set. Maybe none."""
+        return self._quorum.state.leader_endpoints
 
     @property
     def voted_id(self) -> int:
