@@ -120,9 +120,9 @@ class Cluster:
         return cluster
 
     @classmethod
-    def settle(cls, directory: Path, jars: Path, manifest: str) -> Self:
-        """Settle ids and ports; nothing is formatted yet."""
-        environment = environment_for(jars, directory.parent)
+    def settle(cls, directory: Path, jars: Path | None, manifest: str) -> Self:
+        """Settle ids and ports; nothing is formatted yet. A cluster without Java nodes needs no jars."""
+        environment = environment_for(jars, directory.parent) if jars else os.environ
         layout = session.prepare(manifest, "test", directory, environment, lambda _: None).layout
         identities = {
             node_id: replace(node, ports={name: port for name, port in node.ports.items() if name != HTTP})

@@ -15,7 +15,7 @@ IN_FLIGHT_MAX = 200
 CREATE_EVERY_S = 0.03
 
 
-class _Worker:
+class Worker:
     """Does one thing again and again until the context ends; what it raises, the end of the context raises."""
 
     def __init__(self, name: str) -> None:
@@ -50,7 +50,7 @@ class _Worker:
         """What is left to do at the end."""
 
 
-class ContinuousProducer(_Worker):
+class ContinuousProducer(Worker):
     """Produces numbers to a topic with acks=all; `acknowledged` are those whose delivery was reported."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
@@ -88,7 +88,7 @@ class ContinuousProducer(_Worker):
             self.failures.append(str(error))
 
 
-class ContinuousTopics(_Worker):
+class ContinuousTopics(Worker):
     """Creates topics one by one; `acknowledged` are those that were answered without an error.
 
     `pause_s_max` is the longest time between two acknowledgements: what a client notices of a change.

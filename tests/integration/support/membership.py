@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from quorate_admin.results import QuorumDescription
+from quorate_admin.types.quorum import QuorumDescription
 from quorate_operator.planning.cluster import DesiredNode, Role
 from quorate_operator.runtime.identity import quorum_facts
 from quorate_operator.runtime.layout import QUORATE

@@ -1,0 +1,207 @@
+"""Addresses that come to lead to another cluster or node, under clients that hold on to them (KIP-1242).
+
+A client notices with the first connection that it makes at such an address, before any request of its own leaves.
+Connections from before go on leading where they led, so that nothing has to be noticed on them. Where
+the client starts anew, its bootstrap addresses, has to lead to its cluster: here these are addresses that
+never change, as a Service of Kubernetes or a load balancer has them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.addressed import MISROUTED, MISROUTED_PEERS, AddressedQuorum, ContinuousWriter
+from support.forwarder import Network
+from support.forwarder import network as forwarders
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+NOTICE_TIMEOUT_S = 5
+RECOVERY_TIMEOUT_S = 20
+CLIENT = {"default_api_timeout_ms": 2_000, "request_timeout_ms": 1_000, "retry_backoff_max_ms": 100}
+
+Pair = tuple[AddressedQuorum, AddressedQuorum]
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    """Addresses of this module's clusters."""
+    with forwarders() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def running_pair(tmp_path_factory: pytest.TempPathFactory, network: Network) -> Iterator[Pair]:
+    """Two quorums that run."""
+    scratch = tmp_path_factory.mktemp("pair")
+    first = AddressedQuorum.prepare(scratch / "first", network=network)
+    second = AddressedQuorum.prepare(scratch / "second", network=network)
+    try:
+        yield first.start_all(), second.start_all()
+    finally:
+        first.close()
+        second.close()
+
+
+@pytest.fixture
+def pair(running_pair: Pair, network: Network) -> Pair:
+    """Both of them, with all nodes up, and addresses that lead to them."""
+    for quorum in running_pair:
+        quorum.start_all()
+        network.lead(list(zip(quorum.client_addresses, quorum.client_ports.values(), strict=True)))
+    return running_pair
+
+
+def await_writes(*writers: ContinuousWriter) -> None:
+    """Wait until each has two more acknowledgements: of one that was sent from now on among them."""
+    counts = [len(one.acknowledged) + 2 for one in writers]
+    for writer, count in zip(writers, counts, strict=True):
+        eventually(
+            lambda: len(writer.acknowledged) >= count,  # noqa: B023 - called before the next round
+            RECOVERY_TIMEOUT_S,
+            "another write",
+            lambda: writer.failures[-3:],  # noqa: B023
+        )
+
+
+def exchange_addresses(network: Network, pair: Pair, *, cut: bool) -> None:
+    """Lead the addresses of each quorum to the other one, all at the same time."""
+    first, second = pair
+    network.lead(
+        [
+            *zip(first.client_addresses, second.client_ports.values(), strict=True),
+            *zip(second.client_addresses, first.client_ports.values(), strict=True),
+        ],
+        cut=cut,
+    )
+
+
+def assert_kept_apart(quorum: AddressedQuorum, prefix: str, writer: ContinuousWriter) -> None:
+    """Assert that a quorum has all that was acknowledged to its client, and nothing of the other one's."""
+    written = {name for name in quorum.written() if name.startswith(("first", "second"))}
+    assert set(writer.acknowledged) <= written, "acknowledged and lost"
+    assert [name for name in written if not name.startswith(prefix)] == []
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["connections cut", "connections kept"])
+def test_clients_of_swapped_clusters_stay_with_their_own(pair: Pair, network: Network, cut: bool) -> None:
+    """Goal: two clusters exchange their addresses; each client goes on at its own, and none writes to the other.
+
+    Method: two clients write without pause. Lead the addresses of each quorum to the other one. With
+    connections cut, both quorums soon count a client that meant the other. With connections kept, writing
+    goes on over them. Then the nodes restart with each other's addresses as their own, and both clients go on.
+    """
+    first, second = pair
+    before = [quorum.counted(MISROUTED) for quorum in pair]
+    with (
+        ContinuousWriter(first.bootstrap, "first", **CLIENT) as one,
+        ContinuousWriter(second.bootstrap, "second", **CLIENT) as other,
+    ):
+        await_writes(one, other)
+        exchange_addresses(network, pair, cut=cut)
+        if cut:
+            for quorum, count in zip(pair, before, strict=True):
+                eventually(
+                    lambda: quorum.counted(MISROUTED) > count,  # noqa: B023
+                    NOTICE_TIMEOUT_S,
+                    "a misrouted client",
+                )
+        else:
+            await_writes(one, other)
+        first_addresses, second_addresses = first.client_addresses, second.client_addresses
+        first.advertise(second_addresses)
+        second.advertise(first_addresses)
+        first.restart_all()
+        second.restart_all()
+        await_writes(one, other)
+    assert_kept_apart(first, "first", one)
+    assert_kept_apart(second, "second", other)
+
+
+def test_a_client_that_does_not_check_writes_to_the_wrong_cluster(pair: Pair, network: Network) -> None:
+    """Goal: the harm that the check prevents. Method: metadata.cluster.check.enable=false, addresses swapped."""
+    first, second = pair
+    config = {**CLIENT, "metadata_cluster_check_enable": False}
+    with ContinuousWriter(first.bootstrap, "unchecked", **config) as writer:
+        await_writes(writer)
+        exchange_addresses(network, pair, cut=True)
+        await_writes(writer)
+    strayed = set(writer.acknowledged) & second.written()
+    assert strayed, "nothing was written to the other cluster"
+    assert strayed.isdisjoint(first.written())
+
+
+def test_a_node_behind_the_address_of_another_is_noticed(pair: Pair, network: Network) -> None:
+    """Goal: the right cluster is not enough, it has to be the right node; and a client waits for it.
+
+    Method: exchange what the addresses of the leader and of a follower lead to, see that nodes count clients
+    that meant another node, exchange them back, see that writing goes on.
+    """
+    quorum, _ = pair
+    before = quorum.counted(f'{MISROUTED}{{meant="node"}}')
+    leader = quorum.controllers.index(quorum.await_leader())
+    swapped = quorum.client_addresses[leader], quorum.client_addresses[leader - 1]
+    with ContinuousWriter(quorum.bootstrap, "node", **CLIENT) as writer:
+        await_writes(writer)
+        network.swap(*swapped)
+        eventually(
+            lambda: quorum.counted(f'{MISROUTED}{{meant="node"}}') > before,
+            NOTICE_TIMEOUT_S,
+            "a misrouted client",
+        )
+        network.swap(*swapped)
+        await_writes(writer)
+    assert set(writer.acknowledged) <= quorum.written()
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["refused", "silent"])
+def test_a_client_that_loses_all_nodes_starts_anew(pair: Pair, network: Network, silent: bool) -> None:
+    """Goal: when all nodes that a client knows are gone, it asks its bootstrap addresses (KIP-899, KIP-1102).
+
+    Method: the nodes restart with new addresses while the ones that the client knows refuse connections, or
+    take them and never answer: then metadata.recovery.rebootstrap.trigger.ms decides.
+    """
+    quorum, _ = pair
+    config = {
+        **CLIENT,
+        "default_api_timeout_ms": 60_000,
+        "request_timeout_ms": 60_000,
+        "metadata_recovery_rebootstrap_trigger_ms": 1_000 if silent else 600_000,
+    }
+    with ContinuousWriter(quorum.bootstrap, f"lost-{silent}", **config) as writer:
+        await_writes(writer)
+        lost = quorum.client_addresses
+        quorum.advertise(network.addresses(list(quorum.client_ports.values())))
+        if silent:
+            network.lead([(address, None) for address in lost])
+        else:
+            network.refuse(*lost)
+        quorum.restart_all()
+        await_writes(writer)
+    assert set(writer.acknowledged) <= quorum.written()
+
+
+def test_controllers_whose_addresses_are_swapped_recover(tmp_path: Path, network: Network) -> None:
+    """Goal: a controller that reaches another one than it means does not take it for that one.
+
+    Method: lead the leader's and a follower's addresses, by which the voters know them, to each other. The
+    connections are counted as misrouted. Lead them back: all three are in the quorum again, and nothing that
+    was acknowledged is lost.
+    """
+    quorum = AddressedQuorum.prepare(tmp_path / "cluster", network=network, peers_forwarded=True)
+    try:
+        quorum.start_all()
+        leader = quorum.controllers.index(quorum.await_leader())
+        swapped = quorum.peer_addresses[leader], quorum.peer_addresses[leader - 1]
+        with ContinuousWriter(quorum.bootstrap, "peers", **CLIENT) as writer:
+            await_writes(writer)
+            assert quorum.counted(MISROUTED_PEERS) == 0
+            network.swap(*swapped)
+            eventually(lambda: quorum.counted(MISROUTED_PEERS) > 0, NOTICE_TIMEOUT_S, "a misrouted peer")
+            network.swap(*swapped)
+            quorum.await_quorum()
+            await_writes(writer)
+        assert set(writer.acknowledged) <= quorum.written()
+    finally:
+        quorum.close()
