@@ -1,31 +1,152 @@
 """Operations on ACLs (KIP-140)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
 
-from quorate_admin.operations.base import Operations
+from quorate_protocol.errors import ErrorCode
+
+from quorate_admin.errors import ServerError
+from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.results import Results
-from quorate_admin.types.acls import ANY_ACL, AclBinding, AclBindingFilter, AclDeletion
+from quorate_admin.types.acls import (
+    ANY_ACL,
+    AccessControlEntry,
+    AclBinding,
+    AclBindingFilter,
+    AclDeletion,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
 
 __all__ = ("AclOperations",)
 
+Deletions = tuple[AclDeletion, ...]
 
-class AclOperations(Operations):
-    """ACLs are kept by the controllers; with an authorizer switched off they answer SECURITY_DISABLED."""
+_INDEFINITE = ("UNKNOWN", "ANY", "MATCH")
+
+
+class AclOperations(KeyedOperations):
+    """ACLs are kept by the controllers; without an authorizer they answer SECURITY_DISABLED."""
 
     async def describe_acls(
         self, acl_filter: AclBindingFilter = ANY_ACL, *, timeout_ms: int | None = None
     ) -> tuple[AclBinding, ...]:
-        """The bindings that match (DescribeAcls). Raises ServerError, other AdminErrors."""
-        raise NotImplementedError
+        """The bindings that match (DescribeAcls).
+
+        :raises AdminError: also ServerError INVALID_REQUEST for a filter with UNKNOWN in it.
+        """
+        from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+
+        if unknown := _fields_with(acl_filter, ("UNKNOWN",)):
+            raise ServerError(ErrorCode.invalid_request, f"the filter's {unknown[0]} is UNKNOWN")
+        response = await self._ask(DescribeAclsRequest(**_filter_fields(acl_filter)), timeout_ms=timeout_ms)
+        return tuple(_binding(resource, acl) for resource in response.resources for acl in resource.acls)
 
     async def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout_ms: int | None = None
     ) -> Results[AclBinding, None]:
-        """Create bindings (CreateAcls); what there is already stays. Raises AdminError without an answer."""
-        raise NotImplementedError
+        """Create bindings (CreateAcls); what is there already stays.
+
+        :raises AdminError: there was no answer at all.
+        """
+        from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
+
+        refused = {}
+        definite = []
+        for binding in dict.fromkeys(bindings):
+            if indefinite := _fields_with(AclBindingFilter.of(binding), _INDEFINITE):
+                refused[binding] = ServerError(
+                    ErrorCode.invalid_request, f"{indefinite[0]} of an ACL has to be definite: {binding}"
+                )
+            else:
+                definite.append(binding)
+
+        def request_for(asked: Sequence[AclBinding], _: timedelta) -> CreateAclsRequest:
+            return CreateAclsRequest(
+                creations=tuple(
+                    AclCreation(
+                        resource_type=one.pattern.resource_type,
+                        resource_name=one.pattern.name,
+                        resource_pattern_type=one.pattern.pattern_type,
+                        principal=one.entry.principal,
+                        host=one.entry.host,
+                        operation=one.entry.operation,
+                        permission_type=one.entry.permission_type,
+                    )
+                    for one in asked
+                )
+            )
+
+        def outcomes_of(response: Any, asked: Sequence[AclBinding]) -> Iterator[Outcome[AclBinding, None]]:
+            for binding, result in zip(asked, response.results, strict=False):
+                yield Outcome(binding, None, result.error_code, result.error_message)
+
+        results = await self._ask_each(definite, request_for, outcomes_of, timeout_ms=timeout_ms)
+        return Results(results.values, {**results.errors, **refused})
 
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], *, timeout_ms: int | None = None
-    ) -> Results[AclBindingFilter, tuple[AclDeletion, ...]]:
-        """Delete all bindings that match one of the filters (DeleteAcls); what each filter matched."""
-        raise NotImplementedError
+    ) -> Results[AclBindingFilter, Deletions]:
+        """Delete all bindings that match one of the filters (DeleteAcls); what each filter matched.
+
+        :raises AdminError: there was no answer at all.
+        """
+        from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
+
+        def request_for(asked: Sequence[AclBindingFilter], _: timedelta) -> DeleteAclsRequest:
+            return DeleteAclsRequest(filters=tuple(DeleteAclsFilter(**_filter_fields(one)) for one in asked))
+
+        def outcomes_of(
+            response: Any, asked: Sequence[AclBindingFilter]
+        ) -> Iterator[Outcome[AclBindingFilter, Deletions]]:
+            for acl_filter, result in zip(asked, response.filter_results, strict=False):
+                deletions = tuple(
+                    AclDeletion(binding=_binding(acl, acl), error=error_of(acl.error_code, acl.error_message))
+                    for acl in result.matching_acls
+                )
+                yield Outcome(acl_filter, deletions, result.error_code, result.error_message)
+
+        return await self._ask_each(filters, request_for, outcomes_of, timeout_ms=timeout_ms)
+
+
+def _fields_with(acl_filter: AclBindingFilter, names: Sequence[str]) -> list[str]:
+    """The fields of a filter whose value has one of these names."""
+    values = {
+        "resource type": acl_filter.pattern.resource_type.name,
+        "pattern type": acl_filter.pattern.pattern_type.name,
+        "operation": acl_filter.entry.operation.name,
+        "permission type": acl_filter.entry.permission_type.name,
+    }
+    return [field for field, name in values.items() if name in names]
+
+
+def _filter_fields(acl_filter: AclBindingFilter) -> Mapping[str, Any]:
+    return {
+        "resource_type_filter": acl_filter.pattern.resource_type,
+        "resource_name_filter": acl_filter.pattern.name,
+        "pattern_type_filter": acl_filter.pattern.pattern_type,
+        "principal_filter": acl_filter.entry.principal,
+        "host_filter": acl_filter.entry.host,
+        "operation": acl_filter.entry.operation,
+        "permission_type": acl_filter.entry.permission_type,
+    }
+
+
+def _binding(resource: Any, acl: Any) -> AclBinding:
+    return AclBinding(
+        pattern=ResourcePattern(
+            resource_type=ResourceType(resource.resource_type),
+            name=resource.resource_name,
+            pattern_type=PatternType(resource.pattern_type),
+        ),
+        entry=AccessControlEntry(
+            principal=acl.principal,
+            host=acl.host,
+            operation=AclOperation(acl.operation),
+            permission_type=AclPermissionType(acl.permission_type),
+        ),
+    )

@@ -1,15 +1,36 @@
 """Operations on configs: describe, alter, list what has them."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
 
-from quorate_admin.operations.base import Operations
+from quorate_protocol.errors import ErrorCode
+
+from quorate_admin.errors import ServerError, UnsupportedByServerError
+from quorate_admin.operations.base import To
+from quorate_admin.operations.keyed import KeyedOperations, Outcome
 from quorate_admin.results import Results
-from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType
+from quorate_admin.types.configs import (
+    AlterConfigOp,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+)
 
 __all__ = ("ConfigOperations",)
 
+_LISTABLE_WITH_METADATA = (
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.BROKER,
+    ConfigResourceType.BROKER_LOGGER,
+)
 
-class ConfigOperations(Operations):
+
+class ConfigOperations(KeyedOperations):
     """Configs are asked of the node that they belong to: BROKER with a name, and BROKER_LOGGER."""
 
     async def describe_configs(
@@ -23,8 +44,36 @@ class ConfigOperations(Operations):
         """The configs of resources, those with default values included (DescribeConfigs).
 
         A node that can't be reached is an error of its own resources alone.
+
+        :raises AdminError: there was no answer at all.
         """
-        raise NotImplementedError
+        from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+
+        def request_for(asked: Sequence[ConfigResource], _: timedelta) -> DescribeConfigsRequest:
+            return DescribeConfigsRequest(
+                resources=tuple(
+                    DescribeConfigsResource(
+                        resource_type=one.type, resource_name=one.name, configuration_keys=None
+                    )
+                    for one in asked
+                ),
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            )
+
+        def outcomes_of(
+            response: Any, _: Sequence[ConfigResource]
+        ) -> Iterator[Outcome[ConfigResource, tuple[ConfigEntry, ...]]]:
+            for result in response.results:
+                entries = tuple(map(_entry, result.configs))
+                yield Outcome(_resource(result), entries, result.error_code, result.error_message)
+
+        async def ask(
+            to: To, asked: Sequence[ConfigResource]
+        ) -> Results[ConfigResource, tuple[ConfigEntry, ...]]:
+            return await self._ask_each(asked, request_for, outcomes_of, to=to, timeout_ms=timeout_ms)
+
+        return await self._ask_owners(resources, ask, described=True)
 
     async def incremental_alter_configs(
         self,
@@ -37,8 +86,37 @@ class ConfigOperations(Operations):
 
         With bootstrap controllers, BROKER goes to the active controller, and a BROKER_LOGGER to its
         controller, active or not (KIP-919).
+
+        :raises AdminError: there was no answer at all.
         """
-        raise NotImplementedError
+        from kio.schema.incremental_alter_configs.v1.request import (
+            AlterableConfig,
+            AlterConfigsResource,
+            IncrementalAlterConfigsRequest,
+        )
+
+        def request_for(asked: Sequence[ConfigResource], _: timedelta) -> IncrementalAlterConfigsRequest:
+            return IncrementalAlterConfigsRequest(
+                resources=tuple(
+                    AlterConfigsResource(
+                        resource_type=one.type,
+                        resource_name=one.name,
+                        configs=tuple(
+                            AlterableConfig(
+                                name=change.name, config_operation=change.operation, value=change.value
+                            )
+                            for change in changes[one]
+                        ),
+                    )
+                    for one in asked
+                ),
+                validate_only=validate_only,
+            )
+
+        async def ask(to: To, asked: Sequence[ConfigResource]) -> Results[ConfigResource, None]:
+            return await self._ask_each(asked, request_for, _alterations, to=to, timeout_ms=timeout_ms)
+
+        return await self._ask_owners(changes, ask)
 
     async def alter_configs(
         self,
@@ -47,12 +125,38 @@ class ConfigOperations(Operations):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[ConfigResource, None]:
-        """Replace all dynamic configs of resources by these (AlterConfigs).
+        """Replace all dynamic configs of resources by these (AlterConfigs); asked as the incremental one is.
 
-        Kafka has taken it out of its own client: what is set by others in between is lost. Prefer
-        `incremental_alter_configs`.
+        What others set in between is lost, so prefer `incremental_alter_configs`: Kafka 4 has taken this one
+        out of its own client.
+
+        :raises AdminError: there was no answer at all.
         """
-        raise NotImplementedError
+        from kio.schema.alter_configs.v2.request import (
+            AlterableConfig,
+            AlterConfigsRequest,
+            AlterConfigsResource,
+        )
+
+        def request_for(asked: Sequence[ConfigResource], _: timedelta) -> AlterConfigsRequest:
+            return AlterConfigsRequest(
+                resources=tuple(
+                    AlterConfigsResource(
+                        resource_type=one.type,
+                        resource_name=one.name,
+                        configs=tuple(
+                            AlterableConfig(name=name, value=value) for name, value in configs[one].items()
+                        ),
+                    )
+                    for one in asked
+                ),
+                validate_only=validate_only,
+            )
+
+        async def ask(to: To, asked: Sequence[ConfigResource]) -> Results[ConfigResource, None]:
+            return await self._ask_each(asked, request_for, _alterations, to=to, timeout_ms=timeout_ms)
+
+        return await self._ask_owners(configs, ask)
 
     async def list_config_resources(
         self, types: Collection[ConfigResourceType] = (), *, timeout_ms: int | None = None
@@ -60,6 +164,97 @@ class ConfigOperations(Operations):
         """The resources of some types, or of all, that have or can have configs (ListConfigResources, KIP-1142).
 
         Servers that know version 0 alone list client metrics; topics and nodes are then taken from their
-        metadata, and for groups UnsupportedByServerError is raised.
+        metadata. Groups they can't list: that is UnsupportedByServerError if GROUP was asked for, and if no
+        type was, they are left out.
+
+        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
         """
-        raise NotImplementedError
+        self._brokers_only("list_config_resources")
+        asked = frozenset(types or ConfigResourceType) - {ConfigResourceType.UNKNOWN}
+        try:
+            found = await self._list_config_resources(asked, timeout_ms)
+        except UnsupportedByServerError:
+            if ConfigResourceType.GROUP in types:
+                raise
+            found = []
+            if ConfigResourceType.CLIENT_METRICS in asked:
+                found += await self._list_config_resources((), timeout_ms)
+            if not asked.isdisjoint(_LISTABLE_WITH_METADATA):
+                found += await self._list_with_metadata(timeout_ms)
+        return tuple(sorted(one for one in found if one.type in asked))
+
+    async def _list_config_resources(
+        self, types: Iterable[ConfigResourceType], timeout_ms: int | None
+    ) -> list[ConfigResource]:
+        from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+
+        request = ListConfigResourcesRequest(resource_types=tuple(sorted(types)))
+        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        return [_resource(one) for one in response.config_resources]
+
+    async def _list_with_metadata(self, timeout_ms: int | None) -> list[ConfigResource]:
+        from kio.schema.metadata.v13.request import MetadataRequest
+
+        request = MetadataRequest(
+            topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+        )
+        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        topics = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in response.topics]
+        return topics + [
+            ConfigResource(type_, str(broker.node_id))
+            for broker in response.brokers
+            for type_ in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+        ]
+
+    async def _ask_owners(
+        self, resources: Iterable[ConfigResource], ask: Any, *, described: bool = False
+    ) -> Results[ConfigResource, Any]:
+        """Ask each resource's owner: its node, or for all others whoever knows or decides."""
+        by_owner: dict[To, list[ConfigResource]] = defaultdict(list)
+        errors = {}
+        for resource in dict.fromkeys(resources):
+            if not self._is_of_a_node(resource, described=described):
+                by_owner[To.CONTROLLER].append(resource)
+            elif resource.name.isascii() and resource.name.isdigit():
+                by_owner[To.node(int(resource.name))].append(resource)
+            else:
+                errors[resource] = ServerError(
+                    ErrorCode.invalid_request, f"{resource.name!r} is not the id of a node"
+                )
+        results = await self._ask_nodes(by_owner, ask)
+        return Results(results.values, {**results.errors, **errors})
+
+    def _is_of_a_node(self, resource: ConfigResource, *, described: bool) -> bool:
+        """Whether only one node answers for this resource.
+
+        A dynamic config of a broker is checked by that broker, and by the active controller when the client
+        goes past the brokers; log levels exist on their node alone.
+        """
+        if resource.type is ConfigResourceType.BROKER and resource.name:
+            return described or not self._to_controllers
+        return resource.type is ConfigResourceType.BROKER_LOGGER
+
+
+def _resource(result: Any) -> ConfigResource:
+    return ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+
+
+def _alterations(response: Any, _: Sequence[ConfigResource]) -> Iterator[Outcome[ConfigResource, None]]:
+    for result in response.responses:
+        yield Outcome(_resource(result), None, result.error_code, result.error_message)
+
+
+def _entry(config: Any) -> ConfigEntry:
+    return ConfigEntry(
+        name=config.name,
+        value=config.value,
+        source=ConfigSource(config.config_source),
+        is_sensitive=config.is_sensitive,
+        is_read_only=config.read_only,
+        synonyms=tuple(
+            ConfigSynonym(name=one.name, value=one.value, source=ConfigSource(one.source))
+            for one in config.synonyms
+        ),
+        type=ConfigType(config.config_type),
+        documentation=config.documentation,
+    )

@@ -1,16 +1,18 @@
 """Elections of partition leaders (KIP-183, KIP-460)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
 
-from quorate_admin.operations.base import Operations
+from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.results import Results
 from quorate_admin.types.elections import ElectionType
-from quorate_admin.types.partitions import TopicPartition
+from quorate_admin.types.partitions import TopicPartition, partitions_by_topic
 
 __all__ = ("ElectionOperations",)
 
 
-class ElectionOperations(Operations):
+class ElectionOperations(KeyedOperations):
     """Leaders of partitions; asked of the active controller, directly or through a broker."""
 
     async def elect_leaders(
@@ -24,5 +26,33 @@ class ElectionOperations(Operations):
 
         A partition that leads well already is an error ELECTION_NOT_NEEDED where it was named, and left out
         where all were meant.
+
+        :raises AdminError: there was no answer at all, or the whole was refused.
         """
-        raise NotImplementedError
+        from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+
+        def request_for(asked: Sequence[TopicPartition] | None, timeout: timedelta) -> ElectLeadersRequest:
+            topics = None
+            if asked is not None:
+                topics = tuple(
+                    TopicPartitions(topic=topic, partitions=tuple(numbers))
+                    for topic, numbers in partitions_by_topic(asked).items()
+                )
+            return ElectLeadersRequest(election_type=election_type, topic_partitions=topics, timeout=timeout)
+
+        if partitions is not None:
+            return await self._ask_each(partitions, request_for, _outcomes, timeout_ms=timeout_ms)
+        request = request_for(None, self._server_timeout(timeout_ms))
+        outcomes = list(_outcomes(await self._ask(request, timeout_ms=timeout_ms)))
+        errors = {one.key: error_of(one.error_code, one.message) for one in outcomes}
+        return Results(
+            {key: None for key, error in errors.items() if error is None},
+            {key: error for key, error in errors.items() if error is not None},
+        )
+
+
+def _outcomes(response: Any, _: object = None) -> Iterator[Outcome[TopicPartition, None]]:
+    for topic in response.replica_election_results:
+        for one in topic.partition_result:
+            key = TopicPartition(topic.topic, one.partition_id)
+            yield Outcome(key, None, one.error_code, one.error_message)

@@ -1,17 +1,27 @@
 """Operations on the log directories of brokers (KIP-113)."""
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
-from quorate_admin.operations.base import Operations
+from quorate_protocol.errors import ErrorCode
+
+from quorate_admin.errors import ServerError
+from quorate_admin.operations.base import To
+from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.results import Results
-from quorate_admin.types.log_dirs import LogDirDescription, ReplicaLogDirInfo
-from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
+from quorate_admin.types.log_dirs import LogDirDescription, ReplicaInfo, ReplicaLogDirInfo
+from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica, partitions_by_topic
 
 __all__ = ("LogDirOperations",)
 
+Described = Mapping[str, LogDirDescription]
 
-class LogDirOperations(Operations):
-    """Each broker is asked about its own directories."""
+
+class LogDirOperations(KeyedOperations):
+    """Each broker is asked about its own directories; one that can't be reached is an error of its own."""
 
     async def describe_log_dirs(
         self,
@@ -19,21 +29,141 @@ class LogDirOperations(Operations):
         *,
         partitions: Iterable[TopicPartition] | None = None,
         timeout_ms: int | None = None,
-    ) -> Results[int, Mapping[str, LogDirDescription]]:
-        """The log directories of brokers, by path, with some or all replicas in them (DescribeLogDirs)."""
-        raise NotImplementedError
+    ) -> Results[int, Described]:
+        """The log directories of brokers, by path, with some or all replicas in them (DescribeLogDirs).
+
+        :raises AdminError: no broker gave an answer; UnsupportedEndpointError with bootstrap controllers.
+        """
+        self._brokers_only("describe_log_dirs")
+        wanted = None if partitions is None else tuple(partitions)
+
+        async def ask(to: To, _: Sequence[int]) -> Results[int, Described]:
+            return Results({to.node_id: await self._log_dirs(to, wanted, timeout_ms)})
+
+        return await self._ask_nodes({To.node(broker_id): [broker_id] for broker_id in broker_ids}, ask)
 
     async def describe_replica_log_dirs(
         self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: int | None = None
     ) -> Results[TopicPartitionReplica, ReplicaLogDirInfo]:
-        """Where replicas are and move to (DescribeLogDirs); a replica that is nowhere has no directory."""
-        raise NotImplementedError
+        """Where replicas are and move to (DescribeLogDirs); a replica that is nowhere has no directory.
+
+        :raises AdminError: no broker gave an answer; UnsupportedEndpointError with bootstrap controllers.
+        """
+        self._brokers_only("describe_replica_log_dirs")
+
+        async def ask(
+            to: To, asked: Sequence[TopicPartitionReplica]
+        ) -> Results[TopicPartitionReplica, ReplicaLogDirInfo]:
+            wanted = tuple(TopicPartition(one.topic, one.partition) for one in asked)
+            described = await self._log_dirs(to, wanted, timeout_ms)
+            return Results(
+                {one: _place(TopicPartition(one.topic, one.partition), described) for one in asked}
+            )
+
+        return await self._ask_nodes(_by_broker(replicas), ask)
 
     async def alter_replica_log_dirs(
         self, assignments: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
     ) -> Results[TopicPartitionReplica, None]:
-        """Move replicas to other directories of their brokers, which are absolute paths (AlterReplicaLogDirs).
+        """Move replicas to other directories of their brokers, by absolute path (AlterReplicaLogDirs).
 
-        Where a broker does not have the replica yet (REPLICA_NOT_AVAILABLE) it will create it there.
+        A broker that does not have a replica yet answers REPLICA_NOT_AVAILABLE, and will create it there.
+
+        :raises AdminError: no broker gave an answer; UnsupportedEndpointError with bootstrap controllers.
         """
-        raise NotImplementedError
+        self._brokers_only("alter_replica_log_dirs")
+
+        async def ask(to: To, asked: Sequence[TopicPartitionReplica]) -> Results[TopicPartitionReplica, None]:
+            def outcomes_of(
+                response: Any, _: Sequence[TopicPartitionReplica]
+            ) -> Iterator[Outcome[TopicPartitionReplica, None]]:
+                for topic in response.results:
+                    for one in topic.partitions:
+                        key = TopicPartitionReplica(topic.topic_name, one.partition_index, to.node_id)
+                        yield Outcome(key, None, one.error_code)
+
+            def request_for(left: Sequence[TopicPartitionReplica], _: timedelta) -> Any:
+                return _move_request({one: assignments[one] for one in left})
+
+            return await self._ask_each(asked, request_for, outcomes_of, to=to, timeout_ms=timeout_ms)
+
+        return await self._ask_nodes(_by_broker(assignments), ask)
+
+    async def _log_dirs(
+        self, to: To, partitions: Sequence[TopicPartition] | None, timeout_ms: int | None
+    ) -> Described:
+        from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
+
+        topics = None
+        if partitions is not None:
+            topics = tuple(
+                DescribableLogDirTopic(topic=topic, partitions=tuple(numbers))
+                for topic, numbers in partitions_by_topic(partitions).items()
+            )
+        response = await self._ask(DescribeLogDirsRequest(topics=topics), to, timeout_ms=timeout_ms)
+        if not response.results:
+            # Every broker has a directory. Below version 3 there is no field for why it tells none.
+            raise ServerError(ErrorCode.cluster_authorization_failed)
+        return {result.log_dir: _log_dir(result) for result in response.results}
+
+
+def _by_broker(
+    replicas: Iterable[TopicPartitionReplica],
+) -> dict[To, Sequence[TopicPartitionReplica]]:
+    by_broker = defaultdict(list)
+    for one in dict.fromkeys(replicas):
+        by_broker[To.node(one.broker_id)].append(one)
+    return dict(by_broker)
+
+
+def _log_dir(result: Any) -> LogDirDescription:
+    return LogDirDescription(
+        error=error_of(result.error_code),
+        replicas={
+            TopicPartition(topic.name, one.partition_index): ReplicaInfo(
+                size_bytes=one.partition_size, offset_lag=one.offset_lag, is_future=one.is_future_key
+            )
+            for topic in result.topics
+            for one in topic.partitions
+        },
+        total_bytes=None if result.total_bytes < 0 else result.total_bytes,
+        usable_bytes=None if result.usable_bytes < 0 else result.usable_bytes,
+        is_cordoned=result.is_cordoned,
+    )
+
+
+def _place(partition: TopicPartition, described: Described) -> ReplicaLogDirInfo:
+    place = ReplicaLogDirInfo()
+    for path, log_dir in described.items():
+        info = log_dir.replicas.get(partition)
+        if info is None:
+            continue
+        if info.is_future:
+            place = replace(place, future_log_dir=path, future_offset_lag=info.offset_lag)
+        else:
+            place = replace(place, current_log_dir=path, current_offset_lag=info.offset_lag)
+    return place
+
+
+def _move_request(assignments: Mapping[TopicPartitionReplica, str]) -> Any:
+    from kio.schema.alter_replica_log_dirs.v2.request import (
+        AlterReplicaLogDir,
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirTopic,
+    )
+
+    by_path: dict[str, list[TopicPartition]] = defaultdict(list)
+    for replica, path in assignments.items():
+        by_path[path].append(TopicPartition(replica.topic, replica.partition))
+    return AlterReplicaLogDirsRequest(
+        dirs=tuple(
+            AlterReplicaLogDir(
+                path=path,
+                topics=tuple(
+                    AlterReplicaLogDirTopic(name=topic, partitions=tuple(numbers))
+                    for topic, numbers in partitions_by_topic(partitions).items()
+                ),
+            )
+            for path, partitions in by_path.items()
+        )
+    )

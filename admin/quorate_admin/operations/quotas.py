@@ -1,25 +1,45 @@
 """Operations on client quotas (KIP-546)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
 
-from quorate_admin.operations.base import Operations
+from quorate_admin.operations.base import To
+from quorate_admin.operations.keyed import KeyedOperations, Outcome
 from quorate_admin.results import Results
 from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 
 __all__ = ("QuotaOperations",)
 
 
-class QuotaOperations(Operations):
-    """Quotas are altered through brokers or controllers, and described by brokers."""
+class QuotaOperations(KeyedOperations):
+    """Quotas are altered by controllers, through brokers or not, and described by brokers alone."""
 
     async def describe_client_quotas(
         self, quota_filter: ClientQuotaFilter | None = None, *, timeout_ms: int | None = None
     ) -> Mapping[ClientQuotaEntity, Mapping[str, float]]:
         """The quotas of the entities that match, by quota name (DescribeClientQuotas); no filter: of all.
 
-        Raises ServerError, UnsupportedEndpointError with bootstrap controllers, other AdminErrors.
+        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
         """
-        raise NotImplementedError
+        from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
+
+        self._brokers_only("describe_client_quotas")
+        quota_filter = quota_filter or ClientQuotaFilter()
+        request = DescribeClientQuotasRequest(
+            components=tuple(
+                ComponentData(
+                    entity_type=component.entity_type, match_type=component.match, match=component.name
+                )
+                for component in quota_filter.components
+            ),
+            strict=quota_filter.is_strict,
+        )
+        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        return {
+            _entity(entry.entity): {value.key: value.value for value in entry.values}
+            for entry in response.entries or ()
+        }
 
     async def alter_client_quotas(
         self,
@@ -28,5 +48,46 @@ class QuotaOperations(Operations):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[ClientQuotaEntity, None]:
-        """Set and remove quotas (AlterClientQuotas). Raises AdminError without an answer."""
-        raise NotImplementedError
+        """Set and remove quotas (AlterClientQuotas). Several alterations of one entity are one.
+
+        :raises AdminError: there was no answer at all.
+        """
+        from kio.schema.alter_client_quotas.v1.request import (
+            AlterClientQuotasRequest,
+            EntityData,
+            EntryData,
+            OpData,
+        )
+
+        values: dict[ClientQuotaEntity, dict[str, float | None]] = {}
+        for alteration in alterations:
+            values.setdefault(alteration.entity, {}).update(alteration.values)
+
+        def request_for(asked: Sequence[ClientQuotaEntity], _: timedelta) -> AlterClientQuotasRequest:
+            return AlterClientQuotasRequest(
+                entries=tuple(
+                    EntryData(
+                        entity=tuple(
+                            EntityData(entity_type=kind, entity_name=name) for kind, name in one.entries
+                        ),
+                        ops=tuple(
+                            OpData(key=key, value=0.0 if value is None else value, remove=value is None)
+                            for key, value in values[one].items()
+                        ),
+                    )
+                    for one in asked
+                ),
+                validate_only=validate_only,
+            )
+
+        def outcomes_of(
+            response: Any, _: Sequence[ClientQuotaEntity]
+        ) -> Iterator[Outcome[ClientQuotaEntity, None]]:
+            for entry in response.entries:
+                yield Outcome(_entity(entry.entity), None, entry.error_code, entry.error_message)
+
+        return await self._ask_each(values, request_for, outcomes_of, timeout_ms=timeout_ms)
+
+
+def _entity(parts: Any) -> ClientQuotaEntity:
+    return ClientQuotaEntity.of({part.entity_type: part.entity_name for part in parts})

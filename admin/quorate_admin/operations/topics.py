@@ -1,19 +1,36 @@
 """Operations on topics: create, delete, list, describe, add partitions."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
 
-from quorate_admin.operations.base import Operations
+from quorate_protocol.errors import ErrorCode, error_code_of
+from quorate_protocol.uuids import uuid_to_text
+
+from quorate_admin.errors import ServerError, UnsupportedByServerError
+from quorate_admin.operations.base import To
+from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
+from quorate_admin.operations.topic_pages import TopicPages, topic_description
 from quorate_admin.results import Results
-from quorate_admin.types.topics import CreatedTopic, NewPartitions, NewTopic, TopicDescription, TopicListing
+from quorate_admin.types.configs import ConfigEntry, ConfigSource
+from quorate_admin.types.topics import (
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    TopicDescription,
+    TopicListing,
+)
 
 __all__ = ("PARTITIONS_PER_RESPONSE", "TopicOperations")
 
 PARTITIONS_PER_RESPONSE = 2_000
 """Partitions asked for at once; servers may send fewer (max.request.partition.size.limit)."""
 
+Key = str | uuid.UUID
 
-class TopicOperations(Operations):
+
+class TopicOperations(KeyedOperations):
     """What an administrator does with topics. All of it goes through brokers (KIP-919)."""
 
     async def create_topics(
@@ -24,46 +41,139 @@ class TopicOperations(Operations):
         retry_on_quota_violation: bool = True,
         timeout_ms: int | None = None,
     ) -> Results[str, CreatedTopic]:
-        """Create topics (CreateTopics); results by name.
+        """Create topics (CreateTopics); results by name. Of several with one name the first counts.
 
         With `validate_only` nothing is created, and the answer is what would be. A topic refused with
         THROTTLING_QUOTA_EXCEEDED is tried again when its throttle time is over, unless
         `retry_on_quota_violation` is false (KIP-599).
 
-        Raises AdminError when there is no answer at all.
+        :raises AdminError: there was no answer at all; UnsupportedEndpointError with bootstrap controllers.
         """
-        raise NotImplementedError
+        from kio.schema.create_topics.v7.request import CreateTopicsRequest
+
+        self._brokers_only("create_topics")
+        by_name: dict[str, NewTopic] = {}
+        for topic in topics:
+            by_name.setdefault(topic.name, topic)
+
+        def request_for(names: Sequence[str], timeout: timedelta) -> CreateTopicsRequest:
+            return CreateTopicsRequest(
+                topics=tuple(_creatable(by_name[name]) for name in names),
+                timeout=timeout,
+                validate_only=validate_only,
+            )
+
+        def outcomes_of(response: Any, _: Sequence[str]) -> Iterator[Outcome[str, CreatedTopic]]:
+            for topic in response.topics:
+                yield Outcome(topic.name, _created(topic), topic.error_code, topic.error_message)
+
+        return await self._ask_each(
+            by_name,
+            request_for,
+            outcomes_of,
+            retry_on_quota_violation=retry_on_quota_violation,
+            timeout_ms=timeout_ms,
+        )
 
     async def delete_topics(
         self,
-        topics: Iterable[str | uuid.UUID],
+        topics: Iterable[Key],
         *,
         retry_on_quota_violation: bool = True,
         timeout_ms: int | None = None,
-    ) -> Results[str | uuid.UUID, None]:
-        """Delete topics by name or id (DeleteTopics; ids need version 6); results by what was given."""
-        raise NotImplementedError
+    ) -> Results[Key, None]:
+        """Delete topics by name or id (DeleteTopics; ids need version 6); results by what was given.
+
+        :raises AdminError: there was no answer at all; UnsupportedEndpointError with bootstrap controllers.
+        """
+        from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+
+        self._brokers_only("delete_topics")
+
+        def request_for(keys: Sequence[Key], timeout: timedelta) -> DeleteTopicsRequest:
+            states = (
+                DeleteTopicState(name=key, topic_id=None)
+                if isinstance(key, str)
+                else DeleteTopicState(name=None, topic_id=key)
+                for key in keys
+            )
+            return DeleteTopicsRequest(topics=tuple(states), timeout=timeout)
+
+        def outcomes_of(response: Any, keys: Sequence[Key]) -> Iterator[Outcome[Key, None]]:
+            asked = set(keys)
+            for topic in response.responses:
+                # The answer has both name and id, if the server knows the topic.
+                key: Key = topic.name if topic.name in asked else topic.topic_id
+                yield Outcome(key, None, topic.error_code, topic.error_message)
+
+        return await self._ask_each(
+            topics,
+            request_for,
+            outcomes_of,
+            retry_on_quota_violation=retry_on_quota_violation,
+            timeout_ms=timeout_ms,
+        )
 
     async def list_topics(
         self, *, list_internal: bool = False, timeout_ms: int | None = None
     ) -> Mapping[str, TopicListing]:
-        """The topics that the client may see, by name (Metadata); internal ones if asked for."""
-        raise NotImplementedError
+        """The topics that the client may see, by name (Metadata); internal ones if asked for.
+
+        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        """
+        self._brokers_only("list_topics")
+        response = await self._metadata(None, timeout_ms=timeout_ms)
+        return {
+            topic.name: TopicListing(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal)
+            for topic in response.topics
+            if list_internal or not topic.is_internal
+        }
 
     async def describe_topics(
         self,
-        topics: Iterable[str | uuid.UUID],
+        topics: Iterable[Key],
         *,
         include_authorized_operations: bool = False,
         partitions_per_response: int = PARTITIONS_PER_RESPONSE,
         timeout_ms: int | None = None,
-    ) -> Results[str | uuid.UUID, TopicDescription]:
+    ) -> Results[Key, TopicDescription]:
         """Topics with their partitions, by the name or id that was given.
 
         Names are asked for page by page (DescribeTopicPartitions, KIP-966), or at once on servers that lack
-        it, which know no eligible leader replicas; ids always at once (Metadata).
+        it, which know no eligible leader replicas; ids always at once (Metadata). `timeout_ms` is that of
+        each page.
+
+        :raises AdminError: there was no answer at all; UnsupportedEndpointError with bootstrap controllers.
         """
-        raise NotImplementedError
+        self._brokers_only("describe_topics")
+        given = list(dict.fromkeys(topics))
+        at_once: list[Key] = [key for key in given if isinstance(key, uuid.UUID)]
+        pages = TopicPages(
+            (key for key in given if isinstance(key, str)), with_operations=include_authorized_operations
+        )
+        try:
+            while pages.is_more:
+                request = pages.request(partitions_per_response)
+                pages.add(await self._ask(request, To.ANY, timeout_ms=timeout_ms))
+        except UnsupportedByServerError:
+            at_once = given
+        values: dict[Key, TopicDescription] = dict(pages.values.items())
+        errors: dict[Key, ServerError] = dict(pages.errors.items())
+        if at_once:
+            response = await self._metadata(
+                at_once, with_operations=include_authorized_operations, timeout_ms=timeout_ms
+            )
+            found = {key: topic for topic in response.topics for key in (topic.name, topic.topic_id)}
+            for key in at_once:
+                error = _missing(key) if key not in found else error_of(found[key].error_code)
+                if error is None:
+                    values[key] = topic_description(found[key], with_operations=include_authorized_operations)
+                else:
+                    errors[key] = error
+        return Results(
+            {key: values[key] for key in given if key in values},
+            {key: errors[key] for key in given if key in errors},
+        )
 
     async def create_partitions(
         self,
@@ -73,5 +183,109 @@ class TopicOperations(Operations):
         retry_on_quota_violation: bool = True,
         timeout_ms: int | None = None,
     ) -> Results[str, None]:
-        """Give topics more partitions (CreatePartitions); results by name."""
-        raise NotImplementedError
+        """Give topics more partitions (CreatePartitions); results by name. Quotas as for `create_topics`.
+
+        :raises AdminError: there was no answer at all; UnsupportedEndpointError with bootstrap controllers.
+        """
+        from kio.schema.create_partitions.v3.request import (
+            CreatePartitionsAssignment,
+            CreatePartitionsRequest,
+            CreatePartitionsTopic,
+        )
+
+        self._brokers_only("create_partitions")
+
+        def topic_of(name: str) -> CreatePartitionsTopic:
+            new = new_partitions[name]
+            assignments = None
+            if new.assignments is not None:
+                assignments = tuple(
+                    CreatePartitionsAssignment(broker_ids=tuple(brokers)) for brokers in new.assignments
+                )
+            return CreatePartitionsTopic(name=name, count=new.total_count, assignments=assignments)
+
+        def request_for(names: Sequence[str], timeout: timedelta) -> CreatePartitionsRequest:
+            return CreatePartitionsRequest(
+                topics=tuple(map(topic_of, names)), timeout=timeout, validate_only=validate_only
+            )
+
+        def outcomes_of(response: Any, _: Sequence[str]) -> Iterator[Outcome[str, None]]:
+            for topic in response.results:
+                yield Outcome(topic.name, None, topic.error_code, topic.error_message)
+
+        return await self._ask_each(
+            new_partitions,
+            request_for,
+            outcomes_of,
+            retry_on_quota_violation=retry_on_quota_violation,
+            timeout_ms=timeout_ms,
+        )
+
+    async def _metadata(
+        self, topics: Sequence[Key] | None, *, with_operations: bool = False, timeout_ms: int | None
+    ) -> Any:
+        """The Metadata response about some topics, or all, and the brokers."""
+        from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+
+        asked = None
+        if topics is not None:
+            asked = tuple(
+                MetadataRequestTopic(topic_id=None, name=key)
+                if isinstance(key, str)
+                else MetadataRequestTopic(topic_id=key, name=None)
+                for key in topics
+            )
+        request = MetadataRequest(
+            topics=asked,
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=with_operations,
+        )
+        return await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+
+
+def _missing(key: Key) -> ServerError:
+    if isinstance(key, str):
+        return ServerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {key!r}")
+    return ServerError(ErrorCode.unknown_topic_id, f"there is no topic with id {uuid_to_text(key)}")
+
+
+def _creatable(topic: NewTopic) -> Any:
+    from kio.schema.create_topics.v7.request import (
+        CreatableReplicaAssignment,
+        CreatableTopic,
+        CreatableTopicConfig,
+    )
+
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(
+            CreatableReplicaAssignment(partition_index=partition, broker_ids=tuple(brokers))
+            for partition, brokers in topic.assignments.items()
+        ),
+        configs=tuple(CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()),
+    )
+
+
+def _created(topic: Any) -> CreatedTopic:
+    configs_error = error_of(error_code_of(topic.topic_config_error_code))
+    is_told = configs_error is None and topic.configs is not None and topic.num_partitions >= 0
+    return CreatedTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        configs=tuple(map(_config_entry, topic.configs)) if is_told else None,
+        configs_error=configs_error,
+    )
+
+
+def _config_entry(config: Any) -> ConfigEntry:
+    return ConfigEntry(
+        name=config.name,
+        value=config.value,
+        source=ConfigSource(config.config_source),
+        is_sensitive=config.is_sensitive,
+        is_read_only=config.read_only,
+    )

@@ -1,0 +1,176 @@
+"""Asking about several things at once: a result for each, and only those asked again that may yet succeed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Generic, TypeVar
+
+from quorate_protocol.errors import ErrorCode
+
+from quorate_admin.errors import (
+    AdminError,
+    AuthenticationError,
+    ServerError,
+    UnsupportedByServerError,
+    UnsupportedEndpointError,
+)
+from quorate_admin.operations.base import Operations, To
+from quorate_admin.results import Results
+
+__all__ = ("NODES_AT_ONCE_MAX", "KeyedOperations", "Outcome", "ThrottlingQuotaExceededError", "error_of")
+
+NODES_AT_ONCE_MAX: Final = 32
+"""How many nodes are asked at the same time, when each has to be asked itself."""
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ThrottlingQuotaExceededError(ServerError):
+    """The client may not do so much in so short a time; after `throttle_time_ms` it may again (KIP-599)."""
+
+    def __init__(self, message: str | None, throttle_time_ms: int) -> None:
+        super().__init__(ErrorCode.throttling_quota_exceeded, message)
+        self.throttle_time_ms = throttle_time_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[K, V]):
+    """What a response says of one key: `value` counts if there is no error."""
+
+    key: K
+    value: V
+    error_code: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+
+def error_of(error_code: ErrorCode, message: str | None = None) -> ServerError | None:
+    """A code as an error, or None for no error."""
+    return None if error_code is ErrorCode.none else ServerError(error_code, message)
+
+
+class KeyedOperations(Operations):
+    """Base of the operations that have a result for each thing asked for."""
+
+    async def _ask_each(
+        self,
+        keys: Iterable[K],
+        request_for: Callable[[Sequence[K], timedelta], Any],
+        outcomes_of: Callable[[Any, Sequence[K]], Iterable[Outcome[K, V]]],
+        *,
+        to: To = To.CONTROLLER,
+        retry_on_quota_violation: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Results[K, V]:
+        """Ask for keys; those which no controller was there for, or throttled, again until the time is up.
+
+        :param request_for: the request for some keys; the server may work on it for the time given.
+        :param outcomes_of: what the response says of these keys. What it says of others is ignored.
+        :raises AdminError: as `_ask`, when the first request gets no answer. Later, a key that could not be
+            asked for again has the error that it had before.
+        """
+        loop = asyncio.get_running_loop()
+        limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = loop.time() + limit_ms / 1000
+        backoff_ms = self._config.retry_backoff_ms
+        values: dict[K, V] = {}
+        errors: dict[K, ServerError] = {}
+        left = list(dict.fromkeys(keys))
+        while left:
+            asked = left
+            left_ms = max(1, round((deadline - loop.time()) * 1000))
+
+            def gone(response: Any, asked: Sequence[K] = asked) -> Iterable[ErrorCode]:
+                # The whole may be sent again only if nothing of it was done.
+                codes = {outcome.error_code for outcome in outcomes_of(response, asked)}
+                return codes if codes <= self._elsewhere else ()
+
+            try:
+                response = await self._ask(
+                    request_for(asked, self._server_timeout(left_ms)), to, failures=gone, timeout_ms=left_ms
+                )
+            except AdminError:
+                if not values and not errors:
+                    raise
+                break
+            throttle_time_ms = response.throttle_time // _MILLISECOND
+            outcomes = {outcome.key: outcome for outcome in outcomes_of(response, asked)}
+            left = []
+            for key in asked:
+                errors.pop(key, None)
+                outcome = outcomes.get(key)
+                if outcome is not None and outcome.error_code is ErrorCode.none:
+                    values[key] = outcome.value
+                    continue
+                errors[key] = error = _error(key, outcome, throttle_time_ms)
+                is_throttled = error.error_code is ErrorCode.throttling_quota_exceeded
+                if error.error_code in self._elsewhere or (is_throttled and retry_on_quota_violation):
+                    left.append(key)
+            wait_ms = max(throttle_time_ms, backoff_ms)
+            if not left or loop.time() + wait_ms / 1000 >= deadline:
+                break
+            await asyncio.sleep(wait_ms / 1000)
+            backoff_ms = min(2 * backoff_ms, self._config.retry_backoff_max_ms)
+        return Results(values, errors)
+
+    async def _ask_nodes(
+        self, keys: Mapping[To, Sequence[K]], ask: Callable[[To, Sequence[K]], Awaitable[Results[K, V]]]
+    ) -> Results[K, V]:
+        """The results of several nodes as one; what could not be asked of a node is an error of its keys.
+
+        :raises AdminError: none of the nodes gave an answer: the error of the first.
+        """
+        room = asyncio.Semaphore(NODES_AT_ONCE_MAX)
+
+        async def ask_one(to: To) -> Results[K, V] | AdminError:
+            async with room:
+                try:
+                    return await ask(to, keys[to])
+                except AdminError as error:
+                    return error
+
+        answers = dict(zip(keys, await asyncio.gather(*map(ask_one, keys)), strict=True))
+        failed = {to: answer for to, answer in answers.items() if isinstance(answer, AdminError)}
+        if failed and len(failed) == len(answers):
+            raise next(iter(failed.values()))
+        values: dict[K, V] = {}
+        errors: dict[K, ServerError] = {}
+        for to, answer in answers.items():
+            if isinstance(answer, AdminError):
+                errors.update(dict.fromkeys(keys[to], _of_a_node(answer)))
+            else:
+                values.update(answer.values)
+                errors.update(answer.errors)
+        return Results(values, errors)
+
+    @property
+    def _elsewhere(self) -> frozenset[ErrorCode]:
+        """Codes that say: nothing was done, ask the controller. That of raft comes from controllers alone."""
+        if self._to_controllers:
+            return frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})
+        return frozenset({ErrorCode.not_controller})
+
+
+def _error(key: object, outcome: Outcome[Any, Any] | None, throttle_time_ms: int) -> ServerError:
+    if outcome is None:
+        return ServerError(ErrorCode.unknown_server_error, f"the server's answer says nothing of {key}")
+    if outcome.error_code is ErrorCode.throttling_quota_exceeded:
+        return ThrottlingQuotaExceededError(outcome.message, throttle_time_ms)
+    return ServerError(outcome.error_code, outcome.message)
+
+
+def _of_a_node(error: AdminError) -> ServerError:
+    """The error of asking a node, as that of one thing it was asked for."""
+    if isinstance(error, ServerError):
+        return error
+    code = ErrorCode.request_timed_out
+    if isinstance(error, AuthenticationError):
+        code = ErrorCode.sasl_authentication_failed
+    elif isinstance(error, UnsupportedByServerError):
+        code = ErrorCode.unsupported_version
+    elif isinstance(error, UnsupportedEndpointError):
+        code = ErrorCode.unsupported_endpoint_type
+    return ServerError(code, str(error))

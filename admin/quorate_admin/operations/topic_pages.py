@@ -1,0 +1,114 @@
+"""Describing topics page by page: the state between one DescribeTopicPartitions and the next (KIP-966)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from quorate_protocol.errors import ErrorCode
+
+from quorate_admin.errors import ConnectionFailedError, ServerError
+from quorate_admin.types.acls import operations_of_bits
+from quorate_admin.types.topics import PartitionDescription, TopicDescription
+
+__all__ = ("TopicPages", "topic_description")
+
+
+class TopicPages:
+    """Topics by name, asked for in the order of names, as servers answer; ask while there `is_more`.
+
+    A page may end inside a topic: the cursor that it brings says where the next one goes on.
+    """
+
+    def __init__(self, names: Iterable[str], *, with_operations: bool) -> None:
+        self.values: dict[str, TopicDescription] = {}
+        self.errors: dict[str, ServerError] = {}
+        self._left = sorted(set(names))
+        self._cursor: tuple[str, int] | None = None
+        self._with_operations = with_operations
+
+    @property
+    def is_more(self) -> bool:
+        """Whether something is left to ask for."""
+        return bool(self._left)
+
+    def request(self, partitions_max: int) -> Any:
+        """The request for the next page, with at most so many partitions."""
+        from kio.schema.describe_topic_partitions.v0.request import (
+            Cursor,
+            DescribeTopicPartitionsRequest,
+            TopicRequest,
+        )
+
+        cursor = None
+        if self._cursor is not None:
+            topic_name, partition = self._cursor
+            cursor = Cursor(topic_name=topic_name, partition_index=partition)
+        return DescribeTopicPartitionsRequest(
+            topics=tuple(TopicRequest(name=name) for name in self._left),
+            response_partition_limit=partitions_max,
+            cursor=cursor,
+        )
+
+    def add(self, response: Any) -> None:
+        """Take a page in.
+
+        :raises ConnectionFailedError: the page leads nowhere: its cursor does not lead on.
+        """
+        for topic in response.topics:
+            if topic.error_code:
+                # Also of a topic that was there on the page before, and was deleted since.
+                self.values.pop(topic.name, None)
+                self.errors[topic.name] = ServerError(topic.error_code)
+                continue
+            description = topic_description(topic, with_operations=self._with_operations)
+            begun = self.values.get(topic.name)
+            if begun is not None:
+                description = replace(description, partitions=begun.partitions + description.partitions)
+            self.values[topic.name] = description
+        if response.next_cursor is None:
+            self._finish()
+            return
+        name, partition = response.next_cursor.topic_name, response.next_cursor.partition_index
+        if name not in self._left or (name, partition) <= (self._cursor or ("", 0)):
+            raise ConnectionFailedError(
+                f"the server says that topics go on at partition {partition} of {name!r}, "
+                "which was not asked for, or answered"
+            )
+        is_broken = name in self.errors
+        self._cursor = None if is_broken else (name, partition)
+        self._left = [other for other in self._left if other > name or (other == name and not is_broken)]
+
+    def _finish(self) -> None:
+        for name in self._left:
+            if name not in self.values and name not in self.errors:
+                self.errors[name] = ServerError(
+                    ErrorCode.unknown_server_error, f"the server's answer says nothing of {name!r}"
+                )
+        self._left = []
+
+
+def topic_description(topic: Any, *, with_operations: bool) -> TopicDescription:
+    """A topic of a DescribeTopicPartitions or Metadata response."""
+    partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    return TopicDescription(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(map(_partition, partitions)),
+        authorized_operations=operations_of_bits(topic.topic_authorized_operations)
+        if with_operations
+        else None,
+    )
+
+
+def _partition(partition: Any) -> PartitionDescription:
+    return PartitionDescription(
+        partition=partition.partition_index,
+        leader=None if partition.leader_id < 0 else partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replicas=tuple(partition.replica_nodes),
+        isr=tuple(partition.isr_nodes),
+        offline_replicas=tuple(partition.offline_replicas),
+        eligible_leader_replicas=getattr(partition, "eligible_leader_replicas", None),
+        last_known_elr=getattr(partition, "last_known_elr", None),
+    )
