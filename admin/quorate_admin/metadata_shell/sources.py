@@ -1,0 +1,185 @@
+"""An image from files: one checkpoint or log segment, or the whole directory of a metadata partition.
+
+Files are only read, and may belong to a node that runs: what it writes meanwhile is a torn end. Offline there is
+no high watermark, so the end of a log may hold records that were never committed.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from quorate_protocol.errors import ProtocolError
+from quorate_protocol.image import ImageState, MetadataImage, Provenance, ReplayError
+from quorate_protocol.image.snapshot import read_checkpoint
+from quorate_protocol.records.batch import RecordBatch, decode_batches
+from quorate_protocol.records.framing import decode_record
+
+BATCH_SIZE_BYTES_MAX = 64 * 1024 * 1024
+"""Eight times what Kafka lets a metadata batch be: a longer one is a damaged length."""
+NOTES_MAX = 20
+PARTITION = "__cluster_metadata-0"
+_PREFIX_SIZE_BYTES = 12
+_CHUNK_BYTES = 1024 * 1024
+_CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_SEGMENT = re.compile(r"(\d{20})\.log")
+
+
+class SourceError(Exception):
+    """There is nothing to be read; the message names path and reason."""
+
+
+class TornError(Exception):
+    """A file ends with bytes that are no batch."""
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What was read: an image, and what was wrong with the files, for the user."""
+
+    image: MetadataImage = field(default_factory=MetadataImage)
+    notes: list[str] = field(default_factory=list)
+    notes_dropped: int = 0
+
+    def note(self, text: str) -> None:
+        """Remember what was wrong; only the first few."""
+        if len(self.notes) < NOTES_MAX:
+            self.notes.append(text)
+        else:
+            self.notes_dropped += 1
+
+    def state(self) -> tuple[ImageState, Provenance]:
+        """The image to be shown: without a metadata transaction that has not ended, as Kafka shows it."""
+        return visible(self.image)
+
+
+def visible(image: MetadataImage) -> tuple[ImageState, Provenance]:
+    """The committed part of an image and where it ends; copied only while a transaction is open."""
+    if image.transaction is None:
+        return image, image.provenance
+    return image.committed_copy(), image.stable
+
+
+def load_file(path: Path) -> Loaded:
+    """What one file says: a checkpoint, or a segment of the log. Raises SourceError, OSError.
+
+    As Kafka's shell reads it: every record counts by its offset in the file, control records do not count, and a
+    record that does not fit is told and skipped.
+    """
+    loaded = Loaded()
+    try:
+        with path.open("rb") as file:
+            for batch in _batches(file):
+                if not batch.is_control:
+                    _replay(loaded, batch)
+    except TornError as error:
+        loaded.note(str(error))
+    if not loaded.image.end_offset:
+        loaded.note(f"{path}: no metadata records")
+    return loaded
+
+
+def load_directory(path: Path) -> Loaded:
+    """What a metadata partition says: its newest checkpoint that is whole, and the log after it.
+
+    `path` is the partition's directory, or the log directory that it is in. Raises SourceError, OSError.
+    """
+    directory = path / PARTITION if (path / PARTITION).is_dir() else path
+    if not directory.is_dir():
+        raise SourceError(f"{path}: no such directory")
+    checkpoints, segments = _files_of(directory)
+    if not checkpoints and not segments:
+        raise SourceError(f"{path}: neither a checkpoint nor a log segment; a {PARTITION} directory has them")
+    loaded = Loaded()
+    for end_offset, epoch, file in checkpoints:
+        if end_offset and _restore(loaded, file, end_offset, epoch):
+            break
+    for place, (base_offset, segment) in enumerate(segments):
+        next_base = segments[place + 1][0] if place + 1 < len(segments) else None
+        if next_base is not None and next_base <= loaded.image.end_offset:
+            continue  # the checkpoint has all of it
+        if base_offset > loaded.image.end_offset:
+            loaded.note(f"{segment}: the records from {loaded.image.end_offset} on are missing before it")
+        if not _follow(loaded, segment):
+            break
+    return loaded
+
+
+def _files_of(directory: Path) -> tuple[list[tuple[int, int, Path]], list[tuple[int, Path]]]:
+    """Checkpoints, newest first, and segments, oldest first."""
+    checkpoints, segments = [], []
+    for file in directory.iterdir():
+        if match := _CHECKPOINT.fullmatch(file.name):
+            checkpoints.append((int(match[1]), int(match[2]), file))
+        elif match := _SEGMENT.fullmatch(file.name):
+            segments.append((int(match[1]), file))
+    return sorted(checkpoints, reverse=True), sorted(segments)
+
+
+def _restore(loaded: Loaded, path: Path, end_offset: int, epoch: int) -> bool:
+    try:
+        with path.open("rb") as file:
+            checkpoint = read_checkpoint(_chunks(file))
+            where = Provenance(
+                end_offset=end_offset, epoch=epoch, timestamp_ms=checkpoint.last_contained_log_timestamp_ms
+            )
+            loaded.image.restore(checkpoint.records, where)
+    except ProtocolError as error:
+        loaded.note(f"{path}: not used: {error.message}")
+        return False
+    return True
+
+
+def _follow(loaded: Loaded, path: Path) -> bool:
+    """Replay a segment from where the image stands; False when it ends in something that is no batch."""
+    try:
+        with path.open("rb") as file:
+            for batch in _batches(file):
+                if batch.base_offset >= loaded.image.end_offset:
+                    _replay(loaded, batch)
+    except TornError as error:
+        loaded.note(str(error))
+        return False
+    return True
+
+
+def _replay(loaded: Loaded, batch: RecordBatch) -> None:
+    image = loaded.image
+    if batch.base_offset < image.end_offset:
+        loaded.note(f"offset {batch.base_offset} comes again behind {image.end_offset}: skipped")
+        return
+    for record in () if batch.is_control else batch.records:
+        offset = batch.base_offset + record.offset_delta
+        try:
+            image.replay(decode_record(record.value or b""), offset)
+        except ReplayError as error:
+            loaded.note(error.message)
+        except ProtocolError as error:
+            loaded.note(f"Can't read the record at offset {offset}: {error.message}")
+    end_offset = batch.last_offset + 1
+    image.advance(
+        end_offset=end_offset, epoch=batch.partition_leader_epoch, timestamp_ms=batch.max_timestamp_ms
+    )
+    image.commit(end_offset)
+
+
+def _batches(file: BinaryIO) -> Iterator[RecordBatch]:
+    """The batches of a file. Raises TornError."""
+    position = 0
+    while prefix := file.read(_PREFIX_SIZE_BYTES):
+        size_bytes = _PREFIX_SIZE_BYTES + int.from_bytes(prefix[8:], "big", signed=True)
+        rest = b""
+        if len(prefix) == _PREFIX_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX:
+            rest = file.read(size_bytes - _PREFIX_SIZE_BYTES)
+        try:
+            yield from decode_batches(prefix + rest)
+        except ProtocolError as error:
+            left = Path(file.name).stat().st_size - position
+            raise TornError(f"{file.name}: the last {left} bytes are left out: {error.message}") from None
+        position += size_bytes
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(_CHUNK_BYTES):
+        yield chunk

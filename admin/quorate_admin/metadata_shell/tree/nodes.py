@@ -1,0 +1,67 @@
+"""What a tree is made of. A node is made when somebody walks to it, and holds nothing but a reference."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A file."""
+
+    text: Callable[[], str]
+    """What `cat` prints: Kafka's words."""
+    data: Callable[[], Any]
+    """The same for programs: JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A directory."""
+
+    names: Callable[[], Iterable[str]]
+    """The names of its children, in any order."""
+    child: Callable[[str], "Node | None"]
+    """The child of that name; None if there is none."""
+
+    def sorted_names(self) -> list[str]:
+        """The names as Kafka sorts them: by UTF-16 code units."""
+        return sorted(self.names(), key=_code_units)
+
+
+Node = Leaf | Directory
+
+
+def _code_units(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+def value(content: str | int | float) -> Leaf:
+    """A file with one value."""
+    return Leaf(lambda: str(content), lambda: content)
+
+
+def fixed(children: Mapping[str, Callable[[], Node]]) -> Directory:
+    """A directory whose children are always the same."""
+
+    def child(name: str) -> Node | None:
+        made = children.get(name)
+        return made() if made else None
+
+    return Directory(lambda: children, child)
+
+
+def by_number(numbers: Mapping[int, Any], node: Callable[[int], Node]) -> Directory:
+    """A directory whose children are named by the keys of a mapping."""
+
+    def child(name: str) -> Node | None:
+        number = number_of(name)
+        return node(number) if number is not None and number in numbers else None
+
+    return Directory(lambda: map(str, numbers), child)
+
+
+def number_of(name: str) -> int | None:
+    """What Java's Integer.parseInt takes: ASCII digits with a sign."""
+    digits = name[1:] if name[:1] in {"+", "-"} else name
+    return int(name) if digits.isascii() and digits.isdigit() else None
