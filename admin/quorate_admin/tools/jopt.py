@@ -20,21 +20,14 @@ class _RecordsOptions:
 
     ACTIONS: ClassVar[Mapping[str, str]] = {}
     """Option and help of each action, of which a command line has exactly one."""
+    FLAGS: ClassVar[Mapping[str, str]] = {}
+    """Option and help of other options without a value, of which the order or the presence alone counts."""
 
     def __init__(self, name: str | None, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
-        actions = [
-            TyperOption(
-                param_decls=[option],
-                help=text,
-                is_flag=True,
-                default=False,
-                expose_value=False,
-                rich_help_panel="Actions",
-            )
-            for option, text in self.ACTIONS.items()
-        ]
+        actions = [_flag(option, text, "Actions") for option, text in self.ACTIONS.items()]
+        flags = [_flag(option, text, None) for option, text in self.FLAGS.items()]
         settings["no_args_is_help"] = True
-        super().__init__(name, params=[*actions, *(params or ())], **settings)  # type: ignore[call-arg]
+        super().__init__(name, params=[*actions, *(params or ()), *flags], **settings)  # type: ignore[call-arg]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse twice: once for the order of the occurrences, once as always."""
@@ -50,6 +43,17 @@ class _RecordsOptions:
             ctx.meta[_GIVEN] = given
         rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         return rest
+
+
+def _flag(option: str, text: str, panel: str | None) -> TyperOption:
+    return TyperOption(
+        param_decls=[option],
+        help=text,
+        is_flag=True,
+        default=False,
+        expose_value=False,
+        rich_help_panel=panel,
+    )
 
 
 class OptionsCommand(_RecordsOptions, ToolCommand):
