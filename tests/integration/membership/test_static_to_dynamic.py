@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import Cluster, manifests
+from support.cluster import manifests
 from support.ledger import ContinuousTopics
 from support.membership import (
     Membership,
@@ -37,17 +37,6 @@ def static(request: pytest.FixtureRequest, tmp_path: Path, kafka_jars: Path) -> 
         cluster.close()
 
 
-def forget_static_voters(cluster: Cluster, node_id: int) -> None:
-    """Restart a node with a configuration that only says where to look for the quorum."""
-    cluster.configure(
-        node_id,
-        {"controller.quorum.bootstrap.servers": cluster.bootstrap_controllers},
-        removed=["controller.quorum.voters"],
-    )
-    cluster.terminate(node_id)
-    cluster.start(node_id)
-
-
 def test_a_static_quorum_becomes_dynamic_without_a_stop(static: Membership, tell_pause: TellPause) -> None:
     """Goal: kraft.version 0 -> 1 and configurations without voters, node by node, nothing lost.
 
@@ -77,12 +66,12 @@ def test_a_static_quorum_becomes_dynamic_without_a_stop(static: Membership, tell
         await_progress(static, topics)
         leader = static.await_leader()
         for node_id in sorted(VOTERS, key=lambda one: one == leader):
-            forget_static_voters(static, node_id)
+            static.forget_static_voters(node_id)
             static.await_voters(*VOTERS)
             await_progress(static, topics)
         tell_pause(topics.pause_s_max)  # of the controllers: next, the only broker restarts
         for node_id in static.brokers:
-            forget_static_voters(static, node_id)
+            static.forget_static_voters(node_id)
         static.await_unfenced(*static.brokers)
         static.dismiss(VOTERS[1])
         static.join(VOTERS[1])

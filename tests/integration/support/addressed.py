@@ -137,7 +137,7 @@ class ContinuousWriter(Worker):
         else:
             self.acknowledged.append(name)
 
-    def _finish(self) -> None:
+    def _close(self) -> None:
         if self._client is not None:
             self._runner.run(self._client.close())
         self._runner.close()

@@ -166,6 +166,15 @@ class Cluster:
         self._nodes[node_id] = replace(node, config={**node.config, **properties})
         self._removed_keys[node_id] = frozenset(removed)
 
+    def write_config(self, node_id: int) -> None:
+        """Write the node's server.properties, as formatting and starting it do."""
+        self.layout.write_config(self._nodes[node_id])
+        removed = self._removed_keys.get(node_id)
+        if removed:
+            file = self.config_file(node_id)
+            lines = file.read_text().splitlines(keepends=True)
+            file.write_text("".join(line for line in lines if line.partition("=")[0] not in removed))
+
     def config_file(self, node_id: int) -> Path:
         """The node's server.properties, as it was written when the node was formatted or started."""
         return self.layout.config_file(self._nodes[node_id])
@@ -204,7 +213,7 @@ class Cluster:
         for node_id in node_ids:
             node = self._nodes[node_id]
             self.data(node_id).mkdir(parents=True, exist_ok=True)
-            self._write_config(node_id)
+            self.write_config(node_id)
             running[node_id] = subprocess.Popen(
                 self._format_command(node), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
             )
@@ -218,7 +227,7 @@ class Cluster:
             if self.runs(node_id):
                 continue
             node = self._nodes[node_id]
-            self._write_config(node_id)
+            self.write_config(node_id)
             self._started_at_ms[node_id] = time.time_ns() // 1_000_000
             with self.layout.directory.node_log(node.label).open("ab") as log:
                 self._processes[node_id] = subprocess.Popen(
@@ -302,14 +311,6 @@ class Cluster:
 
     def _format_command(self, node: DesiredNode) -> list[str]:
         return self.layout.format_command(node)
-
-    def _write_config(self, node_id: int) -> None:
-        self.layout.write_config(self._nodes[node_id])
-        removed = self._removed_keys.get(node_id)
-        if removed:
-            file = self.config_file(node_id)
-            lines = file.read_text().splitlines(keepends=True)
-            file.write_text("".join(line for line in lines if line.partition("=")[0] not in removed))
 
     def _is_suspended(self, node_id: int) -> bool:
         return psutil.Process(self._processes[node_id].pid).status() == psutil.STATUS_STOPPED

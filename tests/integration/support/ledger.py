@@ -27,13 +27,16 @@ class Worker:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         self._ended.set()
         self._thread.join(FLUSH_TIMEOUT_S + 30)
-        if kind is None:
-            assert not self._thread.is_alive(), f"{self._thread.name} does not come to an end"
+        if error is not None:
             if self._failure is not None:
-                raise self._failure
+                error.add_note(f"{self._thread.name} had failed before: {self._failure!r}")
+            return
+        assert not self._thread.is_alive(), f"{self._thread.name} does not come to an end"
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
         try:
@@ -42,12 +45,17 @@ class Worker:
             self._finish()
         except BaseException as error:
             self._failure = error
+        finally:
+            self._close()
 
     def _work(self) -> None:
         raise NotImplementedError
 
     def _finish(self) -> None:
         """What is left to do at the end."""
+
+    def _close(self) -> None:
+        """Let go of what the thread holds, whatever happened."""
 
 
 class ContinuousProducer(Worker):

@@ -1,11 +1,15 @@
 """A cluster whose voters change: controllers are added, removed, and lose their disks, with Quorate's own tools."""
 
+import asyncio
 import shutil
 import subprocess
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from quorate_admin.client import AdminClient
+from quorate_admin.types.controllers import ControllerListener, ControllerRegistration
 from quorate_admin.types.quorum import QuorumDescription
 from quorate_operator.planning.cluster import DesiredNode, Role
 from quorate_operator.runtime.identity import quorum_facts
@@ -19,6 +23,8 @@ from support.waiting import eventually
 
 HANDOVERS_MAX = 12
 PROGRESS_TIMEOUT_S = 40
+RANGE_OF_4_1 = (7, 27)
+"""The levels of metadata.version that controllers of Kafka 4.1 know."""
 
 
 def quorate(
@@ -56,7 +62,7 @@ class Membership(Cluster):
     _founded = False
 
     @classmethod
-    def found(cls, directory: Path, jars: Path, manifest: str, *, founders: int) -> Self:
+    def found(cls, directory: Path, jars: Path | None, manifest: str, *, founders: int) -> Self:
         """Settle a place for every controller of the manifest, and format the first ones and the brokers."""
         cluster = cls.settle(directory, jars, manifest)
         cluster.founders = cluster.controllers[:founders]
@@ -171,6 +177,31 @@ class Membership(Cluster):
         self.observe(node_id)
         assert self.directory_id(node_id) != lost
         return lost
+
+    def forget_static_voters(self, node_id: int) -> None:
+        """Restart a node with a configuration that says where to look for the quorum, and not who votes."""
+        self.configure(
+            node_id,
+            {"controller.quorum.bootstrap.servers": self.bootstrap_controllers},
+            removed=["controller.quorum.voters"],
+        )
+        self.terminate(node_id)
+        self.start(node_id)
+
+    def leave_ghost(self, node_id: int) -> None:
+        """Register a controller of Kafka 4.1 that does not exist, as one that was there and is gone for good."""
+        registration = ControllerRegistration(
+            controller_id=node_id,
+            incarnation_id=uuid.uuid4(),
+            listeners=(ControllerListener(name="CONTROLLER", host="127.0.0.1", port=1, security_protocol=0),),
+            features={"metadata.version": RANGE_OF_4_1, "kraft.version": (0, 1)},
+        )
+
+        async def register() -> None:
+            async with AdminClient(bootstrap_controllers=self.asks().split(",")) as client:
+                await client.register_controller(registration)
+
+        asyncio.run(register())
 
     def bring_to(self, *node_ids: int) -> Self:
         """Have exactly these as voters, whatever a test left."""

@@ -1,0 +1,120 @@
+"""Ghosts: registrations of controllers that are gone. They block feature levels, and how they are got rid of."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.cluster import manifests
+from support.membership import RANGE_OF_4_1, Membership, quorate, refused, succeeded
+from support.metadata import assert_same_images, snapshots_in
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+GHOST = 3099
+KINDS = {"java": (3000, 3001), "python": ()}
+ALIVE_TIMEOUT_S = 30
+SNAPSHOT_TIMEOUT_S = 30
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, kafka_jars: Path) -> Iterator[Membership]:
+    """A controller and a broker of stock Kafka at the level of 4.1, and a place for an observer."""
+    manifest = manifests(controllers=2, java=request.param, metadata_version="4.1")
+    cluster = Membership.found(tmp_path / "cluster", kafka_jars, manifest, founders=1)
+    try:
+        yield cluster.start_founders()
+    finally:
+        cluster.close()
+
+
+def registered(cluster: Membership) -> set[int]:
+    """The controllers that the cluster lists (DescribeCluster)."""
+    ran = quorate("cluster", "list-endpoints", "--bootstrap-controller", cluster.asks())
+    lines = succeeded(ran).splitlines()[1:]
+    return {int(line.split()[0]) for line in lines}
+
+
+def upgrade(cluster: Membership) -> list[str]:
+    """The arguments of the upgrade that a ghost blocks."""
+    return ["features", "--bootstrap-controller", cluster.asks(), "upgrade", "--release-version", "4.3"]
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The commands that a tool printed, to be run by whoever reads it."""
+    lines = (line.strip() for line in text.splitlines())
+    return [shlex.split(line)[1:] for line in lines if line.startswith("quorate ")]
+
+
+def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membership) -> None:
+    """Goal: on any cluster since metadata.version 15 there is a way out, and the tools tell it.
+
+    Method: register a controller of an old release that is not there. The upgrade is refused; `quorate doctor`
+    names the ghost and prints commands; exactly these are run; the upgrade goes through. An observer that runs
+    is not refreshed.
+    """
+    alive = cluster.controllers[1]
+    cluster.observe(alive)
+    eventually(lambda: alive in registered(cluster), ALIVE_TIMEOUT_S, f"{alive} to be registered")
+    cluster.leave_ghost(GHOST)
+    low, high = RANGE_OF_4_1
+    why_not = refused(quorate(*upgrade(cluster)))
+    assert f"Controller {GHOST} only supports versions {low}-{high}" in why_not
+    at = ("--bootstrap-controller", cluster.asks())
+    not_that = refused(quorate("cluster", "refresh-controller", *at, "--controller-id", str(alive)))
+    assert str(alive) in not_that
+    found = quorate("doctor", *at)
+    assert str(GHOST) in found.stdout
+    assert str(alive) not in "".join(line for line in found.stdout.splitlines() if "quorate " in line)
+    commands = commands_in(found.stdout)
+    assert commands, f"no command was printed: {found.stdout}{found.stderr}"
+    for command in commands:
+        succeeded(quorate(*command))
+    succeeded(quorate(*upgrade(cluster)))
+    healthy = quorate("doctor", *at)
+    assert healthy.returncode == 0, healthy.stdout + healthy.stderr
+    cluster.await_voters(cluster.founders[0])
+    cluster.await_unfenced(*cluster.brokers)
+
+
+@pytest.fixture
+def newest(tmp_path: Path) -> Iterator[Membership]:
+    """Three controllers of ours at the level that 4.4 has announced, without brokers, which Kafka has not yet."""
+    config = {
+        "unstable.feature.versions.enable": True,
+        "metadata.log.max.record.bytes.between.snapshots": 1_000,
+    }
+    manifest = manifests(brokers=0, metadata_version="4.4-IV2", config=config)
+    cluster = Membership.found(tmp_path / "cluster", None, manifest, founders=3)
+    try:
+        yield cluster.start_founders()
+    finally:
+        cluster.close()
+
+
+def test_a_removed_controller_is_unregistered_in_one_step(newest: Membership) -> None:
+    """Goal: `remove-controller --unregister` (KIP-1312) leaves no trace of a controller that is gone.
+
+    Method: at metadata.version 33, kill a voter and remove it. Voters, DescribeCluster, the image of each log
+    and the next snapshot are without it.
+    """
+    *left, gone = newest.controllers
+    eventually(lambda: registered(newest) == set(newest.controllers), ALIVE_TIMEOUT_S, "all to be registered")
+    directory_id = newest.directory_id(gone)
+    newest.kill(gone)
+    newest.await_quorum(*left)
+    printed = succeeded(newest.try_to_remove(gone, directory_id, "--unregister"))
+    assert str(gone) in printed
+    end = newest.await_voters(*left).high_watermark
+    assert registered(newest) == set(left)
+
+    def snapshot() -> bool:
+        return all(any(one.end_offset >= end for one in snapshots_in(newest.metadata(node))) for node in left)
+
+    eventually(snapshot, SNAPSHOT_TIMEOUT_S, "snapshots")
+    with newest.frozen():
+        image = assert_same_images([newest.metadata(one) for one in left])
+        taken = [snapshots_in(newest.metadata(one))[-1].image() for one in left]
+    for one in (image, *taken):
+        assert sorted(one.cluster.controllers) == left
