@@ -1,119 +1,18 @@
-"""Where the replicas of new partitions go: striped over racks and brokers, as Kafka's StripedReplicaPlacer
-does.
-
-Goals, the most important first: no two replicas of a partition on one broker (a must), a leader that is
-unfenced (a must), replicas spread over racks, replicas spread over brokers, unfenced brokers before fenced
-ones.
-
-Racks take turns: each partition starts one rack after the previous one, at a random one at first, and takes
-one broker per rack around the ring. Inside a rack brokers take turns in the same way. When as many
-partitions were placed as there are unfenced brokers, racks and brokers are shuffled, so that the same sets
-of replicas do not come again and again.
-"""
+"""Where the replicas of new partitions go; a request that can't have them is refused."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol import placement
+from quorate_protocol.placement import PlacementError, UsableBroker
 
 from quorate_controller.control.api import ControlError
 
 if TYPE_CHECKING:
     from random import Random
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsableBroker:
-    """A broker that may get replicas."""
-
-    broker_id: int
-    rack: str | None
-    fenced: bool
-
-
-class _Rotation:
-    """Brokers that take turns. Each round (partition) that asks at all starts one broker further."""
-
-    __slots__ = ("_brokers", "_round", "_start", "_taken")
-
-    def __init__(self, brokers: list[int], rng: "Random") -> None:
-        self._brokers = sorted(brokers)
-        self._start = rng.randrange(len(brokers)) if brokers else 0
-        self._taken = 0
-        self._round = 0
-
-    def take(self, round_number: int) -> int | None:
-        """The next broker in this round, or None when all have had their turn."""
-        count = len(self._brokers)
-        if round_number != self._round and count:
-            self._round = round_number
-            self._taken = 0
-            self._start = (self._start + 1) % count
-        if self._taken == count:
-            return None
-        broker_id = self._brokers[(self._start + self._taken) % count]
-        self._taken += 1
-        return broker_id
-
-    def shuffle(self, rng: "Random") -> None:
-        rng.shuffle(self._brokers)
-
-
-class _Rack:
-    __slots__ = ("fenced", "unfenced")
-
-    def __init__(self, brokers: list[UsableBroker], rng: "Random") -> None:
-        self.unfenced = _Rotation([broker.broker_id for broker in brokers if not broker.fenced], rng)
-        self.fenced = _Rotation([broker.broker_id for broker in brokers if broker.fenced], rng)
-
-    def take(self, round_number: int) -> int | None:
-        broker_id = self.unfenced.take(round_number)
-        return self.fenced.take(round_number) if broker_id is None else broker_id
-
-    def shuffle(self, rng: "Random") -> None:
-        self.unfenced.shuffle(rng)
-        self.fenced.shuffle(rng)
-
-
-class _RackRing:
-    """All racks, ready to place one partition after the other."""
-
-    def __init__(self, brokers: list[UsableBroker], rng: "Random") -> None:
-        by_rack: dict[str | None, list[UsableBroker]] = {}
-        for broker in brokers:
-            by_rack.setdefault(broker.rack, []).append(broker)
-        names = sorted(by_rack, key=lambda name: (name is not None, name or ""))
-        self._rng = rng
-        self._racks = [_Rack(by_rack[name], rng) for name in names]
-        self._unfenced_count = sum(not broker.fenced for broker in brokers)
-        self._start = rng.randrange(len(self._racks))
-        self._round = 0
-
-    def place(self, replication_factor: int) -> tuple[int, ...]:
-        """The replicas of one partition; the caller made sure of enough brokers, one of them unfenced."""
-        racks, round_number = self._racks, self._round
-        if round_number and self._unfenced_count > 1 and round_number % self._unfenced_count == 0:
-            self._rng.shuffle(racks)
-            for rack in racks:
-                rack.shuffle(self._rng)
-        leader_rack = self._start
-        while (leader := racks[leader_rack].unfenced.take(round_number)) is None:
-            leader_rack = (leader_rack + 1) % len(racks)
-        replicas = [leader]
-        current = self._start
-        leader_rack_waits = (
-            True  # it gave its first replica already, so it sits out the first turn of the ring
-        )
-        while len(replicas) < replication_factor:
-            if leader_rack_waits and current == leader_rack:
-                leader_rack_waits = False
-            elif (broker_id := racks[current].take(round_number)) is not None:
-                replicas.append(broker_id)
-            current = (current + 1) % len(racks)
-        self._round += 1
-        self._start = (self._start + 1) % len(racks)
-        return tuple(replicas)
+__all__ = ("UsableBroker", "place_replicas")
 
 
 def place_replicas(
@@ -123,23 +22,7 @@ def place_replicas(
 
     :raises ControlError: INVALID_REPLICATION_FACTOR when there are too few brokers, or all are fenced.
     """
-    candidates = list(brokers)
-    if replication_factor <= 0:
-        raise ControlError(
-            ErrorCode.invalid_replication_factor,
-            f"Invalid replication factor {replication_factor}: the replication factor must be positive.",
-        )
-    if all(broker.fenced for broker in candidates):
-        raise ControlError(
-            ErrorCode.invalid_replication_factor,
-            "All brokers are currently fenced, or have all their log directories cordoned.",
-        )
-    if replication_factor > len(candidates):
-        raise ControlError(
-            ErrorCode.invalid_replication_factor,
-            f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(candidates)} broker(s) are registered or some brokers have all their log directories "
-            "cordoned.",
-        )
-    ring = _RackRing(candidates, rng)
-    return [ring.place(replication_factor) for _ in range(num_partitions)]
+    try:
+        return placement.place_replicas(brokers, num_partitions, replication_factor, rng)
+    except PlacementError as error:
+        raise ControlError(ErrorCode.invalid_replication_factor, str(error)) from error
