@@ -1,0 +1,56 @@
+"""The commands that findings propose, complete with the way to the cluster."""
+
+import uuid
+from dataclasses import dataclass
+
+from quorate_protocol.uuids import uuid_to_text
+
+PLACE_OF_BOOTSTRAP = "--bootstrap-controller HOST:PORT"
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Writes command lines; `bootstrap` is the option with its addresses, as the user gave it."""
+
+    bootstrap: str = PLACE_OF_BOOTSTRAP
+
+    def upgrade(self, feature: str, level: int) -> str:
+        """Raise a feature level."""
+        return f"quorate features {self.bootstrap} upgrade --feature {feature}={level}"
+
+    def refresh_controller(self, controller_id: int) -> str:
+        """Make the registration of a controller that is gone support what the cluster supports."""
+        return f"quorate cluster refresh-controller {self.bootstrap} --controller-id {controller_id}"
+
+    def unregister_controller(self, controller_id: int) -> str:
+        """Remove the registration of a controller that is gone (KIP-1312)."""
+        return f"quorate cluster unregister-controller {self.bootstrap} --controller-id {controller_id}"
+
+    def unregister_broker(self, broker_id: int) -> str:
+        """Remove the registration of a broker that is gone."""
+        return f"quorate cluster unregister {self.bootstrap} --id {broker_id}"
+
+    def remove_voter(self, node_id: int, directory_id: uuid.UUID | None) -> str:
+        """Take a voter out of the quorum."""
+        return (
+            f"quorate metadata-quorum {self.bootstrap} remove-controller --controller-id {node_id} "
+            f"--controller-directory-id {uuid_to_text(directory_id)}"
+        )
+
+    def add_voter(self) -> str:
+        """Make a running controller a voter."""
+        return (
+            f"quorate metadata-quorum {self.bootstrap} --command-config controller.properties add-controller"
+        )
+
+    def describe_status(self) -> str:
+        """Look at the quorum."""
+        return f"quorate metadata-quorum {self.bootstrap} describe --status"
+
+    def describe_replication(self) -> str:
+        """Look at how far each replica of the log is."""
+        return f"quorate metadata-quorum {self.bootstrap} describe --replication --human-readable"
+
+    def doctor(self) -> str:
+        """Look again."""
+        return f"quorate doctor {self.bootstrap}"

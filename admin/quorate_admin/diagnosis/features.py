@@ -1,0 +1,137 @@
+"""Which registration keeps which feature from which level.
+
+Kafka takes a new level when the active controller, every registered broker, every registered controller and every
+voter (registered, from metadata.version 15 on) supports it, and says of a refused one who is the first that does
+not. So the blockers are known from the registrations in the metadata log or, where that can't be read, by
+asking with `validateOnly` for one level after the other, which changes nothing.
+"""
+
+import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, FEATURES, METADATA_VERSION
+
+from quorate_admin.diagnosis.facts import Blocker, FeatureOutlook, NodeKind, RegisteredNode
+
+_REFUSALS = (
+    re.compile(
+        r"\b(?:Local )?(?P<kind>[Bb]roker|[Cc]ontroller) (?P<id>\d+) only supports versions "
+        r"(?P<low>\d+)(?:-(?P<high>\d+))?"
+    ),
+    re.compile(r"\b(?:Local )?(?P<kind>[Bb]roker|[Cc]ontroller) (?P<id>\d+) does not support this feature"),
+    re.compile(r"\b(?P<kind>[Cc]ontroller) (?P<id>\d+) has not registered"),
+)
+_RANGE, _NO_FEATURE, _NOT_REGISTERED = _REFUSALS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A question for the active controller: would it take this level (UpdateFeatures with validateOnly)?"""
+
+    feature: str
+    level: int
+
+
+def parse_refusal(message: str) -> Blocker | None:
+    """Who does not support a level, from the message of INVALID_UPDATE_VERSION; None for another reason.
+
+    For instance: `Invalid update version 30 for feature metadata.version. Controller 99 only supports
+    versions 7-27`.
+    """
+    for pattern in _REFUSALS:
+        match = pattern.search(message)
+        if match is None:
+            continue
+        kind, node_id = NodeKind(match["kind"].lower()), int(match["id"])
+        if pattern is _RANGE:
+            low = int(match["low"])
+            return Blocker(kind=kind, node_id=node_id, lowest=low, highest=int(match["high"] or low))
+        return Blocker(kind=kind, node_id=node_id, is_registered=pattern is _NO_FEATURE)
+    return None
+
+
+def probe_outlook(feature: str, finalized: int, target: int) -> Generator[Probe, str | None, FeatureOutlook]:
+    """Find out how far a feature can go: yields probes, takes None (it would) or the refusal's message.
+
+    Each refusal names one blocker, and the level below its range is asked for next. So blockers that are less
+    restrictive than another one stay hidden behind it.
+    """
+    level, blockers, obstacle = target, list[Blocker](), None
+    while level > finalized:
+        message = yield Probe(feature=feature, level=level)
+        if message is None:
+            break
+        blocker = parse_refusal(message)
+        if blocker is None:
+            obstacle = obstacle or message
+            level -= 1
+            continue
+        blockers.append(blocker)
+        level = min(level - 1, blocker.highest) if blocker.is_registered else finalized
+    return FeatureOutlook(
+        feature=feature,
+        finalized=finalized,
+        target=target,
+        reachable=max(level, finalized),
+        blockers=tuple(blockers),
+        obstacle=obstacle,
+    )
+
+
+def registered_outlooks(
+    finalized: Mapping[str, int],
+    supported: Mapping[str, int],
+    nodes: Iterable[RegisteredNode],
+    voter_ids: Sequence[int],
+) -> tuple[FeatureOutlook, ...]:
+    """How far each feature can go by the registrations in the log.
+
+    `supported` has the highest level that any node runs, `nodes` are all brokers and controllers with their
+    `features`, `voter_ids` those that have to be registered. Dependencies on metadata.version are those of
+    Kafka 4.3.1.
+    """
+    registered = list(nodes)
+    missing = _missing_voters(finalized, registered, voter_ids)
+    outlooks = []
+    for feature, target in sorted(supported.items()):
+        current = finalized.get(feature, 0)
+        ranges = [(node, (node.features or {}).get(feature, (0, 0))) for node in registered]
+        blockers = [
+            Blocker(kind=node.kind, node_id=node.node_id, lowest=low, highest=high)
+            for node, (low, high) in sorted(ranges, key=lambda one: (-one[1][1], one[0].kind, one[0].node_id))
+            if high < target
+        ]
+        reachable = current if missing else min((high for _, (_, high) in ranges), default=target)
+        obstacle = None
+        needed = _needed_metadata_version(feature, min(reachable, target))
+        if needed > finalized.get(METADATA_VERSION, 0):
+            reachable, obstacle = current, f"{feature} depends on {METADATA_VERSION} {needed}"
+        outlooks.append(
+            FeatureOutlook(
+                feature=feature,
+                finalized=current,
+                target=max(target, current),
+                reachable=max(min(reachable, target), current),
+                blockers=(*missing, *blockers),
+                obstacle=obstacle,
+            )
+        )
+    return tuple(outlooks)
+
+
+def _missing_voters(
+    finalized: Mapping[str, int], registered: Sequence[RegisteredNode], voter_ids: Sequence[int]
+) -> list[Blocker]:
+    if finalized.get(METADATA_VERSION, 0) < CONTROLLER_REGISTRATION_SINCE:
+        return []  # controllers do not register yet, and are not asked
+    known = {node.node_id for node in registered if node.kind is NodeKind.CONTROLLER}
+    return [
+        Blocker(kind=NodeKind.CONTROLLER, node_id=node_id, is_registered=False)
+        for node_id in sorted(set(voter_ids) - known)
+    ]
+
+
+def _needed_metadata_version(feature: str, level: int) -> int:
+    known = FEATURES.get(feature)
+    return 0 if known is None else known.needs_metadata_version.get(level, 0)

@@ -1,0 +1,74 @@
+"""What a diagnosis says: findings, each with what shows it and what to do next."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from quorate_admin.diagnosis.facts import FeatureOutlook, NodeKind
+
+
+class Severity(StrEnum):
+    """How bad it is. All but a NOTE make a cluster unhealthy."""
+
+    DANGER = "danger"
+    """The quorum is lost, or the next failure loses it."""
+    BLOCKED = "blocked"
+    """Something that should be possible is not."""
+    WARNING = "warning"
+    """A part does not work as it should."""
+    NOTE = "note"
+    """Nothing is wrong; it could be better, or is good to know."""
+
+
+class Code(StrEnum):
+    """What a finding is about: stable names for programs."""
+
+    NO_LEADER = "no-leader"
+    NOTHING_COMMITTED = "nothing-committed"
+    ONE_FAILURE_FROM_LOSS = "one-failure-from-loss"
+    SINGLE_VOTER = "single-voter"
+    EVEN_VOTERS = "even-voters"
+    VOTER_SILENT = "voter-silent"
+    VOTER_LAGGING = "voter-lagging"
+    VOTER_NOT_REGISTERED = "voter-not-registered"
+    VOTER_ENDPOINTS_DIFFER = "voter-endpoints-differ"
+    OBSERVER_LAGGING = "observer-lagging"
+    GHOST_CONTROLLER = "ghost-controller"
+    BROKER_FENCED = "broker-fenced"
+    FEATURE_BLOCKED = "feature-blocked"
+    FEATURE_UNKNOWN = "feature-unknown"
+    METADATA_VERSION_BEHIND = "metadata-version-behind"
+    QUORUM_STATIC = "quorum-static"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was found.
+
+    `evidence` is what was observed. `advice` says what has to be done by hand first, None if nothing has;
+    `commands` are to be typed then, in this order. `blocks` has the first and last level of each feature
+    that the node keeps from the cluster.
+    """
+
+    severity: Severity
+    code: Code
+    message: str
+    evidence: str
+    advice: str | None = None
+    commands: tuple[str, ...] = ()
+    node_kind: NodeKind | None = None
+    node_id: int | None = None
+    blocks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """All findings, the worst first, and how far each feature could go."""
+
+    findings: tuple[Finding, ...]
+    outlooks: tuple[FeatureOutlook, ...]
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing is wrong: there are notes at most."""
+        return all(finding.severity is Severity.NOTE for finding in self.findings)

@@ -1,0 +1,201 @@
+"""What is wrong with the quorum: its leader, its voters, its size."""
+
+from collections.abc import Iterator
+
+from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, KRAFT_VERSION, METADATA_VERSION
+
+from quorate_admin.diagnosis.commands import Commands
+from quorate_admin.diagnosis.facts import FETCH_SILENCE_MS, Facts, NodeKind
+from quorate_admin.diagnosis.findings import Code, Finding, Severity
+from quorate_admin.types.quorum import QuorumDescription, ReplicaDescription
+
+LAG_MS_MAX = 10_000
+"""A replica that fetches, and was last caught up longer ago than this, does not keep up."""
+
+
+def find_in_quorum(facts: Facts, commands: Commands) -> Iterator[Finding]:
+    """Findings about leader, voters and observers."""
+    if facts.quorum is None:
+        yield _no_leader(facts, commands)
+        return
+    if facts.quorum.high_watermark < 0:
+        yield Finding(
+            severity=Severity.DANGER,
+            code=Code.NOTHING_COMMITTED,
+            message=f"The leader {facts.quorum.leader_id} has not committed anything in its epoch",
+            evidence=f"Its high watermark is unknown in epoch {facts.quorum.leader_epoch}: it has no majority "
+            "of the voters behind it, or was elected a moment ago.",
+            advice="Start the voters that are down.",
+            commands=(commands.doctor(),),
+        )
+    yield from _size(facts, facts.quorum, commands)
+    for voter in facts.quorum.voters:
+        yield from _voter(facts, facts.quorum, voter, commands)
+    for observer in facts.quorum.observers:
+        if facts.follows(observer.node_id) and _lag_ms(facts, observer) > LAG_MS_MAX:
+            yield Finding(
+                severity=Severity.WARNING,
+                code=Code.OBSERVER_LAGGING,
+                message=f"Observer {observer.node_id} does not keep up with the metadata log",
+                evidence=_lag_text(facts, facts.quorum, observer),
+                commands=(commands.describe_replication(),),
+                node_id=observer.node_id,
+            )
+    yield from _static(facts, commands)
+
+
+def _no_leader(facts: Facts, commands: Commands) -> Finding:
+    known = sorted(facts.controllers or ())
+    silent = [node_id for node_id in known if node_id in facts.unreachable]
+    advice = "Start the controllers that are down: a majority of the voters has to run."
+    if silent:
+        advice = f"Start {_listed('controller', silent)}: a majority of the voters has to run."
+    reasons = "; ".join(f"{node_id}: {facts.unreachable[node_id]}" for node_id in silent)
+    return Finding(
+        severity=Severity.DANGER,
+        code=Code.NO_LEADER,
+        message="The quorum has no leader: nothing in the cluster's metadata can change",
+        evidence=". ".join(part for part in (facts.quorum_problem, reasons) if part)
+        or "No node names a leader.",
+        advice=advice,
+        commands=(commands.doctor(),),
+    )
+
+
+def _size(facts: Facts, quorum: QuorumDescription, commands: Commands) -> Iterator[Finding]:
+    size = len(quorum.voters)
+    following = [voter.node_id for voter in quorum.voters if facts.follows(voter.node_id)]
+    majority = size // 2 + 1
+    if size == 1:
+        yield Finding(
+            severity=Severity.NOTE,
+            code=Code.SINGLE_VOTER,
+            message=f"The quorum has one voter, {quorum.leader_id}: the cluster stops with it",
+            evidence="Three voters survive the loss of one.",
+            advice="Format and start another controller, then, with its properties:",
+            commands=(commands.add_voter(),),
+        )
+    elif size % 2 == 0:
+        yield Finding(
+            severity=Severity.NOTE,
+            code=Code.EVEN_VOTERS,
+            message=f"The quorum has an even number of voters, {size}",
+            evidence=f"It survives the loss of {size - majority}, as a quorum of {size - 1} does.",
+            advice="Format and start another controller, then, with its properties:",
+            commands=(commands.add_voter(),),
+        )
+    if size > 1 and len(following) <= majority and len(following) < size:
+        gone = sorted({voter.node_id for voter in quorum.voters} - set(following))
+        yield Finding(
+            severity=Severity.DANGER,
+            code=Code.ONE_FAILURE_FROM_LOSS,
+            message="The next failure of a voter stops the cluster",
+            evidence=f"{len(following)} of {size} voters follow the log, and {majority} are a majority; "
+            f"{_listed('voter', gone)} {'does' if len(gone) == 1 else 'do'} not.",
+            advice=f"Start {_listed('controller', gone)}.",
+            commands=(commands.doctor(),),
+        )
+
+
+def _voter(
+    facts: Facts, quorum: QuorumDescription, voter: ReplicaDescription, commands: Commands
+) -> Iterator[Finding]:
+    node_id = voter.node_id
+    is_dynamic = facts.finalized(KRAFT_VERSION) >= 1
+    if not facts.follows(node_id):
+        silence_ms = facts.silence_ms(node_id)
+        since = "since the leader was elected" if silence_ms in (None, -1) else f"for {silence_ms} ms"
+        yield Finding(
+            severity=Severity.WARNING,
+            code=Code.VOTER_SILENT,
+            message=f"Voter {node_id} does not follow the log",
+            evidence=f"It has not fetched {since}; a live voter fetches at least every {FETCH_SILENCE_MS} ms.",
+            advice=f"Start controller {node_id}."
+            + (" If it is gone for good, take it out of the quorum:" if is_dynamic else ""),
+            commands=(commands.remove_voter(node_id, voter.directory_id),) if is_dynamic else (),
+            node_kind=NodeKind.CONTROLLER,
+            node_id=node_id,
+        )
+    elif _lag_ms(facts, voter) > LAG_MS_MAX:
+        yield Finding(
+            severity=Severity.WARNING,
+            code=Code.VOTER_LAGGING,
+            message=f"Voter {node_id} does not keep up with the log",
+            evidence=_lag_text(facts, quorum, voter),
+            commands=(commands.describe_replication(),),
+            node_kind=NodeKind.CONTROLLER,
+            node_id=node_id,
+        )
+    yield from _registration_of_voter(facts, quorum, node_id, commands)
+
+
+def _registration_of_voter(
+    facts: Facts, quorum: QuorumDescription, node_id: int, commands: Commands
+) -> Iterator[Finding]:
+    if facts.controllers is None or facts.finalized(METADATA_VERSION) < CONTROLLER_REGISTRATION_SINCE:
+        return
+    registered = facts.controllers.get(node_id)
+    if registered is None:
+        yield Finding(
+            severity=Severity.BLOCKED,
+            code=Code.VOTER_NOT_REGISTERED,
+            message=f"Voter {node_id} is not registered, so that no feature can be upgraded",
+            evidence=f"Registered are {_listed('controller', sorted(facts.controllers)) or 'no controllers'}"
+            + (
+                "." if facts.is_log_read else "; one that was registered without listeners would not be seen."
+            ),
+            advice=f"Start controller {node_id}: it registers by itself. What it says in its log if it does not:",
+            commands=(commands.doctor(),),
+            node_kind=NodeKind.CONTROLLER,
+            node_id=node_id,
+        )
+        return
+    told = {(endpoint.host, endpoint.port) for endpoint in quorum.nodes.get(node_id, ())}
+    if told and registered.endpoints and not told & set(registered.endpoints):
+        yield Finding(
+            severity=Severity.WARNING,
+            code=Code.VOTER_ENDPOINTS_DIFFER,
+            message=f"Voter {node_id} is not where the voter set says",
+            evidence=f"The voter set has {_addresses(told)}, it registered {_addresses(registered.endpoints)}.",
+            advice=f"Restart controller {node_id} if its addresses are right: it then corrects its voter entry."
+            if facts.finalized(KRAFT_VERSION) >= 1
+            else f"Correct {node_id} in controller.quorum.voters of every node, and restart them one by one.",
+            commands=(commands.describe_status(),),
+            node_kind=NodeKind.CONTROLLER,
+            node_id=node_id,
+        )
+
+
+def _static(facts: Facts, commands: Commands) -> Iterator[Finding]:
+    outlook = next((one for one in facts.outlooks if one.feature == KRAFT_VERSION), None)
+    if outlook is not None and outlook.finalized == 0 and outlook.reachable >= 1:
+        yield Finding(
+            severity=Severity.NOTE,
+            code=Code.QUORUM_STATIC,
+            message="The quorum is static, and could be dynamic: voters could be added and removed",
+            evidence=f"{KRAFT_VERSION} is 0, and every node supports {outlook.reachable} (KIP-853).",
+            commands=(commands.upgrade(KRAFT_VERSION, outlook.reachable),),
+        )
+
+
+def _lag_ms(facts: Facts, replica: ReplicaDescription) -> int:
+    """How long ago it had everything; 0 for one that the leader does not know about yet."""
+    if replica.last_caught_up_ms is None:
+        return 0
+    return max(0, facts.leader_now_ms - replica.last_caught_up_ms)
+
+
+def _lag_text(facts: Facts, quorum: QuorumDescription, replica: ReplicaDescription) -> str:
+    leader = next((one for one in quorum.voters if one.node_id == quorum.leader_id), None)
+    behind = "" if leader is None else f"{leader.log_end_offset - replica.log_end_offset} records behind, "
+    return f"It is {behind}and had everything last {_lag_ms(facts, replica)} ms ago.".replace(", and", " and")
+
+
+def _listed(what: str, node_ids: list[int]) -> str:
+    if not node_ids:
+        return ""
+    return f"{what}{'s' if len(node_ids) > 1 else ''} {', '.join(map(str, node_ids))}"
+
+
+def _addresses(endpoints: set[tuple[str, int]] | tuple[tuple[str, int], ...]) -> str:
+    return ", ".join(f"{host}:{port}" for host, port in sorted(endpoints))

@@ -1,0 +1,234 @@
+"""What is wrong with registrations: ghosts, fenced brokers, and what keeps feature levels down."""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum, auto
+
+from quorate_protocol.features import (
+    CONTROLLER_UNREGISTRATION_SINCE,
+    FEATURES,
+    METADATA_VERSION,
+    METADATA_VERSION_LATEST_PRODUCTION,
+    metadata_version_name,
+)
+
+from quorate_admin.diagnosis.commands import Commands
+from quorate_admin.diagnosis.facts import Blocker, Facts, FeatureOutlook, NodeKind, RegisteredNode
+from quorate_admin.diagnosis.findings import Code, Finding, Severity
+
+
+class Presence(Enum):
+    """Whether the node of a registration is there."""
+
+    ALIVE = auto()
+    """It follows the metadata log."""
+    SILENT_VOTER = auto()
+    """It is a voter, and does not follow the log."""
+    GONE = auto()
+    """It is no voter, and does not follow the log: the registration is a ghost."""
+    UNKNOWN = auto()
+    """No leader tells."""
+
+
+def presence_of(facts: Facts, node_id: int) -> Presence:
+    """Whether a registered node is there, as the leader of the quorum sees it."""
+    if facts.quorum is None:
+        return Presence.UNKNOWN
+    if facts.follows(node_id):
+        return Presence.ALIVE
+    is_voter = any(voter.node_id == node_id for voter in facts.quorum.voters)
+    return Presence.SILENT_VOTER if is_voter else Presence.GONE
+
+
+def find_in_registrations(facts: Facts, commands: Commands) -> Iterator[Finding]:
+    """Findings about registered controllers and brokers, and about feature levels."""
+    blocking: dict[tuple[NodeKind, int], list[tuple[FeatureOutlook, Blocker]]] = {}
+    for outlook in facts.outlooks:
+        for blocker in outlook.blockers:
+            if blocker.is_registered:  # a voter that is not is told with the quorum
+                blocking.setdefault((blocker.kind, blocker.node_id), []).append((outlook, blocker))
+    for (kind, node_id), blocked in sorted(blocking.items()):
+        yield _blocks(facts, kind, node_id, blocked, commands)
+    for controller in (facts.controllers or {}).values():
+        key = (NodeKind.CONTROLLER, controller.node_id)
+        if key not in blocking and presence_of(facts, controller.node_id) is Presence.GONE:
+            yield _idle_ghost(facts, controller, commands)
+    for broker in (facts.brokers or {}).values():
+        if broker.fenced and (NodeKind.BROKER, broker.node_id) not in blocking:
+            yield _fenced(facts, broker, commands)
+    yield from _behind(facts, commands)
+    if facts.outlook_problem is not None:
+        yield Finding(
+            severity=Severity.NOTE,
+            code=Code.FEATURE_UNKNOWN,
+            message="It is not known how far features could be upgraded",
+            evidence=facts.outlook_problem,
+        )
+
+
+def _blocks(
+    facts: Facts,
+    kind: NodeKind,
+    node_id: int,
+    blocked: list[tuple[FeatureOutlook, Blocker]],
+    commands: Commands,
+) -> Finding:
+    presence = presence_of(facts, node_id)
+    ranges = {
+        outlook.feature: (max(blocker.highest, outlook.finalized) + 1, outlook.target)
+        for outlook, blocker in blocked
+    }
+    ghost = "Ghost " if presence is Presence.GONE else ""
+    levels = ", ".join(_levels_text(feature, *levels) for feature, levels in ranges.items())
+    who = f"{ghost}{kind} {node_id}"
+    supported = ", ".join(
+        f"{outlook.feature} {blocker.lowest} to {blocker.highest}"
+        if blocker.highest
+        else f"no {outlook.feature}"
+        for outlook, blocker in blocked
+    )
+    finalized = ", ".join(f"{outlook.feature} {outlook.finalized}" for outlook, _ in blocked)
+    advice, ways = _way_out(facts, kind, node_id, presence, commands)
+    return Finding(
+        severity=_severity(ranges, presence),
+        code=Code.FEATURE_BLOCKED,
+        message=f"{who[0].upper()}{who[1:]} blocks {levels}",
+        evidence=f"It is registered with {supported}; the cluster has {finalized}. {_presence_text(presence, kind)}",
+        advice=advice,
+        commands=(*ways, *_upgrade(blocked, commands)),
+        node_kind=kind,
+        node_id=node_id,
+        blocks=ranges,
+    )
+
+
+def _severity(ranges: Mapping[str, tuple[int, int]], presence: Presence) -> Severity:
+    """A node that is there and lacks only levels that no release has yet is nothing to worry about."""
+    if presence is not Presence.ALIVE:
+        return Severity.BLOCKED
+    lacks_released = any(first <= _latest_production(feature) for feature, (first, _) in ranges.items())
+    return Severity.BLOCKED if lacks_released else Severity.NOTE
+
+
+def _latest_production(feature: str) -> int:
+    if feature == METADATA_VERSION:
+        return METADATA_VERSION_LATEST_PRODUCTION
+    return FEATURES[feature].level_latest_production if feature in FEATURES else 0
+
+
+def _way_out(
+    facts: Facts, kind: NodeKind, node_id: int, presence: Presence, commands: Commands
+) -> tuple[str | None, tuple[str, ...]]:
+    """What to do about a blocker: by hand, and by commands."""
+    if presence in (Presence.ALIVE, Presence.UNKNOWN):
+        return f"Upgrade the software of {kind} {node_id} and restart it.", ()
+    if kind is NodeKind.BROKER:
+        return (
+            f"Start broker {node_id} with newer software or, if it is gone for good, unregister it:",
+            (commands.unregister_broker(node_id),),
+        )
+    if facts.finalized(METADATA_VERSION) >= CONTROLLER_UNREGISTRATION_SINCE:
+        way = commands.unregister_controller(node_id)
+    else:
+        way = commands.refresh_controller(node_id)
+    if presence is Presence.SILENT_VOTER and facts.quorum is not None:
+        voter = next(voter for voter in facts.quorum.voters if voter.node_id == node_id)
+        return (
+            f"Start controller {node_id} with newer software or, if it is gone for good, take it out:",
+            (commands.remove_voter(node_id, voter.directory_id), way),
+        )
+    return None, (way,)
+
+
+def _upgrade(blocked: list[tuple[FeatureOutlook, Blocker]], commands: Commands) -> tuple[str, ...]:
+    """The upgrade that is possible when this blocker is out of the way: of metadata.version, if it is among them."""
+    for outlook, blocker in sorted(blocked, key=lambda one: one[0].feature != METADATA_VERSION):
+        others = [one for one in outlook.blockers if one is not blocker]
+        if any(not one.is_registered for one in others):
+            continue
+        level = min((one.highest for one in others), default=outlook.target)
+        if level > max(outlook.reachable, outlook.finalized):
+            return (commands.upgrade(outlook.feature, level),)
+    return ()
+
+
+def _presence_text(presence: Presence, kind: NodeKind) -> str:
+    match presence:
+        case Presence.ALIVE:
+            return "It is alive: it follows the metadata log."
+        case Presence.SILENT_VOTER:
+            return "It is a voter, but does not follow the metadata log."
+        case Presence.GONE if kind is NodeKind.CONTROLLER:
+            return "It is no voter and does not follow the metadata log: nobody is there."
+        case Presence.GONE:
+            return "It does not follow the metadata log: nobody is there."
+        case Presence.UNKNOWN:
+            return "Whether it is alive is not known, because there is no leader."
+
+
+def _idle_ghost(facts: Facts, controller: RegisteredNode, commands: Commands) -> Finding:
+    can_unregister = facts.finalized(METADATA_VERSION) >= CONTROLLER_UNREGISTRATION_SINCE
+    node_id = controller.node_id
+    return Finding(
+        severity=Severity.NOTE,
+        code=Code.GHOST_CONTROLLER,
+        message=f"Ghost controller {node_id} is registered, and nobody is there",
+        evidence="It is no voter and does not follow the metadata log. It blocks nothing now, but will block the "
+        "first feature level that it does not know.",
+        advice=None
+        if can_unregister
+        else f"Nothing is to be done until metadata.version {CONTROLLER_UNREGISTRATION_SINCE}, where it can be "
+        "unregistered.",
+        commands=(commands.unregister_controller(node_id),) if can_unregister else (),
+        node_kind=NodeKind.CONTROLLER,
+        node_id=node_id,
+    )
+
+
+def _fenced(facts: Facts, broker: RegisteredNode, commands: Commands) -> Finding:
+    node_id = broker.node_id
+    if facts.follows(node_id):
+        return Finding(
+            severity=Severity.WARNING,
+            code=Code.BROKER_FENCED,
+            message=f"Broker {node_id} is fenced, though it follows the log",
+            evidence="It is starting, shutting down, or its heartbeats do not reach the active controller.",
+            commands=(commands.doctor(),),
+            node_kind=NodeKind.BROKER,
+            node_id=node_id,
+        )
+    return Finding(
+        severity=Severity.WARNING,
+        code=Code.BROKER_FENCED,
+        message=f"Broker {node_id} is registered and down",
+        evidence="It is fenced, and does not follow the metadata log.",
+        advice=f"Start broker {node_id} or, if it is gone for good and holds no replicas, unregister it:",
+        commands=(commands.unregister_broker(node_id),),
+        node_kind=NodeKind.BROKER,
+        node_id=node_id,
+    )
+
+
+def _behind(facts: Facts, commands: Commands) -> Iterator[Finding]:
+    outlook = next((one for one in facts.outlooks if one.feature == METADATA_VERSION), None)
+    if outlook is None:
+        return
+    reachable = min(outlook.reachable, METADATA_VERSION_LATEST_PRODUCTION)
+    if reachable > outlook.finalized:
+        yield Finding(
+            severity=Severity.NOTE,
+            code=Code.METADATA_VERSION_BEHIND,
+            message=f"metadata.version is {outlook.finalized} ({metadata_version_name(outlook.finalized)}), and "
+            f"could be {reachable} ({metadata_version_name(reachable)})",
+            evidence="Every registered node supports it.",
+            commands=(commands.upgrade(METADATA_VERSION, reachable),),
+        )
+
+
+def _levels_text(feature: str, first: int, last: int) -> str:
+    levels = str(first) if first == last else f"{first} to {last}"
+    if feature != METADATA_VERSION:
+        return f"{feature} {levels}"
+    names = metadata_version_name(first)
+    if first != last:
+        names += f" to {metadata_version_name(last)}"
+    return f"{feature} {levels} ({names})"

@@ -1,0 +1,220 @@
+"""Finding out the facts that a diagnosis is made from, without changing anything.
+
+No answer of Kafka 4.3.1 tells the feature levels that nodes registered with. Two ways lead to them: asking the
+active controller whether it would take a level (UpdateFeatures with validateOnly), whose refusal names the node
+and its range, one at a time; and reading the metadata log as an observer, which controllers allow and brokers
+do not. The second is taken where controllers are asked, the first everywhere.
+"""
+
+import asyncio
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from quorate_protocol.image import MetadataImage
+
+from quorate_admin.client import AdminClient
+from quorate_admin.config import AdminConfig
+from quorate_admin.diagnosis import (
+    Facts,
+    FeatureOutlook,
+    NodeKind,
+    Probe,
+    RegisteredNode,
+    probe_outlook,
+    registered_outlooks,
+)
+from quorate_admin.errors import AdminError, ErrorCode, ServerError
+from quorate_admin.types.cluster import ClusterDescription
+from quorate_admin.types.controllers import NodeApiVersions
+from quorate_admin.types.features import FeatureDescription, FeatureUpdate
+from quorate_admin.types.quorum import QuorumDescription
+
+TIMEOUT_MS = 10_000
+"""For what the cluster as a whole is asked: without a leader, no answer will come."""
+NODE_TIMEOUT_MS = 3_000
+"""For each node, which may be down."""
+
+
+async def examine(admin: AdminClient, config: AdminConfig) -> Facts:
+    """What can be found out about a cluster now. `config` is the client's. Raises AdminError if no node answers."""
+    cluster = await admin.describe_cluster(
+        include_fenced_brokers=not config.is_to_controllers, timeout_ms=TIMEOUT_MS
+    )
+    (quorum, quorum_problem), spoken, image = await asyncio.gather(
+        _quorum(admin), _ask_nodes(admin, cluster), _image(config)
+    )
+    features = _newest(spoken.answers.values()) or await admin.describe_features(timeout_ms=TIMEOUT_MS)
+    facts = Facts(
+        cluster_id=cluster.cluster_id,
+        quorum=quorum,
+        quorum_problem=quorum_problem,
+        features=features,
+        controllers=_listed(cluster, NodeKind.CONTROLLER) if config.is_to_controllers else None,
+        brokers=None if config.is_to_controllers else _listed(cluster, NodeKind.BROKER),
+        unreachable=spoken.reasons,
+    )
+    if image is not None:
+        facts = replace(facts, is_log_read=True, controllers=_controllers(image), brokers=_brokers(image))
+    if quorum is None:
+        return facts  # nobody could say whether a level would be taken
+    try:
+        outlooks = await _outlooks(admin, facts, _supported(spoken.answers.values(), features))
+    except AdminError as error:
+        return replace(facts, outlook_problem=str(error))
+    return replace(facts, outlooks=outlooks)
+
+
+@dataclass(slots=True)
+class _Spoken:
+    """What nodes answered when they were asked one by one, and why some did not."""
+
+    answers: dict[int, NodeApiVersions] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+
+
+async def _quorum(admin: AdminClient) -> tuple[QuorumDescription | None, str | None]:
+    try:
+        return await admin.describe_metadata_quorum(timeout_ms=TIMEOUT_MS), None
+    except AdminError as error:
+        return None, str(error)
+
+
+async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _Spoken:
+    spoken = _Spoken()
+
+    async def ask(node_id: int) -> None:
+        try:
+            spoken.answers[node_id] = await admin.node_api_versions(node_id, timeout_ms=NODE_TIMEOUT_MS)
+        except AdminError as error:
+            spoken.reasons[node_id] = str(error)
+
+    await asyncio.gather(*(ask(node.node_id) for node in cluster.nodes))
+    return spoken
+
+
+async def _image(config: AdminConfig) -> MetadataImage | None:
+    """The metadata log's content, if controllers are asked and let us read it."""
+    if not config.is_to_controllers:
+        return None
+    from quorate_admin.observing import load_live_image  # noqa: PLC0415 - with brokers, it is not needed
+
+    try:
+        return await load_live_image(config, timeout_ms=TIMEOUT_MS)
+    except AdminError:
+        return None  # the other way is left
+
+
+async def _outlooks(
+    admin: AdminClient, facts: Facts, supported: Mapping[str, int]
+) -> tuple[FeatureOutlook, ...]:
+    finalized = {} if facts.features is None else facts.features.finalized
+    if facts.is_log_read and facts.quorum is not None:
+        nodes = (*(facts.brokers or {}).values(), *(facts.controllers or {}).values())
+        voters = [voter.node_id for voter in facts.quorum.voters]
+        outlooks = registered_outlooks(finalized, supported, nodes, voters)
+        return tuple(await asyncio.gather(*(_confirmed(admin, outlook) for outlook in outlooks)))
+    probing = (
+        _probed(admin, probe_outlook(feature, finalized.get(feature, 0), target))
+        for feature, target in sorted(supported.items())
+    )
+    return tuple(await asyncio.gather(*probing))
+
+
+async def _confirmed(admin: AdminClient, outlook: FeatureOutlook) -> FeatureOutlook:
+    """The outlook, if the active controller would indeed take its highest level."""
+    if outlook.reachable <= outlook.finalized:
+        return outlook
+    refusal = await _refusal(admin, Probe(feature=outlook.feature, level=outlook.reachable))
+    if refusal is None:
+        return outlook
+    return replace(outlook, reachable=outlook.finalized, obstacle=outlook.obstacle or refusal)
+
+
+async def _probed(
+    admin: AdminClient, probing: Generator[Probe, str | None, FeatureOutlook]
+) -> FeatureOutlook:
+    answer: str | None = None
+    try:
+        probe = next(probing)
+        while True:
+            answer = await _refusal(admin, probe)
+            probe = probing.send(answer)
+    except StopIteration as end:
+        outlook: FeatureOutlook = end.value
+        return outlook
+
+
+async def _refusal(admin: AdminClient, probe: Probe) -> str | None:
+    """Why a level would be refused; None if it would be taken. Raises AdminError if neither is told."""
+    try:
+        await admin.update_features(
+            {probe.feature: FeatureUpdate(max_level=probe.level)}, validate_only=True, timeout_ms=TIMEOUT_MS
+        )
+    except ServerError as error:
+        if error.error_code in _NO_REFUSALS:
+            raise
+        return error.message or str(error)
+    return None
+
+
+_NO_REFUSALS = frozenset((ErrorCode.cluster_authorization_failed, ErrorCode.unsupported_version))
+"""Errors that say nothing about the level."""
+
+
+def _newest(answers: Iterable[NodeApiVersions]) -> FeatureDescription | None:
+    """Feature levels as the node knows them that has read the most of the log."""
+    newest = max(answers, key=lambda one: one.finalized_features_epoch, default=None)
+    if newest is None:
+        return None
+    return FeatureDescription(
+        finalized=newest.finalized_features,
+        finalized_epoch=newest.finalized_features_epoch,
+        supported=newest.supported_features,
+    )
+
+
+def _supported(answers: Iterable[NodeApiVersions], features: FeatureDescription) -> dict[str, int]:
+    """The highest level of each feature that any node runs."""
+    highest = {name: high for name, (_, high) in features.supported.items()}
+    for answer in answers:
+        for name, (_, high) in answer.supported_features.items():
+            highest[name] = max(high, highest.get(name, 0))
+    return highest
+
+
+def _listed(cluster: ClusterDescription, kind: NodeKind) -> dict[int, RegisteredNode]:
+    return {
+        node.node_id: RegisteredNode(
+            kind=kind, node_id=node.node_id, endpoints=((node.host, node.port),), fenced=node.fenced
+        )
+        for node in cluster.nodes
+    }
+
+
+def _controllers(image: MetadataImage) -> dict[int, RegisteredNode]:
+    return {
+        node_id: RegisteredNode(
+            kind=NodeKind.CONTROLLER,
+            node_id=node_id,
+            endpoints=tuple((one.host, one.port) for one in registration.listeners),
+            features=_ranges(registration.supported_features),
+        )
+        for node_id, registration in image.cluster.controllers.items()
+    }
+
+
+def _brokers(image: MetadataImage) -> dict[int, RegisteredNode]:
+    return {
+        node_id: RegisteredNode(
+            kind=NodeKind.BROKER,
+            node_id=node_id,
+            endpoints=tuple((one.host, one.port) for one in registration.listeners),
+            features=_ranges(registration.supported_features),
+            fenced=registration.fenced,
+        )
+        for node_id, registration in image.cluster.brokers.items()
+    }
+
+
+def _ranges(supported: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    return {name: (low, high) for name, (low, high) in supported.items()}
