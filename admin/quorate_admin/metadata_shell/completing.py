@@ -35,6 +35,4 @@ def complete_path(state: ShellState, prefix: str) -> list[str]:
     if not isinstance(node, Directory):
         return []
     names = [name for name in node.sorted_names() if name.startswith(last)]
-    return [
-        f"{head}{slash}{name}{'/' if isinstance(node.child(name), Directory) else ' '}" for name in names
-    ]
+    return [f"{head}{slash}{name}{'/' if isinstance(node.child(name), Directory) else ' '}" for name in names]

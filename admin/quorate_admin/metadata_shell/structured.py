@@ -1,10 +1,10 @@
 """The commands' results for programs. Pure.
 
-    cat    {"/image/features/metadataVersion": "4.3-IV0", ...}     content by path
-    find   ["/image/cluster", "/image/cluster/brokers", ...]       absolute paths
-    ls     [{"path": "/image/cluster", "children": ["brokers", "controllers"]}, ...]
-           children are null for a file
-    tree   {"/image/cluster": {"brokers": {"1": {"id": 1, ...}}}, ...}     content, nested, by path
+cat    {"/image/features/metadataVersion": "4.3-IV0", ...}     content by path
+find   ["/image/cluster", "/image/cluster/brokers", ...]       absolute paths
+ls     [{"path": "/image/cluster", "children": ["brokers", "controllers"]}, ...]
+       children are null for a file
+tree   {"/image/cluster": {"brokers": {"1": {"id": 1, ...}}}, ...}     content, nested, by path
 """
 
 from collections.abc import Callable, Iterator, Sequence

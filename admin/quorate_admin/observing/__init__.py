@@ -8,9 +8,11 @@ on the cluster where there is an authorizer, as any Fetch at a controller's list
     for controller_id, registration in image.cluster.controllers.items():
         print(controller_id, registration.supported_features)
 
-:class:`~quorate_admin.observing.live.LiveImage` is the same for whoever wants to look again later.
+:class:`~quorate_admin.observing.live.LiveImage` is the same for whoever wants to look again later, and
+:class:`~quorate_admin.observing.feed.MetadataFeed` for whoever wants each committed batch.
 """
 
+from quorate_admin.observing.feed import MetadataFeed, ObservingError
 from quorate_admin.observing.live import LiveImage, load_live_image
 
-__all__ = ("LiveImage", "load_live_image")
+__all__ = ("LiveImage", "MetadataFeed", "ObservingError", "load_live_image")

@@ -1,47 +1,94 @@
-"""The image of a live cluster, followed as an observer of its metadata log."""
+"""The image of a live cluster, brought up to date whenever somebody looks."""
 
-from typing import TYPE_CHECKING, Any, Self
+import asyncio
+from contextlib import suppress
+from typing import Self
 
+from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import MetadataImage
 
-if TYPE_CHECKING:
-    from quorate_admin.config import AdminConfig
+from quorate_admin.config import AdminConfig
+from quorate_admin.errors import RequestTimeoutError, UnreachableError
+from quorate_admin.observing.feed import MetadataFeed, ObservingError
+from quorate_admin.observing.following import ImageFollower
 
-    del Any
+WAIT_MS = 500
+"""How long a leader that does not know its high watermark yet may hold a request."""
 
 
 class LiveImage:
-    """A cluster's metadata image that can be brought up to date again and again. Close it.
+    """A cluster's metadata image that can be brought up to date again and again. Close it."""
 
-    `image` is changed in place by :meth:`refresh` and by nothing else.
-    """
-
-    image: MetadataImage
-
-    def __init__(self, config: "AdminConfig") -> None:
-        raise NotImplementedError
+    def __init__(self, config: AdminConfig) -> None:
+        self._config = config
+        self._feed = MetadataFeed(config)
+        self._follower = ImageFollower()
 
     async def __aenter__(self) -> Self:
-        raise NotImplementedError
+        return self
 
     async def __aexit__(self, *_: object) -> None:
-        raise NotImplementedError
+        await self.close()
+
+    @property
+    def image(self) -> MetadataImage:
+        """Changed in place by :meth:`refresh` and by nothing else; another one after an error of it."""
+        return self._follower.image
+
+    async def close(self) -> None:
+        """Close the connection; the image stays as it is."""
+        self._follower.close()
+        await self._feed.close()
 
     async def refresh(self, *, timeout_ms: int | None = None) -> None:
         """Catch up with what is committed now: the high watermark of an answer that came after the call.
 
         `timeout_ms` is `default_api_timeout_ms` of the config by default. Raises AdminError:
-        RequestTimeoutError, UnreachableError, ServerError (31 CLUSTER_AUTHORIZATION_FAILED, 104
-        INCONSISTENT_CLUSTER_ID), UnsupportedEndpointError when the config names brokers.
+        RequestTimeoutError, UnreachableError, ServerError (31 CLUSTER_AUTHORIZATION_FAILED), and
+        ObservingError, after which the next call reads everything anew.
         """
-        raise NotImplementedError
+        limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_ms / 1000):
+                await self._catch_up()
+                return
+        if self._feed.failures:
+            raise UnreachableError(self._feed.failures)
+        raise RequestTimeoutError(f"not caught up with the metadata log in {limit_ms} ms")
+
+    async def _catch_up(self) -> None:
+        observer = self._feed.observer
+        wait_ms = 0
+        try:
+            while True:
+                events = await self._feed.exchange(wait_ms)
+                for event in events:
+                    self._follower.apply(event)
+                if observer.is_caught_up:
+                    return
+                # A new leader knows no high watermark until its first record is committed.
+                wait_ms = WAIT_MS if not events and observer.last_failure is None else 0
+        except ProtocolError as error:
+            self._start_over()
+            raise ObservingError(error.message) from error
+        except ObservingError:
+            self._start_over()
+            raise
+
+    def _start_over(self) -> None:
+        self._follower.close()
+        self._follower = ImageFollower()
+        self._feed.observer.start_over()
 
 
-async def load_live_image(config: "AdminConfig", *, timeout_ms: int | None = None) -> MetadataImage:
+async def load_live_image(config: AdminConfig, *, timeout_ms: int | None = None) -> MetadataImage:
     """Everything that the metadata log of a live cluster says, committed, as of now.
 
     The config names controllers (`bootstrap_controllers`). Registrations are in `image.cluster.controllers`
     and `image.cluster.brokers` (by node id; `supported_features` is feature name to `VersionRange`), finalized
-    levels in `image.features`. Raises as :meth:`LiveImage.refresh` does.
+    levels in `image.features`. Raises as :meth:`LiveImage.refresh` does, and UnsupportedEndpointError when
+    the config names brokers.
     """
-    raise NotImplementedError
+    async with LiveImage(config) as live:
+        await live.refresh(timeout_ms=timeout_ms)
+        return live.image

@@ -1,0 +1,118 @@
+"""The observer of quorate_protocol with connections: what is committed, as it is committed."""
+
+import asyncio
+from typing import Any, Self
+
+from quorate_protocol.errors import ErrorCode, ProtocolError
+from quorate_protocol.observer import (
+    BEGINNING,
+    Ask,
+    Endpoint,
+    Event,
+    Observer,
+    ObserverConfig,
+    Position,
+    RefusedError,
+)
+
+from quorate_admin.config import AdminConfig
+from quorate_admin.errors import (
+    AdminError,
+    AuthenticationError,
+    ConfigError,
+    ServerError,
+    UnsupportedByServerError,
+    UnsupportedEndpointError,
+)
+from quorate_admin.network.address import Address
+from quorate_admin.network.connection import Connection
+
+
+class ObservingError(AdminError):
+    """What the leader sent can't be read or contradicts what it sent before; the message says which."""
+
+
+class MetadataFeed:
+    """The events of a cluster's metadata log from a position on. Close it.
+
+    Go on elsewhere or later with another feed from `observer.position`.
+    """
+
+    def __init__(
+        self,
+        config: AdminConfig,
+        *,
+        position: Position = BEGINNING,
+        observer_config: ObserverConfig | None = None,
+    ) -> None:
+        if not config.is_to_controllers:
+            raise UnsupportedEndpointError(
+                "only controllers have the metadata log: give bootstrap.controllers instead of bootstrap.servers"
+            )
+        self._config = config
+        endpoints = tuple(Endpoint(address.host, address.port) for address in config.bootstrap_controllers)
+        self.observer = Observer(endpoints, observer_config or ObserverConfig(), position)
+        self.failures: dict[str, str] = {}
+        """Why the last request to an address was of no use, by address; those that were of use are not here."""
+        self._connection: Connection | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def exchange(self, max_wait_ms: int) -> tuple[Event, ...]:
+        """One request and what its answer leads to, in order; nothing when it was of no use.
+
+        `max_wait_ms`: how long a leader without news may take. Call it again and again; it waits as it has to
+        between attempts. Raises what another attempt would not mend: ServerError, AuthenticationError,
+        ConfigError, UnsupportedByServerError, ObservingError.
+        """
+        ask = self.observer.next_ask(max_wait_ms)
+        if ask.delay_ms:
+            await asyncio.sleep(ask.delay_ms / 1000)
+        address = Address(ask.endpoint.host, ask.endpoint.port)
+        try:
+            response = await self._request(address, ask, max_wait_ms)
+        except (AuthenticationError, ConfigError, UnsupportedByServerError):
+            raise
+        except AdminError as error:
+            events = self.observer.failed(str(error))
+        else:
+            events = self._received(response)
+        failure = self.observer.last_failure
+        if failure is None:
+            self.failures.clear()
+        else:
+            self.failures[str(address)] = failure.partition(": ")[2]
+        return events
+
+    def _received(self, response: Any) -> tuple[Event, ...]:
+        try:
+            return self.observer.receive(response)
+        except RefusedError as error:
+            needs = error.error_code is ErrorCode.cluster_authorization_failed
+            hint = ": to observe needs CLUSTER_ACTION on the cluster" if needs else ""
+            raise ServerError(error.error_code, f"{error.message}{hint}") from error
+        except ProtocolError as error:
+            raise ObservingError(error.message) from error
+
+    async def _request(self, address: Address, ask: Ask, max_wait_ms: int) -> Any:
+        connection = self._connection
+        if connection is None or not connection.is_open or connection.address != address:
+            await self.close()
+            connection = self._connection = await Connection.open(
+                address,
+                client_id=self._config.client_id,
+                timeout_ms=self._config.request_timeout_ms,
+                setup_timeout_ms=self._config.socket_connection_setup_timeout_ms,
+                security=self._config.security,
+            )
+        return await connection.request(ask.request, self._config.request_timeout_ms + max_wait_ms)

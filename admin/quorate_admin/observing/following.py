@@ -1,0 +1,87 @@
+"""An image that follows an observer's events."""
+
+from collections.abc import Iterator
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO
+
+from quorate_protocol.image import MetadataImage, Provenance
+from quorate_protocol.image.snapshot import read_checkpoint
+from quorate_protocol.observer import (
+    Committed,
+    Event,
+    SnapshotAbandoned,
+    SnapshotBegun,
+    SnapshotChunk,
+    SnapshotLoaded,
+)
+from quorate_protocol.records.batch import RecordBatch
+from quorate_protocol.records.framing import decode_record
+
+_MEMORY_BYTES_MAX = 8 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
+
+
+class ImageFollower:
+    """Applies events to `image`, in place. Close it."""
+
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self._snapshot: SpooledTemporaryFile[bytes] | None = None
+
+    def close(self) -> None:
+        """Throw away the snapshot that is being fetched."""
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is not None:
+            snapshot.close()
+
+    def apply(self, event: Event) -> None:
+        """Raises ProtocolError for records or a snapshot that can't be read; OSError when the disk is full."""
+        if isinstance(event, Committed):
+            for batch in event.batches:
+                self._replay(batch)
+            self.image.commit(event.position.offset)
+        elif isinstance(event, SnapshotBegun):
+            self.close()
+            # Large ones go to the disk: they would be in memory twice, as bytes and as image.
+            self._snapshot = SpooledTemporaryFile(max_size=_MEMORY_BYTES_MAX)  # noqa: SIM115 - outlives this call
+        elif isinstance(event, SnapshotChunk):
+            assert self._snapshot is not None
+            self._snapshot.write(event.data)
+        elif isinstance(event, SnapshotAbandoned):
+            self.close()
+        elif isinstance(event, SnapshotLoaded):
+            self._restore(event)
+
+    def _replay(self, batch: RecordBatch) -> None:
+        if batch.is_control:
+            self.image.advance(
+                end_offset=batch.last_offset + 1,
+                epoch=batch.partition_leader_epoch,
+                timestamp_ms=batch.max_timestamp_ms,
+            )
+            return
+        self.image.replay_batch(
+            [decode_record(record.value or b"") for record in batch.records],
+            base_offset=batch.base_offset,
+            epoch=batch.partition_leader_epoch,
+            timestamp_ms=batch.max_timestamp_ms,
+        )
+
+    def _restore(self, event: SnapshotLoaded) -> None:
+        assert self._snapshot is not None
+        try:
+            self._snapshot.seek(0)
+            checkpoint = read_checkpoint(_chunks(self._snapshot))
+            where = Provenance(
+                end_offset=event.position.offset,
+                epoch=event.position.epoch,
+                timestamp_ms=checkpoint.last_contained_log_timestamp_ms,
+            )
+            self.image.restore(checkpoint.records, where)
+        finally:
+            self.close()
+
+
+def _chunks(file: "SpooledTemporaryFile[bytes] | BinaryIO") -> Iterator[bytes]:
+    while chunk := file.read(_CHUNK_BYTES):
+        yield chunk
