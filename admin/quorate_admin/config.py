@@ -1,34 +1,134 @@
 """How a client reaches its cluster: Kafka's client properties, read and checked."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Self
 
 from quorate_admin.errors import ConfigError
 from quorate_admin.network.address import Address
+from quorate_admin.security.config import KEYS as SECURITY_KEYS
+from quorate_admin.security.config import SecurityConfig
 
-RETRIES_MAX = 2**31 - 1
+logger = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_MS = 30_000
+DEFAULT_API_TIMEOUT_MS = 60_000
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+BOOTSTRAP_SERVERS = "bootstrap.servers"
+BOOTSTRAP_CONTROLLERS = "bootstrap.controllers"
+
+_NUMBERS = {
+    "request.timeout.ms": INT_MAX,
+    "default.api.timeout.ms": INT_MAX,
+    "retries": INT_MAX,
+    "retry.backoff.ms": LONG_MAX,
+    "retry.backoff.max.ms": LONG_MAX,
+    "reconnect.backoff.ms": LONG_MAX,
+    "reconnect.backoff.max.ms": LONG_MAX,
+    "socket.connection.setup.timeout.ms": LONG_MAX,
+    "metadata.max.age.ms": LONG_MAX,
+    "metadata.recovery.rebootstrap.trigger.ms": LONG_MAX,
+}
+"""Properties that are numbers from 0 on, with their highest value."""
+
+_WITHOUT_EFFECT = frozenset(
+    {
+        *("client.dns.lookup", "config.providers", "connections.max.idle.ms", "enable.metrics.push"),
+        *("metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
+        *("receive.buffer.bytes", "send.buffer.bytes", "security.providers"),
+        "socket.connection.setup.timeout.max.ms",
+    }
+)
+"""What Kafka's admin client knows and this one has no use for, apart from all of `ssl.` and `sasl.`."""
+
+
+class MetadataRecoveryStrategy(Enum):
+    """What a client does when no node that it knows can be used (KIP-899)."""
+
+    NONE = "NONE"
+    REBOOTSTRAP = "REBOOTSTRAP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig:
     """A client's configuration; each field is named after Kafka's property, units last.
 
-    Exactly one of `bootstrap_servers` and `bootstrap_controllers` has addresses (KIP-919).
+    Exactly one of `bootstrap_servers` and `bootstrap_controllers` has addresses (KIP-919). `follow_advertised`
+    has no property: False keeps to the bootstrap addresses, whatever addresses the nodes advertise, which is
+    for probes that ask one node, and for connections through tunnels.
     """
 
     bootstrap_servers: tuple[Address, ...] = ()
     bootstrap_controllers: tuple[Address, ...] = ()
     client_id: str = "quorate-admin"
-    request_timeout_ms: int = 30_000
-    default_api_timeout_ms: int = 60_000
-    retries: int = RETRIES_MAX
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    default_api_timeout_ms: int = DEFAULT_API_TIMEOUT_MS
+    retries: int = INT_MAX
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    metadata_max_age_ms: int = 300_000
+    metadata_recovery_strategy: MetadataRecoveryStrategy = MetadataRecoveryStrategy.REBOOTSTRAP
+    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
+    metadata_cluster_check_enable: bool = True
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+    follow_advertised: bool = True
 
     def __post_init__(self) -> None:
-        if bool(self.bootstrap_servers) == bool(self.bootstrap_controllers):
+        if self.bootstrap_servers and self.bootstrap_controllers:
             raise ConfigError(
-                "give either bootstrap.servers or bootstrap.controllers, "
-                + ("not both" if self.bootstrap_servers else "a list of host:port")
+                f"{BOOTSTRAP_SERVERS} and {BOOTSTRAP_CONTROLLERS} are both set: give one of them"
             )
+        if not self.bootstrap:
+            raise ConfigError(
+                f"give either {BOOTSTRAP_SERVERS} or {BOOTSTRAP_CONTROLLERS}: a list of host:port"
+            )
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, str],
+        *,
+        bootstrap_servers: str | Iterable[str | Address] | None = None,
+        bootstrap_controllers: str | Iterable[str | Address] | None = None,
+    ) -> Self:
+        """A configuration from Kafka's client properties, as a file of `--command-config` has them.
+
+        `bootstrap_servers` or `bootstrap_controllers`, from an option, replaces both of the properties
+        (KIP-919). Properties of other kinds of clients are ignored with a warning.
+
+        :raises ConfigError: a value is wrong; the message names the key, the value and what is allowed.
+        """
+        if bootstrap_servers is None and bootstrap_controllers is None:
+            bootstrap_servers = properties.get(BOOTSTRAP_SERVERS)
+            bootstrap_controllers = properties.get(BOOTSTRAP_CONTROLLERS)
+        fields: dict[str, Any] = {
+            _field_of(key): _number(key, properties[key], _NUMBERS[key])
+            for key in _NUMBERS
+            if key in properties
+        }
+        if "client.id" in properties:
+            fields["client_id"] = properties["client.id"]
+        if "metadata.recovery.strategy" in properties:
+            fields["metadata_recovery_strategy"] = _strategy(properties["metadata.recovery.strategy"])
+        if "metadata.cluster.check.enable" in properties:
+            fields["metadata_cluster_check_enable"] = _boolean(
+                "metadata.cluster.check.enable", properties["metadata.cluster.check.enable"]
+            )
+        _check_timeouts(fields)
+        _tell_ignored(properties)
+        return cls(
+            bootstrap_servers=addresses_of(BOOTSTRAP_SERVERS, bootstrap_servers),
+            bootstrap_controllers=addresses_of(BOOTSTRAP_CONTROLLERS, bootstrap_controllers),
+            security=SecurityConfig.from_properties(properties),
+            **fields,
+        )
 
     @property
     def is_to_controllers(self) -> bool:
@@ -41,9 +141,64 @@ class AdminConfig:
         return self.bootstrap_servers or self.bootstrap_controllers
 
 
-def addresses_of(key: str, texts: Iterable[str | Address]) -> tuple[Address, ...]:
-    """Addresses from `host:port` texts. Raises ConfigError that names the key."""
+def addresses_of(key: str, given: str | Iterable[str | Address] | None) -> tuple[Address, ...]:
+    """Addresses from a list, or from a text with commas. Raises ConfigError that names the key."""
+    if given is None:
+        return ()
+    parts = [part for part in given.split(",") if part.strip()] if isinstance(given, str) else given
     try:
-        return tuple(text if isinstance(text, Address) else Address.parse(text) for text in texts)
+        return tuple(part if isinstance(part, Address) else Address.parse(part) for part in parts)
     except ValueError as error:
-        raise ConfigError(f"{key}: {error}; allowed is a list of host:port, as in broker-1:9092") from None
+        raise ConfigError(f"{key}: {error}; allowed is a list such as host-1:9092,host-2:9092") from None
+
+
+def _field_of(key: str) -> str:
+    return key.replace(".", "_")
+
+
+def _number(key: str, value: str, highest: int) -> int:
+    text = value.strip()
+    number = int(text) if text.isascii() and text.removeprefix("-").isdigit() else -1
+    if not 0 <= number <= highest:
+        raise ConfigError(f"{key}={value}: allowed is a whole number from 0 to {highest}")
+    return number
+
+
+def _boolean(key: str, value: str) -> bool:
+    text = value.strip().lower()
+    if text not in {"true", "false"}:
+        raise ConfigError(f"{key}={value}: allowed are true and false")
+    return text == "true"
+
+
+def _strategy(value: str) -> MetadataRecoveryStrategy:
+    try:
+        return MetadataRecoveryStrategy(value.strip().upper())
+    except ValueError:
+        raise ConfigError(f"metadata.recovery.strategy={value}: allowed are rebootstrap and none") from None
+
+
+def _check_timeouts(fields: dict[str, Any]) -> None:
+    """The whole can't take less time than one request, as in Kafka; a default gives way."""
+    request_ms = fields.get("request_timeout_ms", REQUEST_TIMEOUT_MS)
+    whole_ms = fields.get("default_api_timeout_ms")
+    if whole_ms is not None and whole_ms < request_ms:
+        raise ConfigError(
+            f"default.api.timeout.ms={whole_ms}: allowed is request.timeout.ms ({request_ms}) or more"
+        )
+    if whole_ms is None and request_ms > DEFAULT_API_TIMEOUT_MS:
+        fields["default_api_timeout_ms"] = request_ms
+
+
+def _tell_ignored(properties: Mapping[str, str]) -> None:
+    read = {
+        *(BOOTSTRAP_SERVERS, BOOTSTRAP_CONTROLLERS, "client.id"),
+        *("metadata.recovery.strategy", "metadata.cluster.check.enable"),
+        *_NUMBERS,
+        *SECURITY_KEYS,
+    }
+    for key in properties.keys() - read:
+        if key in _WITHOUT_EFFECT or key.startswith(("ssl.", "sasl.")):
+            logger.debug("%s has no effect here", key)
+        else:
+            logger.warning("%s is not a property of an admin client: ignored", key)

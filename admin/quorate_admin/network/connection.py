@@ -1,26 +1,46 @@
-"""One connection to a broker or controller: versions negotiated, answers matched, time limited."""
+"""One connection to a broker or controller: TLS, versions and identity, SASL, and answers matched to requests."""
 
 import asyncio
+import logging
+import ssl
 from collections import deque
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Self
 
-from quorate_protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
+from quorate_protocol.errors import ErrorCode, FrameTooLarge, ProtocolError, UnsupportedVersion
 from quorate_protocol.wire.api import API_VERSIONS, api_of, find_api
 from quorate_protocol.wire.client import ClientConnection
 
 from quorate_admin.errors import (
+    AdminError,
+    AuthenticationError,
     ConnectionFailedError,
+    RebootstrapRequiredError,
     RequestTimeoutError,
     ServerError,
     UnsupportedByServerError,
 )
 from quorate_admin.network.address import Address
+from quorate_admin.security.config import SecurityConfig
+
+logger = logging.getLogger(__name__)
 
 READ_SIZE_BYTES = 64 * 1024
 IN_FLIGHT_MAX = 100
-NEGOTIATION_VERSION = 4
-"""The ApiVersions version that is tried first: every Kafka 4 knows it."""
+SOFTWARE_NAME = "quorate"
+SOFTWARE_VERSION = "1"
+API_VERSIONS_WITH_IDENTITY = 5
+_TLS_ALERT = b"\x15\x03"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whom we mean: told to the server, which checks it (KIP-1242)."""
+
+    cluster_id: str
+    node_id: int
 
 
 class Connection:
@@ -33,27 +53,42 @@ class Connection:
         self, address: Address, client_id: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self.address = address
+        self.identity: Identity | None = None
         self._wire = ClientConnection(client_id, in_flight_max=IN_FLIGHT_MAX)
         self._writer = writer
         self._answers: deque[asyncio.Future[Any]] = deque()
         self._room = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._open_for_requests = asyncio.Lock()
         self._versions: dict[int, tuple[int, int]] = {}
-        self._failure: str | None = None
+        self._failure: AdminError | None = None
+        self._reauthenticate_at_s: float | None = None
+        self._security: SecurityConfig | None = None
         self._receiving = asyncio.create_task(self._receive(reader))
 
     @classmethod
-    async def open(cls, address: Address, *, client_id: str, timeout_ms: int) -> Self:
-        """Connect and negotiate versions. Raises ConnectionFailedError, RequestTimeoutError, ServerError."""
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                reader, writer = await asyncio.open_connection(address.host, address.port)
-        except TimeoutError:
-            raise RequestTimeoutError(f"no connection to {address} in {timeout_ms} ms") from None
-        except OSError as error:
-            raise ConnectionFailedError(f"no connection to {address}: {error.strerror or error}") from error
+    async def open(
+        cls,
+        address: Address,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        setup_timeout_ms: int | None = None,
+        security: SecurityConfig | None = None,
+        identity: Identity | None = None,
+    ) -> Self:
+        """Connect, agree on versions, let the server check whom we mean, and authenticate.
+
+        `setup_timeout_ms` is for the socket and TLS, `timeout_ms` for each request after that. Raises
+        ConnectionFailedError, RequestTimeoutError, AuthenticationError, RebootstrapRequiredError, ServerError,
+        and ConfigError for files that the configuration names.
+        """
+        reader, writer = await _connect(address, security, setup_timeout_ms or timeout_ms)
         connection = cls(address, client_id, reader, writer)
         try:
-            await connection.negotiate(timeout_ms)
+            await connection.negotiate(timeout_ms, identity)
+            if security is not None and security.sasl is not None:
+                connection._security = security
+                await connection._authenticate(timeout_ms)
         except BaseException:
             await connection.close()
             raise
@@ -64,26 +99,51 @@ class Connection:
         """Whether a request could still be answered."""
         return self._failure is None
 
-    async def negotiate(self, timeout_ms: int) -> Any:
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._answers)
+
+    async def negotiate(self, timeout_ms: int, identity: Identity | None = None) -> Any:
         """Ask the server what it speaks; its ApiVersions response, which also tells the feature levels.
 
-        Raises ServerError, RequestTimeoutError, ConnectionFailedError.
+        With `identity` the server checks whom we mean, if it is new enough. Raises RebootstrapRequiredError
+        when it is another, ServerError, RequestTimeoutError, ConnectionFailedError.
         """
         api = find_api(API_VERSIONS)
-        request = api.canonical_request(client_software_name="quorate", client_software_version="1")
-        response = await self._exchange(request, NEGOTIATION_VERSION, timeout_ms)
-        if response.error_code is ErrorCode.unsupported_version:
+        request = api.canonical_request(
+            client_software_name=SOFTWARE_NAME,
+            client_software_version=SOFTWARE_VERSION,
+            cluster_id=identity.cluster_id if identity else None,
+            node_id=identity.node_id if identity else -1,
+        )
+        version = api.version_max
+        if self._versions:
+            version = min(version, self._versions.get(API_VERSIONS, (0, 0))[1])
+        response = await self._exchange(request, version, timeout_ms)
+        if response.error_code is ErrorCode.unsupported_version and version > 0:
+            # It told what it knows in version 0 (KIP-511); a server before that tells nothing.
             known = next((key.max_version for key in response.api_keys if key.api_key == API_VERSIONS), 0)
-            response = await self._exchange(request, min(known, NEGOTIATION_VERSION), timeout_ms)
+            version = min(known, version - 1)
+            response = await self._exchange(request, version, timeout_ms)
+        if response.error_code is ErrorCode.rebootstrap_required:
+            raise RebootstrapRequiredError(f"{self.address}: the server says that it is not whom we meant")
         if response.error_code is not ErrorCode.none:
             raise ServerError(response.error_code)
         self._versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+        self.identity = identity if version >= API_VERSIONS_WITH_IDENTITY else None
         return response
+
+    async def verify(self, identity: Identity, timeout_ms: int) -> None:
+        """Have the server check whom we mean, if it can and has not done so. Errors as in `negotiate`."""
+        can_check = self._versions.get(API_VERSIONS, (0, 0))[1] >= API_VERSIONS_WITH_IDENTITY
+        if can_check and self.identity != identity:
+            await self.negotiate(timeout_ms, identity)
 
     async def request(self, request: Any, timeout_ms: int) -> Any:
         """Send a request in the highest version that both sides know; its response.
 
-        Raises UnsupportedByServerError, RequestTimeoutError, ConnectionFailedError.
+        Raises UnsupportedByServerError, RequestTimeoutError, ConnectionFailedError, AuthenticationError.
         """
         api = api_of(request)
         lowest, highest = self._versions.get(api.key, (0, -1))
@@ -92,6 +152,7 @@ class Connection:
             raise UnsupportedByServerError(
                 f"{self.address} has no version of {api.name} that this client has"
             )
+        await self._reauthenticate_if_due(timeout_ms)
         return await self._exchange(request, version, timeout_ms)
 
     async def close(self) -> None:
@@ -99,20 +160,71 @@ class Connection:
         self._receiving.cancel()
         with suppress(asyncio.CancelledError):
             await self._receiving
-        self._fail("the connection was closed")
+        self._fail(ConnectionFailedError(f"{self.address}: the connection was closed"))
         self._writer.close()
         with suppress(OSError):
             await self._writer.wait_closed()
 
-    async def _exchange(self, request: Any, version: int, timeout_ms: int) -> Any:
+    # Authentication
+
+    async def _authenticate(self, timeout_ms: int) -> None:
+        assert self._security is not None
+        assert self._security.sasl is not None
+        from quorate_admin.security.sasl import authenticate  # noqa: PLC0415 - most connections need none
+
+        async def ask(request: Any) -> Any:
+            api = api_of(request)
+            _, highest = self._versions.get(api.key, (0, -1))
+            if highest < 0:
+                raise AuthenticationError(
+                    f"{self.address} is not a SASL listener: security.protocol is "
+                    f"{self._security.protocol.name if self._security else ''}"
+                )
+            return await self._exchange(request, min(api.version_max, highest), timeout_ms, is_urgent=True)
+
+        try:
+            lifetime_ms = await authenticate(self._security.sasl, self.address.host, ask)
+        except AuthenticationError as error:
+            raise AuthenticationError(f"{self.address}: {error}") from error
+        self._reauthenticate_at_s = None
+        if lifetime_ms > 0:
+            # Earlier than the session ends, as requests take their time (KIP-368).
+            now_s = asyncio.get_running_loop().time()
+            self._reauthenticate_at_s = now_s + lifetime_ms * 0.85 / 1000
+
+    async def _reauthenticate_if_due(self, timeout_ms: int) -> None:
+        if not self._is_reauthentication_due():
+            return
+        async with self._open_for_requests:
+            if not self._is_reauthentication_due():
+                return  # another request saw to it
+            logger.debug("%s: the session ends soon; authenticating again", self.address)
+            # The server takes nothing else in between: all answers first.
+            pending = [answer for answer in self._answers if not answer.done()]
+            if pending:
+                await asyncio.wait(pending, timeout=timeout_ms / 1000)
+            try:
+                await self._authenticate(timeout_ms)
+            except AdminError as error:
+                self._fail(error)
+                raise
+
+    def _is_reauthentication_due(self) -> bool:
+        due_s = self._reauthenticate_at_s
+        return due_s is not None and asyncio.get_running_loop().time() >= due_s
+
+    # Sending and receiving
+
+    async def _exchange(self, request: Any, version: int, timeout_ms: int, *, is_urgent: bool = False) -> Any:
         try:
             async with asyncio.timeout(timeout_ms / 1000), self._room:
-                if self._failure is not None:
-                    raise ConnectionFailedError(f"{self.address}: {self._failure}")
-                frame = self._wire.send(request, version)
-                answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                self._answers.append(answer)
-                self._writer.write(frame)
+                async with self._turn(is_urgent=is_urgent):
+                    if self._failure is not None:
+                        raise self._failure
+                    frame = self._wire.send(request, version)
+                    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                    self._answers.append(answer)
+                    self._writer.write(frame)
                 await self._writer.drain()
                 return await answer
         except UnsupportedVersion as error:
@@ -120,31 +232,78 @@ class Connection:
         except (TimeoutError, asyncio.CancelledError) as error:
             # The answer may come late or never: this connection is of no use to the next request.
             self._receiving.cancel()
-            self._fail("a request was given up")
+            self._fail(ConnectionFailedError(f"{self.address}: a request was given up"))
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise RequestTimeoutError(f"no answer from {self.address} in {timeout_ms} ms") from None
         except OSError as error:
-            raise ConnectionFailedError(f"{self.address}: {error}") from error
+            raise _failure_of(self.address, error) from error
+
+    @asynccontextmanager
+    async def _turn(self, *, is_urgent: bool) -> AsyncIterator[None]:
+        """Requests wait while the connection authenticates again, which is what urgent ones do."""
+        if is_urgent:
+            yield
+        else:
+            async with self._open_for_requests:
+                yield
 
     async def _receive(self, reader: asyncio.StreamReader) -> None:
+        first = b""
         try:
             while data := await reader.read(READ_SIZE_BYTES):
+                first = first or data[:2]
                 for _, response in self._wire.receive_data(data):
                     answer = self._answers.popleft()
                     if not answer.done():  # whoever asked may have stopped waiting
                         answer.set_result(response)
-            self._fail("the server closed the connection")
-        except (OSError, ProtocolError) as error:
-            self._fail(str(error))
+            self._fail(ConnectionFailedError(f"{self.address}: the server closed the connection"))
+        except OSError as error:
+            self._fail(_failure_of(self.address, error))
+        except FrameTooLarge as error:
+            hint = (
+                " (it speaks TLS: security.protocol must be SSL or SASL_SSL)" if first == _TLS_ALERT else ""
+            )
+            self._fail(ConnectionFailedError(f"{self.address}: {error}{hint}"))
+        except ProtocolError as error:
+            self._fail(ConnectionFailedError(f"{self.address}: {error}"))
         finally:
             self._writer.close()
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, failure: AdminError) -> None:
         if self._failure is None:
-            self._failure = reason
+            self._failure = failure
         while self._answers:
             answer = self._answers.popleft()
             if not answer.done():
-                answer.set_exception(ConnectionFailedError(f"{self.address}: {self._failure}"))
+                answer.set_exception(self._failure)
                 answer.exception()  # seen: whoever asked may have failed to send, and wait for nothing
+
+
+async def _connect(
+    address: Address, security: SecurityConfig | None, timeout_ms: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    context = security.tls_context() if security is not None and security.protocol.is_tls else None
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            return await asyncio.open_connection(
+                address.host,
+                address.port,
+                ssl=context,
+                server_hostname=address.host if context is not None else None,
+            )
+    except TimeoutError:
+        raise RequestTimeoutError(f"no connection to {address} in {timeout_ms} ms") from None
+    except OSError as error:
+        raise _failure_of(address, error) from error
+
+
+def _failure_of(address: Address, error: OSError) -> AdminError:
+    """What a failed socket means: a refused certificate will be refused again, the rest may pass."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return AuthenticationError(f"{address}: its certificate is not trusted: {error.verify_message}")
+    is_ended = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+    if isinstance(error, ssl.SSLError) and error.reason is not None and not is_ended:
+        hint = " (is it a TLS listener?)" if error.reason == "WRONG_VERSION_NUMBER" else ""
+        return AuthenticationError(f"{address}: TLS failed: {error.reason}{hint}")
+    return ConnectionFailedError(f"no connection to {address}: {error.strerror or error}")

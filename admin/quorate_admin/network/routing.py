@@ -1,10 +1,29 @@
-"""Whom to ask: the pure part of routing."""
+"""Whom to ask next: known nodes, failures, and when to begin again from the bootstrap addresses. Pure.
 
-from dataclasses import dataclass
+A client knows nothing but its bootstrap addresses, or it knows a cluster: its id, its nodes, its controller.
+
+| it knows | and then | it knows |
+|---|---|---|
+| the bootstrap addresses | `discovered`: a node told the cluster | the cluster |
+| the cluster | `discovered` the same cluster | the cluster, refreshed |
+| the cluster | `discovered` another cluster id | the bootstrap addresses |
+| the cluster | `rebootstrap_required`: not whom we meant (KIP-1242), or told (KIP-1102) | the bootstrap addresses |
+| the cluster | each known node failed (KIP-899) | the bootstrap addresses |
+| the cluster | no refresh for the trigger's time (KIP-1102) | the bootstrap addresses |
+
+With `metadata.recovery.strategy=none` it never goes back: it keeps to the nodes that it knows. Without that, or with
+`metadata.cluster.check.enable=false`, a node of another cluster is followed, as older clients do. Time and chance are
+parameters.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from random import Random
 from typing import ClassVar
 
 from quorate_admin.network.address import Address
+from quorate_admin.network.backoff import backoff_ms
 
 
 class Role(Enum):
@@ -42,7 +61,338 @@ class To:
         """Whoever listens at this address."""
         return cls(Role.ADDRESS, address=address)
 
+    def __str__(self) -> str:
+        match self.role:
+            case Role.NODE:
+                return f"node {self.node_id}"
+            case Role.ADDRESS:
+                return str(self.address)
+        return str(self.role.value)
+
 
 To.CONTROLLER = To(Role.CONTROLLER)
 To.ANY = To(Role.ANY)
 To.LEADER_OF_QUORUM = To(Role.LEADER_OF_QUORUM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingPolicy:
+    """What the configuration says about finding nodes; see AdminConfig for the meaning."""
+
+    is_to_controllers: bool
+    is_rebootstrapping: bool = True
+    is_checking_identity: bool = True
+    is_following: bool = True
+    """False: only the bootstrap addresses are ever connected to, and no identity is known."""
+    rebootstrap_trigger_ms: int = 300_000
+    metadata_max_age_ms: int = 300_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Whom to connect to. Node and cluster id are both known, or neither."""
+
+    address: Address
+    node_id: int | None = None
+    cluster_id: str | None = None
+    is_checked: bool = False
+    """Whether the server is told whom we mean (KIP-1242)."""
+
+    def __str__(self) -> str:
+        if self.node_id is None:
+            return str(self.address)
+        return f"node {self.node_id} of cluster {self.cluster_id} at {self.address}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Send the request there."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discover:
+    """Ask there which nodes the cluster has; then decide again."""
+
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Nobody can be asked before this time; `reason` says why."""
+
+    until_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Nobody may be asked, now or later; `reason` says why."""
+
+    reason: str
+
+
+Step = Ask | Discover | Wait | Refuse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misrouted:
+    """A connection that led elsewhere. What was found is None while nobody has told it."""
+
+    address: Address
+    expected_cluster_id: str | None
+    expected_node_id: int | None
+    found_cluster_id: str | None = None
+    found_node_id: int | None = None
+
+
+Load = Callable[[Address], int | None]
+"""The requests in flight at an address; None if there is no connection to it."""
+
+
+@dataclass(slots=True)
+class _Failures:
+    count: int
+    until_ms: int
+
+
+class Routing:
+    """What one client knows about its cluster, and whom it asks next."""
+
+    def __init__(self, bootstrap: Sequence[Address], policy: RoutingPolicy, random: Random) -> None:
+        assert bootstrap
+        self._bootstrap = tuple(dict.fromkeys(bootstrap))
+        self._policy = policy
+        self._random = random
+        self.cluster_id: str | None = None
+        self.nodes: Mapping[int, Address] = {}
+        self._controller_id: int | None = None
+        self._is_stale = False
+        self._discovered_at_ms = 0
+        self._discovery_not_before_ms = 0
+        self._useless_discoveries = 0
+        self._seeking_since_ms: int | None = None
+        self._failures: dict[Address, _Failures] = {}
+        self._told: set[Address] = set()
+        self._unresolved: dict[Address, Misrouted] = {}
+        self.rebootstraps = 0
+        """How often all that was known was given up."""
+        self.misrouted_connections = 0
+        """How many connections turned out to lead elsewhere."""
+
+    @property
+    def addresses(self) -> frozenset[Address]:
+        """Every address that may be asked, besides those that a caller names."""
+        return frozenset((*self._bootstrap, *self.nodes.values()))
+
+    # Decisions
+
+    def next_step(self, to: To, now_ms: int, load: Load) -> Step:
+        """What to do for a request. `load` tells the requests in flight at an address, None if not connected."""
+        if to.role is Role.ADDRESS:
+            assert to.address is not None
+            return self._ask_or_wait([Target(address=to.address)], now_ms, None)
+        if not self._policy.is_following:
+            if to.role is Role.NODE:
+                return Refuse(reason="only the bootstrap addresses may be asked, not nodes by their id")
+            return self._ask_or_wait([Target(address=one) for one in self._bootstrap], now_ms, None)
+        self._rebootstrap_if_lost(now_ms)
+        if self._is_discovery_due(to, now_ms):
+            return self._discover(to, now_ms, load)
+        return self._ask_or_wait(self._targets(to), now_ms, load)
+
+    def _is_discovery_due(self, to: To, now_ms: int) -> bool:
+        return (
+            not self.nodes
+            or self._is_stale
+            or now_ms - self._discovered_at_ms >= self._policy.metadata_max_age_ms
+            or not self._targets(to)
+        )
+
+    def _discover(self, to: To, now_ms: int, load: Load) -> Step:
+        if self._seeking_since_ms is None:
+            self._seeking_since_ms = now_ms
+        if now_ms < self._discovery_not_before_ms:
+            return Wait(until_ms=self._discovery_not_before_ms, reason=f"{to} is not known")
+        targets = (
+            [self._target(node_id) for node_id in self.nodes]
+            if self.nodes
+            else [Target(address=one) for one in self._bootstrap]
+        )
+        # One that has told us already, in vain, may not know better: the others first.
+        targets = [one for one in targets if one.address not in self._told] or targets
+        step = self._ask_or_wait(targets, now_ms, load)
+        return Discover(target=step.target) if isinstance(step, Ask) else step
+
+    def _targets(self, to: To) -> list[Target]:
+        """The nodes that may answer; none if the one that is meant is not known."""
+        is_any = to.role is Role.ANY or (
+            to.role is Role.LEADER_OF_QUORUM and not self._policy.is_to_controllers
+        )
+        if is_any:
+            return [self._target(node_id) for node_id in self.nodes]
+        node_id = to.node_id if to.role is Role.NODE else self._controller_id
+        return [self._target(node_id)] if node_id is not None and node_id in self.nodes else []
+
+    def _target(self, node_id: int) -> Target:
+        return Target(
+            address=self.nodes[node_id],
+            node_id=node_id,
+            cluster_id=self.cluster_id,
+            is_checked=self._is_recovering,
+        )
+
+    def _ask_or_wait(self, targets: Sequence[Target], now_ms: int, load: Load | None) -> Ask | Wait:
+        """The first that has not failed of late; with `load`, the least loaded one that is connected."""
+        ready = [target for target in targets if self._blocked_until_ms(target.address) <= now_ms]
+        if not ready:
+            until_ms = min(self._blocked_until_ms(target.address) for target in targets)
+            return Wait(until_ms=until_ms, reason="each node failed a moment ago")
+        loads = [(load(target.address) if load else None, target) for target in ready]
+        connected = [(in_flight, target) for in_flight, target in loads if in_flight is not None]
+        return Ask(target=min(connected, key=lambda one: one[0])[1] if connected else ready[0])
+
+    def _blocked_until_ms(self, address: Address) -> int:
+        failures = self._failures.get(address)
+        return failures.until_ms if failures else 0
+
+    # Events
+
+    def discovered(
+        self,
+        target: Target,
+        *,
+        cluster_id: str,
+        nodes: Mapping[int, Address],
+        controller_id: int,
+        now_ms: int,
+    ) -> tuple[Misrouted, ...]:
+        """A node told its cluster; returns connections that turned out to lead elsewhere, to be logged."""
+        misrouted = None
+        if self.cluster_id is not None and cluster_id != self.cluster_id:
+            misrouted = self._found_other_cluster(target, cluster_id)
+            if self._is_recovering:
+                self._rebootstrap(now_ms)
+                return (misrouted,)
+            self._forget()
+        self._told.add(target.address)
+        resolved: tuple[Misrouted, ...] = () if misrouted is None else (misrouted,)
+        resolved += tuple(
+            replace(
+                one,
+                found_cluster_id=cluster_id,
+                found_node_id=next((node for node, at in nodes.items() if at == address), None),
+            )
+            for address, one in self._unresolved.items()
+        )
+        self._unresolved.clear()
+        is_useful = bool(nodes) and (not self._policy.is_to_controllers or controller_id in nodes)
+        self._useless_discoveries = 0 if is_useful else self._useless_discoveries + 1
+        self._discovery_not_before_ms = now_ms + self._retry_backoff_ms(self._useless_discoveries + 1)
+        if not nodes:
+            return resolved  # a node that has just started may know none: what we know is better
+        self.cluster_id = cluster_id
+        self.nodes = dict(nodes)
+        self._controller_id = controller_id if controller_id in nodes else None
+        self._is_stale = False
+        self._discovered_at_ms = now_ms
+        self._seeking_since_ms = None
+        self._failures = {one: kept for one, kept in self._failures.items() if one in self.addresses}
+        return resolved
+
+    def succeeded(self, target: Target) -> None:
+        """The node is there, and answers."""
+        self._failures.pop(target.address, None)
+
+    def answered(self) -> None:
+        """A request got its answer: whoever told us of the cluster, it was right."""
+        self._told.clear()
+
+    def failed(self, target: Target, now_ms: int) -> None:
+        """The connection could not be made or broke, or no answer came in time."""
+        if target.address not in self._failures and target.address not in self.addresses:
+            return  # a single address that a caller named: there is nobody to spare
+        failures = self._failures.setdefault(target.address, _Failures(0, 0))
+        failures.count += 1
+        policy = self._policy
+        failures.until_ms = now_ms + backoff_ms(
+            failures.count, policy.reconnect_backoff_ms, policy.reconnect_backoff_max_ms, self._random
+        )
+        self._leave(target.address)
+
+    def not_in_charge(self, target: Target) -> None:
+        """The node is not the controller or leader that was meant."""
+        self._controller_id = None
+        self._leave(target.address)
+
+    def rebootstrap_required(self, target: Target, now_ms: int, *, is_misrouted: bool) -> Misrouted | None:
+        """A node asks to begin again; returns the connection that led elsewhere, if that is why."""
+        misrouted = None
+        if is_misrouted:
+            misrouted = Misrouted(
+                address=target.address,
+                expected_cluster_id=target.cluster_id,
+                expected_node_id=target.node_id,
+            )
+            self.misrouted_connections += 1
+        if self._policy.is_rebootstrapping and self.nodes:
+            self._rebootstrap(now_ms)
+            if misrouted is not None:
+                self._unresolved[target.address] = misrouted
+        else:
+            self.failed(target, now_ms)
+        return misrouted
+
+    @property
+    def _is_recovering(self) -> bool:
+        """Whether a node that is not whom we meant sends us back to the bootstrap addresses."""
+        return self._policy.is_rebootstrapping and self._policy.is_checking_identity
+
+    def _found_other_cluster(self, target: Target, cluster_id: str) -> Misrouted:
+        self.misrouted_connections += 1
+        return Misrouted(
+            address=target.address,
+            expected_cluster_id=self.cluster_id,
+            expected_node_id=target.node_id,
+            found_cluster_id=cluster_id,
+        )
+
+    def _rebootstrap_if_lost(self, now_ms: int) -> None:
+        if not self.nodes or not self._policy.is_rebootstrapping:
+            return
+        is_overdue = (
+            self._seeking_since_ms is not None
+            and now_ms - self._seeking_since_ms > self._policy.rebootstrap_trigger_ms
+        )
+        is_lost = all(self._blocked_until_ms(address) > now_ms for address in self.nodes.values())
+        if is_overdue or is_lost:
+            self._rebootstrap(now_ms)
+
+    def _rebootstrap(self, now_ms: int) -> None:
+        """Forget the cluster, its id and its nodes (KIP-899, KIP-1242)."""
+        self.rebootstraps += 1
+        self._forget()
+        self._seeking_since_ms = now_ms
+
+    def _forget(self) -> None:
+        self.cluster_id = None
+        self.nodes = {}
+        self._controller_id = None
+        self._is_stale = False
+        self._told.clear()
+        self._failures = {one: kept for one, kept in self._failures.items() if one in self._bootstrap}
+
+    def _leave(self, address: Address) -> None:
+        """Ask somebody else first from now on, and see whether the cluster has changed."""
+        self._is_stale = bool(self.nodes)
+        if address in self._bootstrap:
+            self._bootstrap = (*(one for one in self._bootstrap if one != address), address)
+
+    def _retry_backoff_ms(self, failures: int) -> int:
+        policy = self._policy
+        return backoff_ms(failures, policy.retry_backoff_ms, policy.retry_backoff_max_ms, self._random)

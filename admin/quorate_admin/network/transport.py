@@ -1,54 +1,90 @@
-"""Asks nodes until one gives the answer: connections, and what the routing says."""
+"""Carries requests to nodes until there is an answer: the shell around the pure routing.
+
+It keeps one connection per address, asks the routing whom to connect to, does that, and tells the routing what
+came of it.
+"""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from random import Random
+from typing import Any, Final, TypeVar
 
 from quorate_protocol.errors import ErrorCode
 
-from quorate_admin.config import AdminConfig
-from quorate_admin.errors import AdminError, ConnectionFailedError, UnreachableError
+from quorate_admin.config import AdminConfig, MetadataRecoveryStrategy
+from quorate_admin.errors import (
+    AdminError,
+    ConnectionFailedError,
+    MismatchedEndpointError,
+    RebootstrapRequiredError,
+    RequestTimeoutError,
+    ServerError,
+    UnreachableError,
+    UnsupportedByServerError,
+    UnsupportedEndpointError,
+)
 from quorate_admin.network.address import Address
-from quorate_admin.network.connection import Connection
-from quorate_admin.network.routing import Role, To
+from quorate_admin.network.backoff import backoff_ms
+from quorate_admin.network.connection import Connection, Identity
+from quorate_admin.network.routing import (
+    Ask,
+    Discover,
+    Misrouted,
+    Refuse,
+    Routing,
+    RoutingPolicy,
+    Target,
+    To,
+    Wait,
+)
 
-CONNECT_TIMEOUT_MS = 5_000
-_NOT_HERE = (ErrorCode.not_controller, ErrorCode.not_leader_or_follower)
+logger = logging.getLogger(__name__)
+
+ENDPOINTS_OF_BROKERS: Final = 1
+ENDPOINTS_OF_CONTROLLERS: Final = 2
 
 Failures = Callable[[Any], Iterable[ErrorCode]]
+_Answer = TypeVar("_Answer")
+
+_NOT_IN_CHARGE: Final = frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})
+_SENDS_ON: Final = _NOT_IN_CHARGE | {ErrorCode.rebootstrap_required}
 
 
 class Transport:
-    """The connections of one client."""
+    """The connections of one client, and what it knows of its cluster."""
 
     def __init__(self, config: AdminConfig) -> None:
         self._config = config
-        self._addresses = list(config.bootstrap)
+        self._random = Random()
+        self.routing = Routing(config.bootstrap, _policy(config), self._random)
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
+        self._discovering = asyncio.Lock()
 
     async def ask(
         self, request: Any, to: To, *, failures: Failures | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """See `Operations._ask`."""
+        """The last response to a request, which is sent until it needs no other; see `Operations._ask`."""
 
-        async def ask(connection: Connection) -> Any:
-            response = await connection.request(request, timeout_ms or self._config.request_timeout_ms)
-            codes = [
-                getattr(response, "error_code", ErrorCode.none),
-                *(failures(response) if failures else ()),
-            ]
-            for code in codes:
-                if code in _NOT_HERE:
-                    raise ConnectionFailedError(code.name.upper())
-            return response
+        def code_to_retry(response: Any) -> ErrorCode | None:
+            top = getattr(response, "error_code", ErrorCode.none)
+            if top in _SENDS_ON:
+                return top
+            codes = failures(response) if failures else ()
+            return next((code for code in codes if code in _SENDS_ON or code.retriable), None)
 
-        return await self._first(to, ask)
+        return await self._until_answered(
+            to, lambda connection, limit_ms: connection.request(request, limit_ms), code_to_retry, timeout_ms
+        )
 
     async def api_versions(self, to: To, *, timeout_ms: int | None = None) -> Any:
-        """See `Operations._api_versions`."""
-        return await self._first(
-            to, lambda connection: connection.negotiate(timeout_ms or self._config.request_timeout_ms)
+        """A fresh ApiVersionsResponse; see `Operations._api_versions`."""
+        return await self._until_answered(
+            to,
+            lambda connection, limit_ms: connection.negotiate(limit_ms, connection.identity),
+            lambda _: None,
+            timeout_ms,
         )
 
     async def close(self) -> None:
@@ -57,29 +93,266 @@ class Transport:
         self._connections.clear()
         await asyncio.gather(*(connection.close() for connection in connections))
 
-    async def _first(self, to: To, ask: Callable[[Connection], Any]) -> Any:
-        reasons: dict[str, str] = {}
-        asked = [to.address] if to.role is Role.ADDRESS and to.address else list(self._addresses)
-        for address in asked:
-            try:
-                answer = await ask(await self._connection_to(address))
-            except AdminError as error:
-                reasons[str(address)] = str(error)
-            else:
-                if address in self._addresses:
-                    self._addresses.remove(address)
-                    self._addresses.insert(0, address)
-                return answer
-        raise UnreachableError(reasons)
+    # Asking again and again
 
-    async def _connection_to(self, address: Address) -> Connection:
+    async def _until_answered(
+        self,
+        to: To,
+        ask: Callable[[Connection, int], Awaitable[_Answer]],
+        code_to_retry: Callable[[_Answer], ErrorCode | None],
+        timeout_ms: int | None,
+    ) -> _Answer:
+        limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        attempt = _Attempts(self._now_ms() + limit_ms)
+        while True:
+            target = await self._find(to, attempt)
+            answer = None
+            try:
+                connection = await self._connection_to(target, attempt)
+                answer = await ask(connection, self._limit_ms(attempt))
+            except (ConnectionFailedError, RequestTimeoutError) as error:
+                self._note_failure(target, error, attempt)
+            else:
+                self.routing.succeeded(target)
+                code = code_to_retry(answer)
+                if code is None:
+                    self.routing.answered()
+                    return answer
+                self._note_refusal(target, code, attempt)
+            attempt.count += 1
+            pause_ms = self._pause_ms(attempt)
+            if attempt.count > self._config.retries or self._now_ms() + pause_ms >= attempt.deadline_ms:
+                if answer is not None:
+                    return answer
+                raise attempt.failure()
+            await asyncio.sleep(pause_ms / 1000)
+
+    def _note_failure(self, target: Target, error: AdminError, attempt: "_Attempts") -> None:
+        attempt.last = error
+        attempt.reasons[str(target.address)] = str(error)
+        logger.debug("%s: %s", target, error)
+        if isinstance(error, RebootstrapRequiredError):
+            self._rebootstrap_required(target, is_misrouted=True)
+        else:
+            self.routing.failed(target, self._now_ms())
+
+    def _note_refusal(self, target: Target, code: ErrorCode, attempt: "_Attempts") -> None:
+        attempt.reasons[str(target.address)] = code.name.upper()
+        logger.debug("%s: %s", target, code.name.upper())
+        if code in _NOT_IN_CHARGE:
+            self.routing.not_in_charge(target)
+        elif code is ErrorCode.rebootstrap_required:
+            self._rebootstrap_required(target, is_misrouted=False)
+
+    def _rebootstrap_required(self, target: Target, *, is_misrouted: bool) -> None:
+        misrouted = self.routing.rebootstrap_required(target, self._now_ms(), is_misrouted=is_misrouted)
+        if misrouted is not None:
+            _log_misrouted(misrouted)
+
+    def _pause_ms(self, attempt: "_Attempts") -> int:
+        config = self._config
+        return backoff_ms(attempt.count, config.retry_backoff_ms, config.retry_backoff_max_ms, self._random)
+
+    def _limit_ms(self, attempt: "_Attempts") -> int:
+        """How long the next request may take."""
+        return max(1, min(self._config.request_timeout_ms, attempt.deadline_ms - self._now_ms()))
+
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    # Finding nodes
+
+    async def _find(self, to: To, attempt: "_Attempts") -> Target:
+        """Whom to ask, found out by asking others if need be. Raises UnreachableError when the time is up."""
+        while True:
+            step = self.routing.next_step(to, self._now_ms(), self._load)
+            match step:
+                case Ask(target=target):
+                    return target
+                case Discover():
+                    async with self._discovering:
+                        await self._discover(to, attempt)
+                case Wait(until_ms=until_ms, reason=reason):
+                    if until_ms >= attempt.deadline_ms:
+                        attempt.reasons.setdefault(str(to), reason)
+                        raise attempt.failure()
+                    await asyncio.sleep(max(1, until_ms - self._now_ms()) / 1000)
+                case Refuse(reason=reason):
+                    raise UnreachableError({str(to): reason})
+
+    async def _discover(self, to: To, attempt: "_Attempts") -> None:
+        # Another task may have discovered the cluster while this one waited for its turn.
+        step = self.routing.next_step(to, self._now_ms(), self._load)
+        if not isinstance(step, Discover):
+            return
+        if self._now_ms() >= attempt.deadline_ms:
+            raise attempt.failure()
+        target = step.target
+        try:
+            connection = await self._connection_to(target, attempt)
+            response = await self._describe_cluster(connection, self._limit_ms(attempt))
+        except (ConnectionFailedError, RequestTimeoutError) as error:
+            self._note_failure(target, error, attempt)
+            return
+        except ServerError as error:
+            if not error.error_code.retriable and error.error_code is not ErrorCode.rebootstrap_required:
+                raise
+            self._note_refusal(target, error.error_code, attempt)
+            self.routing.failed(target, self._now_ms())
+            return
+        self.routing.succeeded(target)
+        found = self.routing.discovered(
+            target,
+            cluster_id=response.cluster_id,
+            nodes={node.broker_id: Address(node.host, node.port) for node in response.brokers},
+            controller_id=response.controller_id,
+            now_ms=self._now_ms(),
+        )
+        for misrouted in found:
+            _log_misrouted(misrouted)
+        await self._drop_connections_to_strangers()
+
+    async def _describe_cluster(self, connection: Connection, limit_ms: int) -> Any:
+        """The answer to DescribeCluster, which tells the nodes of either kind (KIP-700, KIP-919)."""
+        from kio.schema.describe_cluster.v2.request import (  # noqa: PLC0415 - tools that fail early need none
+            DescribeClusterRequest,
+        )
+
+        is_to_controllers = self._config.is_to_controllers
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False,
+            endpoint_type=ENDPOINTS_OF_CONTROLLERS if is_to_controllers else ENDPOINTS_OF_BROKERS,
+            include_fenced_brokers=False,
+        )
+        try:
+            response = await connection.request(request, limit_ms)
+        except UnsupportedByServerError as error:
+            kind = "controller" if is_to_controllers else "broker"
+            raise UnsupportedEndpointError(
+                f"{connection.address} is no {kind} that tells its peers (DescribeCluster, since Kafka "
+                f"{'3.7' if is_to_controllers else '2.8'})"
+            ) from error
+        raise_for_endpoint_type(connection.address, response.error_code, is_to_controllers=is_to_controllers)
+        if response.error_code is not ErrorCode.none:
+            raise ServerError(response.error_code, response.error_message)
+        return response
+
+    # Connections
+
+    def _load(self, address: Address) -> int | None:
+        connection = self._connections.get(address)
+        return connection.in_flight if connection is not None and connection.is_open else None
+
+    async def _connection_to(self, target: Target, attempt: "_Attempts") -> Connection:
+        """An open connection whose server has checked whom we mean, if it can."""
+        identity = _identity(target)
+        address = target.address
         async with self._opening.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
-            if connection is None or not connection.is_open:
-                if connection is not None:
-                    await connection.close()
+            if connection is not None and not connection.is_open:
+                del self._connections[address]
+                await connection.close()
+                connection = None
+            limit_ms = self._limit_ms(attempt)
+            if connection is None:
                 connection = await Connection.open(
-                    address, client_id=self._config.client_id, timeout_ms=CONNECT_TIMEOUT_MS
+                    address,
+                    client_id=self._config.client_id,
+                    timeout_ms=limit_ms,
+                    setup_timeout_ms=min(limit_ms, self._config.socket_connection_setup_timeout_ms),
+                    security=self._config.security,
+                    identity=identity,
                 )
                 self._connections[address] = connection
+            elif identity is not None:
+                try:
+                    await connection.verify(identity, limit_ms)
+                except RebootstrapRequiredError:
+                    del self._connections[address]
+                    await connection.close()
+                    raise
             return connection
+
+    async def _drop_connections_to_strangers(self) -> None:
+        """Close what leads to nodes that are gone, unless it is in use."""
+        known = self.routing.addresses
+        strange = [
+            address
+            for address, connection in self._connections.items()
+            if address not in known and not connection.in_flight
+        ]
+        gone = [self._connections.pop(address) for address in strange]
+        for address in [one for one, lock in self._opening.items() if one not in known and not lock.locked()]:
+            if address not in self._connections:
+                del self._opening[address]
+        await asyncio.gather(*(connection.close() for connection in gone))
+
+
+class _Attempts:
+    """One request's tries: until when, how many, and what went wrong where."""
+
+    def __init__(self, deadline_ms: int) -> None:
+        self.deadline_ms = deadline_ms
+        self.count = 0
+        self.reasons: dict[str, str] = {}
+        self.last: AdminError | None = None
+
+    def failure(self) -> AdminError:
+        """The error that ends it."""
+        if isinstance(self.last, RequestTimeoutError) and len(self.reasons) == 1:
+            return self.last
+        return UnreachableError(self.reasons)
+
+
+def raise_for_endpoint_type(address: Address, error_code: ErrorCode, *, is_to_controllers: bool) -> None:
+    """Tell a broker that was named as a controller, and the other way (KIP-919), in words that help.
+
+    :raises MismatchedEndpointError: the node is of the other kind.
+    :raises UnsupportedEndpointError: the controllers do not know each other yet.
+    """
+    if error_code is ErrorCode.mismatched_endpoint_type:
+        raise MismatchedEndpointError(
+            f"{address} is a broker, not a controller: name it as a bootstrap server (--bootstrap-server)"
+            if is_to_controllers
+            else f"{address} is a controller, not a broker: name it as a bootstrap controller "
+            "(--bootstrap-controller)"
+        )
+    if error_code is ErrorCode.unsupported_endpoint_type:
+        raise UnsupportedEndpointError(
+            f"{address} does not know the other controllers: that needs metadata.version 3.7-IV0 or later; "
+            "ask brokers instead (--bootstrap-server)"
+        )
+
+
+def _policy(config: AdminConfig) -> RoutingPolicy:
+    return RoutingPolicy(
+        is_to_controllers=config.is_to_controllers,
+        is_rebootstrapping=config.metadata_recovery_strategy is MetadataRecoveryStrategy.REBOOTSTRAP,
+        is_checking_identity=config.metadata_cluster_check_enable,
+        is_following=config.follow_advertised,
+        rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+        metadata_max_age_ms=config.metadata_max_age_ms,
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+    )
+
+
+def _identity(target: Target) -> Identity | None:
+    if not target.is_checked or target.cluster_id is None or target.node_id is None:
+        return None
+    return Identity(target.cluster_id, target.node_id)
+
+
+def _log_misrouted(misrouted: Misrouted) -> None:
+    expected = f"node {misrouted.expected_node_id} of cluster {misrouted.expected_cluster_id}"
+    if misrouted.expected_node_id is None:
+        expected = f"cluster {misrouted.expected_cluster_id}"
+    if misrouted.found_cluster_id is None:
+        found = "another, by its own word"
+    elif misrouted.found_node_id is None:
+        found = f"a node of cluster {misrouted.found_cluster_id}"
+    else:
+        found = f"node {misrouted.found_node_id} of cluster {misrouted.found_cluster_id}"
+    logger.warning("a connection led elsewhere: %s was %s, and is %s", misrouted.address, expected, found)

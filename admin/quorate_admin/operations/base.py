@@ -38,9 +38,9 @@ class Operations:
         It is sent again, with backoff, until `timeout_ms` (default: `default_api_timeout_ms`) is over or
         `retries` are used up: when a connection fails or a request times out; when the node is not the
         controller or leader that was meant, which is followed; when the server asks to rebootstrap; when
-        the response's own `error_code`, or a code that `failures(response)` yields, is retriable. Codes
-        that are not yielded do not make it be sent again, whatever they are, so yield a partition's or
-        topic's code only if the whole request may be repeated then.
+        a code that `failures(response)` yields is retriable. Codes that are not yielded do not make it be
+        sent again, whatever they are, except for those that say that another node is in charge as the
+        response's own `error_code`. So yield a code if the whole request may be repeated after it.
 
         Returns the last response, also if codes inside it are errors: they are the caller's to tell.
 

@@ -2,11 +2,10 @@
 
 from typing import Any
 
+from quorate_admin.network.transport import ENDPOINTS_OF_BROKERS, ENDPOINTS_OF_CONTROLLERS
 from quorate_admin.operations.base import Operations, To
 from quorate_admin.types.cluster import ClusterDescription, NodeDescription
 
-ENDPOINTS_OF_BROKERS = 1
-ENDPOINTS_OF_CONTROLLERS = 2
 _NOT_ASKED_FOR = -(2**31)
 
 
@@ -33,6 +32,7 @@ class ClusterOperations(Operations):
                 include_fenced_brokers=include_fenced_brokers and not self._to_controllers,
             ),
             To.ANY,
+            failures=lambda response: [response.error_code],
             timeout_ms=timeout_ms,
         )
         return ClusterDescription(

@@ -24,7 +24,10 @@ class QuorumOperations(Operations):
         response = await self._ask(
             DescribeQuorumRequest(topics=(topic,)),
             To.LEADER_OF_QUORUM,
-            failures=lambda response: [partition.error_code for partition in _partitions(response)],
+            failures=lambda response: [
+                response.error_code,
+                *(partition.error_code for partition in _partitions(response)),
+            ],
             timeout_ms=timeout_ms,
         )
         for partition in _partitions(response):

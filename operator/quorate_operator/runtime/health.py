@@ -94,10 +94,12 @@ class HealthProbe:
 
     def _client(self, address: str, *, is_controller: bool) -> AdminClient:
         if address not in self._clients:
-            self._clients[address] = (
-                AdminClient(bootstrap_controllers=[address])
-                if is_controller
-                else AdminClient(bootstrap_servers=[address])
+            # This node and no other, and its first word: the next probe asks again.
+            self._clients[address] = AdminClient(
+                bootstrap_controllers=[address] if is_controller else (),
+                bootstrap_servers=() if is_controller else [address],
+                follow_advertised=False,
+                retries=0,
             )
         return self._clients[address]
 

@@ -344,11 +344,17 @@ class Cluster:
     ) -> _Answer | None:
         """The answer of the first of some nodes; None when none of them gives one."""
 
+        controller_addresses = [self.address(one) for one in controllers]
+        broker_addresses = [self.address(one) for one in brokers]
+
         async def ask() -> _Answer:
             client = AdminClient(
-                bootstrap_controllers=[self.address(one) for one in controllers],
-                bootstrap_servers=[self.address(one) for one in brokers],
+                bootstrap_controllers=controller_addresses,
+                bootstrap_servers=broker_addresses,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
+                # These nodes and no others, each of them once.
+                follow_advertised=False,
+                retries=len(controller_addresses) + len(broker_addresses) - 1,
             )
             async with client:
                 return await question(client)

@@ -51,9 +51,10 @@ class Servers:
         self._answers = answers
 
     def client(
-        self, *, bootstrap_controllers: Sequence[str] = (), bootstrap_servers: Sequence[str] = ()
+        self, *, bootstrap_controllers: Sequence[str], bootstrap_servers: Sequence[str], **settings: object
     ) -> "Client":
         """In place of the AdminClient."""
+        assert settings == {"follow_advertised": False, "retries": 0}
         (address,) = (*bootstrap_controllers, *bootstrap_servers)
         return Client(self._answers.get(address))
 

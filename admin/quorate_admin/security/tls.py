@@ -1,0 +1,172 @@
+"""TLS contexts from Kafka's key stores and trust stores."""
+
+import os
+import re
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from quorate_admin.errors import ConfigError
+from quorate_admin.security.config import TLS_VERSIONS, Store, StoreType, TlsConfig
+
+_JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_STORE_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+_TLS_13_SUITE: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+")
+_OLD_SUITE: Final = re.compile(
+    r"(?:TLS|SSL)_(?P<exchange>[A-Z]+(?:_[A-Z]+)?)_WITH_(?P<cipher>\w+?)_(?P<digest>SHA\d*)"
+)
+_CIPHERS: Final = {
+    **{f"AES_{bits}_{mode}": f"AES{bits}-{mode}" for bits in (128, 256) for mode in ("GCM", "CCM")},
+    **{f"AES_{bits}_CBC": f"AES{bits}" for bits in (128, 256)},
+    "CHACHA20_POLY1305": "CHACHA20-POLY1305",
+}
+
+
+def make_context(config: TlsConfig) -> ssl.SSLContext:
+    """A client's context. Raises ConfigError: a file can't be read, or has not what it should."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = config.is_checking_host
+    _set_versions(context, config)
+    if config.truststore is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _trust(context, config.truststore)
+    if config.keystore is not None:
+        _identify(context, config.keystore, config.key_password)
+    return context
+
+
+def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:
+    versions = [TLS_VERSIONS[name] for name in config.enabled_protocols]
+    if config.cipher_suites:
+        old = [name for name in config.cipher_suites if not _TLS_13_SUITE.fullmatch(name)]
+        # OpenSSL has all suites of TLS 1.3 or none: the version stands for them.
+        is_old_only = len(old) == len(config.cipher_suites)
+        versions = [
+            version
+            for version in versions
+            if (version < ssl.TLSVersion.TLSv1_3 if is_old_only else old or version == ssl.TLSVersion.TLSv1_3)
+        ]
+        if not versions:
+            raise ConfigError(
+                f"ssl.cipher.suites={','.join(config.cipher_suites)}: none of them is for "
+                f"ssl.enabled.protocols={','.join(config.enabled_protocols)}"
+            )
+        if old:
+            _set_ciphers(context, old)
+    context.minimum_version = min(versions)
+    context.maximum_version = max(versions)
+
+
+def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
+    for name in names:
+        try:
+            context.set_ciphers(openssl_name(name))
+        except (ssl.SSLError, ValueError):
+            raise ConfigError(
+                f"ssl.cipher.suites: {name} is not known here; allowed are names such as "
+                "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
+            ) from None
+    context.set_ciphers(":".join(openssl_name(name) for name in names))
+
+
+def openssl_name(suite: str) -> str:
+    """OpenSSL's name of a suite up to TLS 1.2 that Java calls so. Raises ValueError."""
+    match = _OLD_SUITE.fullmatch(suite)
+    if match is None or match["cipher"] not in _CIPHERS:
+        raise ValueError(f"{suite} is unknown")
+    cipher = _CIPHERS[match["cipher"]]
+    exchange = match["exchange"].replace("_", "-")
+    digest = "" if cipher.startswith("CHACHA20") else f"-{match['digest']}"
+    return (f"{exchange}-" if exchange != "RSA" else "") + cipher + digest
+
+
+def _trust(context: ssl.SSLContext, store: Store) -> None:
+    pem = _pem_of(store, key_password=None)
+    try:
+        context.load_verify_locations(cadata=pem)
+    except ssl.SSLError as error:
+        raise ConfigError(f"{_named(store)}: no certificates are in it ({error.reason or error})") from None
+
+
+def _identify(context: ssl.SSLContext, store: Store, key_password: str | None) -> None:
+    pem = _pem_of(store, key_password)
+    # OpenSSL reads keys from files alone: this one is ours only, and gone at once.
+    descriptor, name = tempfile.mkstemp(prefix="quorate-", suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(pem)
+        # Without a callback OpenSSL would ask for a password at the terminal.
+        context.load_cert_chain(name, password=lambda: key_password or "")
+    except (ssl.SSLError, ValueError) as error:
+        hint = "" if key_password else " (if the key is encrypted, give ssl.key.password)"
+        reason = getattr(error, "reason", None) or error
+        raise ConfigError(f"{_named(store)}: key or certificate can't be used: {reason}{hint}") from None
+    finally:
+        Path(name).unlink()
+
+
+def _pem_of(store: Store, key_password: str | None) -> str:
+    if store.pem is not None:
+        return store.pem
+    content = _content(store)
+    if store.type is not StoreType.PEM:
+        return _pem_of_pkcs12(store, content, key_password)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{_named(store)}: it is not a PEM file, as {store.prefix}.type says") from None
+
+
+def _content(store: Store) -> bytes:
+    assert store.location is not None
+    try:
+        with Path(store.location).open("rb") as file:
+            content = file.read(_STORE_SIZE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"{_named(store)}: {error.strerror}") from None
+    if len(content) > _STORE_SIZE_BYTES_MAX:
+        raise ConfigError(f"{_named(store)}: it has more than {_STORE_SIZE_BYTES_MAX} bytes")
+    return content
+
+
+def _pem_of_pkcs12(store: Store, content: bytes, key_password: str | None) -> str:
+    if content.startswith(_JKS_MAGIC):
+        raise ConfigError(
+            f"{_named(store)}: it is a JKS file, which only Java reads. Convert it:\n"
+            f"  keytool -importkeystore -srckeystore {store.location} -srcstoretype JKS "
+            f"-destkeystore {store.location}.p12 -deststoretype PKCS12\n"
+            f"and set {store.prefix}.location={store.location}.p12 and {store.prefix}.type=PKCS12"
+        )
+    try:
+        from cryptography.hazmat.primitives.serialization import (
+            BestAvailableEncryption,
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+        )
+        from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+    except ImportError:
+        raise ConfigError(
+            f"{_named(store)}: PKCS12 needs the package `cryptography` (pip install 'quorate[pkcs12]'), "
+            f"or set {store.prefix}.type=PEM and give a PEM file"
+        ) from None
+    try:
+        bag = load_pkcs12(content, store.password.encode() if store.password else None)
+    except ValueError:
+        raise ConfigError(
+            f"{_named(store)}: {store.prefix}.password does not open it, or it is no PKCS12 file"
+        ) from None
+    certificates = [bag.cert] if bag.cert else []
+    pem = "".join(
+        one.certificate.public_bytes(Encoding.PEM).decode() for one in (*certificates, *bag.additional_certs)
+    )
+    if bag.key is None:
+        return pem
+    encryption = BestAvailableEncryption(key_password.encode()) if key_password else NoEncryption()
+    return bag.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode() + pem
+
+
+def _named(store: Store) -> str:
+    return f"{store.prefix}.location={store.location}" if store.location else f"{store.prefix} (PEM text)"
