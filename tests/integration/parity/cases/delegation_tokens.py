@@ -1,0 +1,104 @@
+"""kafka-delegation-tokens. It needs an authenticated user, so that all cases are for Java's secured listener."""
+
+from parity.harness import Case, Ends, Step, replaced
+
+RANDOM = (
+    replaced(r"[A-Za-z0-9_-]{22}(?=\s)", "<token id>", "each token has a random id"),
+    replaced(r"[A-Za-z0-9+/]{86}==", "<hmac>", "each token has its own HMAC"),
+    replaced(r"\d{4}-\d\d-\d\dT\d\d:\d\d", "<minute>", "a minute may begin between two runs"),
+)
+JAVA = ("java",)
+AT = "--bootstrap-server $sasl_server --command-config $admin"
+CREATE = f"{AT} --create --max-life-time-period"
+HMAC = {"hmac": r"([A-Za-z0-9+/]{86}==)"}
+
+CASES = (
+    Case(
+        name="life-of-a-token",
+        run=[
+            Step(f"{CREATE} 3600000 --renewer-principal User:alice --renewer-principal User:bob", HMAC),
+            f"{AT} --renew --hmac $hmac --renew-time-period 60000",
+            f"{AT} --expire --hmac $hmac --expiry-time-period -1",
+        ],
+        normalise=RANDOM,
+        clusters=JAVA,
+    ),
+    Case(
+        name="token-with-defaults",
+        run=[
+            Step(f"{CREATE} -1", HMAC),
+            f"{AT} --renew --hmac $hmac --renew-time-period -1",
+            f"{AT} --expire --hmac $hmac --expiry-time-period 1000000",
+            f"{AT} --expire --hmac $hmac --expiry-time-period -1",
+        ],
+        normalise=RANDOM,
+        clusters=JAVA,
+    ),
+    Case(
+        name="token-of-someone-else",
+        run=[
+            Step(f"{CREATE} -1 --owner-principal User:alice", HMAC),
+            f"{AT} --describe --owner-principal User:alice",
+            f"{AT} --expire --hmac $hmac --expiry-time-period -1",
+        ],
+        normalise=RANDOM,
+        clusters=JAVA,
+    ),
+    Case(name="describe", run=f"{AT} --describe", normalise=RANDOM, clusters=JAVA, reads=True),
+    Case(
+        name="describe-one",
+        before=[f"delegation-tokens {CREATE} -1 --owner-principal User:bob --renewer-principal User:alice"],
+        run=f"{AT} --describe --owner-principal User:bob --owner-principal User:nobody",
+        clusters=JAVA,
+        reads=True,
+    ),
+    Case(
+        name="describe-as-process",
+        run=f"{AT} --describe --owner-principal User:nobody",
+        clusters=JAVA,
+        as_process=True,
+    ),
+    Case(
+        name="renew-what-is-not-there",
+        run=f"{AT} --renew --hmac AAAA --renew-time-period 1",
+        ends=Ends.FAILED,
+        clusters=JAVA,
+    ),
+    Case(
+        name="expire-what-is-no-hmac",
+        run=f"{AT} --expire --hmac ~~~ --expiry-time-period 1",
+        ends=Ends.USAGE,
+        clusters=JAVA,
+    ),
+    Case(
+        name="create-without-authentication",
+        run="--bootstrap-server $server --command-config $client --create --max-life-time-period -1",
+        ends=Ends.FAILED,
+        clusters=JAVA,
+    ),
+    Case(
+        name="create-for-no-principal",
+        run=f"{CREATE} -1 --renewer-principal bob",
+        ends=Ends.USAGE,
+        clusters=JAVA,
+    ),
+    Case(name="create-for-a-word", run=f"{CREATE} ever", ends=Ends.USAGE, clusters=JAVA),
+    Case(name="create-without-life", run=f"{AT} --create", ends=Ends.USAGE, clusters=JAVA),
+    Case(name="create-with-hmac", run=f"{CREATE} -1 --hmac AAAA", ends=Ends.USAGE, clusters=JAVA),
+    Case(
+        name="renew-without-hmac", run=f"{AT} --renew --renew-time-period 1", ends=Ends.USAGE, clusters=JAVA
+    ),
+    Case(name="renew-without-period", run=f"{AT} --renew --hmac AAAA", ends=Ends.USAGE, clusters=JAVA),
+    Case(name="expire-without-period", run=f"{AT} --expire --hmac AAAA", ends=Ends.USAGE, clusters=JAVA),
+    Case(name="without-action", run=AT, ends=Ends.USAGE, clusters=JAVA),
+    Case(name="with-two-actions", run=f"{AT} --describe --create", ends=Ends.USAGE, clusters=JAVA),
+    Case(name="without-cluster", run="--command-config $admin --describe", ends=Ends.USAGE, clusters=JAVA),
+    Case(
+        name="without-properties",
+        run="--bootstrap-server $sasl_server --describe",
+        ends=Ends.USAGE,
+        clusters=JAVA,
+    ),
+    Case(name="help", run="--help", ends=Ends.HELP, clusters=JAVA),
+)
+EXEMPT = {"--version": "Kafka's tool prints Kafka's version; `quorate version` prints ours"}

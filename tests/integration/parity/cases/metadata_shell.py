@@ -1,0 +1,48 @@
+"""kafka-metadata-shell, on a copy of a controller's log."""
+
+from parity.harness import Case, Ends
+
+COMMANDS = (
+    *(
+        "ls",
+        "ls /",
+        "ls /image",
+        "ls -a",
+        "ls /image/cluster /image/topics",
+        "pwd",
+        "help",
+        "man cat",
+        "man ls",
+    ),
+    *(
+        "tree /image/features",
+        "tree /image/topics",
+        "find /image/cluster",
+        "cat /image/features/metadataVersion",
+    ),
+    *("cat /image/provenance", "cat /local/commitId", "ls /image/topics/byName", "tree /image/configs"),
+    *("tree /image/scram", "find /image/acls", "cat /image/cluster/brokers/0", "ls /image/*"),
+    *("find / byName", "cat /no/such", "cat /image", "ls /no/such", "cd /no/such", "man nothing", "sing"),
+)
+
+CASES = (
+    *(
+        Case(
+            name=command.replace(" ", "_").replace("/", "."),
+            run=f"--snapshot $log {command}",
+            at=["server"],
+            reads=False,
+        )
+        for command in COMMANDS
+    ),
+    Case(name="in-short", run="-s $log ls /", at=["server"]),
+    Case(name="as-process", run="--snapshot $log ls /image", at=["server"], as_process=True),
+    Case(name="checkpoint", run="--snapshot $checkpoint ls /image/features", at=["server"]),
+    Case(name="checkpoint-all", run="--snapshot $checkpoint tree /", at=["server"]),
+    Case(
+        name="no-file", run="--snapshot /no/such.log ls", ends=Ends.FAILED, says="/no/such.log", at=["server"]
+    ),
+    Case(name="nothing", run="", ends=Ends.USAGE, at=["server"]),
+    Case(name="help_of_the_tool", run="--help", ends=Ends.HELP, at=["server"]),
+)
+EXEMPT: dict[str, str] = {}

@@ -1,0 +1,94 @@
+"""Our tools beside Kafka's: the same cluster, the same arguments, the same output."""
+
+import importlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from parity.harness import TOOLS, Case, Comparison, Site, Tool, site_of, variants
+from support.cluster import Cluster
+from support.java.cluster import JavaCluster
+from support.java.tools import JavaTools
+
+QUICK = "default.api.timeout.ms=1500\nrequest.timeout.ms=1000\n"
+
+
+def cases_of(tool: Tool) -> Any:
+    """The module with a tool's cases."""
+    return importlib.import_module(f"parity.cases.{tool.command.replace('-', '_')}")
+
+
+def every_case() -> Iterator[Any]:
+    """A parameter set for each case, cluster and side."""
+    for tool in TOOLS.values():
+        for case in cases_of(tool).CASES:
+            for cluster, at in variants(case, tool):
+                yield pytest.param(tool, case, cluster, at, id=f"{tool.command}-{case.name}-{cluster}-{at}")
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Client properties: what is allowed anywhere, and what gives up soon."""
+    directory = tmp_path_factory.mktemp("parity")
+    (directory / "client.properties").write_text("client.id=parity\nrequest.timeout.ms=20000\n")
+    (directory / "quick.properties").write_text(QUICK)
+    return {"client": str(directory / "client.properties"), "quick": str(directory / "quick.properties")}
+
+
+@pytest.fixture(scope="session")
+def sites() -> dict[tuple[str, str], Site]:
+    """The sites that have been looked at."""
+    return {}
+
+
+@pytest.fixture
+def site(
+    request: pytest.FixtureRequest,
+    sites: dict[tuple[str, str], Site],
+    files: dict[str, str],
+    cluster: str,
+    at: str,
+) -> Site:
+    """The cluster that a parameter set asks for; it is started when it is first needed."""
+    if (cluster, at) not in sites:
+        sites[cluster, at] = _look(request, files, cluster, at)
+    return sites[cluster, at]
+
+
+def _look(request: pytest.FixtureRequest, files: dict[str, str], cluster: str, at: str) -> Site:
+    java = cluster == "java"
+    running: Cluster = request.getfixturevalue("java_cluster" if java else "shared_cluster")
+    tools: JavaTools = request.getfixturevalue("java_tool")
+    directory: Path = request.getfixturevalue("tmp_path_factory").mktemp(f"parity-{cluster}")
+    values = {**files, **_metadata(running, tools, directory)}
+    if isinstance(running, JavaCluster):
+        controller = running.layout.node(running.controllers[0])
+        values |= {
+            "controller_properties": str(running.layout.config_file(controller)),
+            "admin": str(running.client_config("parity-admin", running.sasl_properties("admin"))),
+            "sasl_server": running.sasl_servers,
+        }
+    return site_of(cluster, running, at, values)
+
+
+def _metadata(cluster: Cluster, tools: JavaTools, directory: Path) -> dict[str, str]:
+    """Copies of a controller's log, with a few topics in it, and of the checkpoint that it began with."""
+    topic = f"{directory.name}-topic"
+    where = ("--bootstrap-server", cluster.address(cluster.brokers[0]))
+    tools(TOOLS["topics"].main_class, *where, "--create", "--topic", topic, "--partitions", "2").succeeded()
+    config = ("--alter", "--topic", topic, "--add-config", "flush.ms=77")
+    tools(TOOLS["configs"].main_class, *where, *config).succeeded()
+    source = cluster.metadata(cluster.await_quorum().leader_id)
+    copies = {}
+    for name, pattern in (("log", "*.log"), ("checkpoint", "*.checkpoint")):
+        file = min(source.glob(pattern))
+        copies[name] = str(shutil.copy(file, directory / file.name))
+    return copies
+
+
+@pytest.mark.parametrize(("tool", "case", "cluster", "at"), list(every_case()))
+def test_same_as_kafka(tool: Tool, case: Case, site: Site, java_tool: JavaTools, tmp_path: Path) -> None:
+    """Goal: whoever knows Kafka's tools knows ours. Method: see harness.py; the cases are in cases/."""
+    Comparison(case, tool, site, java_tool, tmp_path).run()
