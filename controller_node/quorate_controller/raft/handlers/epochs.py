@@ -58,7 +58,7 @@ def handle_end_epoch(
     is_own_leader = isinstance(state, Follower) and state.leader_id == request.leader_id
     if error_code is ErrorCode.none and is_own_leader:
         assert isinstance(state, Follower)
-        state.expect_election(quorum, _election_backoff_ms(quorum, request.preferred_candidates))
+        state.leader_resigned(quorum, _election_backoff_ms(quorum, request.preferred_candidates))
     return EndQuorumEpochResponse(
         error_code=error_code,
         leader_id=quorum.state.leader_id,

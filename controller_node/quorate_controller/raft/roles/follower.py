@@ -26,6 +26,7 @@ class Follower(RoleState):
     """`voter_update_due_ms`: when to look whether the leader must be told of a change of ourselves.
 
     `is_endpoint_wrong`: somebody else answers at the leader's address, so the next one that we hear is better.
+    `has_leader_resigned`: this epoch will have no leader any more.
     """
 
     role: ClassVar[Role] = Role.FOLLOWER
@@ -34,6 +35,7 @@ class Follower(RoleState):
     has_fetched_from_leader: bool = False
     has_updated_leader: bool = False
     is_leader_doubted: bool = False
+    has_leader_resigned: bool = False
     is_endpoint_wrong: bool = False
     download: Download | None = None
 
@@ -43,6 +45,8 @@ class Follower(RoleState):
 
     def heard_from_leader(self, quorum: "Quorum") -> None:
         """A Fetch, FetchSnapshot or UpdateRaftVoter succeeded."""
+        if self.has_leader_resigned:
+            return  # this was on its way, on another connection, when EndQuorumEpoch overtook it
         self.fetch_deadline_ms = quorum.now_ms + quorum.config.fetch_timeout_ms
         self.has_fetched_from_leader = True
         self.is_leader_doubted = False
@@ -59,6 +63,11 @@ class Follower(RoleState):
         self.has_fetched_from_leader = False
         self.is_leader_doubted = True
         self.fetch_deadline_ms = min(self.fetch_deadline_ms, quorum.now_ms + backoff_ms)
+
+    def leader_resigned(self, quorum: "Quorum", backoff_ms: int) -> None:
+        """EndQuorumEpoch: stand in `backoff_ms`, whatever else the leader had on its way."""
+        self.has_leader_resigned = True
+        self.expect_election(quorum, backoff_ms)
 
     def connection_failed(self, quorum: "Quorum") -> None:
         """The leader closed the connection, or cannot be reached: do not wait for the fetch timeout."""

@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
     FailureReason,
     FetchRequest,
     FetchResponse,
@@ -226,6 +227,21 @@ def test_a_leader_without_an_endpoint_is_not_followed(lab) -> None:
     assert node.node.role is Role.UNATTACHED
     assert (node.node.epoch, node.node.leader_id) == (5, 9)
     assert [note.event for note in outcome.warnings] == ["leader_unreachable"]
+
+
+def test_what_a_resigned_leader_had_on_its_way_does_not_keep_it(lab) -> None:
+    """Goal: a resignation ends the leader, although it may overtake an answer on another connection.
+
+    Method: a Fetch is answered well after EndQuorumEpoch; the second successor still stands in its turn.
+    """
+    node, send = following(lab)
+    candidates = (lab.key(3), lab.key(1))
+    node.ask(
+        EndQuorumEpochRequest(cluster_id=None, leader_id=2, leader_epoch=5, preferred_candidates=candidates)
+    )
+    node.answer(send, answer())
+    node.wait(500)
+    assert node.node.role is Role.PROSPECTIVE
 
 
 def test_a_leader_that_resigned_is_not_flooded(lab) -> None:
