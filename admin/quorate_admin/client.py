@@ -13,6 +13,7 @@ from quorate_admin.operations.configs import ConfigOperations
 from quorate_admin.operations.controllers import ControllerOperations
 from quorate_admin.operations.elections import ElectionOperations
 from quorate_admin.operations.features import FeatureOperations
+from quorate_admin.operations.groups import GroupOperations
 from quorate_admin.operations.log_dirs import LogDirOperations
 from quorate_admin.operations.quorum import QuorumOperations
 from quorate_admin.operations.quotas import QuotaOperations
@@ -29,6 +30,7 @@ class AdminClient(
     ControllerOperations,
     ElectionOperations,
     FeatureOperations,
+    GroupOperations,
     LogDirOperations,
     QuorumOperations,
     QuotaOperations,

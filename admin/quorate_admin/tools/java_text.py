@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TypeVar
 
 _TABLE_SIZE_DEFAULT = 16
 
+_Key = TypeVar("_Key", str, int)
 
-def hash_order(keys: Iterable[str], capacity: int = _TABLE_SIZE_DEFAULT) -> list[str]:
-    """The different keys in the order in which a `java.util.HashMap` gives them.
+
+def hash_order(keys: Iterable[_Key], capacity: int = _TABLE_SIZE_DEFAULT) -> list[_Key]:
+    """The different keys, texts or 32-bit numbers, in the order in which a `java.util.HashMap` gives them.
 
     Kafka's tools print the entries of such maps on one line. The order follows from the keys' hash codes
     and the size of the table, which starts at `capacity` (its next power of two) and doubles when it is
@@ -21,9 +24,11 @@ def hash_order(keys: Iterable[str], capacity: int = _TABLE_SIZE_DEFAULT) -> list
 
 
 @lru_cache(maxsize=1024)
-def _hash_code(text: str) -> int:
-    """`String.hashCode()`, as an unsigned number."""
-    units = text.encode("utf-16-be", "surrogatepass")
+def _hash_code(key: str | int) -> int:
+    """`hashCode()` of a String or an Integer, as an unsigned number."""
+    if isinstance(key, int):
+        return key & 0xFFFF_FFFF
+    units = key.encode("utf-16-be", "surrogatepass")
     code = 0
     for index in range(0, len(units), 2):
         code = (31 * code + (units[index] << 8) + units[index + 1]) & 0xFFFF_FFFF
