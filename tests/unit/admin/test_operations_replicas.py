@@ -1,0 +1,312 @@
+"""Operations on reassignments, elections and log directories, against a cluster of the test's answers."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from quorate_admin.client import AdminClient
+from quorate_admin.errors import AdminError, ServerError, UnsupportedEndpointError
+from quorate_admin.types.elections import ElectionType
+from quorate_admin.types.log_dirs import ReplicaInfo, ReplicaLogDirInfo
+from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica, partitions_by_topic
+from quorate_admin.types.reassignments import PartitionReassignment
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.wire.server import Request
+from support.fake_cluster import FakeCluster, answer, nested
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+TOPICS = st.text(alphabet="ab-_.09", min_size=1)
+
+
+@given(TOPICS, st.integers(0, 2**31 - 1))
+def test_partitions_are_written_and_read(topic: str, number: int) -> None:
+    """Goal: hyphens in topics do no harm. Method: round trip."""
+    partition = TopicPartition(topic, number)
+    assert TopicPartition.parse(str(partition)) == partition
+
+
+@pytest.mark.parametrize("text", ["", "a", "a-", "-1", "a-b", "a--1 ", "a-\u0661"])
+def test_what_is_no_partition_is_refused(text: str) -> None:
+    """Goal: the message has the text. Method: texts that lack a part, or have a digit of another script."""
+    with pytest.raises(ValueError, match="is not topic-partition"):
+        TopicPartition.parse(text)
+
+
+@given(st.lists(st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 5))))
+def test_partitions_are_grouped(partitions: list[TopicPartition]) -> None:
+    """Goal: each once, in order. Method: any list."""
+    groups = partitions_by_topic(partitions)
+    assert [TopicPartition(topic, one) for topic, numbers in groups.items() for one in numbers] == sorted(
+        set(partitions)
+    )
+
+
+def reassigned(*results: tuple[str, int, ErrorCode]) -> Any:
+    """An answer of AlterPartitionReassignments."""
+    return answer(
+        "AlterPartitionReassignments",
+        responses=tuple(
+            nested(
+                "AlterPartitionReassignments",
+                "ReassignableTopicResponse",
+                name=topic,
+                partitions=(
+                    nested(
+                        "AlterPartitionReassignments",
+                        "ReassignablePartitionResponse",
+                        partition_index=partition,
+                        error_code=code,
+                        error_message="why",
+                    ),
+                ),
+            )
+            for topic, partition, code in results
+        ),
+    )
+
+
+@pytest.mark.parametrize("is_controllers", [False, True])
+async def test_partitions_are_moved(is_controllers: bool) -> None:
+    """Goal: targets and cancellations arrive, results come back. Method: three partitions, at both endpoints."""
+    response = reassigned(
+        ("a", 0, ErrorCode.none), ("a", 1, ErrorCode.no_reassignment_in_progress), ("b", 0, ErrorCode.none)
+    )
+    async with FakeCluster(is_controllers=is_controllers) as cluster:
+        cluster.handle("AlterPartitionReassignments", lambda _: response)
+        addresses = {"bootstrap_controllers" if is_controllers else "bootstrap_servers": cluster.bootstrap}
+        async with AdminClient(**addresses) as admin:
+            results = await admin.alter_partition_reassignments(
+                {B0: [3, 1], A1: None, A0: (1, 2)}, allow_replication_factor_change=False
+            )
+        (request,) = cluster.received("AlterPartitionReassignments")
+    assert not request.body.allow_replication_factor_change
+    assert [
+        (topic.name, [(one.partition_index, one.replicas) for one in topic.partitions])
+        for topic in request.body.topics
+    ] == [("a", [(0, (1, 2)), (1, None)]), ("b", [(0, (3, 1))])]
+    assert set(results.values) == {A0, B0}
+    with pytest.raises(ServerError, match="NO_REASSIGNMENT_IN_PROGRESS: why"):
+        results.raise_any()
+
+
+async def test_moves_under_way_are_listed() -> None:
+    """Goal: all or some. Method: both, and the answer read."""
+    ongoing = nested(
+        "ListPartitionReassignments",
+        "OngoingPartitionReassignment",
+        partition_index=1,
+        replicas=(1, 2, 3),
+        adding_replicas=(3,),
+        removing_replicas=(1,),
+    )
+    topic = nested("ListPartitionReassignments", "OngoingTopicReassignment", name="a", partitions=(ongoing,))
+    async with FakeCluster() as cluster:
+        cluster.handle(
+            "ListPartitionReassignments", lambda _: answer("ListPartitionReassignments", topics=(topic,))
+        )
+        async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+            found = await admin.list_partition_reassignments()
+            await admin.list_partition_reassignments([B0, A1, A0])
+        of_all, some = (request.body for request in cluster.received("ListPartitionReassignments"))
+    assert found == {
+        A1: PartitionReassignment(replicas=(1, 2, 3), adding_replicas=(3,), removing_replicas=(1,))
+    }
+    assert of_all.topics is None
+    assert [(one.name, one.partition_indexes) for one in some.topics] == [("a", (0, 1)), ("b", (0,))]
+
+
+async def test_a_refusal_of_the_whole_is_raised() -> None:
+    """Goal: an error outside of the list is no result of a key. Method: not authorized."""
+    codes = {"error_code": ErrorCode.cluster_authorization_failed, "error_message": "no"}
+    names = ("AlterPartitionReassignments", "ListPartitionReassignments")
+    handlers = {name: lambda _, name=name: answer(name, **codes) for name in names}
+    async with (
+        FakeCluster(handlers=handlers) as cluster,
+        AdminClient(bootstrap_servers=cluster.bootstrap) as admin,
+    ):
+        for operation in (
+            admin.alter_partition_reassignments({A0: [1]}),
+            admin.list_partition_reassignments(),
+        ):
+            with pytest.raises(ServerError, match="CLUSTER_AUTHORIZATION_FAILED: no"):
+                await operation
+
+
+def elected(*results: tuple[int, ErrorCode]) -> Any:
+    """An answer of ElectLeaders about partitions of topic a."""
+    partitions = tuple(
+        nested("ElectLeaders", "PartitionResult", partition_id=partition, error_code=code)
+        for partition, code in results
+    )
+    topic = nested("ElectLeaders", "ReplicaElectionResult", topic="a", partition_result=partitions)
+    return answer("ElectLeaders", replica_election_results=(topic,))
+
+
+@pytest.mark.parametrize("is_controllers", [False, True])
+async def test_leaders_are_elected(is_controllers: bool) -> None:
+    """Goal: named partitions or all, results of each. Method: both, at both endpoints."""
+    response = elected((0, ErrorCode.none), (1, ErrorCode.election_not_needed))
+    async with FakeCluster(is_controllers=is_controllers) as cluster:
+        cluster.handle("ElectLeaders", lambda _: response)
+        addresses = {"bootstrap_controllers" if is_controllers else "bootstrap_servers": cluster.bootstrap}
+        async with AdminClient(**addresses) as admin:
+            named = await admin.elect_leaders(ElectionType.UNCLEAN, [A1, A0])
+            of_all = await admin.elect_leaders(ElectionType.PREFERRED)
+        first, second = (request.body for request in cluster.received("ElectLeaders"))
+    assert (first.election_type, second.election_type) == (1, 0)
+    assert [(one.topic, one.partitions) for one in first.topic_partitions] == [("a", (0, 1))]
+    assert second.topic_partitions is None
+    for results in (named, of_all):
+        assert set(results.values) == {A0}
+        assert results.errors[A1].error_code is ErrorCode.election_not_needed
+
+
+def log_dirs(*described: Any) -> Any:
+    """An answer of DescribeLogDirs."""
+    return answer("DescribeLogDirs", results=described)
+
+
+def log_dir(path: str, *replicas: tuple[str, int, int, int, bool], **fields: Any) -> Any:
+    """A directory with replicas: topic, partition, size, lag, whether future."""
+    return nested(
+        "DescribeLogDirs",
+        "DescribeLogDirsResult",
+        **{"total_bytes": 100, "usable_bytes": 40, **fields},
+        log_dir=path,
+        topics=tuple(
+            nested(
+                "DescribeLogDirs",
+                "DescribeLogDirsTopic",
+                name=topic,
+                partitions=(
+                    nested(
+                        "DescribeLogDirs",
+                        "DescribeLogDirsPartition",
+                        partition_index=partition,
+                        partition_size=size,
+                        offset_lag=lag,
+                        is_future_key=is_future,
+                    ),
+                ),
+            )
+            for topic, partition, size, lag, is_future in replicas
+        ),
+    )
+
+
+async def test_brokers_are_asked_about_their_directories() -> None:
+    """Goal: results by broker, partial. Method: one answers, one is offline in part, one refuses, one hangs up."""
+    offline = log_dir(
+        "/2", error_code=ErrorCode.kafka_storage_error, total_bytes=-1, usable_bytes=-1, is_cordoned=True
+    )
+    async with FakeCluster((1, 2, 3, 4)) as cluster:
+        answers = {1: log_dirs(log_dir("/1", ("a", 0, 7, 2, False))), 2: log_dirs(offline), 3: log_dirs()}
+        for node_id, response in answers.items():
+            cluster.nodes[node_id].handlers["DescribeLogDirs"] = lambda _, response=response: response
+        async with AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1) as admin:
+            results = await admin.describe_log_dirs([1, 2, 3, 4], timeout_ms=300)
+            some = await admin.describe_log_dirs([1], partitions=[A1, A0])
+        whole, part = (request.body for request in cluster.nodes[1].received("DescribeLogDirs"))
+    assert whole.topics is None
+    assert [(one.topic, one.partitions) for one in part.topics] == [("a", (0, 1))]
+    described = results[1]["/1"]
+    assert described == some[1]["/1"]
+    assert described.replicas == {A0: ReplicaInfo(size_bytes=7, offset_lag=2, is_future=False)}
+    assert (described.error, described.total_bytes, described.usable_bytes) == (None, 100, 40)
+    broken = results[2]["/2"]
+    assert broken.error is not None
+    assert broken.error.error_code is ErrorCode.kafka_storage_error
+    assert (broken.total_bytes, broken.usable_bytes, broken.is_cordoned) == (None, None, True)
+    assert results.errors[3].error_code is ErrorCode.cluster_authorization_failed
+    assert results.errors[4].error_code is ErrorCode.request_timed_out
+
+
+async def test_replicas_are_found_in_directories() -> None:
+    """Goal: current and future places. Method: a replica that moves, one that stays, one that is nowhere."""
+    response = log_dirs(
+        log_dir("/1", ("a", 0, 7, 0, False), ("a", 1, 7, 3, False)), log_dir("/2", ("a", 0, 5, 9, True))
+    )
+    moving, staying, missing = (
+        TopicPartitionReplica(*one) for one in (("a", 0, 1), ("a", 1, 1), ("b", 0, 1))
+    )
+    async with (
+        FakeCluster(handlers={"DescribeLogDirs": lambda _: response}) as cluster,
+        AdminClient(bootstrap_servers=cluster.bootstrap) as admin,
+    ):
+        results = await admin.describe_replica_log_dirs([moving, staying, missing])
+    assert results[moving] == ReplicaLogDirInfo(
+        current_log_dir="/1", current_offset_lag=0, future_log_dir="/2", future_offset_lag=9
+    )
+    assert results[staying] == ReplicaLogDirInfo(current_log_dir="/1", current_offset_lag=3)
+    assert results[missing] == ReplicaLogDirInfo()
+
+
+async def test_replicas_are_moved_between_directories() -> None:
+    """Goal: each broker gets its own replicas, by directory. Method: two brokers, one of which refuses one."""
+
+    def move(request: Request) -> Any:
+        return answer(
+            "AlterReplicaLogDirs",
+            results=tuple(
+                nested(
+                    "AlterReplicaLogDirs",
+                    "AlterReplicaLogDirTopicResult",
+                    topic_name=topic.name,
+                    partitions=tuple(
+                        nested(
+                            "AlterReplicaLogDirs",
+                            "AlterReplicaLogDirPartitionResult",
+                            partition_index=one,
+                            error_code=ErrorCode.log_dir_not_found if path == "/none" else ErrorCode.none,
+                        )
+                        for one in topic.partitions
+                    ),
+                )
+                for path, topic in ((one.path, topic) for one in request.body.dirs for topic in one.topics)
+            ),
+        )
+
+    first, second, third, other = (
+        TopicPartitionReplica(*one) for one in (("a", 0, 1), ("a", 1, 1), ("b", 0, 1), ("a", 0, 2))
+    )
+    async with FakeCluster((1, 2), handlers={"AlterReplicaLogDirs": move}) as cluster:
+        async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+            results = await admin.alter_replica_log_dirs(
+                {first: "/1", second: "/1", third: "/none", other: "/1"}
+            )
+        told = {
+            node.node_id: [
+                (one.path, topic.name, topic.partitions)
+                for request in node.received("AlterReplicaLogDirs")
+                for one in request.body.dirs
+                for topic in one.topics
+            ]
+            for node in cluster.nodes.values()
+        }
+    assert told == {1: [("/1", "a", (0, 1)), ("/none", "b", (0,))], 2: [("/1", "a", (0,))]}
+    assert set(results.values) == {first, second, other}
+    assert results.errors[third].error_code is ErrorCode.log_dir_not_found
+
+
+async def test_directories_are_no_matter_of_controllers() -> None:
+    """Goal: an API of brokers. Method: each operation with bootstrap controllers; nobody listens."""
+    replica = TopicPartitionReplica("a", 0, 1)
+    async with AdminClient(bootstrap_controllers=["127.0.0.1:1"]) as admin:
+        for operation in (
+            admin.describe_log_dirs([1]),
+            admin.describe_replica_log_dirs([replica]),
+            admin.alter_replica_log_dirs({replica: "/1"}),
+        ):
+            with pytest.raises(UnsupportedEndpointError):
+                await operation
+
+
+async def test_if_no_broker_answers_that_is_raised() -> None:
+    """Goal: no answer at all is one error. Method: both brokers hang up."""
+    async with (
+        FakeCluster((1, 2)) as cluster,
+        AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1) as admin,
+    ):
+        with pytest.raises(AdminError):
+            await admin.describe_log_dirs([1, 2], timeout_ms=200)
