@@ -77,3 +77,18 @@ class AdminClient(
     async def close(self) -> None:
         """Close every connection; what is under way fails."""
         await self._transport.close()
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that this client has found; None before its first answer, and while it begins again."""
+        return self._transport.routing.cluster_id
+
+    @property
+    def misrouted_connections(self) -> int:
+        """How many connections turned out to lead to another node or cluster (KIP-1242); each is logged."""
+        return self._transport.routing.misrouted_connections
+
+    @property
+    def rebootstraps(self) -> int:
+        """How often this client gave up all that it knew, and began again from the bootstrap addresses."""
+        return self._transport.routing.rebootstraps

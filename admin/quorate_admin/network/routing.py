@@ -124,10 +124,10 @@ class Discover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Nobody can be asked before this time; `reason` says why."""
+    """Nobody can be asked before this time; `reason` says why, if it is not that each node just failed."""
 
     until_ms: int
-    reason: str
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,7 @@ class Routing:
         ready = [target for target in targets if self._blocked_until_ms(target.address) <= now_ms]
         if not ready:
             until_ms = min(self._blocked_until_ms(target.address) for target in targets)
-            return Wait(until_ms=until_ms, reason="each node failed a moment ago")
+            return Wait(until_ms=until_ms)
         loads = [(load(target.address) if load else None, target) for target in ready]
         connected = [(in_flight, target) for in_flight, target in loads if in_flight is not None]
         return Ask(target=min(connected, key=lambda one: one[0])[1] if connected else ready[0])

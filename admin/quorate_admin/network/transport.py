@@ -103,7 +103,7 @@ class Transport:
         timeout_ms: int | None,
     ) -> _Answer:
         limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        attempt = _Attempts(self._now_ms() + limit_ms)
+        attempt = _Attempts(to, self._now_ms() + limit_ms)
         while True:
             target = await self._find(to, attempt)
             answer = None
@@ -173,8 +173,9 @@ class Transport:
                     async with self._discovering:
                         await self._discover(to, attempt)
                 case Wait(until_ms=until_ms, reason=reason):
+                    if reason is not None:
+                        attempt.reasons[str(to)] = reason
                     if until_ms >= attempt.deadline_ms:
-                        attempt.reasons.setdefault(str(to), reason)
                         raise attempt.failure()
                     await asyncio.sleep(max(1, until_ms - self._now_ms()) / 1000)
                 case Refuse(reason=reason):
@@ -291,7 +292,8 @@ class Transport:
 class _Attempts:
     """One request's tries: until when, how many, and what went wrong where."""
 
-    def __init__(self, deadline_ms: int) -> None:
+    def __init__(self, to: To, deadline_ms: int) -> None:
+        self.to = to
         self.deadline_ms = deadline_ms
         self.count = 0
         self.reasons: dict[str, str] = {}
@@ -301,7 +303,9 @@ class _Attempts:
         """The error that ends it."""
         if isinstance(self.last, RequestTimeoutError) and len(self.reasons) == 1:
             return self.last
-        return UnreachableError(self.reasons)
+        return UnreachableError(
+            self.reasons or {str(self.to): "the time was up before anybody could be asked"}
+        )
 
 
 def raise_for_endpoint_type(address: Address, error_code: ErrorCode, *, is_to_controllers: bool) -> None:

@@ -100,6 +100,7 @@ class HealthProbe:
                 bootstrap_servers=() if is_controller else [address],
                 follow_advertised=False,
                 retries=0,
+                reconnect_backoff_ms=0,
             )
         return self._clients[address]
 

@@ -54,7 +54,7 @@ class Servers:
         self, *, bootstrap_controllers: Sequence[str], bootstrap_servers: Sequence[str], **settings: object
     ) -> "Client":
         """In place of the AdminClient."""
-        assert settings == {"follow_advertised": False, "retries": 0}
+        assert settings == {"follow_advertised": False, "retries": 0, "reconnect_backoff_ms": 0}
         (address,) = (*bootstrap_controllers, *bootstrap_servers)
         return Client(self._answers.get(address))
 

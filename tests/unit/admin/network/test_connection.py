@@ -1,0 +1,173 @@
+"""One connection: versions, identity, timeouts, and servers that behave badly."""
+
+import asyncio
+
+import pytest
+from quorate_admin.errors import (
+    ConnectionFailedError,
+    RebootstrapRequiredError,
+    RequestTimeoutError,
+    ServerError,
+    UnsupportedByServerError,
+)
+from quorate_admin.network.address import Address
+from quorate_admin.network.connection import Connection, Identity
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.wire.api import API_VERSIONS, find_api
+from support.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer
+
+DESCRIBE_CLUSTER = find_api(60)
+
+
+async def connect(cluster: FakeCluster, identity: Identity | None = None) -> Connection:
+    """A connection to the cluster's first node."""
+    address = Address.parse(cluster.bootstrap[0])
+    return await Connection.open(address, client_id="t", timeout_ms=5000, identity=identity)
+
+
+def describe_cluster() -> object:
+    """A request that each node answers."""
+    return DESCRIBE_CLUSTER.canonical_request(
+        include_cluster_authorized_operations=False, include_fenced_brokers=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("api_versions_max", "asked"), [(5, [5]), (4, [5, 4]), (3, [5, 3]), (2, [5, 2]), (0, [5, 0])]
+)
+async def test_versions_are_agreed_with_servers_of_any_age(api_versions_max: int, asked: list[int]) -> None:
+    """Goal: KIP-511's way down. Method: servers that know ApiVersions up to some version; look at what is asked."""
+    async with FakeCluster(api_versions_max=api_versions_max) as cluster:
+        connection = await connect(cluster, Identity(CLUSTER_ID, 1))
+        described = await connection.request(describe_cluster(), 5000)
+        await connection.close()
+        requests = cluster.received("ApiVersions")
+    assert described.cluster_id == CLUSTER_ID
+    assert [request.unsupported_version or request.version for request in requests][0] == asked[0]
+    assert requests[-1].version == asked[-1]
+    assert len(requests) == len(asked)
+
+
+async def test_the_server_is_told_whom_we_mean() -> None:
+    """Goal: KIP-1242's request. Method: a version 5 server gets both ids; without an identity neither."""
+    async with FakeCluster() as cluster:
+        for identity in (Identity(CLUSTER_ID, 1), None):
+            await (await connect(cluster, identity)).close()
+        told, untold = (request.body for request in cluster.received("ApiVersions"))
+    assert (told.cluster_id, told.node_id) == (CLUSTER_ID, 1)
+    assert (untold.cluster_id, untold.node_id) == (None, -1)
+
+
+@pytest.mark.parametrize("meant", [Identity("other-cluster", 1), Identity(CLUSTER_ID, 2)])
+async def test_a_server_that_is_another_says_so(meant: Identity) -> None:
+    """Goal: a misrouted connection is not used. Method: mean another cluster, and another node."""
+    async with FakeCluster() as cluster:
+        with pytest.raises(RebootstrapRequiredError, match="not whom we meant"):
+            await connect(cluster, meant)
+
+
+async def test_an_open_connection_can_be_checked_later() -> None:
+    """Goal: a bootstrap connection is kept as that of its node. Method: open without, verify, verify again, mean another."""
+    async with FakeCluster() as cluster:
+        connection = await connect(cluster)
+        await connection.verify(Identity(CLUSTER_ID, 1), 5000)
+        await connection.verify(Identity(CLUSTER_ID, 1), 5000)
+        assert len(cluster.received("ApiVersions")) == 2
+        with pytest.raises(RebootstrapRequiredError):
+            await connection.verify(Identity(CLUSTER_ID, 2), 5000)
+        await connection.close()
+
+
+async def test_old_servers_are_not_asked_to_check() -> None:
+    """Goal: Kafka 4.3 works, unchecked. Method: a version 4 server and a wrong identity."""
+    async with FakeCluster(api_versions_max=4) as cluster:
+        connection = await connect(cluster, Identity("other-cluster", 9))
+        await connection.verify(Identity(CLUSTER_ID, 1), 5000)
+        assert connection.identity is None
+        await connection.close()
+
+
+async def test_an_error_in_api_versions_is_told() -> None:
+    """Goal: no guess when the server refuses. Method: it answers INVALID_REQUEST."""
+    async with FakeCluster() as cluster:
+        cluster.handle("ApiVersions", lambda _: answer("ApiVersions", error_code=ErrorCode.invalid_request))
+        with pytest.raises(ServerError, match="^INVALID_REQUEST$"):
+            await connect(cluster)
+
+
+async def test_the_highest_common_version_is_spoken() -> None:
+    """Goal: old servers work, and what they lack is told. Method: a server with an old and without an API."""
+    async with FakeCluster() as cluster:
+        cluster.nodes[1].apis = {API_VERSIONS: (0, 5), DESCRIBE_CLUSTER.key: (0, 1)}
+        connection = await connect(cluster)
+        await connection.request(describe_cluster(), 5000)
+        assert cluster.received("DescribeCluster")[0].version == 1
+        with pytest.raises(UnsupportedByServerError, match="has no version of UnregisterBroker"):
+            await connection.request(find_api(64).canonical_request(broker_id=1), 5000)
+        await connection.close()
+
+
+async def test_silence_is_a_timeout_and_costs_the_connection() -> None:
+    """Goal: no waiting for ever, and no late answer for the next request. Method: a server that is silent."""
+    async with FakeCluster() as cluster:
+        cluster.handle("DescribeCluster", lambda _: SILENCE)
+        connection = await connect(cluster)
+        with pytest.raises(RequestTimeoutError, match=r"no answer from .* in 20 ms"):
+            await connection.request(describe_cluster(), 20)
+        assert not connection.is_open
+        with pytest.raises(ConnectionFailedError):
+            await connection.request(describe_cluster(), 20)
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("garbage", "said"),
+    [
+        (b"", "closed the connection"),
+        (b"\x00\x00\x00\x04\xff\xff\xff\xff" * 2, "where 0 was due"),
+        (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "security.protocol must be SSL"),
+    ],
+)
+async def test_servers_that_answer_nonsense_cost_the_connection(garbage: bytes, said: str) -> None:
+    """Goal: errors, not hangs or big buffers. Method: a server that closes, or sends what is no answer."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(garbage)
+        if garbage:
+            await reader.read()  # until the client has had enough
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        with pytest.raises(ConnectionFailedError, match=said):
+            await Connection.open(Address(host, port), client_id="t", timeout_ms=5000)
+
+
+async def test_overlapping_requests_get_their_own_answers() -> None:
+    """Goal: one connection serves several tasks, more than fit in flight. Method: 250 at once, told apart by a field."""
+    async with FakeCluster() as cluster:
+        cluster.handle(
+            "DescribeCluster",
+            lambda request: answer("DescribeCluster", controller_id=len(cluster.received("DescribeCluster"))),
+        )
+        connection = await connect(cluster)
+        answers = await asyncio.gather(*(connection.request(describe_cluster(), 5000) for _ in range(250)))
+        await connection.close()
+        assert cluster.nodes[1].connections == 1
+    assert [one.controller_id for one in answers] == list(range(1, 251))
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:x", "host:²"])
+def test_wrong_addresses_are_refused(text: str) -> None:
+    """Goal: a wrong option is told at once. Method: texts that are no host:port."""
+    with pytest.raises(ValueError, match="is not host:port"):
+        Address.parse(text)
+
+
+def test_addresses_read_as_they_are_written() -> None:
+    """Goal: IPv6 too. Method: there and back."""
+    for text in ("h:1", "127.0.0.1:9092", "[::1]:9092"):
+        assert str(Address.parse(text)) == text

@@ -1,0 +1,298 @@
+"""The client among several nodes: who is asked, who is followed, and what happens when nodes are lost or replaced."""
+
+import asyncio
+import logging
+
+import pytest
+from quorate_admin.client import AdminClient
+from quorate_admin.config import MetadataRecoveryStrategy
+from quorate_admin.errors import (
+    MismatchedEndpointError,
+    RequestTimeoutError,
+    ServerError,
+    UnreachableError,
+    UnsupportedEndpointError,
+)
+from quorate_protocol.errors import ErrorCode
+from support.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, answer
+
+REFUSED = answer("UnregisterBroker", error_code=ErrorCode.not_controller)
+DONE = answer("UnregisterBroker")
+
+
+def quick(**overrides: object) -> dict[str, object]:
+    """Settings under which what fails fails soon."""
+    return {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "default_api_timeout_ms": 5_000, **overrides}
+
+
+async def test_writes_go_to_the_active_controller() -> None:
+    """Goal: one node is enough to find the right one. Method: bootstrap from a standby."""
+    async with FakeCluster((1, 2, 3), is_controllers=True) as cluster:
+        cluster.controller_id = 3
+        cluster.handle("UnregisterBroker", lambda _: DONE)
+        async with AdminClient(bootstrap_controllers=cluster.bootstrap[:1]) as admin:
+            await admin.unregister_broker(7)
+        assert [len(node.received("UnregisterBroker")) for node in cluster.nodes.values()] == [0, 0, 1]
+
+
+async def test_a_new_controller_is_followed() -> None:
+    """Goal: an election in between is not seen by the caller. Method: the first controller hands over when it is asked."""
+    async with FakeCluster((1, 2), is_controllers=True) as cluster:
+
+        def hand_over(_: object) -> object:
+            cluster.controller_id = 2
+            return REFUSED
+
+        cluster.nodes[1].handlers["UnregisterBroker"] = hand_over
+        cluster.nodes[2].handlers["UnregisterBroker"] = lambda _: DONE
+        async with AdminClient(bootstrap_controllers=cluster.bootstrap, **quick()) as admin:
+            await admin.unregister_broker(7)
+        assert len(cluster.received("UnregisterBroker")) == 2
+
+
+async def test_a_node_that_believes_in_a_dead_controller_is_not_the_only_one_asked() -> None:
+    """Goal: a stale word does not hold us. Method: node 2 names node 1, which is down; node 3 names itself."""
+    async with FakeCluster((1, 2, 3), is_controllers=True) as cluster:
+        cluster.nodes[3].handlers["UnregisterBroker"] = lambda _: DONE
+        bootstrap = cluster.bootstrap
+        await cluster.nodes[1].stop()
+
+        def itself(request: object) -> object:
+            cluster.controller_id = 3
+            try:
+                return cluster.nodes[3].describe_cluster(request)  # type: ignore[arg-type]
+            finally:
+                cluster.controller_id = 1
+
+        cluster.nodes[3].handlers["DescribeCluster"] = itself
+        async with AdminClient(bootstrap_controllers=bootstrap[1:2], **quick()) as admin:
+            await admin.unregister_broker(7)
+        assert len(cluster.nodes[3].received("UnregisterBroker")) == 1
+
+
+async def test_a_lost_connection_is_made_again() -> None:
+    """Goal: a restart in between is not seen by the caller. Method: the node hangs up on the first request."""
+    answers = iter((HANG_UP, DONE))
+    async with FakeCluster() as cluster:
+        cluster.handle("UnregisterBroker", lambda _: next(answers))
+        async with AdminClient(bootstrap_servers=cluster.bootstrap, **quick()) as admin:
+            await admin.unregister_broker(7)
+        assert cluster.nodes[1].connections == 2
+
+
+async def test_when_nobody_answers_the_reasons_are_told_by_address() -> None:
+    """Goal: an error that helps. Method: nobody listens at one address, and the other never answers."""
+    async with FakeCluster((1, 2)) as cluster:
+        await cluster.nodes[1].stop()
+        cluster.handle("ApiVersions", lambda _: SILENCE)
+        gone, silent = cluster.bootstrap
+        settings = quick(default_api_timeout_ms=300, request_timeout_ms=50)
+        async with AdminClient(bootstrap_servers=[gone, silent], **settings) as admin:
+            with pytest.raises(UnreachableError) as failed:
+                await admin.describe_cluster()
+    assert failed.value.reasons[gone].startswith(f"no connection to {gone}")
+    assert failed.value.reasons[silent].startswith(f"no answer from {silent} in ")
+
+
+async def test_a_request_that_is_never_answered_is_a_timeout() -> None:
+    """Goal: the caller knows that it may have been carried out. Method: the node takes the request and is silent."""
+    async with FakeCluster() as cluster:
+        cluster.handle("UnregisterBroker", lambda _: SILENCE)
+        async with AdminClient(bootstrap_servers=cluster.bootstrap, **quick()) as admin:
+            with pytest.raises(RequestTimeoutError):
+                await admin.unregister_broker(7, timeout_ms=100)
+
+
+async def test_retries_bound_the_tries() -> None:
+    """Goal: `retries` is heard. Method: a node that always sends us on."""
+    async with FakeCluster() as cluster:
+        cluster.handle("UnregisterBroker", lambda _: REFUSED)
+        async with AdminClient(bootstrap_servers=cluster.bootstrap, **quick(retries=2)) as admin:
+            with pytest.raises(ServerError, match="^NOT_CONTROLLER$"):
+                await admin.unregister_broker(7)
+        assert len(cluster.received("UnregisterBroker")) == 3
+
+
+async def test_other_errors_are_the_servers_word() -> None:
+    """Goal: no asking around after a refusal. Method: the server refuses, and says why."""
+    refusal = answer(
+        "UnregisterBroker", error_code=ErrorCode.broker_id_not_registered, error_message="No broker 7."
+    )
+    async with FakeCluster((1, 2)) as cluster:
+        cluster.handle("UnregisterBroker", lambda _: refusal)
+        async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+            with pytest.raises(ServerError) as refused:
+                await admin.unregister_broker(7)
+        assert len(cluster.received("UnregisterBroker")) == 1
+    assert refused.value.error_code is ErrorCode.broker_id_not_registered
+    assert refused.value.message == "No broker 7."
+
+
+@pytest.mark.parametrize(
+    ("is_controllers", "said"),
+    [(False, "is a broker, not a controller"), (True, "is a controller, not a broker")],
+)
+async def test_nodes_of_the_other_kind_are_told(is_controllers: bool, said: str) -> None:
+    """Goal: KIP-919's mistakes are named, at once. Method: each kind named as the other."""
+    async with FakeCluster(is_controllers=is_controllers) as cluster:
+        key = "bootstrap_servers" if is_controllers else "bootstrap_controllers"
+        async with AdminClient(**{key: cluster.bootstrap}) as admin:
+            with pytest.raises(MismatchedEndpointError, match=said):
+                await admin.describe_cluster()
+
+
+async def test_controllers_that_do_not_know_each_other_are_told() -> None:
+    """Goal: an old metadata.version is named as the reason. Method: the answer of such a controller."""
+    refusal = answer("DescribeCluster", error_code=ErrorCode.unsupported_endpoint_type)
+    async with FakeCluster(is_controllers=True) as cluster:
+        cluster.handle("DescribeCluster", lambda _: refusal)
+        async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
+            with pytest.raises(UnsupportedEndpointError, match=r"metadata\.version 3\.7-IV0"):
+                await admin.describe_metadata_quorum()
+
+
+async def test_servers_before_describe_cluster_are_told() -> None:
+    """Goal: an old controller is named as the reason. Method: one that has no DescribeCluster."""
+    async with FakeCluster(is_controllers=True) as cluster:
+        del cluster.nodes[1].apis[60]
+        async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
+            with pytest.raises(UnsupportedEndpointError, match=r"since Kafka 3\.7"):
+                await admin.describe_metadata_quorum()
+
+
+async def test_a_node_that_was_replaced_by_another_is_found_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: KIP-1242 end to end. Method: broker 2 comes up at broker 1's address, and 1 elsewhere, between requests."""
+    async with FakeCluster((1, 2)) as cluster:
+        cluster.handle("UnregisterBroker", lambda _: DONE)
+        first, second = cluster.nodes[1], cluster.nodes[2]
+        async with AdminClient(bootstrap_servers=cluster.bootstrap[:1], **quick()) as admin:
+            await admin.unregister_broker(7)
+            await first.stop()
+            await second.stop()
+            first.address, second.address = second.address, first.address
+            await first.start()
+            await second.start()
+            cluster.controller_id = 1
+            with caplog.at_level(logging.WARNING, "quorate_admin"):
+                await admin.unregister_broker(8)
+            assert admin.misrouted_connections == 1
+            assert admin.rebootstraps == 1
+        assert [request.body.broker_id for request in first.received("UnregisterBroker")] == [7, 8]
+        expected = f"node 1 of cluster {CLUSTER_ID}"
+        assert [record.getMessage() for record in caplog.records] == [
+            f"a connection led elsewhere: {second.address} was {expected}, and is another, by its own word",
+            f"a connection led elsewhere: {second.address} was {expected}, and is node 2 of cluster {CLUSTER_ID}",
+        ]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"metadata_cluster_check_enable": False},
+        {"metadata_recovery_strategy": MetadataRecoveryStrategy.NONE},
+    ],
+)
+async def test_the_check_can_be_switched_off(settings: dict[str, object]) -> None:
+    """Goal: the way out that KIP-1242 has. Method: no request tells an identity."""
+    async with FakeCluster((1, 2)) as cluster:
+        async with AdminClient(bootstrap_servers=cluster.bootstrap, **settings) as admin:
+            await admin.describe_cluster()
+        assert {request.body.cluster_id for request in cluster.received("ApiVersions")} == {None}
+
+
+async def test_another_cluster_at_known_addresses_is_found_out_without_the_servers_help() -> None:
+    """Goal: Kafka 4.3 checks nothing, but tells its cluster id. Method: the known broker becomes another cluster's."""
+    async with (
+        FakeCluster((1,), api_versions_max=4) as home,
+        FakeCluster((1,), cluster_id="another-cluster-1234-A", api_versions_max=4) as stranger,
+    ):
+        elsewhere = home.nodes[1]
+        elsewhere.advertised = stranger.bootstrap[0]  # as if the name that home advertises had moved
+        settings = quick(metadata_max_age_ms=0)
+        async with AdminClient(bootstrap_servers=home.bootstrap, **settings) as admin:
+            with pytest.raises(UnreachableError):
+                await admin.describe_cluster(timeout_ms=200)
+            assert admin.misrouted_connections >= 1
+            assert admin.rebootstraps >= 1
+            assert admin.cluster_id in {None, CLUSTER_ID}
+
+
+async def test_a_replaced_cluster_is_found_from_the_bootstrap_addresses() -> None:
+    """Goal: KIP-899. Method: all nodes move; only the bootstrap address, in front of them, still leads there."""
+    async with FakeCluster((1, 2, 3)) as cluster:
+        bootstrap, *others = cluster.nodes.values()
+        cluster.listed = {2}
+        async with AdminClient(bootstrap_servers=[bootstrap.address], **quick()) as admin:
+            assert [node.node_id for node in (await admin.describe_cluster()).nodes] == [2]
+            await others[0].stop()
+            cluster.listed = {3}
+            assert [node.node_id for node in (await admin.describe_cluster()).nodes] == [3]
+            assert admin.rebootstraps == 1
+
+
+async def test_with_strategy_none_lost_nodes_stay_lost() -> None:
+    """Goal: `metadata.recovery.strategy=none` is heard. Method: the same, and the bootstrap address is not asked."""
+    async with FakeCluster((1, 2)) as cluster:
+        bootstrap, other = cluster.nodes.values()
+        cluster.listed = {2}
+        settings = quick(metadata_recovery_strategy=MetadataRecoveryStrategy.NONE)
+        async with AdminClient(bootstrap_servers=[bootstrap.address], **settings) as admin:
+            await admin.describe_cluster()
+            asked = len(bootstrap.requests)
+            await other.stop()
+            with pytest.raises(UnreachableError):
+                await admin.describe_cluster(timeout_ms=200)
+            assert len(bootstrap.requests) == asked
+            assert admin.rebootstraps == 0
+
+
+async def test_a_server_may_send_everybody_back_to_the_bootstrap_addresses() -> None:
+    """Goal: KIP-1102's REBOOTSTRAP_REQUIRED in an answer. Method: the node says so once."""
+    answers = iter((answer("UnregisterBroker", error_code=ErrorCode.rebootstrap_required), DONE))
+    async with FakeCluster() as cluster:
+        cluster.handle("UnregisterBroker", lambda _: next(answers))
+        async with AdminClient(bootstrap_servers=cluster.bootstrap, **quick()) as admin:
+            await admin.unregister_broker(7)
+            assert (admin.rebootstraps, admin.misrouted_connections) == (1, 0)
+
+
+async def test_only_the_bootstrap_addresses_are_asked_if_so_configured() -> None:
+    """Goal: probes and tunnels. Method: nodes that advertise where nobody listens; a follower before the leader."""
+    async with FakeCluster((1, 2), is_controllers=True) as cluster:
+        for node in cluster.nodes.values():
+            node.advertised = "unreachable.invalid:1"
+        cluster.nodes[1].handlers["UnregisterBroker"] = lambda _: REFUSED
+        cluster.nodes[2].handlers["UnregisterBroker"] = lambda _: DONE
+        settings = quick(follow_advertised=False)
+        async with AdminClient(bootstrap_controllers=cluster.bootstrap, **settings) as admin:
+            for broker_id in (7, 8):
+                await admin.unregister_broker(broker_id)
+            with pytest.raises(UnreachableError, match="node 2: only the bootstrap addresses"):
+                await admin.node_api_versions(2)
+        assert [len(node.received("UnregisterBroker")) for node in cluster.nodes.values()] == [1, 2]
+        assert cluster.received("DescribeCluster") == []
+
+
+async def test_an_unknown_node_is_waited_for() -> None:
+    """Goal: a node that restarts is found. Method: it is listed only after a while; one that never is, is an error."""
+    async with FakeCluster((1, 2)) as cluster:
+        cluster.listed = {1}
+        async with AdminClient(bootstrap_servers=cluster.bootstrap[:1], **quick()) as admin:
+            with pytest.raises(UnreachableError, match="node 2 is not known"):
+                await admin.node_api_versions(2, timeout_ms=100)
+            asking = asyncio.create_task(admin.node_api_versions(2))
+            before = len(cluster.received("DescribeCluster"))
+            while len(cluster.received("DescribeCluster")) == before:
+                await asyncio.sleep(0)
+            cluster.listed = {1, 2}
+            assert (await asking).finalized_features_epoch == 17
+
+
+async def test_tasks_share_discoveries_and_connections() -> None:
+    """Goal: many questions cost one look. Method: 50 at once through a fresh client."""
+    async with FakeCluster((1, 2)) as cluster:
+        cluster.handle("UnregisterBroker", lambda _: DONE)
+        async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+            await asyncio.gather(*(admin.unregister_broker(number) for number in range(50)))
+        assert len(cluster.received("DescribeCluster")) == 1
+        assert [node.connections for node in cluster.nodes.values()] == [1, 0]
