@@ -105,6 +105,12 @@ class ControllerNode:
         """Whether this node is the active controller: leader, caught up, and deciding."""
         return self.metadata.control.is_active
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether the image says of this controller what it is; never below metadata.version 15."""
+        registration = self.metadata.image.cluster.controllers.get(self.node_id)
+        return self._registration.difference(registration) is None
+
     def finalized_features(self) -> tuple[Mapping[str, int], int]:
         """Committed levels above 0, kraft.version among them, and the offset of the last committed record."""
         levels = {name: level for name, level in self.metadata.finalized_levels.items() if level > 0}

@@ -59,6 +59,8 @@ def node_status(
         election_count=node.election_count,
         metadata_version=metadata.image.metadata_version,
         kraft_version=raft.kraft_version,
+        is_registered=node.is_registered,
+        controller_count=image_counts.controllers,
         broker_states={broker_id: _broker_state(broker) for broker_id, broker in brokers.items()},
         commit_latency=node.commit_latency,
         event_queue_time=event_queue_time,

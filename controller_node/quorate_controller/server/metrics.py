@@ -100,6 +100,12 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[NodeStatus], float]], ...]] = (
     ("quorate_kraft_version", "Level of the finalized kraft.version", lambda s: s.kraft_version),
     ("quorate_log_start_offset", "Start offset of the metadata log", lambda s: s.log_start_offset),
     ("quorate_caught_up", "1 when all that is known to be committed is applied", lambda s: s.is_caught_up),
+    (
+        "quorate_registered",
+        "1 while the metadata says of this controller what it is (KIP-919)",
+        lambda s: int(s.is_registered),
+    ),
+    ("quorate_registered_controllers", "Registered controllers", lambda s: s.controller_count),
     ("quorate_voter", "1 on a voter, 0 on an observer", lambda s: s.is_voter),
 )
 

@@ -121,6 +121,10 @@ class NodeStatus:
     election_count: int
     metadata_version: int = 0
     kraft_version: int = 0
+    is_registered: bool = False
+    """Whether the metadata says of this controller what it is (KIP-919)."""
+    controller_count: int = 0
+    """Registered controllers, ghosts among them."""
     broker_states: Mapping[int, int] = field(default_factory=dict)
     """Kafka's BrokerRegistrationState by broker id: 10 fenced, 20 controlled shutdown, 30 active."""
     commit_latency: LatencyHistogram | None = None

@@ -1,4 +1,4 @@
-"""`python -m simulator --seeds N [--first S] | --seed S`: many seeds in a row, or one again."""
+"""`python -m simulator --seeds N [--first S] | --seed S [--membership]`: many seeds in a row, or one again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from simulator.coverage import Happening, report
 from simulator.scenario import run_seed
+from simulator.shape import Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 REPORT_EVERY_SECONDS: Final = 10
 SEEDS: Final = 1000
@@ -33,10 +35,10 @@ class Attempt:
     counts: Counter[Happening] = field(default_factory=Counter)
 
 
-def attempt(seed: int) -> Attempt:
+def attempt(seed: int, shape_of: Callable[[int], Shape] = Shape.of) -> Attempt:
     """Runs one seed."""
     try:
-        scenario = run_seed(seed)
+        scenario = run_seed(seed, shape_of(seed))
     except Exception:
         return Attempt(seed=seed, failure=traceback.format_exc())
     return Attempt(
@@ -46,13 +48,16 @@ def attempt(seed: int) -> Attempt:
     )
 
 
-def attempts(seeds: Sequence[int], jobs: int) -> Iterator[Attempt]:
+def attempts(
+    seeds: Sequence[int], jobs: int, shape_of: Callable[[int], Shape] = Shape.of
+) -> Iterator[Attempt]:
     """Runs all seeds, in their order, in so many processes."""
+    run = partial(attempt, shape_of=shape_of)
     if jobs == 1:
-        yield from map(attempt, seeds)
+        yield from map(run, seeds)
         return
     with ProcessPoolExecutor(max_workers=jobs) as pool:
-        yield from pool.map(attempt, seeds)
+        yield from pool.map(run, seeds)
 
 
 def _options() -> argparse.Namespace:
@@ -62,6 +67,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="run this one alone")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--membership", action="store_true", help="an operator grows, shrinks and mends the voter set"
     )
     return parser.parse_args()
 
@@ -82,7 +90,8 @@ def main() -> int:
     without_quorum: list[int] = []
     acknowledged = 0
     counts: Counter[Happening] = Counter()
-    for done, result in enumerate(attempts(seeds, min(options.jobs, len(seeds))), start=1):
+    shape_of = Shape.membership if options.membership else Shape.of
+    for done, result in enumerate(attempts(seeds, min(options.jobs, len(seeds)), shape_of), start=1):
         acknowledged += result.acknowledged
         counts.update(result.counts)
         if result.counts[Happening.RUN_WITHOUT_QUORUM]:
@@ -102,7 +111,7 @@ def main() -> int:
         f"{len(seeds)} seeds, {len(failed)} failed, {acknowledged} acknowledged requests kept, {elapsed_s:.1f} s"
     )
     for seed in failed:
-        _say(f"replay with: make simulate SEED={seed}")
+        _say(f"replay with: make simulate SEED={seed}{' MEMBERSHIP=1' if options.membership else ''}")
     return 1 if failed else 0
 
 

@@ -33,7 +33,7 @@ class Cluster:
         self.shape = shape
         ids = range(FIRST_NODE_ID, FIRST_NODE_ID + shape.voters + shape.observers)
         self.initial_voter_ids = tuple(ids)[: shape.voters]
-        self._configs: dict[str, ControllerConfig] = {}
+        self._configs: dict[tuple[str, bool], ControllerConfig] = {}
         self.election_timeouts_ms = {
             # Some wait longer than others before they stand.
             node_id: round(shape.election_timeout_ms * self.world.rng.choice(TIMER_SKEWS))
@@ -63,20 +63,28 @@ class Cluster:
         self._format(machine, is_initial_voter=False)
 
     def _config(self, machine: Machine) -> ControllerConfig:
-        """Parsed once for each name of the machine: to parse is most of what it takes to boot."""
-        config = self._configs.get(machine.host)
+        """Parsed once for each name and kind of the machine: to parse is most of what it takes to boot."""
+        key = (machine.host, self._is_dynamic(machine))
+        config = self._configs.get(key)
         if config is None:
-            config = self._configs[machine.host] = parse_config(self._properties(machine))
+            config = self._configs[key] = parse_config(self._properties(machine))
         return config
 
+    def _is_dynamic(self, machine: Machine) -> bool:
+        """Whether it looks for its quorum by bootstrap servers. An observer has no choice; nor has a replaced
+        disk, which is lost only after a static quorum has become a dynamic one.
+        """
+        is_voter = machine.node_id in self.initial_voter_ids
+        return self.shape.is_dynamic or not is_voter or machine.directory_number > 0
+
     def _format(self, machine: Machine, *, is_initial_voter: bool) -> None:
-        is_dynamic = self.shape.is_dynamic
+        is_dynamic = self._is_dynamic(machine)
         voter_ids = self.initial_voter_ids if is_dynamic and is_initial_voter else ()
         initial_voters = [Machine(node_id) for node_id in voter_ids]
         format_disk(machine, self._properties(machine), is_dynamic=is_dynamic, initial_voters=initial_voters)
 
     def _properties(self, machine: Machine) -> dict[str, str]:
-        if self.shape.is_dynamic:
+        if self._is_dynamic(machine):
             # All of them: the initial voters may all be gone from the voter set one day.
             servers = ",".join(f"node{node_id}:{PORT}" for node_id in self.world.machines)
             quorum = {

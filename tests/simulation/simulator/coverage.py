@@ -63,6 +63,10 @@ class Happening(Enum):
     MESSAGE_ON_WIRE = "messages through the codec"
     VERSION_UNSUPPORTED = "messages that a peer is too old for"
     CLOCK_DRIFT = "runs with clocks drifting apart"
+    CONTROLLER_REGISTERED = "controller registrations"
+    CONTROLLER_UNREGISTERED = "controllers unregistered"
+    MISROUTED = "requests that another machine took"
+    SIZE_REACHED = "sizes of the quorum that an operator reached"
     RUN_WITHOUT_QUORUM = "runs whose majority of voters was lost with its disks"
 
 
@@ -157,6 +161,10 @@ class Coverage:
         record = decode_record(value)
         if isinstance(record, records.EndTransactionRecord | records.AbortTransactionRecord):
             self.count(Happening.TRANSACTION)
+        elif isinstance(record, records.RegisterControllerRecord):
+            self.count(Happening.CONTROLLER_REGISTERED)
+        elif isinstance(record, records.UnregisterControllerRecord):
+            self.count(Happening.CONTROLLER_UNREGISTERED)
         elif isinstance(record, records.RegisterBrokerRecord):
             self.count(Happening.BROKER_REGISTERED)
         elif isinstance(record, records.BrokerRegistrationChangeRecord) and record.fenced:

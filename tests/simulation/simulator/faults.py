@@ -88,7 +88,9 @@ class Faults:
             self._resign,
             self._rename,
         ]
-        if self._cluster.shape.is_dynamic:
+        if self._cluster.shape.sizes:
+            choices += [self._rename, self._steal_name, self._steal_name]
+        elif self._cluster.shape.is_dynamic:
             choices += [
                 self._remove_voter,
                 self._remove_leader,
@@ -192,6 +194,17 @@ class Faults:
             self._reboot_later(machine)
         return f"{machine.node_id} is called {machine.host} from now on"
 
+    def _steal_name(self) -> str:
+        """A name that a machine had leads to another one, as where addresses are given out anew."""
+        renamed = [machine for machine in self._cluster.machines if machine.name_number]
+        if not renamed:
+            return "nobody has given up a name yet"
+        machine, thief = self._rng.choice(renamed), self._any_machine()
+        number = self._rng.randrange(machine.name_number)
+        name = f"node{machine.node_id}-{number}" if number else f"node{machine.node_id}"
+        self._world.network.stolen_names[name] = thief.node_id
+        return f"{name} leads to {thief.node_id} from now on"
+
     def _lose_disk(self) -> str:
         """A disk is replaced by an empty one: a new replica. Once per run, and when other voters are a majority."""
         machine = self._any_machine()
@@ -264,13 +277,13 @@ class Faults:
         if machine.node is not None and self._rng.random() < LEADER_DIES_OF_ITS_REMOVAL:
             machine.disk.fail_after(self._rng.randint(1, 5), PowerLoss())
             self._reboot_later(machine, delay_ms_max=QUICK_REBOOT_MS_MAX)
-        return self._remove(_replica_on(machine))
+        return self._remove(replica_on(machine))
 
     def _remove(self, key: ReplicaKey) -> str:
         """Asks for it. While a voter is dead for good, a wise administrator removes that one first."""
         machine = self._leader()
         if machine.node is not None and self._rng.random() < ADMINISTRATOR_IS_WISE:
-            living = [_replica_on(machine) for machine in self._cluster.machines]
+            living = [replica_on(machine) for machine in self._cluster.machines]
             voters = [voter.key for voter in machine.node.raft.voters]
             key = next((voter for voter in voters if voter.directory_id and voter not in living), key)
         request = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter=key)
@@ -285,7 +298,7 @@ class Faults:
         request = AddRaftVoterRequest(
             cluster_id=CLUSTER_ID,
             timeout_ms=5000,
-            voter=_replica_on(machine),
+            voter=replica_on(machine),
             endpoints=(Endpoint(listener=LISTENER, host=machine.host, port=PORT),),
         )
         self._world.network.ask_raft(self._leader().node_id, request)
@@ -307,7 +320,7 @@ class Faults:
         )
 
 
-def _replica_on(machine: Machine) -> ReplicaKey:
+def replica_on(machine: Machine) -> ReplicaKey:
     return ReplicaKey(node_id=machine.node_id, directory_id=directory_id(machine))
 
 

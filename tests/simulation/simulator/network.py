@@ -71,6 +71,8 @@ class Network:
         self.for_successors = 0.0
         """How many requests wait for a connection, and so reach the next process of a machine that reboots."""
         self.cut: set[frozenset[int]] = set()
+        self.stolen_names: dict[str, int] = {}
+        """Names that lead to another machine than the one that had them."""
         self._calls: dict[int, dict[Call, None]] = {}
         self._raft_callers: dict[int, Callable[[RaftAnswer], None]] = {}
         self._control_callers: dict[int, Callable[[Any], None]] = {}
@@ -79,6 +81,7 @@ class Network:
     def calm_down(self) -> None:
         """Everything works from now on."""
         self.cut.clear()
+        self.stolen_names.clear()
         self.loss = self.duplication = self.for_successors = 0.0
         self.delay_ms_max = 5
 
@@ -140,6 +143,13 @@ class Network:
             self._deliver_later(sender, failure)
             return
         call = Call(sender, sender.incarnation, target, send.request_id, None)
+        if send.destination.node_id >= 0 and target.node_id != send.destination.node_id:
+            # Whoever answers there says in ApiVersions that it is not the one who was meant (KIP-1242).
+            self._world.coverage.count(Happening.MISROUTED)
+            is_told = target.node is not None and not self._is_lost(sender.node_id, target.node_id)
+            reason = FailureReason.MISROUTED if is_told else FailureReason.DISCONNECTED
+            self._fail_later(call, reason)
+            return
         if isinstance(send.request, ApiVersionsProbe):
             # The listener answers it, not raft.
             response = ApiVersionsProbeResponse(kraft_versions=KRAFT_VERSIONS)
@@ -216,7 +226,10 @@ class Network:
             self._world.deliver(call.sender, event)
 
     def _machine_at(self, destination: Destination) -> Machine | None:
-        """Machines have many names: node3000 and node3000-7 are the same one."""
+        """Machines have many names: node3000 and node3000-7 are the same one, unless a name was stolen."""
+        thief = self.stolen_names.get(destination.host)
+        if thief is not None:
+            return self._world.machines[thief]
         return self._world.machines.get(int(destination.host.removeprefix("node").split("-")[0]))
 
     # ----------------------------------------------------------------------------------------- answers

@@ -5,16 +5,24 @@ Safety is checked after every turn. In calm the cluster has to come back to life
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from simulator.clients import Administrator, SimulatedBroker, check_nothing_lost
 from simulator.cluster import Cluster
 from simulator.coverage import Happening, counting_log_events
 from simulator.faults import Faults
 from simulator.invariants import InvariantViolation, differing_images, replica_key
+from simulator.membership import Operator
 from simulator.shape import Shape
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quorate_controller.node import ControllerNode
+
 FAULTS_MS: Final = 20_000
+FAULTS_UNDER_OPERATOR_MS: Final = 14_000
+"""Less: what an operator still has to do is done in calm."""
 CALM_PERIOD_MS: Final = 15_000
 CALM_PERIODS: Final = 4
 AGREEMENT_MS: Final = 1000
@@ -31,6 +39,7 @@ class Scenario:
         self.world = self.cluster.world
         self.faults = Faults(self.cluster)
         self.administrator = Administrator(self.world)
+        self.operator = Operator(self.cluster) if self.shape.sizes else None
         self._brokers = [SimulatedBroker(self.world, broker_id) for broker_id in range(self.shape.brokers)]
         self._target_offset: int | None = None
         """What the active controller had committed when it first did its work in calm."""
@@ -42,7 +51,10 @@ class Scenario:
         for machine in self.cluster.machines:
             self.cluster.boot(machine)
         self.faults.start()
-        world.run_until(world.now_ms + FAULTS_MS)
+        if self.operator is not None:
+            self.operator.start()
+        faults_ms = FAULTS_MS if self.operator is None else FAULTS_UNDER_OPERATOR_MS
+        world.run_until(world.now_ms + faults_ms)
         self.faults.stop()
         promises = self.administrator.promises()
         if not self._comes_back(len(promises)):
@@ -58,7 +70,7 @@ class Scenario:
             self.world.run_until(self.world.now_ms + CALM_PERIOD_MS, lambda: self._is_well(promised))
             if self._is_well(promised):
                 return True
-            if not self._has_living_majority():
+            if self.operator is None and not self._has_living_majority():
                 return False
         raise InvariantViolation(
             "Liveness", f"no progress in {CALM_PERIODS * CALM_PERIOD_MS} ms of calm: {self._describe()}"
@@ -69,6 +81,8 @@ class Scenario:
         nodes = self.world.alive
         active = [node for node in nodes if node.is_active]
         if len(active) != 1 or self.administrator.acknowledged <= promised:
+            return False
+        if self.operator is not None and not (self.operator.is_done and _all_registered(nodes)):
             return False
         if self._target_offset is None:
             self._target_offset = active[0].metadata.applied_offset
@@ -100,9 +114,15 @@ class Scenario:
         return "; ".join(
             f"{node.node_id}: {node.raft.role.value} epoch {node.raft.epoch} leader {node.raft.leader_id} "
             f"hw {node.raft.high_watermark} applied {node.metadata.applied_offset} end {node.raft.log_end_offset} "
-            f"voters {node.raft.voters.ids}"
+            f"voters {node.raft.voters.ids} {'' if node.is_registered else 'not '}registered"
             for node in self.world.alive
-        )
+        ) + ("" if self.operator is None else f"; {self.operator.describe()}")
+
+
+def _all_registered(nodes: Sequence[ControllerNode]) -> bool:
+    """Whether all images say of all living controllers what they are, of those that were unregistered, too."""
+    ids = {node.node_id for node in nodes}
+    return all(node.is_registered and ids <= node.metadata.image.cluster.controllers.keys() for node in nodes)
 
 
 def run_seed(seed: int, shape: Shape | None = None) -> Scenario:
@@ -114,6 +134,7 @@ def run_seed(seed: int, shape: Shape | None = None) -> Scenario:
     except Exception as error:
         error.add_note(f"shape: {scenario.shape}")
         error.add_note("last faults:\n  " + "\n  ".join(scenario.faults.history[-FAULTS_SHOWN:]))
-        error.add_note(f"replay with: make simulate SEED={seed}")
+        membership = " MEMBERSHIP=1" if scenario.shape.sizes else ""
+        error.add_note(f"replay with: make simulate SEED={seed}{membership}")
         raise
     return scenario

@@ -11,6 +11,8 @@ from simulator.wire import DYNAMIC_RELEASES, RELEASES, Release
 ELECTION_TIMEOUT_MS: Final = 1000
 SHORT_ELECTION_TIMEOUT_MS: Final = 300
 FETCH_BYTES_MAX: Final = (1000, 1 << 20, 1 << 20)
+MACHINES: Final = 5
+"""Of a quorum that an operator runs."""
 DRIFT_PPM_MAX: Final = 20_000
 """Clocks run apart by up to two percent: far more than quartz does, and timeouts still have to be right."""
 
@@ -35,6 +37,8 @@ class Shape:
     """Whether messages between controllers pass through the codec, in the versions both ends speak."""
     releases: tuple[Release, ...]
     drifts_ppm: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
+    """How many voters an operator makes of them, one size after the other; none: no operator, chance alone."""
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -59,6 +63,33 @@ class Shape:
             releases=releases,
             drifts_ppm=_drifts(rng, voters + observers),
             fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
+        )
+
+    @classmethod
+    def membership(cls, seed: int) -> Shape:
+        """Five controllers, of which an operator makes more and fewer voters while things break. Some begin as a
+        static quorum of three, which has to become a dynamic one first.
+        """
+        rng = Random(f"membership of {seed}")
+        is_dynamic = rng.random() < 0.6
+        voters = rng.choice((1, 3)) if is_dynamic else 3
+        sizes = {1: ((3, 5, 3),), 3: ((5, 3), (1, 3), (5, 1, 3))}[voters]
+        # Directory ids, which tell a replaced disk from the lost one, came with KIP-853.
+        releases = _releases(rng, MACHINES, is_dynamic=True)
+        return cls(
+            voters=voters,
+            observers=MACHINES - voters,
+            brokers=rng.randint(0, 1),
+            is_dynamic=is_dynamic,
+            is_stormy=False,
+            election_timeout_ms=ELECTION_TIMEOUT_MS,
+            election_backoff_ms_max=1000,
+            fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
+            auto_join=False,
+            is_wired=min(releases) < max(RELEASES) or rng.random() < 0.1,
+            releases=releases,
+            drifts_ppm=_drifts(rng, MACHINES),
+            sizes=rng.choice(sizes),
         )
 
     @classmethod

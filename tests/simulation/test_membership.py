@@ -1,0 +1,82 @@
+"""Seeds in which an operator changes the voters all the time: sizes, lost disks, static quorums, registrations."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+from quorate_controller.node.registration import RegistrationKeeper
+from quorate_controller.raft.progress import Progress
+from simulator.__main__ import attempts
+from simulator.coverage import Happening
+from simulator.invariants import InvariantViolation
+from simulator.scenario import run_seed
+from simulator.shape import Shape
+
+SEEDS = range(1, 201)
+WANTED = {
+    Happening.SIZE_REACHED: 200,
+    Happening.VOTER_ADDED: 300,
+    Happening.VOTER_REMOVED: 300,
+    Happening.VOTER_UPDATED: 50,
+    Happening.REMOVED_LEADER_LEFT: 100,
+    Happening.DISK_LOST: 100,
+    Happening.KRAFT_VERSION_RAISED: 50,
+    Happening.CONTROLLER_UNREGISTERED: 200,
+    Happening.MISROUTED: 300,
+    Happening.SNAPSHOT_LOADED: 200,
+    Happening.POWER_FAILURE: 200,
+    Happening.PARTITION: 200,
+}
+"""How often each has to happen in all seeds together: about half of what it does."""
+SEEDS_MAX = 40
+
+
+@pytest.mark.timeout(900)
+def test_an_operator_gets_the_voters_that_it_wants_whatever_breaks() -> None:
+    """Goal: from one voter to three, five and three, from static to dynamic, with disks lost on the way and names
+    that lead elsewhere: no promise to a client is broken, and in calm each wanted voter is there and registered.
+    Method: 200 seeds on all cores, with all invariants; what was tried is counted.
+    """
+    results = list(attempts(SEEDS, os.cpu_count() or 1, Shape.membership))
+    failures = [result.failure for result in results if result.failure]
+    assert not failures, "\n".join(failures[:3])
+    counts: Counter[Happening] = Counter()
+    for result in results:
+        counts.update(result.counts)
+    missed = {
+        happening.value: counts[happening] for happening, times in WANTED.items() if counts[happening] < times
+    }
+    assert not missed, f"hardly happened: {missed}"
+
+
+def first_violation() -> InvariantViolation:
+    """Runs seeds until one breaks a promise."""
+    for seed in range(1, SEEDS_MAX + 1):
+        try:
+            run_seed(seed, Shape.membership(seed))
+        except InvariantViolation as violation:
+            return violation
+    pytest.fail(f"{SEEDS_MAX} seeds did not find the bug")
+
+
+def test_finds_changes_that_the_former_voters_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a majority of the wrong voters is found. Method: a leader goes on counting the voters that it had
+    when it was elected: it commits what too few have, or waits for ever for somebody who is gone.
+    """
+    monkeypatch.setattr(Progress, "set_voters", lambda _progress, _voters: None)
+    assert first_violation().name in {"MajorityReachedHighWatermark", "Liveness"}
+
+
+def test_finds_a_controller_that_stays_unregistered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the operator's promises bite, too. Method: controllers register once per process and never again."""
+    difference = RegistrationKeeper.difference
+
+    def only_once(self: RegistrationKeeper, registration: object) -> str | None:
+        if self._judged is not None and registration is None:
+            return None
+        return difference(self, registration)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RegistrationKeeper, "difference", only_once)
+    assert first_violation().name == "Liveness"
