@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError
+from quorate_admin.network.transport import ENDPOINTS_OF_BROKERS
 from quorate_admin.operations.base import To
-from quorate_admin.operations.cluster import ENDPOINTS_OF_BROKERS
 from quorate_admin.operations.keyed import KeyedOperations
 from quorate_admin.results import Results
 from quorate_admin.types.groups import GroupListing

@@ -1,34 +1,54 @@
 """How Java writes values, where Kafka's tools let it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import TypeVar
 
 _TABLE_SIZE_DEFAULT = 16
 
-_Key = TypeVar("_Key", str, int)
+_Key = TypeVar("_Key", bound=Hashable)
 
 
-def hash_order(keys: Iterable[_Key], capacity: int = _TABLE_SIZE_DEFAULT) -> list[_Key]:
-    """The different keys, texts or 32-bit numbers, in the order in which a `java.util.HashMap` gives them.
+def hash_order(
+    keys: Iterable[_Key],
+    capacity: int = _TABLE_SIZE_DEFAULT,
+    *,
+    hash_code: Callable[[_Key], int] | None = None,
+) -> list[_Key]:
+    """The different keys in the order in which a `java.util.HashMap` gives them.
 
-    Kafka's tools print the entries of such maps on one line. The order follows from the keys' hash codes
-    and the size of the table, which starts at `capacity` (its next power of two) and doubles when it is
-    filled to three quarters.
+    Kafka's tools print what is in such maps, and whoever compares outputs compares the order too. It follows
+    from the keys' hash codes and the size of the table, which starts at `capacity` (its next power of two) and
+    doubles when it is filled to three quarters. Texts and numbers of 32 bits have the hash codes of Java;
+    other keys need a `hash_code`.
     """
     distinct = list(dict.fromkeys(keys))
     size = 1 << max(capacity - 1, 0).bit_length()
     while len(distinct) > size * 3 // 4:
         size *= 2
-    return sorted(distinct, key=lambda key: _spread(_hash_code(key)) & (size - 1))
+    code_of = hash_code or _hash_code_of
+    return sorted(distinct, key=lambda key: _spread(code_of(key) & 0xFFFF_FFFF) & (size - 1))
+
+
+def map_hash_code(content: Mapping[str, str | None]) -> int:
+    """`Map.hashCode()`."""
+    return sum(
+        _hash_code(key) ^ (0 if value is None else _hash_code(value)) for key, value in content.items()
+    )
+
+
+def _hash_code_of(key: object) -> int:
+    """`hashCode()` of an Integer or a String."""
+    if isinstance(key, int):
+        return key
+    assert isinstance(key, str)
+    return _hash_code(key)
 
 
 @lru_cache(maxsize=1024)
-def _hash_code(key: str | int) -> int:
-    """`hashCode()` of a String or an Integer, as an unsigned number."""
-    if isinstance(key, int):
-        return key & 0xFFFF_FFFF
-    units = key.encode("utf-16-be", "surrogatepass")
+def _hash_code(text: str) -> int:
+    """`String.hashCode()`, as an unsigned number."""
+    units = text.encode("utf-16-be", "surrogatepass")
     code = 0
     for index in range(0, len(units), 2):
         code = (31 * code + (units[index] << 8) + units[index + 1]) & 0xFFFF_FFFF

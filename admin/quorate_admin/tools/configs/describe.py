@@ -1,5 +1,6 @@
 """Asking for configs, quotas and credentials."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from quorate_admin.errors import ErrorCode, ServerError, UnsupportedByServerError
@@ -17,6 +18,7 @@ from quorate_admin.tools.configs.entities import (
     Entities,
 )
 from quorate_admin.tools.configs.text import DescribedEntity, Quotas, resource_of, select_entries
+from quorate_admin.tools.java_text import hash_order
 from quorate_admin.types.configs import ConfigResourceType
 from quorate_admin.types.quotas import (
     CLIENT_ID,
@@ -41,9 +43,7 @@ async def describe_entities(
     With `describe_all` nobody is asked whether it exists: the answer about its configs will tell.
     """
     if name is None:
-        names = sorted(await _existing(admin, entity_type))
-        if entity_type in {BROKERS, BROKER_LOGGERS}:
-            names = [*sorted(names, key=int), DEFAULT_NAME]
+        names = in_order(entity_type, await _existing(admin, entity_type))
     elif not describe_all and not await _exists(admin, entity_type, name):
         return None
     else:
@@ -57,6 +57,13 @@ async def describe_entities(
         )
         for one, resource in resources.items()
     ]
+
+
+def in_order(entity_type: str, names: Iterable[str]) -> list[str]:
+    """In the order of Kafka's tool, where that is the same each time; the default of all brokers comes last."""
+    if entity_type == BROKERS:
+        return [*map(str, hash_order(int(name) for name in names)), DEFAULT_NAME]
+    return hash_order(names) if entity_type == TOPICS else sorted(names)
 
 
 async def _exists(admin: "AdminClient", entity_type: str, name: str) -> bool:

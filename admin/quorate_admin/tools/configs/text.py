@@ -16,7 +16,7 @@ from quorate_admin.tools.configs.entities import (
     Entities,
     singular,
 )
-from quorate_admin.tools.java_text import double_text, hash_order
+from quorate_admin.tools.java_text import double_text, hash_order, map_hash_code
 from quorate_admin.types.configs import ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource
 from quorate_admin.types.quotas import CLIENT_ID, IP, USER, ClientQuotaEntity
 from quorate_admin.types.scram import UserScramCredentialsDescription
@@ -119,8 +119,11 @@ Quotas = Mapping[ClientQuotaEntity, Mapping[str, float]]
 
 
 def quotas_text(quotas: Quotas) -> str:
-    """A line for each entity that has quotas; the entities sorted, with the defaults first."""
-    return _lines(_quota_line(entity, quotas[entity]) for entity in _sorted_entities(quotas))
+    """A line for each entity that has quotas, in the order of Kafka's tool."""
+    in_order = hash_order(
+        quotas, capacity=len(quotas), hash_code=lambda entity: 31 + map_hash_code(entity.names)
+    )
+    return _lines(_quota_line(entity, quotas[entity]) for entity in in_order)
 
 
 def _sorted_entities(quotas: Quotas) -> list[ClientQuotaEntity]:

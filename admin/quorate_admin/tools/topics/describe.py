@@ -81,9 +81,10 @@ def combine(
     configs: Mapping[str, Iterable[ConfigEntry]],
     reassignments: Mapping[TopicPartition, PartitionReassignment],
 ) -> list[DescribedTopic]:
-    """What was asked for separately, together; sorted by name."""
+    """What was asked for separately, together; in the order of Kafka's tool."""
     described = []
-    for topic in sorted(topics, key=lambda topic: topic.name):
+    by_name = {topic.name: topic for topic in topics}
+    for topic in (by_name[name] for name in hash_order(by_name, capacity=len(by_name))):
         partitions = tuple(
             DescribedPartition(
                 topic=topic.name,
