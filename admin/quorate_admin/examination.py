@@ -196,7 +196,7 @@ def _controllers(image: MetadataImage) -> dict[int, RegisteredNode]:
         node_id: RegisteredNode(
             kind=NodeKind.CONTROLLER,
             node_id=node_id,
-            endpoints=tuple((one.host, one.port) for one in registration.listeners),
+            endpoints=tuple((one.host, one.port) for one in registration.listeners.values()),
             features=_ranges(registration.supported_features),
         )
         for node_id, registration in image.cluster.controllers.items()
@@ -208,7 +208,7 @@ def _brokers(image: MetadataImage) -> dict[int, RegisteredNode]:
         node_id: RegisteredNode(
             kind=NodeKind.BROKER,
             node_id=node_id,
-            endpoints=tuple((one.host, one.port) for one in registration.listeners),
+            endpoints=tuple((one.host, one.port) for one in registration.listeners.values()),
             features=_ranges(registration.supported_features),
             fenced=registration.fenced,
         )

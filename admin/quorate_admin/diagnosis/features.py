@@ -100,7 +100,7 @@ def registered_outlooks(
         blockers = [
             Blocker(kind=node.kind, node_id=node.node_id, lowest=low, highest=high)
             for node, (low, high) in sorted(ranges, key=lambda one: (-one[1][1], one[0].kind, one[0].node_id))
-            if high < target
+            if current < target > high
         ]
         reachable = current if missing else min((high for _, (_, high) in ranges), default=target)
         obstacle = None

@@ -1,6 +1,6 @@
 """What is wrong with registrations: ghosts, fenced brokers, and what keeps feature levels down."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import Enum, auto
 
 from quorate_protocol.features import (
@@ -47,7 +47,8 @@ def find_in_registrations(facts: Facts, commands: Commands) -> Iterator[Finding]
             if blocker.is_registered:  # a voter that is not is told with the quorum
                 blocking.setdefault((blocker.kind, blocker.node_id), []).append((outlook, blocker))
     for (kind, node_id), blocked in sorted(blocking.items()):
-        yield _blocks(facts, kind, node_id, blocked, commands)
+        if presence_of(facts, node_id) is not Presence.ALIVE or _lacks_released_levels(blocked):
+            yield _blocks(facts, kind, node_id, blocked, commands)
     for controller in (facts.controllers or {}).values():
         key = (NodeKind.CONTROLLER, controller.node_id)
         if key not in blocking and presence_of(facts, controller.node_id) is Presence.GONE:
@@ -89,7 +90,7 @@ def _blocks(
     finalized = ", ".join(f"{outlook.feature} {outlook.finalized}" for outlook, _ in blocked)
     advice, ways = _way_out(facts, kind, node_id, presence, commands)
     return Finding(
-        severity=_severity(ranges, presence),
+        severity=Severity.BLOCKED,
         code=Code.FEATURE_BLOCKED,
         message=f"{who[0].upper()}{who[1:]} blocks {levels}",
         evidence=f"It is registered with {supported}; the cluster has {finalized}. {_presence_text(presence, kind)}",
@@ -101,12 +102,9 @@ def _blocks(
     )
 
 
-def _severity(ranges: Mapping[str, tuple[int, int]], presence: Presence) -> Severity:
-    """A node that is there and lacks only levels that no release has yet is nothing to worry about."""
-    if presence is not Presence.ALIVE:
-        return Severity.BLOCKED
-    lacks_released = any(first <= _latest_production(feature) for feature, (first, _) in ranges.items())
-    return Severity.BLOCKED if lacks_released else Severity.NOTE
+def _lacks_released_levels(blocked: list[tuple[FeatureOutlook, Blocker]]) -> bool:
+    """Whether levels are blocked that a release of Kafka has: that a live node lacks later ones is no news."""
+    return any(blocker.highest < _latest_production(outlook.feature) for outlook, blocker in blocked)
 
 
 def _latest_production(feature: str) -> int:

@@ -106,8 +106,8 @@ def unregister_controller(context: typer.Context, *, controller_id: ControllerId
             raise
         bootstrap = tool_options(context).bootstrap_arguments
         raise CommandError(
-            f"{error}. Controllers can be unregistered from metadata.version 33 (4.4-IV2). Until then, this makes "
-            "the registration of a stopped controller harmless, so that the upgrade can be made: "
+            f"{str(error).rstrip('.')}. Controllers can be unregistered from metadata.version 33 (4.4-IV2) on. Until "
+            "then, this makes the registration of a stopped controller harmless, so that the upgrade can be made: "
             f"quorate cluster refresh-controller {bootstrap} --controller-id {controller_id}"
         ) from error
     show(

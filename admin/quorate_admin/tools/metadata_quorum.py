@@ -186,11 +186,13 @@ async def _remove(
     except (ServerError, UnsupportedByServerError) as error:
         if way_out is None:
             raise
-        raise CommandError(f"Failed to remove KRaft voter {controller_id}: {error}. {way_out}") from error
+        raise CommandError(
+            f"Failed to remove KRaft voter {controller_id}: {str(error).rstrip('.')}. {way_out}"
+        ) from error
     if way_out is not None:
         try:
             await admin.unregister_controller(controller_id)
         except AdminError as error:
             raise CommandError(
-                f"KRaft voter {controller_id} was removed, but not unregistered: {error}. {way_out}"
+                f"KRaft voter {controller_id} was removed, but not unregistered: {str(error).rstrip('.')}. {way_out}"
             ) from error

@@ -1,19 +1,17 @@
 """`quorate play`: a whole cluster on this machine, from its manifests."""
 
 import asyncio
-import json
 import os
 import re
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
-from enum import StrEnum
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
+from quorate_admin.tools.common import Output, failures_told, print_json, write
 
 from quorate_operator.commands import logs as node_logs
 from quorate_operator.commands.display import (
@@ -38,13 +36,6 @@ DEATHS_MAX = 3
 """A node that dies so often in a row while the cluster starts will not come up by waiting."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-class Output(StrEnum):
-    """How a result is printed."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def _duration(text: str) -> float:
@@ -127,7 +118,7 @@ def status(
         except NotRunningError:
             state = idle_status(session.recall(found))
         if output is Output.JSON:
-            _print_json(state.as_json())
+            print_json(state.as_json())
         else:
             show_status(console_for(sys.stdout), state)
 
@@ -139,7 +130,7 @@ def stop(context: typer.Context, file: FileOption = None, directory: DirOption =
         found = _find(context, file, directory)
         try:
             asyncio.run(_stop(found, Progress(console_for(sys.stderr))))
-            _write("stopped\n")
+            write("stopped\n")
         except NotRunningError:
             console_for(sys.stderr).print(f"The cluster in {found.path} does not run.", highlight=False)
 
@@ -165,7 +156,7 @@ def logs(
         }
         show = node_logs.follow if follow else node_logs.print_tail
         with suppress(KeyboardInterrupt):  # how following ends
-            show(selected, lines, _write)
+            show(selected, lines, write)
 
 
 @app.command()
@@ -184,7 +175,7 @@ def kill(
         found = _find(context, file, directory)
         node_id = session.node_id_of(session.recall(found), node)
         pid = asyncio.run(session.ask_kill(found, node_id, number))
-        _write(f"sent {number.name} to node {node_id} (pid {pid})\n")
+        write(f"sent {number.name} to node {node_id} (pid {pid})\n")
 
 
 @app.command(hidden=True)
@@ -304,7 +295,7 @@ async def _stop(directory: PlayDirectory, progress: Progress) -> None:
 
 def _show_ready(snapshot: Snapshot, layout: Layout, output: Output, ending: str) -> None:
     if output is Output.JSON:
-        _print_json(snapshot.status.as_json())
+        print_json(snapshot.status.as_json())
         return
     console = console_for(sys.stdout)
     show_status(console, snapshot.status)
@@ -351,32 +342,5 @@ def _with_log(text: str, log: Path) -> str:
     return f"{text}; the end of {log}:\n{last}" if last else f"{text}; {log} is empty"
 
 
-@contextmanager
-def _failures_told() -> Iterator[None]:
-    """Exit code 1 and a message for what a user can do something about."""
-    try:
-        yield
-    except (PlayError, ManifestError) as error:
-        _tell_failure(str(error))
-        raise typer.Exit(1) from error
-    except BrokenPipeError:
-        raise  # whoever read our output has enough: Typer ends quietly
-    except OSError as error:
-        _tell_failure(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        raise typer.Exit(1) from error
-    except KeyboardInterrupt:
-        raise typer.Exit(1) from None
-
-
-def _tell_failure(text: str) -> None:
-    message = Text.assemble(("error: ", "bold red"), text)
-    console_for(sys.stderr).print(message, soft_wrap=True, highlight=False)
-
-
-def _print_json(content: object) -> None:
-    _write(f"{json.dumps(content, indent=2)}\n")
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+def _failures_told() -> AbstractContextManager[None]:
+    return failures_told(PlayError, ManifestError)
