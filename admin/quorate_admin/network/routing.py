@@ -218,7 +218,8 @@ class Routing:
         if self._seeking_since_ms is None:
             self._seeking_since_ms = now_ms
         if now_ms < self._discovery_not_before_ms:
-            return Wait(until_ms=self._discovery_not_before_ms, reason=f"{to} is not known")
+            reason = f"{to} is not known" if self.nodes and not self._targets(to) else None
+            return Wait(until_ms=self._discovery_not_before_ms, reason=reason)
         targets = (
             [self._target(node_id) for node_id in self.nodes]
             if self.nodes

@@ -43,7 +43,7 @@ async def test_versions_are_agreed_with_servers_of_any_age(api_versions_max: int
         await connection.close()
         requests = cluster.received("ApiVersions")
     assert described.cluster_id == CLUSTER_ID
-    assert [request.unsupported_version or request.version for request in requests][0] == asked[0]
+    assert (requests[0].unsupported_version or requests[0].version) == asked[0]
     assert requests[-1].version == asked[-1]
     assert len(requests) == len(asked)
 
@@ -67,7 +67,7 @@ async def test_a_server_that_is_another_says_so(meant: Identity) -> None:
 
 
 async def test_an_open_connection_can_be_checked_later() -> None:
-    """Goal: a bootstrap connection is kept as that of its node. Method: open without, verify, verify again, mean another."""
+    """Goal: a bootstrap connection is kept as that of its node. Method: verify it twice, then mean another."""
     async with FakeCluster() as cluster:
         connection = await connect(cluster)
         await connection.verify(Identity(CLUSTER_ID, 1), 5000)
@@ -91,7 +91,7 @@ async def test_an_error_in_api_versions_is_told() -> None:
     """Goal: no guess when the server refuses. Method: it answers INVALID_REQUEST."""
     async with FakeCluster() as cluster:
         cluster.handle("ApiVersions", lambda _: answer("ApiVersions", error_code=ErrorCode.invalid_request))
-        with pytest.raises(ServerError, match="^INVALID_REQUEST$"):
+        with pytest.raises(ServerError, match=r"^INVALID_REQUEST$"):
             await connect(cluster)
 
 
@@ -147,11 +147,11 @@ async def test_servers_that_answer_nonsense_cost_the_connection(garbage: bytes, 
 
 
 async def test_overlapping_requests_get_their_own_answers() -> None:
-    """Goal: one connection serves several tasks, more than fit in flight. Method: 250 at once, told apart by a field."""
+    """Goal: one connection serves many tasks, more than fit in flight. Method: 250 at once, told apart by a field."""
     async with FakeCluster() as cluster:
         cluster.handle(
             "DescribeCluster",
-            lambda request: answer("DescribeCluster", controller_id=len(cluster.received("DescribeCluster"))),
+            lambda _: answer("DescribeCluster", controller_id=len(cluster.received("DescribeCluster"))),
         )
         connection = await connect(cluster)
         answers = await asyncio.gather(*(connection.request(describe_cluster(), 5000) for _ in range(250)))
