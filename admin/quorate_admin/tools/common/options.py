@@ -109,10 +109,21 @@ def output_parameter() -> TyperOption:
         param_decls=["--output", "-o"],
         metavar="table|json",
         help="Kafka's text, or JSON for programs. [default: table]",
-        type=Output,
+        type=_output,
         expose_value=False,
         callback=_remember,
     )
+
+
+def _output(text: str) -> Output:
+    try:
+        return Output(text.lower())
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(Output)}") from None
+
+
+def _outputs_beginning_with(_: typer.Context, __: TyperOption, beginning: str) -> list[str]:
+    return [str(output) for output in Output if output.startswith(beginning)]
 
 
 def _remember(context: typer.Context, parameter: TyperOption, value: Any) -> None:
