@@ -76,6 +76,11 @@ class AddressedQuorum(Cluster):
         """Where clients always reach this quorum."""
         return [self.address(one) for one in self.controllers]
 
+    def move(self, network: Network) -> None:
+        """Restart all nodes with addresses that nobody has known."""
+        self.advertise(network.addresses(list(self.client_ports.values())))
+        self.restart_all()
+
     def restart_all(self) -> None:
         """End all nodes at once and start them again; clients lose their connections."""
         self.kill(*self.controllers)
