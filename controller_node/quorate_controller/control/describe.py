@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 ENDPOINT_TYPES: Final = {1: "BROKER", 2: "CONTROLLER"}
 CONTROLLER_ENDPOINT: Final = 2
+NO_CONTROLLER: Final = -1
 
 OPERATIONS_ON_CLUSTER: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Bits of CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and IDEMPOTENT_WRITE."""
@@ -76,6 +77,9 @@ class ClusterDescriber:
             for controller in self._image.cluster.controllers.values()
             if (listener := controller.listeners.get(context.listener)) is not None
         )
+        # A leader whose address is not in the list would only puzzle the client.
+        leader_id = self._quorum.leader_id
+        is_listed = any(endpoint.broker_id == leader_id for endpoint in endpoints)
         operations = (
             OPERATIONS_ON_CLUSTER
             if request.include_cluster_authorized_operations
@@ -86,7 +90,7 @@ class ClusterDescriber:
             error_code=ErrorCode.none,
             endpoint_type=CONTROLLER_ENDPOINT,
             cluster_id=self._cluster_id,
-            controller_id=self._quorum.leader_id,
+            controller_id=leader_id if is_listed else NO_CONTROLLER,
             brokers=endpoints,
             cluster_authorized_operations=operations,
         )

@@ -3,7 +3,10 @@
 Values, sources and synonyms of ordinary configs are compared with stock Kafka in tests/golden.
 """
 
+from uuid import UUID
+
 import pytest
+from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
@@ -53,6 +56,24 @@ def test_the_cluster_is_its_controllers(harness):
     ]
     assert response.cluster_authorized_operations == 8096
     assert harness.apply(cluster()).cluster_authorized_operations == -(2**31)
+
+
+def test_a_refreshed_ghost_is_no_place_to_go(harness):
+    """Goal: nobody is sent to a controller that is gone. Method: a registration without listeners."""
+    harness.register_controller(3000)
+    ghost = ControllerRegistrationRequest(
+        controller_id=3009, incarnation_id=UUID(int=9), zk_migration_ready=False, listeners=(), features=()
+    )
+    harness.apply(ghost)
+    assert [node.broker_id for node in harness.apply(cluster()).brokers] == [3000]
+
+
+def test_a_leader_without_an_address_is_not_named(harness):
+    """Goal: as Kafka's controllers answer. Method: the leader is not registered yet, and then it is."""
+    harness.register_controller(3001)
+    assert harness.apply(cluster()).controller_id == -1
+    harness.register_controller(harness.quorum.leader_id)
+    assert harness.apply(cluster()).controller_id == harness.quorum.leader_id
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from quorate_controller.server.envelope import FORWARDABLE
 from quorate_controller.server.port import FinalizedFeatures, RaftAnswer
 from quorate_protocol.wire.api import APIS
 from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.server import serialize_response
 
 
@@ -111,8 +112,10 @@ async def test_a_standby_refuses_writes_in_the_shape_of_each_api(rig: Any) -> No
         ("b", ErrorCode.not_controller),
     ]
     assert (await client.ask(heartbeat(), 1)).error_code is ErrorCode.not_controller
+    unregister = UnregisterControllerRequest(controller_id=3003)
+    assert (await client.ask(unregister, 0)).error_code is ErrorCode.not_controller
     assert rig.node.controls == []
-    assert rig.counters.errors == {(19, ErrorCode.not_controller): 1, (63, ErrorCode.not_controller): 1}
+    assert rig.counters.errors == {(key, ErrorCode.not_controller): 1 for key in (19, 63, 94)}
 
 
 async def test_a_standby_answers_reads(rig: Any) -> None:

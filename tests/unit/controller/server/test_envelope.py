@@ -14,8 +14,10 @@ from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError
 from quorate_controller.raft import messages as m
+from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.wire.api import APIS
 from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.headers import read_response_header
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.writing import encode
@@ -85,6 +87,26 @@ async def test_a_forwarded_request_is_decided_for_its_client(rig: Any, version: 
     assert (caller.client_host, caller.client_id) == ("10.1.2.3", "inner")
     assert (caller.forwarded, caller.api_version, caller.listener) == (True, version, "CONTROLLER")
     assert rig.counters.requests == {58: 1, 19: 1}
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+async def test_unregister_controller_may_be_forwarded(rig: Any, is_active: bool) -> None:
+    """Goal: brokers of 4.4 pass UnregisterController on (KIP-1312). Method: in an envelope, to the active
+    controller, which refuses with a code that is newer than 4.3, and to a standby.
+    """
+    rig.node.is_active = is_active
+    rig.node.decide = lambda _request, _caller: ControlError(CONTROLLER_ID_NOT_REGISTERED, "no such id")
+    await rig.listen()
+    broker = await rig.connect()
+    response = await broker.ask(envelope(UnregisterControllerRequest(controller_id=3003), 0), 0)
+    if not is_active:
+        assert response.error_code is ErrorCode.not_controller
+        return
+    assert response.error_code is ErrorCode.none
+    _, body = inner_response(response, 94, 0)
+    assert (int(body.error_code), body.error_message) == (136, "no such id")
+    ((request, caller, _),) = rig.node.controls
+    assert (request.controller_id, caller.forwarded, caller.principal.name) == (3003, True, "alice")
 
 
 async def test_ipv6_clients_and_token_principals(rig: Any) -> None:
