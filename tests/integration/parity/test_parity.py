@@ -80,12 +80,13 @@ def _metadata(cluster: Cluster, tools: JavaTools, directory: Path) -> dict[str, 
     tools(TOOLS["topics"].main_class, *where, "--create", "--topic", topic, "--partitions", "2").succeeded()
     config = ("--alter", "--topic", topic, "--add-config", "flush.ms=77")
     tools(TOOLS["configs"].main_class, *where, *config).succeeded()
-    source = cluster.metadata(cluster.await_quorum().leader_id)
-    copies = {}
-    for name, pattern in (("log", "*.log"), ("checkpoint", "*.checkpoint")):
-        file = min(source.glob(pattern))
-        copies[name] = str(shutil.copy(file, directory / file.name))
-    return copies
+    files = {
+        "log": min(cluster.metadata(cluster.await_quorum().leader_id).glob("*.log")),
+        "checkpoint": cluster.data(cluster.brokers[0]) / "bootstrap.checkpoint",
+    }
+    copies = directory / "data" / "copies"  # Kafka's shell locks the directory above the one of the file
+    copies.mkdir(parents=True)
+    return {name: str(shutil.copy(file, copies / file.name)) for name, file in files.items()}
 
 
 @pytest.mark.parametrize(("tool", "case", "cluster", "at"), list(every_case()))

@@ -63,7 +63,7 @@ CASES = (
         name="add-what-is-a-voter",
         run="$at --command-config $controller_properties add-controller",
         ends=Ends.FAILED,
-        says="already a voter",
+        says="already part of the set of voters",
         clusters=["java"],
     ),
     Case(

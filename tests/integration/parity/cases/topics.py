@@ -63,13 +63,13 @@ CASES = (
         name="create-without-partitions",
         run="$at --create --topic $twin --partitions 0",
         ends=Ends.USAGE,
-        says="partitions must be greater than 0",
+        says="must be greater than 0",
     ),
     Case(
         name="create-with-an-impossible-factor",
         run="$at --create --topic $twin --replication-factor 32768",
         ends=Ends.USAGE,
-        says="replication factor must be between 1 and 32767",
+        says="must be between 1 and 32767",
     ),
     Case(
         name="create-with-an-unknown-config",

@@ -46,8 +46,8 @@ public final class ToolServer {
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         // Scala's Console and log4j keep the streams that they find first, so the streams stay and switch inside.
         System.setIn(new CallsInput());
-        System.setOut(utf8(new CallsOutput(call -> call.out)));
-        System.setErr(utf8(new CallsOutput(call -> call.err)));
+        System.setOut(new Unclosed(new CallsOutput(call -> call.out)));
+        System.setErr(new Unclosed(new CallsOutput(call -> call.err)));
         Exit.setExitProcedure((code, message) -> exit(code));
         Exit.setHaltProcedure((code, message) -> exit(code));
         Exit.setShutdownHookAdder((name, hook) -> current().addHook(hook));
@@ -182,6 +182,18 @@ public final class ToolServer {
     private static final class Exited extends Error {
         Exited() {
             super("exited", null, false, false);
+        }
+    }
+
+    /** Some tools close what they print to, as the process would end anyway. */
+    private static final class Unclosed extends PrintStream {
+        Unclosed(OutputStream stream) {
+            super(stream, true, StandardCharsets.UTF_8);
+        }
+
+        @Override
+        public void close() {
+            flush();
         }
     }
 

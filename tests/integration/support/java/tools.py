@@ -66,11 +66,11 @@ class JavaTools:
         with self._lock:
             answer = self._ask(request, timeout_s)
             exit_code = answer["exitCode"]
-            if exit_code is None:  # the tool has called System.exit, which our JVM can't be kept from
+            if "stuckAt" in answer:
+                self._stop()
+            elif exit_code is None:  # the tool has called System.exit, which our JVM can't be kept from
                 assert self._process is not None
                 exit_code = self._process.wait(timeout=STOP_TIMEOUT_S)
-                self._stop()
-            if "stuckAt" in answer:
                 self._stop()
         ran = Ran(exit_code if exit_code is not None else -1, answer["stdout"], answer["stderr"])
         assert "stuckAt" not in answer, (
