@@ -121,7 +121,7 @@ class KeyedOperations(Operations):
     ) -> Results[K, V]:
         """The results of several nodes as one; what could not be asked of a node is an error of its keys.
 
-        :raises AdminError: none of the nodes gave an answer: the error of the first.
+        :raises AdminError: none of the nodes gave an answer, be it a refusal: the error of the first.
         """
         room = asyncio.Semaphore(NODES_AT_ONCE_MAX)
 
@@ -133,9 +133,13 @@ class KeyedOperations(Operations):
                     return error
 
         answers = dict(zip(keys, await asyncio.gather(*map(ask_one, keys)), strict=True))
-        failed = {to: answer for to, answer in answers.items() if isinstance(answer, AdminError)}
-        if failed and len(failed) == len(answers):
-            raise next(iter(failed.values()))
+        silent = [
+            one
+            for one in answers.values()
+            if isinstance(one, AdminError) and not isinstance(one, ServerError)
+        ]
+        if silent and len(silent) == len(answers):
+            raise silent[0]
         values: dict[K, V] = {}
         errors: dict[K, ServerError] = {}
         for to, answer in answers.items():

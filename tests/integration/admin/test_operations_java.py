@@ -1,0 +1,637 @@
+"""Operations of the AdminClient against stock Kafka: its brokers, its controllers, its authorizer."""
+
+import uuid
+from collections.abc import Mapping
+
+import pytest
+from confluent_kafka import Producer
+from quorate_admin.errors import AuthenticationError, ServerError, UnreachableError, UnsupportedEndpointError
+from quorate_admin.operations.keyed import ThrottlingQuotaExceededError
+from quorate_admin.types.acls import (
+    AccessControlEntry,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    PatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from quorate_admin.types.configs import (
+    AlterConfigOp,
+    ConfigEntry,
+    ConfigOpType,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigType,
+)
+from quorate_admin.types.elections import ElectionType
+from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
+from quorate_admin.types.quotas import (
+    CLIENT_ID,
+    USER,
+    ClientQuotaAlteration,
+    ClientQuotaEntity,
+    ClientQuotaFilter,
+    ClientQuotaFilterComponent,
+)
+from quorate_admin.types.scram import (
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from quorate_admin.types.tokens import KafkaPrincipal
+from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
+from quorate_protocol.errors import ErrorCode
+from support.asking import Asking
+from support.java.cluster import JavaCluster
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 30
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+
+
+@pytest.fixture
+def ask(java_cluster: JavaCluster) -> Asking:
+    """Asks brokers, as a super user."""
+    return Asking(servers=java_cluster.bootstrap_servers)
+
+
+@pytest.fixture
+def ask_controllers(java_cluster: JavaCluster) -> Asking:
+    """Asks the controller, as a super user."""
+    return Asking(controllers=java_cluster.bootstrap_controllers)
+
+
+def described(ask: Asking, topic: str) -> TopicDescription | None:
+    """A topic, if the broker that is asked knows it already."""
+    return ask(lambda admin: admin.describe_topics([topic])).values.get(topic)
+
+
+def create(ask: Asking, *topics: NewTopic) -> None:
+    """Create topics and wait until they are known."""
+    ask(lambda admin: admin.create_topics(topics)).raise_any()
+    for topic in topics:
+        eventually(lambda name=topic.name: described(ask, name), TIMEOUT_S, f"topic {topic.name}")
+
+
+def test_the_life_of_a_topic(ask: Asking) -> None:
+    """Goal: create, refuse, describe, list, grow, delete. Method: each, with what Kafka says of it."""
+    new = NewTopic(name="life", partitions=2, replication_factor=2, configs={"retention.ms": "3600000"})
+    assert ask(lambda admin: admin.create_topics([new], validate_only=True))["life"].partitions == 2
+    assert "life" not in ask(lambda admin: admin.list_topics())
+    results = ask(lambda admin: admin.create_topics([new, NewTopic(name="no/name")]))
+    topic = results["life"]
+    assert (topic.partitions, topic.replication_factor) == (2, 2)
+    assert topic.topic_id is not None
+    entry = next(one for one in topic.configs or () if one.name == "retention.ms")
+    assert (entry.value, entry.source) == ("3600000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    assert results.errors["no/name"].error_code is ErrorCode.invalid_topic_exception
+    with pytest.raises(ServerError, match=r"TOPIC_ALREADY_EXISTS: Topic 'life' already exists\."):
+        ask(lambda admin: admin.create_topics([new])).raise_any()
+    first = eventually(lambda: described(ask, "life"), TIMEOUT_S, "the topic")
+    assert first.topic_id == topic.topic_id
+    assert ask(lambda admin: admin.list_topics())["life"].topic_id == topic.topic_id
+
+    grown = {"life": NewPartitions(total_count=5), "nobody": NewPartitions(total_count=2)}
+    results = ask(lambda admin: admin.create_partitions(grown))
+    assert set(results.values) == {"life"}
+    assert results.errors["nobody"].error_code is ErrorCode.unknown_topic_or_partition
+    eventually(lambda: len(described(ask, "life").partitions) == 5, TIMEOUT_S, "five partitions")
+
+    deleted = ask(lambda admin: admin.delete_topics([topic.topic_id, "nobody"]))
+    assert set(deleted.values) == {topic.topic_id}
+    assert deleted.errors["nobody"].error_code is ErrorCode.unknown_topic_or_partition
+    eventually(lambda: "life" not in ask(lambda admin: admin.list_topics()), TIMEOUT_S, "deletion")
+
+
+def test_topics_are_described_page_by_page_as_at_once(java_cluster: JavaCluster, ask: Asking) -> None:
+    """Goal: paging loses nothing. Method: three topics, pages of one to all partitions, and by id (Metadata)."""
+    first, second = java_cluster.brokers
+    names = ["paged-a", "paged-b", "paged-c"]
+    create(
+        ask,
+        NewTopic(name="paged-a", partitions=3, replication_factor=1),
+        NewTopic(name="paged-b", assignments={0: [second, first], 1: [first, second]}),
+        NewTopic(name="paged-c", partitions=1, replication_factor=2),
+    )
+
+    def whole(name: str) -> bool:
+        topic = described(ask, name)
+        return topic is not None and all(one.leader is not None for one in topic.partitions)
+
+    for name in names:
+        eventually(lambda name=name: whole(name), TIMEOUT_S, f"leaders of {name}")
+    at_once = ask(lambda admin: admin.describe_topics(names, include_authorized_operations=True))
+    assert [len(at_once[name].partitions) for name in names] == [3, 2, 1]
+    assert at_once["paged-b"].partitions[0].replicas == (second, first)
+    assert at_once["paged-b"].partitions[0].leader == second
+    assert AclOperation.DELETE in (at_once["paged-a"].authorized_operations or ())
+    for size in (1, 2, 3, 4):
+        paged = ask(
+            lambda admin, size=size: admin.describe_topics(
+                [*names, "missing"], include_authorized_operations=True, partitions_per_response=size
+            )
+        )
+        assert paged.values == at_once.values
+        assert paged.errors["missing"].error_code is ErrorCode.unknown_topic_or_partition
+    missing = uuid.uuid4()
+    ids = [at_once[name].topic_id for name in names]
+    by_id = ask(lambda admin: admin.describe_topics([*ids, missing]))
+    assert [by_id[one].name for one in ids] == names
+    assert [one.replicas for one in by_id[ids[1]].partitions] == [(second, first), (first, second)]
+    assert by_id.errors[missing].error_code is ErrorCode.unknown_topic_id
+
+
+def test_a_throttled_client_waits_and_goes_on(java_cluster: JavaCluster, ask: Asking) -> None:
+    """Goal: KIP-599. Method: a quota of 2 changes a second, used up by one topic; without and with patience."""
+    entity = ClientQuotaEntity.of({CLIENT_ID: "hasty"})
+    quota = ClientQuotaAlteration(entity=entity, values={"controller_mutation_rate": 2.0})
+    ask(lambda admin: admin.alter_client_quotas([quota])).raise_any()
+    hasty = Asking(servers=java_cluster.bootstrap_servers, client_id="hasty")
+    names = (f"hasty-{number}" for number in range(1000))
+
+    def throttled() -> ThrottlingQuotaExceededError | None:
+        name = next(names)
+        new = NewTopic(name=name, partitions=12, replication_factor=1)
+        results = hasty(lambda admin: admin.create_topics([new], retry_on_quota_violation=False))
+        error = results.errors.get(name)
+        return error if isinstance(error, ThrottlingQuotaExceededError) else None
+
+    error = eventually(throttled, TIMEOUT_S, "the quota to take effect")
+    assert error.throttle_time_ms > 0
+    patient = NewTopic(name="patient", partitions=1, replication_factor=1)
+    assert hasty(lambda admin: admin.create_topics([patient]))["patient"].partitions == 1
+    gone = ClientQuotaAlteration(entity=entity, values={"controller_mutation_rate": None})
+    ask(lambda admin: admin.alter_client_quotas([gone])).raise_any()
+
+
+def configs(ask: Asking, resource: ConfigResource) -> dict[str, ConfigEntry]:
+    """The configs of a resource by name."""
+    entries = ask(lambda admin: admin.describe_configs([resource], include_synonyms=True))[resource]
+    return {entry.name: entry for entry in entries}
+
+
+def change(ask: Asking, resource: ConfigResource, *changes: AlterConfigOp) -> None:
+    """Change configs of a resource."""
+    ask(lambda admin: admin.incremental_alter_configs({resource: changes})).raise_any()
+
+
+def test_configs_of_topics_are_changed_one_by_one(ask: Asking) -> None:
+    """Goal: set, append, subtract, delete, and replace. Method: each on a topic; a wrong one beside it."""
+    create(ask, NewTopic(name="configured", partitions=1, replication_factor=1))
+    topic, missing = ConfigResource(TOPIC, "configured"), ConfigResource(TOPIC, "nobody")
+    change(
+        ask,
+        topic,
+        AlterConfigOp(name="retention.ms", value="5000"),
+        AlterConfigOp(name="cleanup.policy", value="compact", operation=ConfigOpType.APPEND),
+    )
+
+    def value(name: str) -> str | None:
+        return configs(ask, topic)[name].value
+
+    eventually(lambda: value("retention.ms") == "5000", TIMEOUT_S, "the config")
+    entry = configs(ask, topic)["retention.ms"]
+    assert (entry.source, entry.type) == (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigType.LONG)
+    assert entry.synonyms[0].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    policies = [(one.name, one.source) for one in configs(ask, topic)["cleanup.policy"].synonyms]
+    assert ("log.cleanup.policy", ConfigSource.DEFAULT_CONFIG) in policies
+    assert set(value("cleanup.policy").split(",")) == {"delete", "compact"}
+    change(
+        ask,
+        topic,
+        AlterConfigOp(name="retention.ms", operation=ConfigOpType.DELETE),
+        AlterConfigOp(name="cleanup.policy", value="delete", operation=ConfigOpType.SUBTRACT),
+    )
+    eventually(lambda: value("cleanup.policy") == "compact", TIMEOUT_S, "what was subtracted")
+    assert configs(ask, topic)["retention.ms"].is_default
+    ask(lambda admin: admin.alter_configs({topic: {"segment.ms": "77"}})).raise_any()
+    eventually(lambda: value("segment.ms") == "77", TIMEOUT_S, "the replaced configs")
+    assert configs(ask, topic)["cleanup.policy"].is_default
+    results = ask(
+        lambda admin: admin.incremental_alter_configs(
+            {
+                topic: [AlterConfigOp(name="retention.ms", value="soon")],
+                missing: [AlterConfigOp(name="retention.ms", value="1")],
+            }
+        )
+    )
+    assert results.errors[topic].error_code is ErrorCode.invalid_config
+    assert results.errors[missing].error_code is ErrorCode.unknown_topic_or_partition
+    assert not results.values
+    documented = ask(lambda admin: admin.describe_configs([topic], include_documentation=True))[topic]
+    assert all(one.documentation for one in documented)
+
+
+def test_configs_of_nodes_are_asked_of_the_nodes(java_cluster: JavaCluster, ask: Asking) -> None:
+    """Goal: routing. Method: each broker tells its own id; dynamic configs of one broker and of all."""
+    brokers = [ConfigResource(BROKER, str(one)) for one in java_cluster.brokers]
+    everyone = ConfigResource(BROKER, "")
+    results = ask(lambda admin: admin.describe_configs([*brokers, everyone]))
+    for broker in brokers:
+        entries = {entry.name: entry for entry in results[broker]}
+        assert entries["node.id"].value == broker.name
+        assert entries["node.id"].is_read_only
+        secret = entries["delegation.token.secret.key"]
+        assert (secret.value, secret.is_sensitive) == (None, True)
+    first, second = brokers
+    change(ask, everyone, AlterConfigOp(name="log.cleaner.threads", value="2"))
+    change(ask, first, AlterConfigOp(name="log.cleaner.threads", value="1"))
+
+    def values() -> list[str | None]:
+        return [configs(ask, one)["log.cleaner.threads"].value for one in (first, second)]
+
+    eventually(lambda: values() == ["1", "2"], TIMEOUT_S, "the dynamic configs", values)
+    with pytest.raises(ServerError, match="INVALID_REQUEST: 'x' is not the id of a node"):
+        ask(lambda admin: admin.describe_configs([ConfigResource(BROKER, "x"), first])).raise_any()
+    for one in (everyone, first):
+        change(ask, one, AlterConfigOp(name="log.cleaner.threads", operation=ConfigOpType.DELETE))
+
+
+def test_controllers_take_configs_without_brokers(
+    java_cluster: JavaCluster, ask: Asking, ask_controllers: Asking
+) -> None:
+    """Goal: KIP-919. Method: a topic's and a broker's config, and a log level of the controller itself."""
+    create(ask, NewTopic(name="direct", partitions=1, replication_factor=1))
+    topic = ConfigResource(TOPIC, "direct")
+    change(ask_controllers, topic, AlterConfigOp(name="retention.ms", value="6000"))
+    assert configs(ask_controllers, topic)["retention.ms"].value == "6000"
+    broker = ConfigResource(BROKER, str(java_cluster.brokers[0]))
+    change(ask_controllers, broker, AlterConfigOp(name="log.cleaner.threads", value="2"))
+    eventually(
+        lambda: configs(ask, broker)["log.cleaner.threads"].value == "2",
+        TIMEOUT_S,
+        "the config at the broker",
+    )
+    change(ask_controllers, broker, AlterConfigOp(name="log.cleaner.threads", operation=ConfigOpType.DELETE))
+    controller = java_cluster.controllers[0]
+    assert configs(ask_controllers, ConfigResource(BROKER, str(controller)))["node.id"].value == str(
+        controller
+    )
+
+
+@pytest.mark.parametrize("endpoint", ["broker", "controller"])
+def test_log_levels_are_those_of_their_node(
+    java_cluster: JavaCluster, ask: Asking, ask_controllers: Asking, endpoint: str
+) -> None:
+    """Goal: BROKER_LOGGER through both endpoints (KIP-412, KIP-919). Method: set a level and remove it."""
+    is_broker = endpoint == "broker"
+    node_id = java_cluster.brokers[1] if is_broker else java_cluster.controllers[0]
+    asking = ask if is_broker else ask_controllers
+    loggers = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(node_id))
+    name = "kafka.server.KafkaApis" if is_broker else "org.apache.kafka.controller.QuorumController"
+    change(asking, loggers, AlterConfigOp(name=name, value="ERROR"))
+    entry = configs(asking, loggers)[name]
+    assert (entry.value, entry.source) == ("ERROR", ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG)
+    change(asking, loggers, AlterConfigOp(name=name, operation=ConfigOpType.DELETE))
+    results = asking(
+        lambda admin: admin.incremental_alter_configs({loggers: [AlterConfigOp(name=name, value="LOUD")]})
+    )
+    assert results.errors[loggers].error_code is ErrorCode.invalid_config
+
+
+def test_all_that_has_configs_is_listed(java_cluster: JavaCluster, ask: Asking) -> None:
+    """Goal: KIP-1142. Method: one resource of each type."""
+    create(ask, NewTopic(name="listed", partitions=1, replication_factor=1))
+    group = ConfigResource(ConfigResourceType.GROUP, "listed-group")
+    metrics = ConfigResource(ConfigResourceType.CLIENT_METRICS, "listed-metrics")
+    change(ask, group, AlterConfigOp(name="consumer.session.timeout.ms", value="46000"))
+    change(ask, metrics, AlterConfigOp(name="interval.ms", value="5000"))
+    wanted = {
+        group,
+        metrics,
+        ConfigResource(TOPIC, "listed"),
+        ConfigResource(BROKER, str(java_cluster.brokers[0])),
+        ConfigResource(ConfigResourceType.BROKER_LOGGER, str(java_cluster.brokers[1])),
+    }
+    eventually(
+        lambda: wanted <= set(ask(lambda admin: admin.list_config_resources())), TIMEOUT_S, "all resources"
+    )
+    groups = ask(lambda admin: admin.list_config_resources([ConfigResourceType.GROUP]))
+    assert groups == (group,)
+    assert configs(ask, metrics)["interval.ms"].source is ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG
+    assert configs(ask, group)["consumer.session.timeout.ms"].source is ConfigSource.DYNAMIC_GROUP_CONFIG
+
+
+@pytest.mark.parametrize("endpoint", ["broker", "controller"])
+def test_acls_are_created_found_and_deleted(ask: Asking, ask_controllers: Asking, endpoint: str) -> None:
+    """Goal: the whole life of ACLs, through both endpoints. Method: two bindings, found by name and by MATCH."""
+    asking = ask if endpoint == "broker" else ask_controllers
+    topic = f"acl-{endpoint}"
+
+    def binding(name: str, pattern_type: PatternType) -> AclBinding:
+        return AclBinding(
+            pattern=ResourcePattern(resource_type=ResourceType.TOPIC, name=name, pattern_type=pattern_type),
+            entry=AccessControlEntry(principal="User:carol", operation=AclOperation.READ),
+        )
+
+    literal, prefixed = binding(topic, PatternType.LITERAL), binding(topic[:-1], PatternType.PREFIXED)
+    wrong = binding("", PatternType.LITERAL)
+    results = asking(lambda admin: admin.create_acls([literal, wrong, prefixed]))
+    assert set(results.values) == {literal, prefixed}
+    assert set(results.errors) == {wrong}
+    matching = AclBindingFilter(
+        pattern=ResourcePatternFilter(
+            resource_type=ResourceType.TOPIC, name=topic, pattern_type=PatternType.MATCH
+        )
+    )
+    eventually(
+        lambda: set(asking(lambda admin: admin.describe_acls(matching))) == {literal, prefixed},
+        TIMEOUT_S,
+        "the ACLs",
+    )
+    by_name = AclBindingFilter.of(literal)
+    assert asking(lambda admin: admin.describe_acls(by_name)) == (literal,)
+    deleted = asking(lambda admin: admin.delete_acls([by_name, matching]))
+    assert [one.binding for one in deleted[by_name]] == [literal]
+    assert {one.binding for one in deleted[matching]} == {literal, prefixed}
+    assert all(one.error is None for one in deleted[matching])
+    eventually(lambda: asking(lambda admin: admin.describe_acls(matching)) == (), TIMEOUT_S, "no ACLs")
+
+
+def test_a_client_without_rights_is_told_so(java_cluster: JavaCluster) -> None:
+    """Goal: authorization errors by key. Method: alice, whom no ACL mentions, over SASL_SSL."""
+    alice = Asking(servers=java_cluster.sasl_servers, properties=java_cluster.sasl_properties("alice"))
+    new = NewTopic(name="alices", partitions=1, replication_factor=1)
+    results = alice(lambda admin: admin.create_topics([new]))
+    assert results.errors["alices"].error_code is ErrorCode.topic_authorization_failed
+    with pytest.raises(ServerError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        alice(lambda admin: admin.describe_acls())
+    assert "alices" not in alice(lambda admin: admin.list_topics())
+    dirs = alice(lambda admin: admin.describe_log_dirs(java_cluster.brokers))
+    assert {one.error_code for one in dirs.errors.values()} == {ErrorCode.cluster_authorization_failed}
+
+
+@pytest.mark.parametrize("endpoint", ["broker", "controller"])
+def test_quotas_are_set_found_and_removed(ask: Asking, ask_controllers: Asking, endpoint: str) -> None:
+    """Goal: quotas through both endpoints. Method: a user with a default client id; filters; a wrong quota."""
+    altering = ask if endpoint == "broker" else ask_controllers
+    user = f"quota-{endpoint}"
+    entity = ClientQuotaEntity.of({USER: user, CLIENT_ID: None})
+    wrong = ClientQuotaEntity.of({USER: f"{user}-wrong"})
+    results = altering(
+        lambda admin: admin.alter_client_quotas(
+            [
+                ClientQuotaAlteration(
+                    entity=entity, values={"producer_byte_rate": 1000.0, "request_percentage": 12.5}
+                ),
+                ClientQuotaAlteration(entity=wrong, values={"no_such_rate": 1.0}),
+            ]
+        )
+    )
+    assert set(results.values) == {entity}
+    assert results.errors[wrong].error_code is ErrorCode.invalid_request
+
+    def found(*components: ClientQuotaFilterComponent, is_strict: bool = False) -> Mapping[object, object]:
+        quota_filter = ClientQuotaFilter(components=components, is_strict=is_strict)
+        return ask(lambda admin: admin.describe_client_quotas(quota_filter))
+
+    of_user = ClientQuotaFilterComponent.of_entity(USER, user)
+    default_client = ClientQuotaFilterComponent.of_entity(CLIENT_ID, None)
+    wanted = {entity: {"producer_byte_rate": 1000.0, "request_percentage": 12.5}}
+    eventually(lambda: found(of_user) == wanted, TIMEOUT_S, "the quotas", lambda: found(of_user))
+    assert found(of_user, default_client, is_strict=True) == wanted
+    assert found(of_user, is_strict=True) == {}
+    assert entity in ask(lambda admin: admin.describe_client_quotas())
+    gone = ClientQuotaAlteration(
+        entity=entity, values={"producer_byte_rate": None, "request_percentage": None}
+    )
+    altering(lambda admin: admin.alter_client_quotas([gone])).raise_any()
+    eventually(lambda: found(of_user) == {}, TIMEOUT_S, "no quotas")
+
+
+def test_a_scram_credential_lets_its_user_in(java_cluster: JavaCluster, ask: Asking) -> None:
+    """Goal: what is hashed here is what the broker checks. Method: create two, log in with each, delete."""
+    mechanisms = {ScramMechanism.SCRAM_SHA_256: 4096, ScramMechanism.SCRAM_SHA_512: 8192}
+    upsertions = [
+        UserScramCredentialUpsertion(
+            user="dora", mechanism=mechanism, password="dora's p\u00e4ssword", iterations=iterations
+        )
+        for mechanism, iterations in mechanisms.items()
+    ]
+    few = UserScramCredentialUpsertion(
+        user="few", mechanism=ScramMechanism.SCRAM_SHA_256, password="x", iterations=10
+    )
+    results = ask(lambda admin: admin.alter_user_scram_credentials([upsertions[0], few]))
+    assert set(results.values) == {"dora"}
+    assert results.errors["few"].error_code is ErrorCode.unacceptable_credential
+    ask(lambda admin: admin.alter_user_scram_credentials(upsertions[1:])).raise_any()
+    twice = ask(lambda admin: admin.alter_user_scram_credentials(upsertions))
+    assert twice.errors["dora"].error_code is ErrorCode.duplicate_resource  # one at a time (KRaft)
+
+    def credentials() -> dict[ScramMechanism, int]:
+        told = ask(lambda admin: admin.describe_user_scram_credentials(["dora"])).values.get("dora")
+        return {one.mechanism: one.iterations for one in told.credentials} if told else {}
+
+    eventually(lambda: credentials() == mechanisms, TIMEOUT_S, "both credentials", credentials)
+    assert "dora" in ask(lambda admin: admin.describe_user_scram_credentials()).values
+    for mechanism in mechanisms:
+        properties = java_cluster.sasl_properties(
+            "dora", "dora's p\u00e4ssword", mechanism=mechanism.mechanism_name
+        )
+        dora = Asking(servers=java_cluster.sasl_servers, properties=properties)
+        assert dora(lambda admin: admin.describe_cluster()).cluster_id
+    deletions = [UserScramCredentialDeletion(user="dora", mechanism=mechanism) for mechanism in mechanisms]
+    for deletion in deletions:
+        ask(lambda admin, one=deletion: admin.alter_user_scram_credentials([one])).raise_any()
+    eventually(lambda: credentials() == {}, TIMEOUT_S, "no credentials")
+    gone = ask(lambda admin: admin.describe_user_scram_credentials(["dora"]))
+    assert gone.errors["dora"].error_code is ErrorCode.resource_not_found
+    with pytest.raises((AuthenticationError, UnreachableError)):
+        dora(lambda admin: admin.describe_cluster())
+
+
+def test_a_token_is_created_used_renewed_and_expired(java_cluster: JavaCluster, ask: Asking) -> None:
+    """Goal: the life of a delegation token. Method: admin makes one for alice, who logs in with it."""
+    admins = Asking(servers=java_cluster.sasl_servers, properties=java_cluster.sasl_properties("admin"))
+    alice, bob = KafkaPrincipal("User", "alice"), KafkaPrincipal("User", "bob")
+    token = admins(
+        lambda admin: admin.create_delegation_token(
+            owner=alice, renewers=[bob, KafkaPrincipal("User", "admin")], max_lifetime_ms=3_600_000
+        )
+    )
+    assert (token.owner, token.requester) == (alice, KafkaPrincipal("User", "admin"))
+    assert token.max_timestamp_ms - token.issue_timestamp_ms == 3_600_000
+    assert token.issue_timestamp_ms < token.expiry_timestamp_ms <= token.max_timestamp_ms
+
+    def tokens(*owners: KafkaPrincipal) -> list[str]:
+        return [
+            one.token_id for one in admins(lambda admin: admin.describe_delegation_tokens(owners or None))
+        ]
+
+    eventually(lambda: token.token_id in tokens(alice), TIMEOUT_S, "the token")
+    assert token.token_id in tokens()
+    assert token.token_id in tokens(bob)  # who may renew it
+    assert tokens(KafkaPrincipal("User", "nobody")) == []
+    (told,) = (
+        one
+        for one in admins(lambda admin: admin.describe_delegation_tokens([alice]))
+        if one.token_id == token.token_id
+    )
+    assert (told.owner, told.hmac, set(told.renewers)) == (alice, token.hmac, set(token.renewers))
+
+    login = java_cluster.sasl_properties(
+        token.token_id, token.hmac_base64, mechanism="SCRAM-SHA-256", options='tokenauth="true"'
+    )
+    with_token = Asking(servers=java_cluster.sasl_servers, properties=login)
+    assert with_token(lambda admin: admin.describe_cluster()).cluster_id
+    with pytest.raises(ServerError, match="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"):
+        with_token(lambda admin: admin.create_delegation_token())
+    with pytest.raises(ServerError, match="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"):
+        ask(lambda admin: admin.create_delegation_token())  # over PLAINTEXT
+
+    renewed_ms = admins(lambda admin: admin.renew_delegation_token(token.hmac, renew_period_ms=1_800_000))
+    assert token.issue_timestamp_ms < renewed_ms < token.max_timestamp_ms
+    with pytest.raises(ServerError, match="DELEGATION_TOKEN_NOT_FOUND"):
+        admins(lambda admin: admin.renew_delegation_token(b"no such token"))
+    expired_ms = admins(lambda admin: admin.expire_delegation_token(token.hmac))
+    assert expired_ms < renewed_ms
+    eventually(lambda: token.token_id not in tokens(alice), TIMEOUT_S, "the token to be gone")
+
+
+@pytest.mark.parametrize("endpoint", ["broker", "controller"])
+def test_partitions_move_and_leaders_are_elected(
+    java_cluster: JavaCluster, ask: Asking, ask_controllers: Asking, endpoint: str
+) -> None:
+    """Goal: reassignment and election through both endpoints. Method: move one, exchange the order of another's
+    replicas, and have the new preferred leader elected."""
+    asking = ask if endpoint == "broker" else ask_controllers
+    first, second = java_cluster.brokers
+    topic = f"moving-{endpoint}"
+    create(ask, NewTopic(name=topic, assignments={0: [first, second], 1: [first, second]}))
+    moved, turned, missing = (TopicPartition(topic, one) for one in (0, 1, 2))
+    eventually(lambda: described(ask, topic).partitions[1].isr == (first, second), TIMEOUT_S, "the replicas")
+    results = asking(
+        lambda admin: admin.alter_partition_reassignments(
+            {moved: [second], turned: [second, first], missing: [first]}
+        )
+    )
+    assert set(results.values) == {moved, turned}
+    assert results.errors[missing].error_code is ErrorCode.unknown_topic_or_partition
+    eventually(
+        lambda: not asking(lambda admin: admin.list_partition_reassignments([moved, turned])),
+        TIMEOUT_S,
+        "the end of the reassignment",
+    )
+    assert asking(lambda admin: admin.list_partition_reassignments()) == {}
+    replicas = [(second,), (second, first)]
+    eventually(
+        lambda: [one.replicas for one in described(ask, topic).partitions] == replicas,
+        TIMEOUT_S,
+        "the replicas",
+    )
+    cancelled = asking(lambda admin: admin.alter_partition_reassignments({moved: None}))
+    assert cancelled.errors[moved].error_code is ErrorCode.no_reassignment_in_progress
+
+    assert described(ask, topic).partitions[1].leader == first
+    elected = asking(lambda admin: admin.elect_leaders(ElectionType.PREFERRED, [turned, moved, missing]))
+    assert set(elected.values) == {turned}
+    assert elected.errors[moved].error_code is ErrorCode.election_not_needed
+    assert elected.errors[missing].error_code is ErrorCode.unknown_topic_or_partition
+    eventually(lambda: described(ask, topic).partitions[1].leader == second, TIMEOUT_S, "the leader")
+    assert turned not in asking(lambda admin: admin.elect_leaders(ElectionType.PREFERRED)).values
+    unclean = asking(lambda admin: admin.elect_leaders(ElectionType.UNCLEAN, [turned]))
+    assert unclean.errors[turned].error_code is ErrorCode.election_not_needed
+
+
+def test_a_reassignment_under_way_is_listed_and_cancelled(java_cluster: JavaCluster, ask: Asking) -> None:
+    """Goal: adding and removing replicas are told. Method: a move that the replication throttle does not let end."""
+    first, second = java_cluster.brokers
+    create(ask, NewTopic(name="slow", assignments={0: [first]}))
+    slow = TopicPartition("slow", 0)
+    throttle = ConfigResource(TOPIC, "slow")
+    change(
+        ask,
+        throttle,
+        AlterConfigOp(name="leader.replication.throttled.replicas", value="*"),
+        AlterConfigOp(name="follower.replication.throttled.replicas", value="*"),
+    )
+    for broker in java_cluster.brokers:
+        change(
+            ask,
+            ConfigResource(BROKER, str(broker)),
+            AlterConfigOp(name="leader.replication.throttled.rate", value="1"),
+            AlterConfigOp(name="follower.replication.throttled.rate", value="1"),
+        )
+    _produce(java_cluster, "slow", 200_000)
+    ask(lambda admin: admin.alter_partition_reassignments({slow: [second]})).raise_any()
+    listed = ask(lambda admin: admin.list_partition_reassignments())
+    assert set(listed) == {slow}
+    assert (listed[slow].adding_replicas, listed[slow].removing_replicas) == ((second,), (first,))
+    assert set(listed[slow].replicas) == {first, second}
+    ask(lambda admin: admin.alter_partition_reassignments({slow: None})).raise_any()
+    assert ask(lambda admin: admin.list_partition_reassignments([slow])) == {}
+    for broker in java_cluster.brokers:
+        change(
+            ask,
+            ConfigResource(BROKER, str(broker)),
+            AlterConfigOp(name="leader.replication.throttled.rate", operation=ConfigOpType.DELETE),
+            AlterConfigOp(name="follower.replication.throttled.rate", operation=ConfigOpType.DELETE),
+        )
+
+
+def _produce(cluster: JavaCluster, topic: str, size_bytes: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for _ in range(size_bytes // 1000):
+        producer.produce(topic, b"x" * 1000)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def test_log_directories_are_described_and_replicas_moved(java_cluster: JavaCluster, ask: Asking) -> None:
+    """Goal: each broker's directories and what is in them. Method: a topic on both; a move to nowhere."""
+    first, second = java_cluster.brokers
+    create(ask, NewTopic(name="stored", assignments={0: [first, second], 1: [second, first]}))
+    ask(
+        lambda admin: admin.alter_partition_reassignments({TopicPartition("stored", 1): [second]})
+    ).raise_any()
+    both = TopicPartition("stored", 0)
+
+    def described_by_both() -> bool:
+        results = ask(lambda admin: admin.describe_log_dirs([first, second]))
+        return all(any(both in one.replicas for one in dirs.values()) for dirs in results.values.values())
+
+    eventually(described_by_both, TIMEOUT_S, "the replicas in their directories")
+    results = ask(lambda admin: admin.describe_log_dirs([first, second, 77], timeout_ms=2_000))
+    assert results.errors[77].error_code is ErrorCode.request_timed_out
+    for broker in (first, second):
+        ((path, log_dir),) = results[broker].items()
+        assert path == str(java_cluster.data(broker))
+        assert (log_dir.error, log_dir.is_cordoned) == (None, False)
+        assert (log_dir.total_bytes or 0) > (log_dir.usable_bytes or 0) > 0
+        assert not log_dir.replicas[both].is_future
+    some = ask(lambda admin: admin.describe_log_dirs([second], partitions=[both]))
+    ((_, log_dir),) = some[second].items()
+    assert set(log_dir.replicas) == {both}
+
+    here, nowhere = (TopicPartitionReplica("stored", 1, one) for one in (second, first))
+    places = ask(lambda admin: admin.describe_replica_log_dirs([here, nowhere]))
+    assert places[here].current_log_dir == str(java_cluster.data(second))
+    assert places[here].future_log_dir is None
+    assert places[nowhere].current_log_dir is None
+    moves = ask(
+        lambda admin: admin.alter_replica_log_dirs(
+            {
+                here: "/no/such/directory",
+                TopicPartitionReplica("stored", 0, first): str(java_cluster.data(first)),
+            }
+        )
+    )
+    assert moves.errors[here].error_code is ErrorCode.log_dir_not_found
+    assert set(moves.values) == {TopicPartitionReplica("stored", 0, first)}
+
+
+def test_controllers_are_not_asked_what_they_do_not_answer(ask_controllers: Asking) -> None:
+    """Goal: KIP-919. Method: one operation of each kind that is a matter of brokers."""
+    for question in (
+        lambda admin: admin.list_topics(),
+        lambda admin: admin.describe_client_quotas(),
+        lambda admin: admin.describe_user_scram_credentials(),
+        lambda admin: admin.describe_delegation_tokens(),
+        lambda admin: admin.describe_log_dirs([0]),
+    ):
+        with pytest.raises(UnsupportedEndpointError, match=r"bootstrap\.servers"):
+            ask_controllers(question)
