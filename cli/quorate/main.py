@@ -38,6 +38,7 @@ PARTS = {
     ),
     "reassign-partitions": Part(f"{TOOLS}.reassign_partitions", "Move replicas between brokers."),
     "topics": Part(f"{TOOLS}.topics", "Create, delete, describe and change topics."),
+    "completion": Part("quorate.completion", "Print what makes a shell complete commands and options."),
     "controller": Part(
         "quorate_controller.commands", "Format and run a controller: stock Kafka property names."
     ),

@@ -110,6 +110,7 @@ def output_parameter() -> TyperOption:
         metavar="table|json",
         help="Kafka's text, or JSON for programs. [default: table]",
         type=_output,
+        shell_complete=_outputs_beginning_with,
         expose_value=False,
         callback=_remember,
     )
