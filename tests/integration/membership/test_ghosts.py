@@ -1,8 +1,10 @@
 """Ghosts: registrations of controllers that are gone. They block feature levels, and how they are got rid of."""
 
+import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.cluster import manifests
@@ -41,18 +43,20 @@ def upgrade(cluster: Membership) -> list[str]:
     return ["features", "--bootstrap-controller", cluster.asks(), "upgrade", "--release-version", "4.3"]
 
 
-def commands_in(text: str) -> list[list[str]]:
-    """The commands that a tool printed, to be run by whoever reads it."""
-    lines = (line.strip() for line in text.splitlines())
-    return [shlex.split(line)[1:] for line in lines if line.startswith("quorate ")]
+def doctor(cluster: Membership) -> tuple[str, list[dict[str, Any]]]:
+    """What `quorate doctor` prints for people, and the findings that it has for programs."""
+    at = ("doctor", "--bootstrap-controller", cluster.asks())
+    for_people, for_programs = quorate(*at), quorate(*at, "-o", "json")
+    assert for_people.stderr == for_programs.stderr == ""
+    return for_people.stdout, json.loads(for_programs.stdout)["findings"]
 
 
 def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membership) -> None:
     """Goal: on any cluster since metadata.version 15 there is a way out, and the tools tell it.
 
     Method: register a controller of an old release that is not there. The upgrade is refused; `quorate doctor`
-    names the ghost and prints commands; exactly these are run; the upgrade goes through. An observer that runs
-    is not refreshed.
+    names the ghost and prints commands; exactly these are run; the whole upgrade goes through. An observer that
+    runs is not refreshed.
     """
     alive = cluster.controllers[1]
     cluster.observe(alive)
@@ -64,16 +68,17 @@ def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membersh
     at = ("--bootstrap-controller", cluster.asks())
     not_that = refused(quorate("cluster", "refresh-controller", *at, "--controller-id", str(alive)))
     assert str(alive) in not_that
-    found = quorate("doctor", *at)
-    assert str(GHOST) in found.stdout
-    assert str(alive) not in "".join(line for line in found.stdout.splitlines() if "quorate " in line)
-    commands = commands_in(found.stdout)
-    assert commands, f"no command was printed: {found.stdout}{found.stderr}"
-    for command in commands:
-        succeeded(quorate(*command))
+    printed, findings = doctor(cluster)
+    (blocker,) = [one for one in findings if one["code"] == "feature-blocked"]
+    assert blocker["nodeId"] == GHOST
+    assert f"Ghost controller {GHOST}" in printed
+    assert blocker["commands"], "no way out is told"
+    for command in blocker["commands"]:
+        assert f"$ {command}\n" in printed
+        succeeded(quorate(*shlex.split(command)[1:]))
     succeeded(quorate(*upgrade(cluster)))
-    healthy = quorate("doctor", *at)
-    assert healthy.returncode == 0, healthy.stdout + healthy.stderr
+    _, findings = doctor(cluster)
+    assert [one for one in findings if one["severity"] == "blocked"] == []
     cluster.await_voters(cluster.founders[0])
     cluster.await_unfenced(*cluster.brokers)
 
