@@ -37,5 +37,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell that will 
     """
     from typer import completion as typers  # noqa: PLC0415 - no other command needs it
 
-    script = get_completion_script(prog_name="quorate", complete_var="_QUORATE_COMPLETE", shell=str(shell))
+    script = typers.get_completion_script(  # type: ignore[attr-defined]
+        prog_name="quorate", complete_var="_QUORATE_COMPLETE", shell=str(shell)
+    )
     sys.stdout.write(f"{script}\n")

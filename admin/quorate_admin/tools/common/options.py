@@ -110,7 +110,7 @@ def output_parameter() -> TyperOption:
         metavar="table|json",
         help="Kafka's text, or JSON for programs. [default: table]",
         type=_output,
-        shell_complete=_outputs_beginning_with,
+        autocompletion=_outputs_beginning_with,
         expose_value=False,
         callback=_remember,
     )
@@ -123,7 +123,7 @@ def _output(text: str) -> Output:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(Output)}") from None
 
 
-def _outputs_beginning_with(_: typer.Context, __: TyperOption, beginning: str) -> list[str]:
+def _outputs_beginning_with(_: object, __: object, beginning: str) -> list[str]:
     return [str(output) for output in Output if output.startswith(beginning)]
 
 
