@@ -34,8 +34,8 @@ check: $(VENV)/.all ## formatting, lint, types, import contracts, generated file
 bench: $(VENV)/.all ## Python and Java controllers side by side
 	@jars=$$($(BIN)/python tools/kafka_jars.py) && $(BIN)/python -m benchmarks --jars "$$jars"
 
-simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells
-	PYTHONPATH=tests/simulation $(BIN)/python -m simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; MEMBERSHIP=1: of its operator
+	PYTHONPATH=tests/simulation $(BIN)/python -m simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(MEMBERSHIP),--membership)
 
 clean: ## remove what the targets made, but no played cluster
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -100,6 +100,8 @@ class ControlConfig:
     """Kafka's ``auto.leader.rebalance.enable``."""
     leader_imbalance_check_interval_ms: int = 300_000
     unclean_election_check_interval_ms: int = 300_000
+    incarnation_id: UUID | None = None
+    """Of this process, as it registers; None does not check who registers with our id."""
     max_idle_interval_ms: int = 500
     """Kafka's ``metadata.max.idle.interval.ms``: a NoOpRecord is due after this silence; 0 means never."""
     static_configs: Mapping[str, str] = field(default_factory=dict)

@@ -78,7 +78,7 @@ class QuorumController:
         """Request class -> who decides on it, on the active controller only."""
         config, image, configs = self._config, self._image, self._configs
         cluster = ClusterManager(config.cluster_id, image, self._heartbeats, self._elections, quorum)
-        controllers = ControllerManager(image, quorum)
+        controllers = ControllerManager(config, image, quorum)
         feature_levels = FeatureManager(config.node_id, image, configs, quorum)
         producer_ids = ProducerIdManager(image)
         topics = TopicManager(config, image, configs, rng)

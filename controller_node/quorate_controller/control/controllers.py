@@ -18,7 +18,7 @@ from quorate_protocol.records.generated import (
 from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.generated.unregister_controller_response import UnregisterControllerResponse
 
-from quorate_controller.control.api import ControlError, ControlResult, QuorumView
+from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, QuorumView
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
@@ -27,15 +27,20 @@ if TYPE_CHECKING:
 class ControllerManager:
     """Takes the registrations of controllers, voters and observers alike. Holds no state of its own."""
 
-    def __init__(self, image: "MetadataImage", quorum: QuorumView) -> None:
+    def __init__(self, config: ControlConfig, image: "MetadataImage", quorum: QuorumView) -> None:
+        self._node_id = config.node_id
+        self._incarnation_id = config.incarnation_id
         self._image = image
         self._quorum = quorum
 
     def register_controller(self, request: ControllerRegistrationRequest) -> ControlResult:
         """ControllerRegistration 0. The newest registration of an id replaces the previous one.
 
+        Whether the id's controller lives is known of one id only, our own.
+
         :raises ControlError: UNSUPPORTED_VERSION below metadata.version 15; INVALID_REQUEST without an
-            incarnation id or with an unknown security protocol, which no controller could replay.
+            incarnation id or with an unknown security protocol, which no controller could replay, and for
+            whoever else registers as the active controller.
         """
         if self._image.metadata_version < features.CONTROLLER_REGISTRATION_SINCE:
             raise ControlError(
@@ -44,6 +49,13 @@ class ControllerManager:
             )
         if request.incarnation_id is None:
             raise ControlError(ErrorCode.invalid_request, "No incarnation ID specified in request")
+        is_own_id = request.controller_id == self._node_id and self._incarnation_id is not None
+        if is_own_id and request.incarnation_id != self._incarnation_id:
+            raise ControlError(
+                ErrorCode.invalid_request,
+                f"Controller {request.controller_id} is the active controller: no other process can register "
+                "with its id.",
+            )
         known_protocols = {int(protocol) for protocol in SecurityProtocol}
         for listener in request.listeners:
             if listener.security_protocol not in known_protocols:

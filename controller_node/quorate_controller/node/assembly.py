@@ -58,16 +58,18 @@ def _build(
         config=raft_config(config, storage), hard_state=storage.hard_state, log=log_state, rng=rng
     )
     image = MetadataImage()
-    control = QuorumController(control_config(config, storage), image, rng, _QuorumOf(raft))
-    metadata = MetadataState(image, control)
-    if log_state.snapshot_id is not None:
-        metadata.load(storage, log_state.snapshot_id)
     identity = ControllerIdentity(
         node_id=config.node_id,
         incarnation_id=UUID(int=rng.getrandbits(128), version=4),
         listeners=config.advertised_listeners,
         features=SUPPORTED_FEATURES,
     )
+    control = QuorumController(
+        control_config(config, storage, identity.incarnation_id), image, rng, _QuorumOf(raft)
+    )
+    metadata = MetadataState(image, control)
+    if log_state.snapshot_id is not None:
+        metadata.load(storage, log_state.snapshot_id)
     return ControllerNode(
         raft=raft,
         storage=storage,
@@ -120,12 +122,15 @@ def raft_config(config: ControllerConfig, storage: ControllerStorage) -> RaftCon
     )
 
 
-def control_config(config: ControllerConfig, storage: ControllerStorage) -> ControlConfig:
+def control_config(
+    config: ControllerConfig, storage: ControllerStorage, incarnation_id: UUID
+) -> ControlConfig:
     """What the state machine wants to know of a controller's configuration."""
     values = config.values
     return ControlConfig(
         node_id=config.node_id,
         cluster_id=storage.cluster_id,
+        incarnation_id=incarnation_id,
         bootstrap=BootstrapMetadata(
             records=storage.bootstrap_records(),
             source="the binary bootstrap metadata file: bootstrap.checkpoint",

@@ -108,8 +108,7 @@ class ControllerNode:
     @property
     def is_registered(self) -> bool:
         """Whether the image says of this controller what it is; never below metadata.version 15."""
-        registration = self.metadata.image.cluster.controllers.get(self.node_id)
-        return self._registration.difference(registration) is None
+        return self._registration_reason() is None
 
     def finalized_features(self) -> tuple[Mapping[str, int], int]:
         """Committed levels above 0, kraft.version among them, and the offset of the last committed record."""
@@ -365,29 +364,31 @@ class ControllerNode:
     # ------------------------------------------------------------------------- registration, snapshots
 
     def _register_if_due(self) -> None:
-        endpoint = self._registration_endpoint()
+        reason = self._registration_reason()
+        endpoint = self._registration_endpoint() if reason is not None else None
         if endpoint is None or self._is_behind:
             return
-        image, node_id, leader_id = self.metadata.image, self.node_id, self.raft.leader_id
-        registration = image.cluster.controllers.get(node_id)
-        if not self._registration.due(
-            registration, metadata_version=image.metadata_version, now_ms=self.now_ms
-        ):
+        leader_id, now_ms = self.raft.leader_id, self.now_ms
+        if not self._registration.due(metadata_version=self.metadata.image.metadata_version, now_ms=now_ms):
             return
-        self._note("registering", reason=self._registration.difference(registration), leader_id=leader_id)
-        self._registration.sent(self.now_ms)
+        self._note("registering", reason=reason, leader_id=leader_id)
+        self._registration.sent(now_ms)
         request = self._registration.identity.request()
-        if leader_id != node_id:
+        if leader_id != self.node_id:
             destination = Destination(node_id=leader_id, host=endpoint.host, port=endpoint.port)
             self._effects.registration = RegistrationSend(destination=destination, request=request)
             return
-        context = RequestContext(now_ms=self.now_ms, next_offset=self._next_offset, api_version=0)
+        context = RequestContext(now_ms=now_ms, next_offset=self._next_offset, api_version=0)
         try:
             result = self.metadata.control.decide(request, context)
         except ControlError as error:
             self._registration_answered(*_error_of(error))
         else:
             self._take_result(result, token=REGISTRATION_TOKEN)
+
+    def _registration_reason(self) -> str | None:
+        """Why the image is wrong about this controller; None while it is right, which is nearly always."""
+        return self._registration.difference(self.metadata.image.cluster.controllers.get(self.node_id))
 
     def _registration_endpoint(self) -> Endpoint | None:
         """Where the active controller takes registrations; None while that is not known, or not yet active."""
@@ -408,12 +409,9 @@ class ControllerNode:
         self._effects.notes.append(Note(event="registration_failed", facts=facts, is_warning=True))
 
     def _registration_deadline_ms(self) -> int | None:
-        if self._registration_endpoint() is None:
+        if self._registration_reason() is None or self._registration_endpoint() is None:
             return None
-        image = self.metadata.image
-        return self._registration.deadline_ms(
-            image.cluster.controllers.get(self.node_id), metadata_version=image.metadata_version
-        )
+        return self._registration.deadline_ms(metadata_version=self.metadata.image.metadata_version)
 
     def _write_snapshot(self) -> None:
         started = self.snapshotter.begin_if_due(self.metadata.image, self.now_ms)

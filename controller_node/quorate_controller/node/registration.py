@@ -90,19 +90,14 @@ class RegistrationKeeper:
             self._judged, self._difference = registration, self.identity.difference(registration)
         return self._difference
 
-    def due(self, registration: ControllerRegistration | None, *, metadata_version: int, now_ms: int) -> bool:
-        """Whether a request should leave now, given what the image says of this controller."""
-        if metadata_version < CONTROLLER_REGISTRATION_SINCE or self.difference(registration) is None:
-            return False
-        if self._in_flight_until_ms is not None and now_ms < self._in_flight_until_ms:
-            return False
-        return now_ms >= self._not_before_ms
+    def due(self, *, metadata_version: int, now_ms: int) -> bool:
+        """Whether a request should leave now, there being a difference."""
+        deadline_ms = self.deadline_ms(metadata_version=metadata_version)
+        return deadline_ms is not None and now_ms >= deadline_ms
 
-    def deadline_ms(
-        self, registration: ControllerRegistration | None, *, metadata_version: int
-    ) -> int | None:
-        """When to look again; None while nothing but a change of the image can make a request due."""
-        if metadata_version < CONTROLLER_REGISTRATION_SINCE or self.difference(registration) is None:
+    def deadline_ms(self, *, metadata_version: int) -> int | None:
+        """When to send, there being a difference; None while metadata.version has no place for it."""
+        if metadata_version < CONTROLLER_REGISTRATION_SINCE:
             return None
         return max(self._not_before_ms, self._in_flight_until_ms or 0)
 

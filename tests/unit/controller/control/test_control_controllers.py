@@ -147,3 +147,17 @@ def test_a_ghost_is_refreshed_by_a_registration_without_listeners(harness: Any) 
     assert ghost.listeners == {}
     assert ghost.supported_features["metadata.version"] == (7, 33)
     assert ghost.incarnation_id == UUID(int=7)
+
+
+def test_nobody_registers_as_the_active_controller(new_harness: Any) -> None:
+    """Goal: what can be known of a living controller is: that it is us. Method: registrations with our id, of
+    our incarnation and of another one.
+    """
+    own = UUID(int=5)
+    harness = new_harness(incarnation_id=own)
+    own_id = harness.config.node_id
+    assert harness.apply(registration(own_id, incarnation_id=own)).error_code is ErrorCode.none
+    error = harness.refusal(registration(own_id))
+    assert error.error_code is ErrorCode.invalid_request
+    assert "is the active controller" in error.message
+    assert harness.apply(registration(3001)).error_code is ErrorCode.none

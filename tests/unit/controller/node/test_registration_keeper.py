@@ -42,22 +42,28 @@ class Desk:
         self.registered: ControllerRegistration | None = None
         self.metadata_version = 15
 
+    def deadline_ms(self) -> int | None:
+        """When the keeper wants to send; None while nothing but another record can change that."""
+        if self.keeper.difference(self.registered) is None:
+            return None
+        return self.keeper.deadline_ms(metadata_version=self.metadata_version)
+
     def is_due(self) -> bool:
-        return self.keeper.due(self.registered, metadata_version=self.metadata_version, now_ms=self.now_ms)
+        return self.deadline_ms() is not None and self.keeper.due(
+            metadata_version=self.metadata_version, now_ms=self.now_ms
+        )
 
     def wait_until_due(self) -> int:
         """Milliseconds until the keeper wants to send, by its own deadline."""
         begin_ms = self.now_ms
-        deadline_ms = self.keeper.deadline_ms(self.registered, metadata_version=self.metadata_version)
+        deadline_ms = self.deadline_ms()
         assert deadline_ms is not None
         self.now_ms = max(self.now_ms, deadline_ms)
         assert self.is_due()
         return self.now_ms - begin_ms
 
     def is_at_rest(self) -> bool:
-        """Whether nothing but another record can make a registration due."""
-        deadline_ms = self.keeper.deadline_ms(self.registered, metadata_version=self.metadata_version)
-        return deadline_ms is None and not self.is_due()
+        return self.deadline_ms() is None and not self.is_due()
 
 
 @pytest.fixture
