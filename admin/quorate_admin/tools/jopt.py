@@ -71,12 +71,14 @@ def given_options(context: Any) -> tuple[str, ...]:
 
 
 def one_action(given: Collection[str], actions: Sequence[str]) -> str:
-    """The one action that was given. Raises UsageError for none and for several."""
+    """The one action that was given, for a cluster that was given. Raises UsageError."""
     found = [action for action in actions if action in given]
-    if len(found) == 1:
-        return found[0]
-    what = f"{' and '.join(found)} can't be given together" if found else "no action is given"
-    raise UsageError(f"{what}; give exactly one of {', '.join(actions)}")
+    if len(found) != 1:
+        what = f"{' and '.join(found)} can't be given together" if found else "no action is given"
+        raise UsageError(f"{what}; give exactly one of {', '.join(actions)}")
+    if not {"--bootstrap-server", "--bootstrap-controller"} & set(given):
+        raise UsageError(f"{found[0]} needs --bootstrap-server, or --bootstrap-controller if the tool has it")
+    return found[0]
 
 
 def require(given: Collection[str], user: str, *needed: str) -> None:

@@ -1,6 +1,5 @@
 """Asking for configs, quotas and credentials."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from quorate_admin.errors import ErrorCode, ServerError, UnsupportedByServerError
@@ -43,7 +42,9 @@ async def describe_entities(
     With `describe_all` nobody is asked whether it exists: the answer about its configs will tell.
     """
     if name is None:
-        names = in_order(entity_type, await _existing(admin, entity_type))
+        names = await _existing(admin, entity_type)
+        if entity_type == BROKERS:
+            names.append(DEFAULT_NAME)
     elif not describe_all and not await _exists(admin, entity_type, name):
         return None
     else:
@@ -59,43 +60,38 @@ async def describe_entities(
     ]
 
 
-def in_order(entity_type: str, names: Iterable[str]) -> list[str]:
-    """In the order of Kafka's tool, where that is the same each time; the default of all brokers comes last."""
-    if entity_type == BROKERS:
-        return [*map(str, hash_order(int(name) for name in names)), DEFAULT_NAME]
-    return hash_order(names) if entity_type == TOPICS else sorted(names)
-
-
 async def _exists(admin: "AdminClient", entity_type: str, name: str) -> bool:
     if entity_type in {BROKERS, BROKER_LOGGERS} and name == DEFAULT_NAME:
         return True
     return name in await _existing(admin, entity_type)
 
 
-async def _existing(admin: "AdminClient", entity_type: str) -> set[str]:
-    """The names of what there is of a type."""
+async def _existing(admin: "AdminClient", entity_type: str) -> list[str]:
+    """The names of what there is of a type, in the order of Kafka's tool."""
     if entity_type == TOPICS:
-        return set(await admin.list_topics(list_internal=True))
+        return hash_order(await admin.list_topics(list_internal=True))
     if entity_type in {BROKERS, BROKER_LOGGERS}:
-        return {str(node.node_id) for node in (await admin.describe_cluster()).nodes}
+        nodes = (await admin.describe_cluster()).nodes
+        return [str(node_id) for node_id in hash_order(node.node_id for node in nodes)]
     if entity_type == CLIENT_METRICS:
         listed = await admin.list_config_resources([ConfigResourceType.CLIENT_METRICS])
-        return {resource.name for resource in listed}
+        return [resource.name for resource in listed]
     assert entity_type == GROUPS
-    return {group.group_id for group in await admin.list_groups()} | await _groups_with_configs(admin)
+    groups = hash_order(group.group_id for group in await admin.list_groups())
+    return list(dict.fromkeys([*groups, *await _groups_with_configs(admin)]))
 
 
-async def _groups_with_configs(admin: "AdminClient") -> set[str]:
+async def _groups_with_configs(admin: "AdminClient") -> list[str]:
     """Groups may have configs before they have members. Older servers do not list them, or not for everybody."""
     try:
         listed = await admin.list_config_resources([ConfigResourceType.GROUP])
     except UnsupportedByServerError:
-        return set()
+        return []
     except ServerError as error:
         if error.error_code is ErrorCode.cluster_authorization_failed:
-            return set()
+            return []
         raise
-    return {resource.name for resource in listed}
+    return [resource.name for resource in listed]
 
 
 async def describe_quotas(admin: "AdminClient", entities: Entities) -> Quotas:
