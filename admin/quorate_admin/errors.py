@@ -33,7 +33,11 @@ class UnreachableError(AdminError):
     """No node gave an answer before the time was up; `reasons` says why, by address."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
-        super().__init__("; ".join(f"{address}: {reason}" for address, reason in reasons.items()))
+        super().__init__(
+            "; ".join(
+                reason if address in reason else f"{address}: {reason}" for address, reason in reasons.items()
+            )
+        )
         self.reasons = reasons
 
 

@@ -294,6 +294,12 @@ async def _connect(
             )
     except TimeoutError:
         raise RequestTimeoutError(f"no connection to {address} in {timeout_ms} ms") from None
+    except ConnectionError as error:
+        if context is None or isinstance(error, ConnectionRefusedError):
+            raise _failure_of(address, error) from error
+        raise ConnectionFailedError(
+            f"no connection to {address}: it was closed in TLS's handshake (is it a TLS listener?)"
+        ) from error
     except OSError as error:
         raise _failure_of(address, error) from error
 
@@ -306,4 +312,4 @@ def _failure_of(address: Address, error: OSError) -> AdminError:
     if isinstance(error, ssl.SSLError) and error.reason is not None and not is_ended:
         hint = " (is it a TLS listener?)" if error.reason == "WRONG_VERSION_NUMBER" else ""
         return AuthenticationError(f"{address}: TLS failed: {error.reason}{hint}")
-    return ConnectionFailedError(f"no connection to {address}: {error.strerror or error}")
+    return ConnectionFailedError(f"no connection to {address}: {error.strerror or str(error) or type(error).__name__}")

@@ -106,11 +106,14 @@ class Transport:
         attempt = _Attempts(to, self._now_ms() + limit_ms)
         while True:
             target = await self._find(to, attempt)
-            answer = None
+            answer = connection = None
+            attempt.unanswered = None
             try:
                 connection = await self._connection_to(target, attempt)
                 answer = await ask(connection, self._limit_ms(attempt))
             except (ConnectionFailedError, RequestTimeoutError) as error:
+                if connection is not None and isinstance(error, RequestTimeoutError):
+                    attempt.unanswered = error
                 self._note_failure(target, error, attempt)
             else:
                 self.routing.succeeded(target)
@@ -128,7 +131,6 @@ class Transport:
             await asyncio.sleep(pause_ms / 1000)
 
     def _note_failure(self, target: Target, error: AdminError, attempt: "_Attempts") -> None:
-        attempt.last = error
         attempt.reasons[str(target.address)] = str(error)
         logger.debug("%s: %s", target, error)
         if isinstance(error, RebootstrapRequiredError):
@@ -297,12 +299,13 @@ class _Attempts:
         self.deadline_ms = deadline_ms
         self.count = 0
         self.reasons: dict[str, str] = {}
-        self.last: AdminError | None = None
+        self.unanswered: RequestTimeoutError | None = None
+        """Set if the request itself was sent last, and not answered: it may have been carried out."""
 
     def failure(self) -> AdminError:
         """The error that ends it."""
-        if isinstance(self.last, RequestTimeoutError) and len(self.reasons) == 1:
-            return self.last
+        if self.unanswered is not None:
+            return self.unanswered
         return UnreachableError(
             self.reasons or {str(self.to): "the time was up before anybody could be asked"}
         )
