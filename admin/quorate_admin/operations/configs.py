@@ -170,21 +170,22 @@ class ConfigOperations(KeyedOperations):
         :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
         """
         self._brokers_only("list_config_resources")
+        left_ms = self._countdown(timeout_ms)
         asked = frozenset(types or ConfigResourceType) - {ConfigResourceType.UNKNOWN}
         try:
-            found = await self._list_config_resources(asked, timeout_ms)
+            found = await self._list_config_resources(asked, left_ms())
         except UnsupportedByServerError:
             if ConfigResourceType.GROUP in types:
                 raise
             found = []
             if ConfigResourceType.CLIENT_METRICS in asked:
-                found += await self._list_config_resources((), timeout_ms)
+                found += await self._list_config_resources((), left_ms())
             if not asked.isdisjoint(_LISTABLE_WITH_METADATA):
-                found += await self._list_with_metadata(timeout_ms)
+                found += await self._list_with_metadata(left_ms())
         return tuple(sorted(one for one in found if one.type in asked))
 
     async def _list_config_resources(
-        self, types: Iterable[ConfigResourceType], timeout_ms: int | None
+        self, types: Iterable[ConfigResourceType], timeout_ms: int
     ) -> list[ConfigResource]:
         from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 
@@ -192,7 +193,7 @@ class ConfigOperations(KeyedOperations):
         response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
         return [_resource(one) for one in response.config_resources]
 
-    async def _list_with_metadata(self, timeout_ms: int | None) -> list[ConfigResource]:
+    async def _list_with_metadata(self, timeout_ms: int) -> list[ConfigResource]:
         from kio.schema.metadata.v13.request import MetadataRequest
 
         request = MetadataRequest(

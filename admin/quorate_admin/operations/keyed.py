@@ -72,16 +72,13 @@ class KeyedOperations(Operations):
         :raises AdminError: as `_ask`, when the first request gets no answer. Later, a key that could not be
             asked for again has the error that it had before.
         """
-        loop = asyncio.get_running_loop()
-        limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        deadline = loop.time() + limit_ms / 1000
+        left_ms = self._countdown(timeout_ms)
         backoff_ms = self._config.retry_backoff_ms
         values: dict[K, V] = {}
         errors: dict[K, ServerError] = {}
         left = list(dict.fromkeys(keys))
         while left:
             asked = left
-            left_ms = max(1, round((deadline - loop.time()) * 1000))
 
             def gone(response: Any, asked: Sequence[K] = asked) -> Iterable[ErrorCode]:
                 # The whole may be sent again only if nothing of it was done.
@@ -90,7 +87,10 @@ class KeyedOperations(Operations):
 
             try:
                 response = await self._ask(
-                    request_for(asked, self._server_timeout(left_ms)), to, failures=gone, timeout_ms=left_ms
+                    request_for(asked, self._server_timeout(left_ms())),
+                    to,
+                    failures=gone,
+                    timeout_ms=left_ms(),
                 )
             except AdminError:
                 if not values and not errors:
@@ -110,11 +110,18 @@ class KeyedOperations(Operations):
                 if error.error_code in self._elsewhere or (is_throttled and retry_on_quota_violation):
                     left.append(key)
             wait_ms = max(throttle_time_ms, backoff_ms)
-            if not left or loop.time() + wait_ms / 1000 >= deadline:
+            if not left or wait_ms >= left_ms():
                 break
             await asyncio.sleep(wait_ms / 1000)
             backoff_ms = min(2 * backoff_ms, self._config.retry_backoff_max_ms)
         return Results(values, errors)
+
+    def _countdown(self, timeout_ms: int | None) -> Callable[[], int]:
+        """Tells what is left of the time of a call that takes several requests: milliseconds, at least 1."""
+        clock = asyncio.get_running_loop().time
+        limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = clock() + limit_ms / 1000
+        return lambda: max(1, round((deadline - clock()) * 1000))
 
     async def _ask_nodes(
         self, keys: Mapping[To, Sequence[K]], ask: Callable[[To, Sequence[K]], Awaitable[Results[K, V]]]

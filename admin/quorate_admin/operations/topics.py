@@ -140,12 +140,12 @@ class TopicOperations(KeyedOperations):
         """Topics with their partitions, by the name or id that was given.
 
         Names are asked for page by page (DescribeTopicPartitions, KIP-966), or at once on servers that lack
-        it, which know no eligible leader replicas; ids always at once (Metadata). `timeout_ms` is that of
-        each page.
+        it, which know no eligible leader replicas; ids always at once (Metadata).
 
         :raises AdminError: there was no answer at all; UnsupportedEndpointError with bootstrap controllers.
         """
         self._brokers_only("describe_topics")
+        left_ms = self._countdown(timeout_ms)
         given = list(dict.fromkeys(topics))
         at_once: list[Key] = [key for key in given if isinstance(key, uuid.UUID)]
         pages = TopicPages(
@@ -154,14 +154,14 @@ class TopicOperations(KeyedOperations):
         try:
             while pages.is_more:
                 request = pages.request(partitions_per_response)
-                pages.add(await self._ask(request, To.ANY, timeout_ms=timeout_ms))
+                pages.add(await self._ask(request, To.ANY, timeout_ms=left_ms()))
         except UnsupportedByServerError:
             at_once = given
         values: dict[Key, TopicDescription] = dict(pages.values.items())
         errors: dict[Key, ServerError] = dict(pages.errors.items())
         if at_once:
             response = await self._metadata(
-                at_once, with_operations=include_authorized_operations, timeout_ms=timeout_ms
+                at_once, with_operations=include_authorized_operations, timeout_ms=left_ms()
             )
             found = {key: topic for topic in response.topics for key in (topic.name, topic.topic_id)}
             for key in at_once:

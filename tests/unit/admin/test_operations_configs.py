@@ -1,6 +1,7 @@
 """Operations on configs against clusters that answer what the test says."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -297,3 +298,35 @@ def test_values_are_not_shown() -> None:
     for one in (entry, synonym, change):
         assert "name='k'" in repr(one)
         assert "secret" not in repr(one)
+
+
+async def test_changes_follow_the_active_controller() -> None:
+    """Goal: an election of controllers loses no change. Method: the first controller stops being active, first
+    for all resources, then, at its successor, for one."""
+    refusals = {1: ErrorCode.not_leader_or_follower, 2: ErrorCode.none}
+
+    def alter(node_id: int) -> Callable[[Request], Any]:
+        def handle(request: Request) -> Any:
+            cluster.controller_id = 2
+            response = altered("IncrementalAlterConfigs")(request)
+            codes = [refusals[node_id]] * len(response.responses)
+            if node_id == 2 and len(codes) > 1:
+                codes[-1] = ErrorCode.not_controller
+            told = (
+                replace(one, error_code=code) for one, code in zip(response.responses, codes, strict=True)
+            )
+            return replace(response, responses=tuple(told))
+
+        return handle
+
+    changes = {one: [AlterConfigOp(name="k", value="v")] for one in (TOPIC, GROUP)}
+    async with FakeCluster((1, 2), is_controllers=True) as cluster:
+        for node in cluster.nodes.values():
+            node.handlers["IncrementalAlterConfigs"] = alter(node.node_id)
+        async with admin_of(cluster) as admin:
+            results = await admin.incremental_alter_configs(changes)
+        second = [
+            len(request.body.resources) for request in cluster.nodes[2].received("IncrementalAlterConfigs")
+        ]
+    assert set(results.values) == {TOPIC, GROUP}
+    assert second == [2, 1]
