@@ -1,0 +1,217 @@
+"""A live image through a fake quorum: finding the leader, snapshots, records, and what can't be mended."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from quorate_admin.config import AdminConfig, addresses_of
+from quorate_admin.errors import ServerError, UnreachableError, UnsupportedEndpointError
+from quorate_admin.observing import LiveImage, ObservingError, load_live_image
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.image import MetadataImage, Provenance
+from quorate_protocol.image.snapshot import write_checkpoint
+from quorate_protocol.observer.wire import TOPIC_ID, TOPIC_NAME
+from quorate_protocol.records.batch import build_batch
+from quorate_protocol.records.framing import encode_record
+from quorate_protocol.records.generated import (
+    BeginTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    TopicRecord,
+)
+from quorate_protocol.wire.server import Request
+from support.fake_cluster import FakeCluster, answer, nested
+
+LEADER, EPOCH = 2, 5
+SNAPSHOT_END = 1000
+
+
+def checkpoint() -> bytes:
+    """A snapshot with 200 topics, longer than one answer."""
+    image = MetadataImage()
+    records = [
+        FeatureLevelRecord(name="metadata.version", feature_level=30),
+        *(TopicRecord(name=f"topic-{number}", topic_id=UUID(int=1000 + number)) for number in range(200)),
+    ]
+    image.restore(records, Provenance(end_offset=SNAPSHOT_END, epoch=EPOCH - 1, timestamp_ms=1))
+    return b"".join(write_checkpoint(image.committed_copy(), now_ms=2))
+
+
+class Leader:
+    """Answers of a leader whose log begins with a snapshot; `batches` come after it."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
+        self.snapshot = checkpoint()
+        self.log = [self.batch(SNAPSHOT_END, TopicRecord(name="late", topic_id=UUID(int=9)))]
+        self.high_watermark = SNAPSHOT_END + 1
+        self.error = ErrorCode.none
+
+    def batch(self, base: int, *records: Any) -> tuple[int, bytes]:
+        """A batch and its base offset."""
+        return base, build_batch([encode_record(record, 0) for record in records], base, EPOCH, 3)
+
+    def endpoints(self, api: str) -> tuple[Any, ...]:
+        host, _, port = self.cluster.nodes[LEADER].address.rpartition(":")
+        return (nested(api, "NodeEndpoint", node_id=LEADER, host=host, port=int(port)),)
+
+    def fetch(self, request: Request) -> Any:
+        if self.error is not ErrorCode.none:
+            return answer("Fetch", error_code=self.error)
+        asked = request.body.topics[0].partitions[0]
+        assert request.body.replica_state.replica_id == -1
+        needs_snapshot = asked.fetch_offset < SNAPSHOT_END
+        error = ErrorCode.none if asked.current_leader_epoch == EPOCH else ErrorCode.fenced_leader_epoch
+        return self._fetched(
+            error,
+            nested("Fetch", "SnapshotId", end_offset=SNAPSHOT_END, epoch=EPOCH - 1)
+            if needs_snapshot
+            else None,
+            b""
+            if needs_snapshot
+            else b"".join(data for base, data in self.log if base >= asked.fetch_offset),
+        )
+
+    def elsewhere(self, request: Request) -> Any:
+        """The answer of a controller that follows."""
+        assert request.body.topics[0].topic_id == TOPIC_ID
+        return self._fetched(ErrorCode.fenced_leader_epoch, None, b"")
+
+    def _fetched(self, error: ErrorCode, snapshot: Any, records: bytes) -> Any:
+        none = nested("Fetch", "EpochEndOffset", epoch=-1, end_offset=-1)
+        partition = nested(
+            "Fetch",
+            "PartitionData",
+            error_code=error,
+            high_watermark=self.high_watermark,
+            current_leader=nested("Fetch", "LeaderIdAndEpoch", leader_id=LEADER, leader_epoch=EPOCH),
+            diverging_epoch=none,
+            snapshot_id=snapshot or nested("Fetch", "SnapshotId", end_offset=-1, epoch=-1),
+            records=records,
+        )
+        topic = nested("Fetch", "FetchableTopicResponse", topic_id=TOPIC_ID, partitions=(partition,))
+        return answer("Fetch", responses=(topic,), node_endpoints=self.endpoints("Fetch"))
+
+    def fetch_snapshot(self, request: Request) -> Any:
+        position = request.body.topics[0].partitions[0].position
+        partition = nested(
+            "FetchSnapshot",
+            "PartitionSnapshot",
+            snapshot_id=nested("FetchSnapshot", "SnapshotId", end_offset=SNAPSHOT_END, epoch=EPOCH - 1),
+            current_leader=nested("FetchSnapshot", "LeaderIdAndEpoch", leader_id=LEADER, leader_epoch=EPOCH),
+            size=len(self.snapshot),
+            position=position,
+            unaligned_records=self.snapshot[position : position + 1000],
+        )
+        topic = nested("FetchSnapshot", "TopicSnapshot", name=TOPIC_NAME, partitions=(partition,))
+        return answer("FetchSnapshot", topics=(topic,), node_endpoints=self.endpoints("FetchSnapshot"))
+
+
+def quorum() -> tuple[FakeCluster, Leader]:
+    """Three controllers; the second leads."""
+    cluster = FakeCluster((1, LEADER, 3), is_controllers=True)
+    leader = Leader(cluster)
+    cluster.handle("Fetch", leader.elsewhere)
+    cluster.nodes[LEADER].handlers["Fetch"] = leader.fetch
+    cluster.nodes[LEADER].handlers["FetchSnapshot"] = leader.fetch_snapshot
+    return cluster, leader
+
+
+def config(cluster: FakeCluster, **fields: Any) -> AdminConfig:
+    """Names the controllers that follow."""
+    addresses = [cluster.nodes[node_id].address for node_id in (1, 3)]
+    return AdminConfig(bootstrap_controllers=addresses_of("bootstrap.controllers", addresses), **fields)
+
+
+async def test_an_image_is_a_snapshot_and_the_records_after_it() -> None:
+    """Goal: the whole image from any controller. Method: a follower points to the leader; snapshot, then records."""
+    cluster, leader = quorum()
+    async with cluster:
+        image = await load_live_image(config(cluster))
+        chunks = len(cluster.received("FetchSnapshot"))
+    assert len(image.topics.by_name) == 201
+    assert image.committed_end_offset == leader.high_watermark
+    assert image.provenance == Provenance(end_offset=SNAPSHOT_END + 1, epoch=EPOCH, timestamp_ms=3)
+    assert chunks == -(-len(leader.snapshot) // 1000)
+
+
+async def test_a_refresh_sees_what_came_after_the_last_one() -> None:
+    """Goal: an image that is kept up to date. Method: records appear, one of them above the high watermark."""
+    cluster, leader = quorum()
+    async with cluster, LiveImage(config(cluster)) as live:
+        await live.refresh()
+        leader.log += [
+            leader.batch(SNAPSHOT_END + 1, TopicRecord(name="later", topic_id=UUID(int=10))),
+            leader.batch(SNAPSHOT_END + 2, TopicRecord(name="uncommitted", topic_id=UUID(int=11))),
+        ]
+        leader.high_watermark += 1
+        await live.refresh()
+        assert {"late", "later"} <= live.image.topics.by_name.keys()
+        assert "uncommitted" not in live.image.topics.by_name
+        leader.high_watermark += 1
+        cluster.nodes[LEADER].hang_up()
+        await live.refresh()
+        assert "uncommitted" in live.image.topics.by_name
+
+
+async def test_a_transaction_that_is_open_does_not_show() -> None:
+    """Goal: what Kafka's shell shows. Method: records of a transaction without its end are committed."""
+    from quorate_admin.metadata_shell.sources import visible  # noqa: PLC0415 - of the shell, not of observing
+
+    cluster, leader = quorum()
+    async with cluster, LiveImage(config(cluster)) as live:
+        leader.log.append(
+            leader.batch(
+                SNAPSHOT_END + 1,
+                BeginTransactionRecord(name="t"),
+                TopicRecord(name="half", topic_id=UUID(int=10)),
+                NoOpRecord(),
+            )
+        )
+        leader.high_watermark = SNAPSHOT_END + 4
+        await live.refresh()
+        state, where = visible(live.image)
+    assert "half" not in state.topics.by_name
+    assert "late" in state.topics.by_name
+    assert where.end_offset == SNAPSHOT_END + 1
+
+
+async def test_records_that_make_no_sense_are_told_and_read_anew() -> None:
+    """Goal: no silent nonsense. Method: a topic that exists already; once it is gone, the image is made anew."""
+    cluster, leader = quorum()
+    async with cluster, LiveImage(config(cluster)) as live:
+        leader.log.append(leader.batch(SNAPSHOT_END + 1, TopicRecord(name="late", topic_id=UUID(int=10))))
+        leader.high_watermark += 1
+        with pytest.raises(ObservingError, match="late"):
+            await live.refresh()
+        leader.log.pop()
+        leader.high_watermark -= 1
+        await live.refresh()
+        assert "late" in live.image.topics.by_name
+
+
+async def test_without_the_right_it_says_which_right() -> None:
+    """Goal: a message that helps. Method: the leader refuses the Fetch for lack of authorization."""
+    cluster, leader = quorum()
+    leader.error = ErrorCode.cluster_authorization_failed
+    async with cluster:
+        with pytest.raises(ServerError, match="needs CLUSTER_ACTION on the cluster"):
+            await load_live_image(config(cluster))
+
+
+async def test_a_quorum_without_a_leader_is_waited_for_until_the_time_is_up() -> None:
+    """Goal: a deadline, and the reasons. Method: every controller says that there is no leader it can name."""
+    cluster, leader = quorum()
+    cluster.nodes[LEADER].handlers.clear()
+    leader.endpoints = lambda _: ()  # type: ignore[method-assign]
+    async with cluster:
+        with pytest.raises(UnreachableError, match="FENCED_LEADER_EPOCH, no leader known"):
+            await load_live_image(config(cluster), timeout_ms=300)
+
+
+async def test_brokers_have_no_metadata_log_for_us() -> None:
+    """Goal: a message instead of an endless search. Method: a config that names brokers."""
+    with pytest.raises(UnsupportedEndpointError, match=r"bootstrap\.controllers"):
+        await load_live_image(
+            AdminConfig(bootstrap_servers=addresses_of("bootstrap.servers", ["localhost:1"]))
+        )
