@@ -46,6 +46,7 @@ from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
 from quorate_protocol.errors import ErrorCode
 from support.asking import Asking
 from support.java.cluster import JavaCluster
+from support.java.fixtures import NewJavaCluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -292,6 +293,20 @@ def test_log_levels_are_those_of_their_node(
         lambda admin: admin.incremental_alter_configs({loggers: [AlterConfigOp(name=name, value="LOUD")]})
     )
     assert results.errors[loggers].error_code is ErrorCode.invalid_config
+
+
+def test_log_levels_of_inactive_controllers_are_their_own(new_java_cluster: NewJavaCluster) -> None:
+    """Goal: the one request that goes past the active controller (KIP-919). Method: three controllers and no
+    broker; one level set at a controller that does not lead, and looked up at all."""
+    cluster = new_java_cluster(controllers=3, brokers=0).start_all()
+    leader = cluster.await_leader()
+    asking = Asking(controllers=cluster.bootstrap_controllers)
+    inactive = next(one for one in cluster.controllers if one != leader)
+    name = "org.apache.kafka.controller.QuorumController"
+    of_all = {one: ConfigResource(ConfigResourceType.BROKER_LOGGER, str(one)) for one in cluster.controllers}
+    change(asking, of_all[inactive], AlterConfigOp(name=name, value="TRACE"))
+    levels = {one: configs(asking, resource)[name].value for one, resource in of_all.items()}
+    assert [one for one, level in levels.items() if level == "TRACE"] == [inactive]
 
 
 def test_all_that_has_configs_is_listed(java_cluster: JavaCluster, ask: Asking) -> None:

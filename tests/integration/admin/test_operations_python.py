@@ -1,0 +1,123 @@
+"""Operations of the AdminClient against Python controllers, directly and through their stock broker."""
+
+import pytest
+from quorate_admin.types.configs import (
+    AlterConfigOp,
+    ConfigOpType,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+)
+from quorate_admin.types.elections import ElectionType
+from quorate_admin.types.partitions import TopicPartition
+from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
+from quorate_protocol.errors import ErrorCode
+from support.asking import Asking
+from support.cluster import Cluster
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 30
+
+
+@pytest.fixture
+def ask(shared_cluster: Cluster) -> Asking:
+    """Asks the broker."""
+    return Asking(servers=shared_cluster.bootstrap_servers)
+
+
+@pytest.fixture
+def ask_controllers(shared_cluster: Cluster) -> Asking:
+    """Asks the controllers."""
+    return Asking(controllers=shared_cluster.bootstrap_controllers)
+
+
+def described(ask: Asking, topic: str) -> TopicDescription | None:
+    """A topic, if the broker knows it already."""
+    return ask(lambda admin: admin.describe_topics([topic])).values.get(topic)
+
+
+def test_the_life_of_a_topic(ask: Asking) -> None:
+    """Goal: Python controllers carry out all of it. Method: create, refuse, describe, grow, delete by id."""
+    new = NewTopic(name="python-life", partitions=2, configs={"retention.ms": "3600000"})
+    assert ask(lambda admin: admin.create_topics([new], validate_only=True))["python-life"].partitions == 2
+    topic = ask(lambda admin: admin.create_topics([new]))["python-life"]
+    assert (topic.partitions, topic.replication_factor) == (2, 1)
+    assert ("retention.ms", "3600000", ConfigSource.DYNAMIC_TOPIC_CONFIG) in [
+        (one.name, one.value, one.source) for one in topic.configs or ()
+    ]
+    again = ask(lambda admin: admin.create_topics([new, NewTopic(name="a/b")]))
+    assert again.errors["python-life"].error_code is ErrorCode.topic_already_exists
+    assert again.errors["a/b"].error_code is ErrorCode.invalid_topic_exception
+    eventually(lambda: described(ask, "python-life"), TIMEOUT_S, "the topic")
+    ask(
+        lambda admin: admin.create_partitions(
+            {"python-life": NewPartitions(total_count=3, assignments=[[0]])}
+        )
+    ).raise_any()
+    eventually(lambda: len(described(ask, "python-life").partitions) == 3, TIMEOUT_S, "three partitions")
+    assert described(ask, "python-life").topic_id == topic.topic_id
+    ask(lambda admin: admin.delete_topics([topic.topic_id])).raise_any()
+    eventually(lambda: "python-life" not in ask(lambda admin: admin.list_topics()), TIMEOUT_S, "deletion")
+
+
+@pytest.mark.parametrize("endpoint", ["broker", "controllers"])
+def test_configs_are_changed_and_described(ask: Asking, ask_controllers: Asking, endpoint: str) -> None:
+    """Goal: both endpoints. Method: a topic's configs changed one by one, refused, and replaced."""
+    asking = ask if endpoint == "broker" else ask_controllers
+    name = f"python-configs-{endpoint}"
+    ask(lambda admin: admin.create_topics([NewTopic(name=name)])).raise_any()
+    eventually(lambda: described(ask, name), TIMEOUT_S, "the topic")
+    topic = ConfigResource(ConfigResourceType.TOPIC, name)
+
+    def value(config: str) -> tuple[str | None, ConfigSource]:
+        entries = asking(lambda admin: admin.describe_configs([topic]))[topic]
+        return next((one.value, one.source) for one in entries if one.name == config)
+
+    changes = [
+        AlterConfigOp(name="retention.ms", value="5000"),
+        AlterConfigOp(name="cleanup.policy", value="compact", operation=ConfigOpType.APPEND),
+    ]
+    asking(lambda admin: admin.incremental_alter_configs({topic: changes})).raise_any()
+    eventually(
+        lambda: value("retention.ms") == ("5000", ConfigSource.DYNAMIC_TOPIC_CONFIG), TIMEOUT_S, "the config"
+    )
+    assert set((value("cleanup.policy")[0] or "").split(",")) == {"delete", "compact"}
+    missing = ConfigResource(ConfigResourceType.TOPIC, "python-nobody")
+    results = asking(
+        lambda admin: admin.incremental_alter_configs(
+            {
+                topic: [AlterConfigOp(name="retention.ms", value="soon")],
+                missing: [AlterConfigOp(name="retention.ms", value="1")],
+            }
+        )
+    )
+    assert results.errors[topic].error_code is ErrorCode.invalid_config
+    assert results.errors[missing].error_code is ErrorCode.unknown_topic_or_partition
+    asking(lambda admin: admin.alter_configs({topic: {"segment.ms": "77"}})).raise_any()
+    eventually(lambda: value("segment.ms")[0] == "77", TIMEOUT_S, "the replaced configs")
+    assert value("retention.ms")[1] is not ConfigSource.DYNAMIC_TOPIC_CONFIG
+
+
+def test_each_controller_describes_itself(shared_cluster: Cluster, ask_controllers: Asking) -> None:
+    """Goal: routing to inactive controllers (KIP-919). Method: every controller's own configs."""
+    nodes = [ConfigResource(ConfigResourceType.BROKER, str(one)) for one in shared_cluster.controllers]
+    results = ask_controllers(lambda admin: admin.describe_configs(nodes))
+    for node in nodes:
+        assert {entry.name: entry.value for entry in results[node]}["node.id"] == node.name
+
+
+@pytest.mark.parametrize("endpoint", ["broker", "controllers"])
+def test_leaders_are_elected(ask: Asking, ask_controllers: Asking, endpoint: str) -> None:
+    """Goal: both endpoints reach the active controller. Method: a partition that needs none, and none at all."""
+    asking = ask if endpoint == "broker" else ask_controllers
+    name = f"python-leaders-{endpoint}"
+    ask(lambda admin: admin.create_topics([NewTopic(name=name)])).raise_any()
+    fine, missing = TopicPartition(name, 0), TopicPartition("python-nobody", 0)
+    for election in ElectionType:
+        results = asking(lambda admin, kind=election: admin.elect_leaders(kind, [fine, missing]))
+        assert results.errors[fine].error_code is ErrorCode.election_not_needed
+        assert results.errors[missing].error_code is ErrorCode.unknown_topic_or_partition
+    assert asking(lambda admin: admin.elect_leaders(ElectionType.PREFERRED)).errors == {}
+    assert asking(lambda admin: admin.list_partition_reassignments()) == {}
