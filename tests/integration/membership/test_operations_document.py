@@ -2,12 +2,14 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support.cluster import manifests
 from support.document import run_block, shell_blocks
 from support.membership import Membership, refused, succeeded
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -16,6 +18,7 @@ THREE = (3000, 3001, 3002)
 NEW = 3003
 GHOST = 3099
 GHOSTS = "Ghosts"
+REPEAT_TIMEOUT_S = 30
 UNSTABLE = {"unstable.feature.versions.enable": True}
 
 
@@ -35,6 +38,11 @@ def found(tmp_path: Path) -> Iterator[Callable[..., Membership]]:
     finally:
         for cluster in made:
             cluster.close()
+
+
+def is_done(block: str, variables: Mapping[str, str]) -> bool:
+    """Whether a block could be run to its end."""
+    return run_block(block, variables).returncode == 0
 
 
 def follow(
@@ -59,9 +67,14 @@ def follow(
             "CONFIG": str(cluster.config_file(node_id)) if node_id in cluster.controllers else "",
             "DIRECTORY_ID": directory_id,
         }
-        ran = run_block(block, variables)
-        is_ill = title == GHOSTS and block.startswith("quorate doctor")
-        printed.append(refused(ran) if is_ill else succeeded(ran))
+        if "kraft.version=1" in block:  # "look who does not run, and repeat"
+            eventually(partial(is_done, block, variables), REPEAT_TIMEOUT_S, "all voters to be heard")
+            output = ""
+        else:
+            ran = run_block(block, variables)
+            is_ill = title == GHOSTS and block.startswith("quorate doctor")
+            output = refused(ran) if is_ill else succeeded(ran)
+        printed.append(output)
         for text, wait in (after or {}).items():
             if text in block:
                 wait()
@@ -98,7 +111,6 @@ def test_controllers_come_and_go_as_the_page_says(found: Callable[..., Membershi
         after={"remove-controller": lambda: cluster.terminate(NEW)},
     )
     cluster.await_voters(*THREE)
-    assert str(NEW) not in follow(cluster, "Look first")[0]
 
 
 def test_a_static_quorum_becomes_dynamic_as_the_page_says(found: Callable[..., Membership]) -> None:
