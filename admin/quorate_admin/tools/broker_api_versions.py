@@ -20,6 +20,9 @@ _BROKERS_LACK = frozenset((52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
 _NEWER_THAN_KAFKA = frozenset((94,))
 """Keys of the APIs that no release of Kafka has yet, so that it is no news when a node lacks them."""
 
+NODE_TIMEOUT_MS = 5_000
+"""For each node, as in Kafka's tool: one that is down shall not hold up the others."""
+
 app = tool_app()
 
 
@@ -48,7 +51,7 @@ async def _ask_all(admin: "AdminClient") -> "list[tuple[NodeDescription, NodeApi
 
     async def ask(node: "NodeDescription") -> "NodeApiVersions | AdminError":
         try:
-            return await admin.node_api_versions(node.node_id)
+            return await admin.node_api_versions(node.node_id, timeout_ms=NODE_TIMEOUT_MS)
         except AdminError as error:
             return error
 

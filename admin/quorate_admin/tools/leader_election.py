@@ -146,7 +146,9 @@ def partitions_in_file(path: Path) -> "list[TopicPartition]":
     partitions = []
     for number, entry in enumerate(entries):
         match entry:
-            case {"topic": str(topic), "partition": int(partition)} if partition >= 0:
+            case {"topic": str(topic), "partition": int(partition)} if (
+                type(partition) is int and partition >= 0
+            ):
                 partitions.append(TopicPartition(topic, partition))
             case _:
                 raise CommandError(
