@@ -1,0 +1,55 @@
+"""An AdminClient whose answers a test gives, for what tools make of answers."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a method."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class ScriptedAdmin:
+    """Methods answer what `answers` has: a value, an error to raise, or a function of the arguments.
+
+    A method without an answer is a mistake of the test or of the tool.
+    """
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.calls: list[Call] = []
+        self.config: Any = None
+
+    def calls_of(self, name: str) -> list[Call]:
+        """The calls of one method, in order."""
+        return [call for call in self.calls if call.name == name]
+
+    def __call__(self, config: Any) -> Self:
+        """Stands for the class: what is made of it is this object."""
+        self.config = config
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.answers:
+            raise AssertionError(f"{name} has no answer in this test")
+
+        async def method(*args: Any, **kwargs: Any) -> Any:
+            self.calls.append(Call(name, args, kwargs))
+            told = self.answers[name]
+            if callable(told):
+                told = told(*args, **kwargs)
+            if isinstance(told, Exception):
+                raise told
+            return told
+
+        return method

@@ -1,0 +1,61 @@
+"""list_groups: every broker is asked for the groups that it coordinates."""
+
+import pytest
+from quorate_admin.client import AdminClient
+from quorate_admin.errors import ServerError, UnsupportedEndpointError
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.wire.server import Request
+from support.fake_cluster import FakeCluster, answer, nested
+
+
+def listed(*group_ids: str, error_code: ErrorCode = ErrorCode.none) -> object:
+    """The answer of a broker."""
+    groups = (
+        nested("ListGroups", "ListedGroup", group_id=one, group_type="consumer", group_state="Stable")
+        for one in group_ids
+    )
+    return answer("ListGroups", groups=tuple(groups), error_code=error_code)
+
+
+async def test_groups_of_all_brokers_are_listed_once() -> None:
+    """Goal: no group is missed. Method: two brokers, of which both know one group, as after a move."""
+    async with FakeCluster([1, 2]) as cluster, AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+        cluster.nodes[1].handlers["ListGroups"] = lambda _: listed("b", "c")
+        cluster.nodes[2].handlers["ListGroups"] = lambda _: listed("a", "b")
+        groups = await admin.list_groups()
+    assert [group.group_id for group in groups] == ["a", "b", "c"]
+    assert groups[0].group_type == "consumer"
+    assert groups[0].group_state == "Stable"
+
+
+async def test_a_coordinator_that_is_loading_is_asked_again() -> None:
+    """Goal: a start in progress is no failure. Method: the first answer says that it is loading."""
+    codes = [ErrorCode.coordinator_load_in_progress, ErrorCode.none]
+
+    def answer_next(_: Request) -> object:
+        return listed("a", error_code=codes.pop(0))
+
+    async with FakeCluster() as cluster, AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+        cluster.handle("ListGroups", answer_next)
+        assert [group.group_id for group in await admin.list_groups()] == ["a"]
+
+
+async def test_a_refusal_is_raised() -> None:
+    """Goal: some groups are not taken for all. Method: one of two brokers refuses."""
+    async with FakeCluster([1, 2]) as cluster, AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+        cluster.nodes[1].handlers["ListGroups"] = lambda _: listed("a")
+        cluster.nodes[2].handlers["ListGroups"] = lambda _: listed(
+            error_code=ErrorCode.group_authorization_failed
+        )
+        with pytest.raises(ServerError, match="GROUP_AUTHORIZATION_FAILED"):
+            await admin.list_groups()
+
+
+async def test_controllers_know_no_groups() -> None:
+    """Goal: a clear refusal (KIP-919). Method: a client of controllers."""
+    async with (
+        FakeCluster([3000], is_controllers=True) as cluster,
+        AdminClient(bootstrap_controllers=cluster.bootstrap) as admin,
+    ):
+        with pytest.raises(UnsupportedEndpointError, match="list_groups"):
+            await admin.list_groups()
