@@ -1,30 +1,28 @@
 """Operations on ACLs (KIP-140)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError
 from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.results import Results
-from quorate_admin.types.acls import (
-    ANY_ACL,
-    AccessControlEntry,
-    AclBinding,
-    AclBindingFilter,
-    AclDeletion,
-    AclOperation,
-    AclPermissionType,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import timedelta
+
+    from quorate_admin.types.acls import (
+        AclBinding,
+        AclBindingFilter,
+        AclDeletion,
+    )
+
+    Deletions = tuple[AclDeletion, ...]
 
 __all__ = ("AclOperations",)
-
-Deletions = tuple[AclDeletion, ...]
 
 _INDEFINITE = ("UNKNOWN", "ANY", "MATCH")
 
@@ -33,14 +31,17 @@ class AclOperations(KeyedOperations):
     """ACLs are kept by the controllers; without an authorizer they answer SECURITY_DISABLED."""
 
     async def describe_acls(
-        self, acl_filter: AclBindingFilter = ANY_ACL, *, timeout_ms: int | None = None
+        self, acl_filter: AclBindingFilter | None = None, *, timeout_ms: int | None = None
     ) -> tuple[AclBinding, ...]:
-        """The bindings that match (DescribeAcls).
+        """The bindings that match (DescribeAcls); no filter: all of them.
 
         :raises AdminError: also ServerError INVALID_REQUEST for a filter with UNKNOWN in it.
         """
         from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 
+        from quorate_admin.types.acls import ANY_ACL
+
+        acl_filter = acl_filter or ANY_ACL
         if unknown := _fields_with(acl_filter, ("UNKNOWN",)):
             raise ServerError(ErrorCode.invalid_request, f"the filter's {unknown[0]} is UNKNOWN")
         response = await self._ask(DescribeAclsRequest(**_filter_fields(acl_filter)), timeout_ms=timeout_ms)
@@ -54,6 +55,8 @@ class AclOperations(KeyedOperations):
         :raises AdminError: there was no answer at all.
         """
         from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
+
+        from quorate_admin.types.acls import AclBindingFilter
 
         refused = {}
         definite = []
@@ -97,6 +100,8 @@ class AclOperations(KeyedOperations):
         """
         from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
 
+        from quorate_admin.types.acls import AclDeletion
+
         def request_for(asked: Sequence[AclBindingFilter], _: timedelta) -> DeleteAclsRequest:
             return DeleteAclsRequest(filters=tuple(DeleteAclsFilter(**_filter_fields(one)) for one in asked))
 
@@ -137,6 +142,16 @@ def _filter_fields(acl_filter: AclBindingFilter) -> Mapping[str, Any]:
 
 
 def _binding(resource: Any, acl: Any) -> AclBinding:
+    from quorate_admin.types.acls import (
+        AccessControlEntry,
+        AclBinding,
+        AclOperation,
+        AclPermissionType,
+        PatternType,
+        ResourcePattern,
+        ResourceType,
+    )
+
     return AclBinding(
         pattern=ResourcePattern(
             resource_type=ResourceType(resource.resource_type),

@@ -1,9 +1,9 @@
 """Operations on configs: describe, alter, list what has them."""
 
+from __future__ import annotations
+
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quorate_protocol.errors import ErrorCode
 
@@ -11,23 +11,19 @@ from quorate_admin.errors import ServerError, UnsupportedByServerError
 from quorate_admin.operations.base import To
 from quorate_admin.operations.keyed import KeyedOperations, Outcome
 from quorate_admin.results import Results
-from quorate_admin.types.configs import (
-    AlterConfigOp,
-    ConfigEntry,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    ConfigSynonym,
-    ConfigType,
-)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import timedelta
+
+    from quorate_admin.types.configs import (
+        AlterConfigOp,
+        ConfigEntry,
+        ConfigResource,
+        ConfigResourceType,
+    )
 
 __all__ = ("ConfigOperations",)
-
-_LISTABLE_WITH_METADATA = (
-    ConfigResourceType.TOPIC,
-    ConfigResourceType.BROKER,
-    ConfigResourceType.BROKER_LOGGER,
-)
 
 
 class ConfigOperations(KeyedOperations):
@@ -169,6 +165,8 @@ class ConfigOperations(KeyedOperations):
 
         :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
         """
+        from quorate_admin.types.configs import ConfigResourceType
+
         self._brokers_only("list_config_resources")
         left_ms = self._countdown(timeout_ms)
         asked = frozenset(types or ConfigResourceType) - {ConfigResourceType.UNKNOWN}
@@ -180,7 +178,7 @@ class ConfigOperations(KeyedOperations):
             found = []
             if ConfigResourceType.CLIENT_METRICS in asked:
                 found += await self._list_config_resources((), left_ms())
-            if not asked.isdisjoint(_LISTABLE_WITH_METADATA):
+            if not asked <= {ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP}:
                 found += await self._list_with_metadata(left_ms())
         return tuple(sorted(one for one in found if one.type in asked))
 
@@ -195,6 +193,8 @@ class ConfigOperations(KeyedOperations):
 
     async def _list_with_metadata(self, timeout_ms: int) -> list[ConfigResource]:
         from kio.schema.metadata.v13.request import MetadataRequest
+
+        from quorate_admin.types.configs import ConfigResource, ConfigResourceType
 
         request = MetadataRequest(
             topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
@@ -231,12 +231,16 @@ class ConfigOperations(KeyedOperations):
         A dynamic config of a broker is checked by that broker, and by the active controller when the client
         goes past the brokers; log levels exist on their node alone.
         """
+        from quorate_admin.types.configs import ConfigResourceType
+
         if resource.type is ConfigResourceType.BROKER and resource.name:
             return described or not self._to_controllers
         return resource.type is ConfigResourceType.BROKER_LOGGER
 
 
 def _resource(result: Any) -> ConfigResource:
+    from quorate_admin.types.configs import ConfigResource, ConfigResourceType
+
     return ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
 
 
@@ -246,6 +250,8 @@ def _alterations(response: Any, _: Sequence[ConfigResource]) -> Iterator[Outcome
 
 
 def _entry(config: Any) -> ConfigEntry:
+    from quorate_admin.types.configs import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
+
     return ConfigEntry(
         name=config.name,
         value=config.value,

@@ -1,13 +1,18 @@
 """Elections of partition leaders (KIP-183, KIP-460)."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.results import Results
-from quorate_admin.types.elections import ElectionType
-from quorate_admin.types.partitions import TopicPartition, partitions_by_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import timedelta
+
+    from quorate_admin.types.elections import ElectionType
+    from quorate_admin.types.partitions import TopicPartition
 
 __all__ = ("ElectionOperations",)
 
@@ -31,6 +36,8 @@ class ElectionOperations(KeyedOperations):
         """
         from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 
+        from quorate_admin.types.partitions import partitions_by_topic
+
         def request_for(asked: Sequence[TopicPartition] | None, timeout: timedelta) -> ElectLeadersRequest:
             topics = None
             if asked is not None:
@@ -52,6 +59,8 @@ class ElectionOperations(KeyedOperations):
 
 
 def _outcomes(response: Any, _: object = None) -> Iterator[Outcome[TopicPartition, None]]:
+    from quorate_admin.types.partitions import TopicPartition
+
     for topic in response.replica_election_results:
         for one in topic.partition_result:
             key = TopicPartition(topic.topic, one.partition_id)

@@ -1,10 +1,10 @@
 """Operations on the log directories of brokers (KIP-113)."""
 
+from __future__ import annotations
+
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quorate_protocol.errors import ErrorCode
 
@@ -12,12 +12,17 @@ from quorate_admin.errors import ServerError
 from quorate_admin.operations.base import To
 from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.results import Results
-from quorate_admin.types.log_dirs import LogDirDescription, ReplicaInfo, ReplicaLogDirInfo
-from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica, partitions_by_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import timedelta
+
+    from quorate_admin.types.log_dirs import LogDirDescription, ReplicaLogDirInfo
+    from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
+
+    Described = Mapping[str, LogDirDescription]
 
 __all__ = ("LogDirOperations",)
-
-Described = Mapping[str, LogDirDescription]
 
 
 class LogDirOperations(KeyedOperations):
@@ -49,6 +54,8 @@ class LogDirOperations(KeyedOperations):
 
         :raises AdminError: no broker gave an answer; UnsupportedEndpointError with bootstrap controllers.
         """
+        from quorate_admin.types.partitions import TopicPartition
+
         self._brokers_only("describe_replica_log_dirs")
 
         async def ask(
@@ -71,6 +78,8 @@ class LogDirOperations(KeyedOperations):
 
         :raises AdminError: no broker gave an answer; UnsupportedEndpointError with bootstrap controllers.
         """
+        from quorate_admin.types.partitions import TopicPartitionReplica
+
         self._brokers_only("alter_replica_log_dirs")
 
         async def ask(to: To, asked: Sequence[TopicPartitionReplica]) -> Results[TopicPartitionReplica, None]:
@@ -93,6 +102,8 @@ class LogDirOperations(KeyedOperations):
         self, to: To, partitions: Sequence[TopicPartition] | None, timeout_ms: int | None
     ) -> Described:
         from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
+
+        from quorate_admin.types.partitions import partitions_by_topic
 
         topics = None
         if partitions is not None:
@@ -117,6 +128,9 @@ def _by_broker(
 
 
 def _log_dir(result: Any) -> LogDirDescription:
+    from quorate_admin.types.log_dirs import LogDirDescription, ReplicaInfo
+    from quorate_admin.types.partitions import TopicPartition
+
     return LogDirDescription(
         error=error_of(result.error_code),
         replicas={
@@ -133,6 +147,8 @@ def _log_dir(result: Any) -> LogDirDescription:
 
 
 def _place(partition: TopicPartition, described: Described) -> ReplicaLogDirInfo:
+    from quorate_admin.types.log_dirs import ReplicaLogDirInfo
+
     place = ReplicaLogDirInfo()
     for path, log_dir in described.items():
         info = log_dir.replicas.get(partition)
@@ -151,6 +167,8 @@ def _move_request(assignments: Mapping[TopicPartitionReplica, str]) -> Any:
         AlterReplicaLogDirsRequest,
         AlterReplicaLogDirTopic,
     )
+
+    from quorate_admin.types.partitions import TopicPartition, partitions_by_topic
 
     by_path: dict[str, list[TopicPartition]] = defaultdict(list)
     for replica, path in assignments.items():

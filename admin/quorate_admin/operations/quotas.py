@@ -1,13 +1,18 @@
 """Operations on client quotas (KIP-546)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from quorate_admin.operations.base import To
 from quorate_admin.operations.keyed import KeyedOperations, Outcome
-from quorate_admin.results import Results
-from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import timedelta
+
+    from quorate_admin.results import Results
+    from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 
 __all__ = ("QuotaOperations",)
 
@@ -23,6 +28,8 @@ class QuotaOperations(KeyedOperations):
         :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
+
+        from quorate_admin.types.quotas import ClientQuotaFilter
 
         self._brokers_only("describe_client_quotas")
         quota_filter = quota_filter or ClientQuotaFilter()
@@ -90,4 +97,6 @@ class QuotaOperations(KeyedOperations):
 
 
 def _entity(parts: Any) -> ClientQuotaEntity:
+    from quorate_admin.types.quotas import ClientQuotaEntity
+
     return ClientQuotaEntity.of({part.entity_type: part.entity_name for part in parts})

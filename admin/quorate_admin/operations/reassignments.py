@@ -1,13 +1,18 @@
 """Operations on partition reassignments (KIP-455)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from quorate_admin.operations.keyed import KeyedOperations, Outcome
-from quorate_admin.results import Results
-from quorate_admin.types.partitions import TopicPartition, partitions_by_topic
-from quorate_admin.types.reassignments import PartitionReassignment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import timedelta
+
+    from quorate_admin.results import Results
+    from quorate_admin.types.partitions import TopicPartition
+    from quorate_admin.types.reassignments import PartitionReassignment
 
 __all__ = ("ReassignmentOperations",)
 
@@ -32,6 +37,8 @@ class ReassignmentOperations(KeyedOperations):
             ReassignablePartition,
             ReassignableTopic,
         )
+
+        from quorate_admin.types.partitions import TopicPartition, partitions_by_topic
 
         def partition_of(topic: str, number: int) -> ReassignablePartition:
             replicas = reassignments[TopicPartition(topic, number)]
@@ -74,6 +81,9 @@ class ReassignmentOperations(KeyedOperations):
             ListPartitionReassignmentsRequest,
             ListPartitionReassignmentsTopics,
         )
+
+        from quorate_admin.types.partitions import TopicPartition, partitions_by_topic
+        from quorate_admin.types.reassignments import PartitionReassignment
 
         topics = None
         if partitions is not None:

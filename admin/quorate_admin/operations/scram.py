@@ -1,9 +1,9 @@
 """Operations on SCRAM credentials (KIP-554). Passwords never leave the client: their salted hashes do."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from quorate_protocol.errors import ErrorCode
 
@@ -11,19 +11,22 @@ from quorate_admin.errors import ServerError
 from quorate_admin.operations.base import To
 from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.results import Results
-from quorate_admin.types.scram import (
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialDeletion,
-    UserScramCredentialsDescription,
-    UserScramCredentialUpsertion,
-)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import timedelta
+
+    from quorate_admin.types.scram import (
+        UserScramCredentialDeletion,
+        UserScramCredentialsDescription,
+        UserScramCredentialUpsertion,
+    )
+
+    Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
 
 __all__ = ("SALT_SIZE_BYTES", "ScramOperations")
 
 SALT_SIZE_BYTES: Final = 32
-
-Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
 
 
 class ScramOperations(KeyedOperations):
@@ -41,6 +44,12 @@ class ScramOperations(KeyedOperations):
         from kio.schema.describe_user_scram_credentials.v0.request import (
             DescribeUserScramCredentialsRequest,
             UserName,
+        )
+
+        from quorate_admin.types.scram import (
+            ScramCredentialInfo,
+            ScramMechanism,
+            UserScramCredentialsDescription,
         )
 
         self._brokers_only("describe_user_scram_credentials")
@@ -75,6 +84,8 @@ class ScramOperations(KeyedOperations):
             AlterUserScramCredentialsRequest,
             ScramCredentialDeletion,
         )
+
+        from quorate_admin.types.scram import UserScramCredentialDeletion, UserScramCredentialUpsertion
 
         self._brokers_only("alter_user_scram_credentials")
         by_user: dict[str, list[Alteration]] = {}
@@ -111,6 +122,8 @@ class ScramOperations(KeyedOperations):
 
 def _refusal(alteration: Alteration) -> ServerError | None:
     """Why an alteration can't be sent."""
+    from quorate_admin.types.scram import ScramMechanism, UserScramCredentialUpsertion
+
     if not alteration.user:
         return ServerError(ErrorCode.unacceptable_credential, "the user's name is empty")
     if alteration.mechanism is ScramMechanism.UNKNOWN:

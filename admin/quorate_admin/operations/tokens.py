@@ -1,11 +1,16 @@
 """Operations on delegation tokens (KIP-48, KIP-373)."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from quorate_admin.operations.base import Operations, To
-from quorate_admin.types.tokens import DelegationToken, KafkaPrincipal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from quorate_admin.types.tokens import DelegationToken, KafkaPrincipal
 
 __all__ = ("TokenOperations",)
 
@@ -37,6 +42,8 @@ class TokenOperations(Operations):
             CreatableRenewers,
             CreateDelegationTokenRequest,
         )
+
+        from quorate_admin.types.tokens import DelegationToken
 
         self._brokers_only("create_delegation_token")
         renewers = tuple(renewers)
@@ -107,6 +114,8 @@ class TokenOperations(Operations):
             DescribeDelegationTokenRequest,
         )
 
+        from quorate_admin.types.tokens import DelegationToken
+
         self._brokers_only("describe_delegation_tokens")
         asked = None
         if owners is not None:
@@ -133,10 +142,14 @@ class TokenOperations(Operations):
 
 
 def _principal(token: Any) -> KafkaPrincipal:
+    from quorate_admin.types.tokens import KafkaPrincipal
+
     return KafkaPrincipal(token.principal_type, token.principal_name)
 
 
 def _requester(token: Any) -> KafkaPrincipal:
+    from quorate_admin.types.tokens import KafkaPrincipal
+
     requester = KafkaPrincipal(token.token_requester_principal_type, token.token_requester_principal_name)
     return requester if requester.principal_type else _principal(token)
 

@@ -1,14 +1,18 @@
 """Describing topics page by page: the state between one DescribeTopicPartitions and the next (KIP-966)."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ConnectionFailedError, ServerError
-from quorate_admin.types.acls import operations_of_bits
-from quorate_admin.types.topics import PartitionDescription, TopicDescription
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from quorate_admin.types.topics import PartitionDescription, TopicDescription
 
 __all__ = ("TopicPages", "topic_description")
 
@@ -89,6 +93,9 @@ class TopicPages:
 
 def topic_description(topic: Any, *, with_operations: bool) -> TopicDescription:
     """A topic of a DescribeTopicPartitions or Metadata response."""
+    from quorate_admin.types.acls import operations_of_bits
+    from quorate_admin.types.topics import TopicDescription
+
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
     return TopicDescription(
         name=topic.name,
@@ -102,6 +109,8 @@ def topic_description(topic: Any, *, with_operations: bool) -> TopicDescription:
 
 
 def _partition(partition: Any) -> PartitionDescription:
+    from quorate_admin.types.topics import PartitionDescription
+
     return PartitionDescription(
         partition=partition.partition_index,
         leader=None if partition.leader_id < 0 else partition.leader_id,

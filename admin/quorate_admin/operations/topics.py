@@ -1,9 +1,9 @@
 """Operations on topics: create, delete, list, describe, add partitions."""
 
+from __future__ import annotations
+
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quorate_protocol.errors import ErrorCode, error_code_of
 from quorate_protocol.uuids import uuid_to_text
@@ -13,14 +13,19 @@ from quorate_admin.operations.base import To
 from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.operations.topic_pages import TopicPages, topic_description
 from quorate_admin.results import Results
-from quorate_admin.types.configs import ConfigEntry, ConfigSource
-from quorate_admin.types.topics import (
-    CreatedTopic,
-    NewPartitions,
-    NewTopic,
-    TopicDescription,
-    TopicListing,
-)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import timedelta
+
+    from quorate_admin.types.configs import ConfigEntry
+    from quorate_admin.types.topics import (
+        CreatedTopic,
+        NewPartitions,
+        NewTopic,
+        TopicDescription,
+        TopicListing,
+    )
 
 __all__ = ("PARTITIONS_PER_RESPONSE", "TopicOperations")
 
@@ -122,6 +127,8 @@ class TopicOperations(KeyedOperations):
         :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
         """
         self._brokers_only("list_topics")
+        from quorate_admin.types.topics import TopicListing
+
         response = await self._metadata(None, timeout_ms=timeout_ms)
         return {
             topic.name: TopicListing(name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal)
@@ -269,6 +276,8 @@ def _creatable(topic: NewTopic) -> Any:
 
 
 def _created(topic: Any) -> CreatedTopic:
+    from quorate_admin.types.topics import CreatedTopic
+
     configs_error = error_of(error_code_of(topic.topic_config_error_code))
     is_told = configs_error is None and topic.configs is not None and topic.num_partitions >= 0
     return CreatedTopic(
@@ -282,6 +291,8 @@ def _created(topic: Any) -> CreatedTopic:
 
 
 def _config_entry(config: Any) -> ConfigEntry:
+    from quorate_admin.types.configs import ConfigEntry, ConfigSource
+
     return ConfigEntry(
         name=config.name,
         value=config.value,
