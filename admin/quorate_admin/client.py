@@ -8,14 +8,12 @@ from quorate_admin.config import AdminConfig, addresses_of
 from quorate_admin.network.address import Address
 from quorate_admin.network.transport import Transport
 from quorate_admin.operations.acls import AclOperations
-from quorate_admin.operations.cluster import ClusterOperations
 from quorate_admin.operations.configs import ConfigOperations
 from quorate_admin.operations.controllers import ControllerOperations
 from quorate_admin.operations.elections import ElectionOperations
 from quorate_admin.operations.features import FeatureOperations
 from quorate_admin.operations.groups import GroupOperations
 from quorate_admin.operations.log_dirs import LogDirOperations
-from quorate_admin.operations.quorum import QuorumOperations
 from quorate_admin.operations.quotas import QuotaOperations
 from quorate_admin.operations.reassignments import ReassignmentOperations
 from quorate_admin.operations.scram import ScramOperations
@@ -25,14 +23,12 @@ from quorate_admin.operations.topics import TopicOperations
 
 class AdminClient(
     AclOperations,
-    ClusterOperations,
     ConfigOperations,
-    ControllerOperations,
+    ControllerOperations,  # and with it those of the cluster and the quorum
     ElectionOperations,
     FeatureOperations,
     GroupOperations,
     LogDirOperations,
-    QuorumOperations,
     QuotaOperations,
     ReassignmentOperations,
     ScramOperations,

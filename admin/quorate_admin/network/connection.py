@@ -293,7 +293,7 @@ async def _connect(
                 server_hostname=address.host if context is not None else None,
             )
     except TimeoutError:
-        raise RequestTimeoutError(f"no connection to {address} in {timeout_ms} ms") from None
+        raise ConnectionFailedError(f"no connection to {address} in {timeout_ms} ms") from None
     except ConnectionError as error:
         if context is None or isinstance(error, ConnectionRefusedError):
             raise _failure_of(address, error) from error
@@ -312,4 +312,6 @@ def _failure_of(address: Address, error: OSError) -> AdminError:
     if isinstance(error, ssl.SSLError) and error.reason is not None and not is_ended:
         hint = " (is it a TLS listener?)" if error.reason == "WRONG_VERSION_NUMBER" else ""
         return AuthenticationError(f"{address}: TLS failed: {error.reason}{hint}")
-    return ConnectionFailedError(f"no connection to {address}: {error.strerror or str(error) or type(error).__name__}")
+    return ConnectionFailedError(
+        f"no connection to {address}: {error.strerror or str(error) or type(error).__name__}"
+    )

@@ -87,6 +87,16 @@ class Transport:
             timeout_ms,
         )
 
+    async def open_apart(self, address: Address, identity: Identity | None, *, timeout_ms: int) -> Connection:
+        """A connection of the caller's own, who closes it. Errors as those of `Connection.open`."""
+        return await Connection.open(
+            address,
+            client_id=self._config.client_id,
+            timeout_ms=timeout_ms,
+            security=self._config.security,
+            identity=identity,
+        )
+
     async def close(self) -> None:
         """Close every connection."""
         connections = list(self._connections.values())

@@ -1,11 +1,53 @@
 """Registrations of controllers (KIP-919, KIP-1312), and what single nodes speak."""
 
+import asyncio
+import uuid
+from enum import Enum
+
+from quorate_protocol.errors import ErrorCode
+
+from quorate_admin.errors import AdminError, ConnectionFailedError, RefreshRefusedError, ServerError
 from quorate_admin.network.address import Address
-from quorate_admin.operations.base import Operations, To
+from quorate_admin.network.connection import Connection, Identity
+from quorate_admin.operations.base import To
+from quorate_admin.operations.cluster import ClusterOperations
+from quorate_admin.operations.quorum import QuorumOperations
 from quorate_admin.types.controllers import ControllerRegistration, NodeApiVersions
+from quorate_admin.types.quorum import QuorumDescription
+
+QUIET_MS = 10_000
+"""A living controller fetches at least every 500 ms; Kafka gives up on one that is silent for 2 s."""
+PROBE_TIMEOUT_MS = 5_000
+RESOURCE_OF_NODES = 4
+"""Kafka's ConfigResource.Type.BROKER, which stands for controllers too."""
 
 
-class ControllerOperations(Operations):
+class Heard(Enum):
+    """What the leader of the quorum heard of a controller."""
+
+    NOTHING = "nothing lately"
+    NEVER_AS_VOTER = "nothing yet, though it is a voter"
+    LATELY = "it fetched lately"
+    LEADS = "it is the leader"
+
+
+def heard_of(controller_id: int, quorum: QuorumDescription, quiet_ms: int) -> Heard:
+    """Whether the leader heard of a controller in the last `quiet_ms`, by the leader's own clock."""
+    if quorum.leader_id == controller_id:
+        return Heard.LEADS
+    leader = next((one for one in quorum.voters if one.node_id == quorum.leader_id), None)
+    now_ms = leader.last_caught_up_ms if leader is not None else None
+    replicas = [one for one in (*quorum.voters, *quorum.observers) if one.node_id == controller_id]
+    times_ms = [one.last_fetch_ms for one in replicas if one.last_fetch_ms is not None]
+    if not times_ms:
+        is_voter = any(one.node_id == controller_id for one in quorum.voters)
+        return Heard.NEVER_AS_VOTER if is_voter else Heard.NOTHING
+    if now_ms is None or now_ms - max(times_ms) < quiet_ms:
+        return Heard.LATELY
+    return Heard.NOTHING
+
+
+class ControllerOperations(ClusterOperations, QuorumOperations):
     """ControllerRegistration, UnregisterController, and ApiVersions of single nodes."""
 
     async def register_controller(
@@ -48,9 +90,102 @@ class ControllerOperations(Operations):
 
         await self._ask(UnregisterControllerRequest(controller_id=controller_id), timeout_ms=timeout_ms)
 
-    async def refresh_controller(self, controller_id: int, *, timeout_ms: int | None = None) -> None:
-        """Register a dead controller anew with the cluster's feature ranges and no listeners."""
-        raise NotImplementedError
+    async def refresh_controller(
+        self,
+        controller_id: int,
+        *,
+        allow_unlisted: bool = False,
+        quiet_ms: int = QUIET_MS,
+        timeout_ms: int | None = None,
+    ) -> ControllerRegistration:
+        """Register a dead controller anew, with the feature levels that the active one runs and no endpoints.
+
+        A controller that was stopped for good keeps its registration, whose old levels block upgrades of
+        features; below metadata.version 4.4-IV2 it can't be removed. Refreshed, it blocks nothing, and
+        clients do not find it any more. One that comes back registers itself again.
+
+        Only a dead one is refreshed: it must not have fetched for `quiet_ms`, and nothing that may be it may
+        answer where it was registered. `allow_unlisted` takes one whose endpoints no controller lists: that
+        is one refreshed before, or a node id that never was a controller's, which would become one. Raises
+        AdminError.
+
+        :returns: the registration that the controller has now.
+        :raises RefreshRefusedError: it may be alive, or is not registered; the message says what was seen.
+        """
+        self._controllers_only("refreshing a controller's registration")
+        cluster = await self.describe_cluster(timeout_ms=timeout_ms)
+        listed = [node for node in cluster.nodes if node.node_id == controller_id]
+        if not listed and not allow_unlisted:
+            raise RefreshRefusedError(
+                f"controller {controller_id} is not refreshed: no registration with endpoints is known; "
+                f"known are {', '.join(str(node.node_id) for node in cluster.nodes)}"
+            )
+        await self._check_quiet(controller_id, quiet_ms, timeout_ms)
+        identity = Identity(cluster.cluster_id, controller_id)
+        for node in listed:
+            seen = await self._seen_at(Address(node.host, node.port), identity)
+            if seen is not None:
+                raise RefreshRefusedError(f"controller {controller_id} is not refreshed: {seen}")
+        active = await self._api_versions(To.CONTROLLER, timeout_ms=timeout_ms)
+        registration = ControllerRegistration(
+            controller_id=controller_id,
+            incarnation_id=uuid.uuid4(),
+            listeners=(),
+            features={key.name: (key.min_version, key.max_version) for key in active.supported_features},
+        )
+        await self.register_controller(registration, timeout_ms=timeout_ms)
+        return registration
+
+    async def _check_quiet(self, controller_id: int, quiet_ms: int, timeout_ms: int | None) -> None:
+        """Raises RefreshRefusedError when the leader heard of the controller not long ago."""
+        quorum = await self.describe_metadata_quorum(timeout_ms=timeout_ms)
+        seen = heard_of(controller_id, quorum, quiet_ms)
+        if seen is Heard.NEVER_AS_VOTER:
+            # A leader that was just elected has heard of nobody yet: give the controller time to fetch.
+            await asyncio.sleep(quiet_ms / 1000)
+            quorum = await self.describe_metadata_quorum(timeout_ms=timeout_ms)
+            seen = heard_of(controller_id, quorum, quiet_ms)
+        if seen is Heard.LEADS:
+            raise RefreshRefusedError(f"controller {controller_id} is not refreshed: it leads the quorum")
+        if seen is Heard.LATELY:
+            raise RefreshRefusedError(
+                f"controller {controller_id} is not refreshed: it fetched in the last {quiet_ms} ms"
+            )
+
+    async def _seen_at(self, address: Address, identity: Identity) -> str | None:
+        """What answers at an address, if it may be the node that is meant; None if it is another or nothing."""
+        try:
+            connection = await self._transport.open_apart(address, identity, timeout_ms=PROBE_TIMEOUT_MS)
+        except (ConnectionFailedError, OSError):
+            return None  # nobody there, or another by its own word
+        except AdminError as error:
+            return f"something listens at {address}, and it can't be told whether it is this one: {error}"
+        try:
+            if connection.identity == identity:
+                return f"it answers at {address}"
+            return await self._recognized(connection, identity.node_id)
+        except AdminError as error:
+            return f"something answers at {address}, and it can't be told whether it is this one: {error}"
+        finally:
+            await connection.close()
+
+    async def _recognized(self, connection: Connection, node_id: int) -> str | None:
+        """As `_seen_at`, for servers that do not check whom we mean.
+
+        A node tells the configuration of itself alone: it refuses the id of another as an INVALID_REQUEST.
+        """
+        from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+
+        node = DescribeConfigsResource(
+            resource_type=RESOURCE_OF_NODES, resource_name=str(node_id), configuration_keys=("node.id",)
+        )
+        response = await connection.request(DescribeConfigsRequest(resources=(node,)), PROBE_TIMEOUT_MS)
+        code = response.results[0].error_code if response.results else ErrorCode.unknown_server_error
+        if code is ErrorCode.invalid_request:
+            return None
+        if code is ErrorCode.none:
+            return f"it answers at {connection.address}"
+        raise ServerError(code, response.results[0].error_message if response.results else None)
 
     async def node_api_versions(
         self, node: int | Address, *, timeout_ms: int | None = None
