@@ -15,6 +15,7 @@ What differs always is said here once, and asserted for every case:
 1. Exit codes: 0 for 0 and 1 for 1, but a wrong command line is 2 with ours, 1 with Kafka's.
 2. A failure is told on stderr, with no stack trace, wherever Kafka's tool tells it.
 3. When both fail, what ours prints on stdout is what Kafka's tool prints there, or nothing.
+4. Where Kafka's tool prints the class of an exception, ours prints the name of the error.
 """
 
 import difflib
@@ -224,10 +225,28 @@ def site_of(name: str, cluster: Cluster, at: str, values: Mapping[str, str]) -> 
     )
 
 
+EXCEPTION = re.compile(r"org\.apache\.kafka\.common\.errors\.(\w+)Exception(?=:)")
+
+
+def error_names(text: str) -> str:
+    """The text with names of errors in the place of Java's exceptions."""
+    return EXCEPTION.sub(lambda found: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", found[1]).upper(), text)
+
+
 class Comparison:
     """One case on one site."""
 
-    def __init__(self, case: Case, tool: Tool, site: Site, java: JavaTools, directory: Path) -> None:
+    def __init__(
+        self,
+        case: Case,
+        tool: Tool,
+        site: Site,
+        java: JavaTools,
+        directory: Path,
+        *,
+        twins: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        """`twins` are more words that differ: for Kafka's tool, and for ours."""
         self._case = case
         self._tool = tool
         self._java = java
@@ -235,7 +254,9 @@ class Comparison:
         self._words = {
             side: site.words | {"twin": f"{name}{side}", "own": f"{name}{SHARED}"} for side in (KAFKA, OURS)
         }
-        for side, words in self._words.items():
+        self._twins = {"twin", *(twins or {})}
+        for place, (side, words) in enumerate(self._words.items()):
+            words |= {name: values[place] for name, values in (twins or {}).items()}
             words["dir"] = str(directory / side)
             (directory / side).mkdir()
             for file, content in case.files.items():
@@ -245,7 +266,7 @@ class Comparison:
         """Run the case and assert that the two tools agree."""
         for run in self._case.before:
             step = as_step(run)
-            twins = "$twin" in step.arguments or "$dir" in step.arguments
+            twins = any(f"${name}" in step.arguments for name in (*self._twins, "dir"))
             for side in (KAFKA, OURS) if twins else (KAFKA,):
                 ran = self._other(step, side).succeeded()
                 for other in (side,) if twins else (KAFKA, OURS):
@@ -326,9 +347,10 @@ class Comparison:
             raise AssertionError(f"{self._tool.command} {what}:\n{difference}")
 
     def _normalised(self, text: str, side: str) -> str:
-        text = text.replace(self._words[side]["dir"], "<dir>")
+        text = error_names(text).replace(self._words[side]["dir"], "<dir>")
         for words in self._words.values():  # a list may have what the other one has made
-            text = text.replace(words["twin"], "<twin>")
+            for name in self._twins:
+                text = re.sub(rf"(?<![\w-]){re.escape(words[name])}", f"<{name}>", text)
         for normalise in self._case.normalise:
             text = normalise.change(text)
         return text

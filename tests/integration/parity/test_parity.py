@@ -1,12 +1,12 @@
 """Our tools beside Kafka's: the same cluster, the same arguments, the same output."""
 
-import importlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from parity.cases import cases_of
 from parity.harness import TOOLS, Case, Comparison, Site, Tool, site_of, variants
 from support.cluster import Cluster
 from support.java.cluster import JavaCluster
@@ -15,15 +15,10 @@ from support.java.tools import JavaTools
 QUICK = "default.api.timeout.ms=1500\nrequest.timeout.ms=1000\n"
 
 
-def cases_of(tool: Tool) -> Any:
-    """The module with a tool's cases."""
-    return importlib.import_module(f"parity.cases.{tool.command.replace('-', '_')}")
-
-
 def every_case() -> Iterator[Any]:
     """A parameter set for each case, cluster and side."""
     for tool in TOOLS.values():
-        for case in cases_of(tool).CASES:
+        for case in cases_of(tool):
             for cluster, at in variants(case, tool):
                 yield pytest.param(tool, case, cluster, at, id=f"{tool.command}-{case.name}-{cluster}-{at}")
 

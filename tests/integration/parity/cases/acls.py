@@ -224,4 +224,3 @@ CASES = (
     Case(name="without-authorizer", run="$at --list", ends=Ends.FAILED, clusters=["python"], at=["server"]),
     Case(name="help", run="--help", ends=Ends.HELP, clusters=JAVA, at=["server"]),
 )
-EXEMPT = {"--version": "Kafka's tool prints Kafka's version; `quorate version` prints ours"}

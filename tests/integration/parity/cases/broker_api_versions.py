@@ -10,4 +10,3 @@ CASES = (
     Case(name="with-unknown-option", run="$at --list", ends=Ends.USAGE),
     Case(name="help", run="--help", ends=Ends.HELP),
 )
-EXEMPT = {"--version": "Kafka's tool prints Kafka's version; `quorate version` prints ours"}

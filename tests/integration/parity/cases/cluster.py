@@ -50,4 +50,3 @@ CASES = (
     ),
     Case(name="help", run=["--help", "cluster-id -h"], ends=Ends.HELP, at=["server"]),
 )
-EXEMPT: dict[str, str] = {}

@@ -311,4 +311,3 @@ CASES = (
     ),
     Case(name="help", run="--help", ends=Ends.HELP, at=["server"]),
 )
-EXEMPT = {"--version": "Kafka's tool prints Kafka's version; `quorate version` prints ours"}

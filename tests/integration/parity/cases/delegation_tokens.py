@@ -101,4 +101,3 @@ CASES = (
     ),
     Case(name="help", run="--help", ends=Ends.HELP, clusters=JAVA),
 )
-EXEMPT = {"--version": "Kafka's tool prints Kafka's version; `quorate version` prints ours"}

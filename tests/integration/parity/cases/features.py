@@ -191,4 +191,3 @@ CASES = (
         at=["server"],
     ),
 )
-EXEMPT: dict[str, str] = {}

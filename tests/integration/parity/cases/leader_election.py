@@ -104,4 +104,3 @@ CASES = (
     ),
     Case(name="help", run="--help", ends=Ends.HELP),
 )
-EXEMPT = {"--version": "Kafka's tool prints Kafka's version; `quorate version` prints ours"}

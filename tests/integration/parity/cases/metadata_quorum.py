@@ -97,4 +97,3 @@ CASES = (
         normalise=[replaced(r"(?s).*", "", "each has its own help")],
     ),
 )
-EXEMPT: dict[str, str] = {}

@@ -59,6 +59,5 @@ CASES = (
         name="no-file", run="--snapshot /no/such.log ls", ends=Ends.FAILED, says="/no/such.log", at=["server"]
     ),
     Case(name="nothing", run="", ends=Ends.USAGE, at=["server"]),
-    Case(name="help_of_the_tool", run="--help", ends=Ends.HELP, at=["server"]),
+    Case(name="help_of_the_tool", run=["--help", "-h"], ends=Ends.HELP, at=["server"]),
 )
-EXEMPT: dict[str, str] = {}
