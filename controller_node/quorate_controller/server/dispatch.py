@@ -198,6 +198,10 @@ class Call:
             self._fail(error)
             return
         reply = future.result()
+        if self._envelope is not None and reply.response.error_code is ErrorCode.not_leader_or_follower:
+            # AddRaftVoter, RemoveRaftVoter: only the broker can look for the leader and forward again.
+            self.refuse(ErrorCode.not_controller)
+            return
         self.answer(response_to_wire(reply.response, reply.data, version=self.request.version))
 
     def _control_answered(self, future: Future[Payload]) -> None:

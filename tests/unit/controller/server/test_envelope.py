@@ -12,8 +12,10 @@ from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.default_principal_data.v0 import DefaultPrincipalData
 from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.errors import ErrorCode
+from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from quorate_controller.control.api import ControlError
 from quorate_controller.raft import messages as m
+from quorate_controller.server.port import RaftAnswer
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.wire.api import APIS
 from quorate_protocol.wire.client import encode_request
@@ -107,6 +109,19 @@ async def test_unregister_controller_may_be_forwarded(rig: Any, is_active: bool)
     assert (int(body.error_code), body.error_message) == (136, "no such id")
     ((request, caller, _),) = rig.node.controls
     assert (request.controller_id, caller.forwarded, caller.principal.name) == (3003, True, "alice")
+
+
+async def test_a_voter_change_that_reached_a_follower_is_forwarded_again(rig: Any) -> None:
+    """Goal: kafka-metadata-quorum works through brokers while leadership moves. Method: RemoveRaftVoter in an
+    envelope, to a node that is not the leader.
+    """
+    not_leader = m.RemoveRaftVoterResponse(error_code=ErrorCode.not_leader_or_follower)
+    rig.node.reply = lambda _request: RaftAnswer(response=not_leader)
+    await rig.listen()
+    broker = await rig.connect()
+    request = RemoveRaftVoterRequest(cluster_id=None, voter_id=1, voter_directory_id=UUID(int=1))
+    response = await broker.ask(envelope(request, 0), 0)
+    assert response.error_code is ErrorCode.not_controller
 
 
 async def test_ipv6_clients_and_token_principals(rig: Any) -> None:
