@@ -1,9 +1,11 @@
 """Voters come and go under load (KIP-853): by Quorate's tools, in quorums of ours and in mixed ones."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from support.cluster import manifests
+from support.document import run_block
 from support.ledger import ContinuousTopics
 from support.membership import (
     Membership,
@@ -11,10 +13,12 @@ from support.membership import (
     await_progress,
     lead_with,
     refused,
+    succeeded,
 )
 
 pytestmark = pytest.mark.integration
 
+SCRIPT = Path(__file__).parents[3] / "examples" / "membership" / "replace-voter.sh"
 THREE = (3000, 3001, 3002)
 FIVE = (*THREE, 3003, 3004)
 KINDS = {"python": (), "mixed": (3001, 3003)}
@@ -77,18 +81,28 @@ def test_a_voter_whose_disk_was_lost_is_replaced(quorum: Membership, tell_pause:
     """Goal: a new disk is a new voter: the old (id, directory) is removed, the new one added; nothing is lost.
 
     Method: under topic creation take the disks of two voters, one of each implementation, one after the
-    other. The node comes back as an observer, can't be added beside its lost self, and replaces it.
+    other. The node comes back as an observer, can't be added beside its lost self, and replaces it: once
+    command by command, once by the script among the examples.
     """
+
+    def by_commands(node_id: int, lost: str) -> None:
+        twice = refused(quorum.metadata_quorum("add-controller", config=quorum.config_file(node_id)))
+        assert "already part of the set of voters" in twice
+        quorum.remove(node_id, lost)
+        quorum.add(node_id)
+
+    def by_script(node_id: int, lost: str) -> None:
+        variables = {"CONTROLLERS": quorum.asks(), "CONFIG": str(quorum.config_file(node_id))}
+        done = succeeded(run_block(f'{SCRIPT} "$CONTROLLERS" "$CONFIG"', variables))
+        assert f"KRaft controller {node_id} with directory id {lost}" in done
+
     quorum.bring_to(*THREE)
     with ContinuousTopics(quorum.bootstrap_servers, "replaced") as topics:
-        for node_id in THREE[1:]:
+        for node_id, replace in zip(THREE[1:], (by_commands, by_script), strict=True):
             await_progress(quorum, topics)
             lost = quorum.lose_disk(node_id)
             assert quorum.voters()[node_id] == lost
-            twice = refused(quorum.metadata_quorum("add-controller", config=quorum.config_file(node_id)))
-            assert "already part of the set of voters" in twice
-            quorum.remove(node_id, lost)
-            quorum.add(node_id)
+            replace(node_id, lost)
             quorum.await_voters(*THREE)
     assert_same_everywhere(quorum, topics.acknowledged, THREE)
     tell_pause(topics.pause_s_max)
