@@ -2,25 +2,51 @@
 
 import uuid
 from dataclasses import dataclass
+from typing import Self
 
 from quorate_protocol.uuids import uuid_to_text
+
+from quorate_admin.diagnosis.facts import Facts
 
 PLACE_OF_BOOTSTRAP = "--bootstrap-controller HOST:PORT"
 
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Writes command lines; `bootstrap` is the option with its addresses, as the user gave it."""
+    """Writes command lines; `bootstrap` is the option with its addresses, as the user gave it.
+
+    `bootstrap_controllers` is the one for what only controllers can be asked.
+    """
 
     bootstrap: str = PLACE_OF_BOOTSTRAP
+    bootstrap_controllers: str = PLACE_OF_BOOTSTRAP
+
+    @classmethod
+    def through(cls, bootstrap: str, facts: Facts) -> Self:
+        """Commands that take the user's way or, where that leads to brokers alone, the way to the voters."""
+        if bootstrap.startswith("--bootstrap-controller"):
+            return cls(bootstrap, bootstrap)
+        nodes = {} if facts.quorum is None else facts.quorum.nodes
+        addresses = [
+            f"{one.host}:{one.port}" for _, endpoints in sorted(nodes.items()) for one in endpoints[:1]
+        ]
+        if not addresses:
+            return cls(bootstrap)
+        return cls(bootstrap, f"--bootstrap-controller {','.join(addresses)}")
 
     def upgrade(self, feature: str, level: int) -> str:
         """Raise a feature level."""
         return f"quorate features {self.bootstrap} upgrade --feature {feature}={level}"
 
-    def refresh_controller(self, controller_id: int) -> str:
-        """Make the registration of a controller that is gone support what the cluster supports."""
-        return f"quorate cluster refresh-controller {self.bootstrap} --controller-id {controller_id}"
+    def refresh_controller(self, controller_id: int, *, is_listed: bool = True) -> str:
+        """Make the registration of a controller that is gone support what the cluster supports.
+
+        One that has no endpoints, because it was refreshed before, is not listed.
+        """
+        command = (
+            f"quorate cluster refresh-controller {self.bootstrap_controllers} --controller-id {controller_id}"
+        )
+        return command if is_listed else f"{command} --allow-unlisted"
 
     def unregister_controller(self, controller_id: int) -> str:
         """Remove the registration of a controller that is gone (KIP-1312)."""

@@ -127,7 +127,10 @@ def _way_out(
     if facts.finalized(METADATA_VERSION) >= CONTROLLER_UNREGISTRATION_SINCE:
         way = commands.unregister_controller(node_id)
     else:
-        way = commands.refresh_controller(node_id)
+        registered = (facts.controllers or {}).get(node_id)
+        # Brokers do not tell of controllers: then it is taken as listed, and refreshing says if it is not.
+        is_listed = facts.controllers is None or (registered is not None and bool(registered.endpoints))
+        way = commands.refresh_controller(node_id, is_listed=is_listed)
     if presence is Presence.SILENT_VOTER and facts.quorum is not None:
         voter = next(voter for voter in facts.quorum.voters if voter.node_id == node_id)
         return (

@@ -96,6 +96,7 @@ class ControllerOperations(ClusterOperations, QuorumOperations):
         *,
         allow_unlisted: bool = False,
         quiet_ms: int = QUIET_MS,
+        validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> ControllerRegistration:
         """Register a dead controller anew, with the feature levels that the active one runs and no endpoints.
@@ -106,10 +107,10 @@ class ControllerOperations(ClusterOperations, QuorumOperations):
 
         Only a dead one is refreshed: it must not have fetched for `quiet_ms`, and nothing that may be it may
         answer where it was registered. `allow_unlisted` takes one whose endpoints no controller lists: that
-        is one refreshed before, or a node id that never was a controller's, which would become one. Raises
-        AdminError.
+        is one refreshed before, or a node id that never was a controller's, which would become one. With
+        `validate_only`, everything is checked and nothing is registered. Raises AdminError.
 
-        :returns: the registration that the controller has now.
+        :returns: the registration that the controller has now, or would get.
         :raises RefreshRefusedError: it may be alive, or is not registered; the message says what was seen.
         """
         self._controllers_only("refreshing a controller's registration")
@@ -133,7 +134,8 @@ class ControllerOperations(ClusterOperations, QuorumOperations):
             listeners=(),
             features={key.name: (key.min_version, key.max_version) for key in active.supported_features},
         )
-        await self.register_controller(registration, timeout_ms=timeout_ms)
+        if not validate_only:
+            await self.register_controller(registration, timeout_ms=timeout_ms)
         return registration
 
     async def _check_quiet(self, controller_id: int, quiet_ms: int, timeout_ms: int | None) -> None:

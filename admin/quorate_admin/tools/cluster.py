@@ -117,6 +117,46 @@ def unregister_controller(context: typer.Context, *, controller_id: ControllerId
     )
 
 
+@app.command("refresh-controller", cls=ClusterCommand)
+def refresh_controller(
+    context: typer.Context,
+    *,
+    controller_id: ControllerIdOption,
+    allow_unlisted: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unlisted", help="Also one whose endpoints no controller lists, as after a refresh."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, say what would be sent, and don't send it.")
+    ] = False,
+) -> None:
+    """Make the registration of a stopped controller harmless: it then supports what the active one does.
+
+    A stopped controller's registration keeps feature levels from the cluster that it did not know; below
+    metadata.version 33 it can't be removed. It is registered anew in its place, with the feature levels of the
+    active controller and no endpoints; one that comes back registers itself again. Refused if the controller is
+    alive: if it fetched lately, or answers. Kafka has no such tool.
+    """
+    _check_id(controller_id)
+    if tool_options(context).bootstrap_server is not None:
+        raise UsageError("refresh-controller needs --bootstrap-controller: brokers take no such request")
+    registration = run(
+        lambda admin: admin.refresh_controller(
+            controller_id, allow_unlisted=allow_unlisted, validate_only=dry_run
+        ),
+        context,
+    )
+    from quorate_admin.tools.registration_text import registration_json, registration_text
+
+    show(
+        context,
+        lambda: registration_text(registration, dry_run=dry_run),
+        lambda: registration_json(registration, dry_run=dry_run),
+    )
+
+
 def endpoints_text(nodes: "list[NodeDescription]", *, controllers: bool) -> str:
     """What `kafka-cluster list-endpoints` prints."""
     host_width = max((len(node.host) for node in nodes), default=HOST_WIDTH_WITHOUT_NODES)

@@ -37,7 +37,7 @@ def doctor(context: typer.Context) -> None:
     options = tool_options(context)
     config = admin_config(options)
     facts = run(lambda admin: examine(admin, config), context)
-    found = diagnose(facts, Commands(options.bootstrap_arguments))
+    found = diagnose(facts, Commands.through(options.bootstrap_arguments, facts))
     show(context, lambda: diagnosis_text(facts, found, _paint), lambda: diagnosis_json(facts, found))
     if not found.is_healthy:
         raise typer.Exit(1)

@@ -1,10 +1,13 @@
 """`quorate cluster`: text, JSON and errors of its subcommands."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 from quorate_admin.tools.cluster import endpoints_text
 from quorate_admin.types.cluster import NodeDescription
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
-from support.fake_cluster import FakeCluster, answer
+from quorate_protocol.uuids import uuid_to_text
+from support.fake_cluster import FakeCluster, answer, nested
 from support.tool_runner import run_tool
 
 
@@ -129,3 +132,64 @@ async def test_wrong_ids_exit_with_2(arguments: list[str]) -> None:
     """Goal: usage errors before anybody is asked. Method: none, negative, no number; nobody listens."""
     ran = await run_tool("cluster", *arguments, "-C", "localhost:1")
     assert (ran.exit_code, ran.stdout) == (2, "")
+
+
+@pytest.fixture
+async def controllers() -> AsyncIterator[FakeCluster]:
+    """A controller that leads, and beside it a registration 99 whose node is gone."""
+    leader = nested(
+        "DescribeQuorum", "ReplicaState", replica_id=3000, last_fetch_timestamp=1, log_end_offset=7
+    )
+    partition = nested(
+        "DescribeQuorum", "PartitionData", leader_id=3000, high_watermark=7, current_voters=(leader,)
+    )
+    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
+    async with FakeCluster([3000, 99], is_controllers=True) as cluster:
+        cluster.handle("DescribeQuorum", lambda _: answer("DescribeQuorum", topics=(topic,)))
+        cluster.handle("ControllerRegistration", lambda _: answer("ControllerRegistration"))
+        await cluster.nodes[99].stop()
+        yield cluster
+
+
+async def test_a_ghost_is_refreshed(controllers: FakeCluster) -> None:
+    """Goal: what is sent is shown; a dry run sends nothing. Method: compare text, JSON and what arrived."""
+    asked = ("cluster", "refresh-controller", "-C", controllers.bootstrap[0], "--controller-id", "99")
+    dry = await run_tool(*asked, "--dry-run")
+    assert controllers.received("ControllerRegistration") == []
+    ran = await run_tool(*asked)
+    told = await run_tool(*asked, "-o", "json")
+    request = controllers.received("ControllerRegistration")[0].body
+    assert dry.stdout.startswith("DRY RUN of refreshing the registration of controller 99:\n")
+    assert ran.stdout == (
+        "Refreshed the registration of controller 99:\n"
+        f"  incarnation id: {uuid_to_text(request.incarnation_id)}\n"
+        "  listeners: none\n"
+        "  kraft.version: 0 to 1\n"
+        "  metadata.version: 7 to 30\n"
+    )
+    assert (request.controller_id, request.listeners) == (99, ())
+    assert told.json["features"]["metadata.version"] == {"minSupportedVersion": 7, "maxSupportedVersion": 30}
+    assert (told.json["dryRun"], told.json["controllerId"], told.json["listeners"]) == (False, 99, [])
+
+
+@pytest.mark.parametrize(
+    ("controller_id", "told"),
+    [("3000", "it leads the quorum"), ("98", "no registration with endpoints is known")],
+)
+async def test_what_is_no_ghost_is_not_refreshed(
+    controllers: FakeCluster, controller_id: str, told: str
+) -> None:
+    """Goal: no living controller loses its addresses. Method: the leader, and an id that is not registered."""
+    ran = await run_tool(
+        "cluster", "refresh-controller", "-C", controllers.bootstrap[0], "--controller-id", controller_id
+    )
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith(f"error: controller {controller_id} is not refreshed: {told}")
+    assert controllers.received("ControllerRegistration") == []
+
+
+async def test_brokers_can_not_refresh() -> None:
+    """Goal: the message says what is needed. Method: --bootstrap-server."""
+    ran = await run_tool("cluster", "refresh-controller", "-b", "localhost:1", "--controller-id", "99")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "refresh-controller needs --bootstrap-controller" in ran.stderr

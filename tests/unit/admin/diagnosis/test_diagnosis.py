@@ -1,0 +1,449 @@
+"""What a diagnosis finds in facts: each finding, what it advises, and what it does not find."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from quorate_admin.diagnosis import (
+    Blocker,
+    Code,
+    Commands,
+    Diagnosis,
+    Facts,
+    FeatureOutlook,
+    Finding,
+    NodeKind,
+    Presence,
+    RegisteredNode,
+    Severity,
+    diagnose,
+    presence_of,
+)
+from quorate_admin.types.features import FeatureDescription
+from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+
+NOW_MS = 1_700_000_000_000
+BOOTSTRAP = "--bootstrap-controller c:9093"
+COMMANDS = Commands(BOOTSTRAP, BOOTSTRAP)
+DIRECTORY = uuid.UUID(int=1 << 100)
+LONG_AGO_MS = NOW_MS - 60_000
+
+
+def replica(
+    node_id: int, fetched_ms: int | None = NOW_MS, caught_up_ms: int | None = NOW_MS, end: int = 100
+) -> ReplicaDescription:
+    """A replica of the log, in the eyes of the leader."""
+    return ReplicaDescription(
+        node_id=node_id,
+        directory_id=DIRECTORY,
+        log_end_offset=end,
+        last_fetch_ms=fetched_ms,
+        last_caught_up_ms=caught_up_ms,
+    )
+
+
+def quorum(
+    *voters: ReplicaDescription, observers: Sequence[ReplicaDescription] = (), high_watermark: int = 90
+) -> QuorumDescription:
+    """A quorum that the first voter leads."""
+    return QuorumDescription(
+        leader_id=voters[0].node_id,
+        leader_epoch=3,
+        high_watermark=high_watermark,
+        voters=voters,
+        observers=tuple(observers),
+        nodes={
+            voter.node_id: (RaftVoterEndpoint(name="CONTROLLER", host=f"c{voter.node_id}", port=9093),)
+            for voter in voters
+        },
+    )
+
+
+def features(metadata_version: int = 30, kraft_version: int = 1) -> FeatureDescription:
+    """Finalized levels."""
+    return FeatureDescription(
+        finalized={"metadata.version": metadata_version, "kraft.version": kraft_version},
+        finalized_epoch=5,
+        supported={"metadata.version": (7, 30), "kraft.version": (0, 1)},
+    )
+
+
+def controllers(*node_ids: int) -> dict[int, RegisteredNode]:
+    """Registrations of controllers."""
+    return {
+        node_id: RegisteredNode(kind=NodeKind.CONTROLLER, node_id=node_id, endpoints=((f"c{node_id}", 9093),))
+        for node_id in node_ids
+    }
+
+
+def healthy(**changes: object) -> Facts:
+    """A cluster of three voters and a broker, in which nothing is wrong but for the changes."""
+    facts = Facts(
+        cluster_id="cluster",
+        quorum=quorum(replica(1), replica(2), replica(3), observers=[replica(10)]),
+        features=features(),
+        controllers=controllers(1, 2, 3),
+        brokers={10: RegisteredNode(kind=NodeKind.BROKER, node_id=10)},
+        is_log_read=True,
+        outlooks=(FeatureOutlook(feature="metadata.version", finalized=30, target=30, reachable=30),),
+    )
+    return replace(facts, **changes)  # type: ignore[arg-type]
+
+
+def found(facts: Facts) -> Diagnosis:
+    """The diagnosis, with the commands of these tests."""
+    return diagnose(facts, COMMANDS)
+
+
+def only(facts: Facts) -> Finding:
+    """The only finding."""
+    (finding,) = found(facts).findings
+    return finding
+
+
+def codes(facts: Facts) -> list[Code]:
+    """The codes of the findings."""
+    return [finding.code for finding in found(facts).findings]
+
+
+def test_nothing_is_found_where_nothing_is_wrong() -> None:
+    """Goal: no false alarm. Method: three voters and a broker that follow, all registered, nothing to upgrade."""
+    assert found(healthy()) == Diagnosis(findings=(), outlooks=healthy().outlooks)
+    assert found(healthy()).is_healthy
+
+
+def test_only_notes_are_healthy_and_the_worst_comes_first() -> None:
+    """Goal: the exit code, and the order of reading. Method: a note alone; a silent voter in a quorum of two."""
+    assert found(healthy(quorum=quorum(replica(1)), controllers=controllers(1))).is_healthy
+    both = found(healthy(quorum=quorum(replica(1), replica(2, LONG_AGO_MS)), controllers=controllers(1, 2)))
+    severities = [finding.severity for finding in both.findings]
+    assert severities == [Severity.DANGER, Severity.WARNING, Severity.NOTE]
+    assert not both.is_healthy
+
+
+# The quorum
+
+
+def test_a_lost_leader_names_who_does_not_answer() -> None:
+    """Goal: what to start. Method: no quorum, one registered controller that did not answer."""
+    finding = only(
+        healthy(quorum=None, quorum_problem="no leader", outlooks=(), unreachable={2: "refused", 10: "x"})
+    )
+    assert (finding.severity, finding.code) == (Severity.DANGER, Code.NO_LEADER)
+    assert finding.evidence == "no leader. 2: refused"
+    assert finding.advice == "Start controller 2: a majority of the voters has to run."
+    assert finding.commands == (f"quorate doctor {BOOTSTRAP}",)
+
+
+def test_a_leader_that_commits_nothing() -> None:
+    """Goal: an elected leader is not yet a working one. Method: no high watermark."""
+    lost = quorum(replica(1), replica(2), replica(3), high_watermark=-1)
+    assert codes(healthy(quorum=lost)) == [Code.NOTHING_COMMITTED]
+
+
+@pytest.mark.parametrize(
+    ("silent", "size", "expected"),
+    [
+        (0, 3, []),
+        (1, 3, [Code.ONE_FAILURE_FROM_LOSS, Code.VOTER_SILENT]),
+        (1, 5, [Code.VOTER_SILENT]),
+        (2, 5, [Code.ONE_FAILURE_FROM_LOSS, Code.VOTER_SILENT, Code.VOTER_SILENT]),
+        (0, 1, [Code.SINGLE_VOTER]),
+        (0, 2, [Code.EVEN_VOTERS]),
+        (0, 4, [Code.EVEN_VOTERS]),
+        (1, 2, [Code.ONE_FAILURE_FROM_LOSS, Code.VOTER_SILENT, Code.EVEN_VOTERS]),
+    ],
+)
+def test_how_many_failures_a_quorum_survives(silent: int, size: int, expected: list[Code]) -> None:
+    """Goal: danger exactly where one more failure loses the majority. Method: sizes and silent voters."""
+    ids = range(1, size + 1)
+    voters = [replica(one, LONG_AGO_MS if one > size - silent else NOW_MS) for one in ids]
+    assert codes(healthy(quorum=quorum(*voters), controllers=controllers(*ids))) == expected
+
+
+@pytest.mark.parametrize(("kraft_version", "commands"), [(1, 1), (0, 0)])
+def test_a_silent_voter_can_be_removed_from_a_dynamic_quorum(kraft_version: int, commands: int) -> None:
+    """Goal: the exact command, where there is one. Method: kraft.version 1 and 0."""
+    voters = quorum(replica(1), replica(2), replica(3), replica(4), replica(5, LONG_AGO_MS))
+    facts = healthy(
+        quorum=voters, controllers=controllers(1, 2, 3, 4, 5), features=features(kraft_version=kraft_version)
+    )
+    finding = only(facts)
+    assert "not fetched for 60000 ms" in finding.evidence
+    assert (finding.node_kind, finding.node_id) == (NodeKind.CONTROLLER, 5)
+    command = (
+        f"quorate metadata-quorum {BOOTSTRAP} remove-controller --controller-id 5 "
+        "--controller-directory-id AAAAEAAAAAAAAAAAAAAAAA"
+    )
+    assert finding.commands == (command,)[:commands]
+
+
+def test_a_voter_that_never_fetched_is_silent() -> None:
+    """Goal: unknown is not now. Method: no time of a fetch."""
+    facts = healthy(quorum=quorum(replica(1), replica(2), replica(3, None, None)))
+    silent = next(one for one in found(facts).findings if one.code is Code.VOTER_SILENT)
+    assert "not fetched since the leader was elected" in silent.evidence
+
+
+@pytest.mark.parametrize(("behind_ms", "expected"), [(10_000, []), (10_001, [Code.VOTER_LAGGING])])
+def test_a_voter_that_fetches_and_stays_behind(behind_ms: int, expected: list[Code]) -> None:
+    """Goal: lag by time, not by offsets. Method: around the limit."""
+    voters = quorum(replica(1), replica(2), replica(3, NOW_MS, NOW_MS - behind_ms, end=40))
+    assert codes(healthy(quorum=voters)) == expected
+
+
+def test_the_evidence_of_lag_has_offsets_and_time() -> None:
+    """Goal: what shows it. Method: an observer 60 records and 20 s behind."""
+    lagging = replica(10, NOW_MS, NOW_MS - 20_000, end=40)
+    finding = only(healthy(quorum=quorum(replica(1), replica(2), replica(3), observers=[lagging])))
+    assert finding.code is Code.OBSERVER_LAGGING
+    assert finding.evidence == "It is 60 records behind and had everything last 20000 ms ago."
+
+
+def test_a_voter_that_is_not_registered_blocks_every_upgrade() -> None:
+    """Goal: a controller that Kafka waits for. Method: two registered of three; before 3.7."""
+    finding = only(healthy(controllers=controllers(1, 2)))
+    assert (finding.severity, finding.code) == (Severity.BLOCKED, Code.VOTER_NOT_REGISTERED)
+    assert finding.node_id == 3
+    assert codes(healthy(controllers=controllers(1, 2), features=features(14))) == []
+    assert codes(healthy(controllers=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("kraft_version", "advice"), [(1, "Restart controller 3"), (0, "controller.quorum.voters")]
+)
+def test_a_voter_at_another_address_than_registered(kraft_version: int, advice: str) -> None:
+    """Goal: addresses that differ, and who corrects them. Method: a moved voter, dynamic and static."""
+    moved = controllers(1, 2, 3)
+    moved[3] = replace(moved[3], endpoints=(("elsewhere", 9093),))
+    finding = only(healthy(controllers=moved, features=features(kraft_version=kraft_version)))
+    assert finding.code is Code.VOTER_ENDPOINTS_DIFFER
+    assert finding.evidence == "The voter set has c3:9093, it registered elsewhere:9093."
+    assert finding.advice is not None
+    assert advice in finding.advice
+
+
+def test_a_static_quorum_that_could_be_dynamic() -> None:
+    """Goal: a way to dynamic voters is shown, once it is open. Method: reachable, and not."""
+    outlook = FeatureOutlook(feature="kraft.version", finalized=0, target=1, reachable=1)
+    facts = healthy(features=features(kraft_version=0), outlooks=(outlook,))
+    assert only(facts).commands == (f"quorate features {BOOTSTRAP} upgrade --feature kraft.version=1",)
+    assert only(facts).severity is Severity.NOTE
+    assert codes(replace(facts, outlooks=(replace(outlook, reachable=0),))) == []
+
+
+# Registrations
+
+
+def blocked(*blockers: Blocker, finalized: int = 29, target: int = 30, reachable: int | None = None) -> Facts:
+    """A cluster whose metadata.version these block."""
+    highest = min(blocker.highest for blocker in blockers)
+    outlook = FeatureOutlook(
+        feature="metadata.version",
+        finalized=finalized,
+        target=target,
+        reachable=max(finalized, highest) if reachable is None else reachable,
+        blockers=blockers,
+    )
+    return healthy(outlooks=(outlook,), features=features(finalized), controllers=controllers(1, 2, 3, 99))
+
+
+def broker_blocks(broker_id: int) -> Facts:
+    """A cluster in which a broker blocks metadata.version 30."""
+    facts = blocked(Blocker(kind=NodeKind.BROKER, node_id=broker_id, lowest=7, highest=29))
+    return replace(facts, controllers=controllers(1, 2, 3))
+
+
+GHOST = Blocker(kind=NodeKind.CONTROLLER, node_id=99, lowest=7, highest=27)
+
+
+def test_a_ghost_that_blocks_is_refreshed_below_33() -> None:
+    """Goal: the first of KIP-1312's two ways. Method: a registered controller that nobody is."""
+    finding = only(blocked(GHOST))
+    assert (finding.severity, finding.code) == (Severity.BLOCKED, Code.FEATURE_BLOCKED)
+    assert finding.message == "Ghost controller 99 blocks metadata.version 30 (4.3-IV0)"
+    assert "registered with metadata.version 7 to 27; the cluster has metadata.version 29" in finding.evidence
+    assert finding.commands == (
+        f"quorate cluster refresh-controller {BOOTSTRAP} --controller-id 99",
+        f"quorate features {BOOTSTRAP} upgrade --feature metadata.version=30",
+    )
+    assert finding.blocks == {"metadata.version": (30, 30)}
+
+
+def test_a_ghost_without_endpoints_needs_leave_to_be_refreshed() -> None:
+    """Goal: the exact command for one that was refreshed before. Method: no endpoints; brokers that tell nothing."""
+    facts = blocked(GHOST)
+    refreshed = {**controllers(1, 2, 3), 99: RegisteredNode(kind=NodeKind.CONTROLLER, node_id=99)}
+    assert (
+        only(replace(facts, controllers=refreshed))
+        .commands[0]
+        .endswith("--controller-id 99 --allow-unlisted")
+    )
+    assert only(replace(facts, controllers=None)).commands[0].endswith("--controller-id 99")
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "expected"),
+    [
+        ("--bootstrap-controller a:1", "--bootstrap-controller a:1"),
+        ("--bootstrap-server b:1", "--bootstrap-controller c1:9093,c2:9093,c3:9093"),
+    ],
+)
+def test_what_brokers_do_not_take_is_sent_to_the_voters(bootstrap: str, expected: str) -> None:
+    """Goal: commands that work. Method: a user who asked controllers, and one who asked brokers."""
+    commands = Commands.through(bootstrap, healthy())
+    assert commands.refresh_controller(9).startswith(f"quorate cluster refresh-controller {expected} --")
+    assert commands.doctor() == f"quorate doctor {bootstrap}"
+    assert "--bootstrap-controller HOST:PORT" in Commands.through(
+        "--bootstrap-server b:1", Facts()
+    ).refresh_controller(9)
+
+
+def test_a_ghost_that_blocks_is_unregistered_from_33_on() -> None:
+    """Goal: the second way. Method: metadata.version 33, of 34 levels."""
+    finding = only(blocked(replace(GHOST, highest=33), finalized=33, target=34))
+    assert finding.commands == (
+        f"quorate cluster unregister-controller {BOOTSTRAP} --controller-id 99",
+        f"quorate features {BOOTSTRAP} upgrade --feature metadata.version=34",
+    )
+
+
+def test_an_upgrade_goes_as_far_as_the_next_blocker() -> None:
+    """Goal: no command that would be refused. Method: a ghost and a broker that is less in the way; then more."""
+    broker = Blocker(kind=NodeKind.BROKER, node_id=10, lowest=7, highest=29)
+    findings = found(blocked(GHOST, broker, finalized=28)).findings
+    commands = {finding.node_id: finding.commands for finding in findings}
+    assert commands[99][-1] == f"quorate features {BOOTSTRAP} upgrade --feature metadata.version=29"
+    assert commands[10] == ()
+
+
+def test_a_live_node_needs_newer_software() -> None:
+    """Goal: no live node is proposed to be unregistered. Method: a broker that follows the log."""
+    finding = only(broker_blocks(10))
+    assert finding.message == "Broker 10 blocks metadata.version 30 (4.3-IV0)"
+    assert finding.advice == "Upgrade the software of broker 10 and restart it."
+    assert finding.commands == (f"quorate features {BOOTSTRAP} upgrade --feature metadata.version=30",)
+
+
+def test_a_live_node_that_lacks_unreleased_levels_is_no_finding() -> None:
+    """Goal: stock brokers beside newer controllers are well. Method: levels after 30; those of a ghost are told."""
+    broker = Blocker(kind=NodeKind.BROKER, node_id=10, lowest=7, highest=30)
+    facts = blocked(broker, finalized=30, target=33)
+    assert codes(replace(facts, controllers=controllers(1, 2, 3))) == []
+    assert codes(blocked(replace(GHOST, highest=30), finalized=30, target=33)) == [Code.FEATURE_BLOCKED]
+
+
+def test_a_broker_that_is_gone_is_unregistered() -> None:
+    """Goal: the command for brokers. Method: a registered broker that does not follow the log."""
+    finding = only(broker_blocks(11))
+    assert finding.message.startswith("Ghost broker 11 blocks")
+    assert finding.commands[0] == f"quorate cluster unregister {BOOTSTRAP} --id 11"
+
+
+def test_a_silent_voter_that_blocks_is_taken_out_first() -> None:
+    """Goal: the order: out of the quorum, then the registration. Method: a silent voter of five."""
+    voters = quorum(replica(1), replica(2), replica(3), replica(4), replica(5, LONG_AGO_MS))
+    facts = replace(
+        blocked(Blocker(kind=NodeKind.CONTROLLER, node_id=5, lowest=7, highest=29)),
+        quorum=voters,
+        controllers=controllers(1, 2, 3, 4, 5),
+    )
+    finding = next(one for one in found(facts).findings if one.code is Code.FEATURE_BLOCKED)
+    assert [command.split()[1] for command in finding.commands] == ["metadata-quorum", "cluster", "features"]
+    assert "Start controller 5 with newer software" in (finding.advice or "")
+
+
+def test_one_node_has_one_finding_for_all_features() -> None:
+    """Goal: findings to be read. Method: two features, one of which the ghost does not have."""
+    outlooks = (
+        FeatureOutlook(feature="metadata.version", finalized=29, target=30, reachable=29, blockers=(GHOST,)),
+        FeatureOutlook(
+            feature="streams.version",
+            finalized=0,
+            target=1,
+            reachable=0,
+            blockers=(replace(GHOST, lowest=0, highest=0),),
+        ),
+    )
+    finding = only(healthy(outlooks=outlooks, features=features(29)))
+    assert finding.message == "Ghost controller 99 blocks metadata.version 30 (4.3-IV0), streams.version 1"
+    assert "metadata.version 7 to 27, no streams.version" in finding.evidence
+
+
+def test_an_idle_ghost_is_a_note() -> None:
+    """Goal: what will block later is told before. Method: a ghost that supports all, below and at 33."""
+    facts = healthy(controllers=controllers(1, 2, 3, 99))
+    assert (only(facts).severity, only(facts).code, only(facts).commands) == (
+        Severity.NOTE,
+        Code.GHOST_CONTROLLER,
+        (),
+    )
+    newer = replace(facts, features=features(33))
+    assert only(newer).commands == (f"quorate cluster unregister-controller {BOOTSTRAP} --controller-id 99",)
+
+
+@pytest.mark.parametrize(
+    ("observers", "presence"),
+    [
+        ([], Presence.GONE),
+        ([replica(99)], Presence.ALIVE),
+        ([replica(99, NOW_MS - 10_000)], Presence.ALIVE),
+        ([replica(99, NOW_MS - 10_001)], Presence.GONE),
+        ([replica(99, LONG_AGO_MS), replica(99)], Presence.ALIVE),
+    ],
+)
+def test_who_is_a_ghost(observers: list[ReplicaDescription], presence: Presence) -> None:
+    """Goal: an observer that fetches is alive, with whichever directory. Method: absent, fresh, stale, both."""
+    facts = healthy(quorum=quorum(replica(1), replica(2), replica(3), observers=observers))
+    assert presence_of(facts, 99) is presence
+
+
+def test_without_a_leader_nobody_is_called_a_ghost() -> None:
+    """Goal: no wrong conclusion. Method: no quorum."""
+    assert presence_of(healthy(quorum=None), 99) is Presence.UNKNOWN
+    assert codes(healthy(quorum=None, controllers=controllers(1, 2, 3, 99))) == [Code.NO_LEADER]
+
+
+@pytest.mark.parametrize(
+    ("observers", "advice", "commands"),
+    [([], "Start broker 10", 1), ([replica(10)], None, 1)],
+)
+def test_fenced_brokers(observers: Sequence[ReplicaDescription], advice: str | None, commands: int) -> None:
+    """Goal: a broker that is down is told apart from one that starts. Method: one that fetches, one that does not."""
+    facts = healthy(
+        brokers={10: RegisteredNode(kind=NodeKind.BROKER, node_id=10, fenced=True)},
+        quorum=quorum(replica(1), replica(2), replica(3), observers=observers),
+    )
+    finding = only(facts)
+    assert (finding.severity, finding.code) == (Severity.WARNING, Code.BROKER_FENCED)
+    assert (finding.advice or "").startswith(advice or "")
+    assert len(finding.commands) == commands
+
+
+@pytest.mark.parametrize(
+    ("finalized", "reachable", "level"), [(29, 30, 30), (27, 29, 29), (30, 33, None), (30, 30, None)]
+)
+def test_a_metadata_version_that_could_be_newer_is_a_note(
+    finalized: int, reachable: int, level: int | None
+) -> None:
+    """Goal: what could be done at once, but not to levels that no release has. Method: around 30."""
+    outlook = FeatureOutlook(feature="metadata.version", finalized=finalized, target=33, reachable=reachable)
+    facts = healthy(outlooks=(outlook,), features=features(finalized))
+    if level is None:
+        assert codes(facts) == []
+    else:
+        assert only(facts).commands == (
+            f"quorate features {BOOTSTRAP} upgrade --feature metadata.version={level}",
+        )
+
+
+def test_what_can_not_be_known_is_told() -> None:
+    """Goal: silence is no clean bill. Method: the probes were not allowed."""
+    finding = only(healthy(outlooks=(), outlook_problem="CLUSTER_AUTHORIZATION_FAILED"))
+    assert (finding.code, finding.severity) == (Code.FEATURE_UNKNOWN, Severity.NOTE)
+
+
+def test_commands_without_a_bootstrap_have_a_place_for_it() -> None:
+    """Goal: the operator's findings can be read too. Method: the default."""
+    assert "--bootstrap-controller HOST:PORT" in diagnose(blocked(GHOST)).findings[0].commands[0]
