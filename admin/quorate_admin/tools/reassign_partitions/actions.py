@@ -315,7 +315,7 @@ async def _move_replicas(
     pending = dict(wanted)
     deadline_s = time.monotonic() + timeout_ms / 1000
     while pending:
-        results = await admin.alter_replica_log_dirs(pending)
+        results = await admin.alter_replica_log_dirs(dict(pending))
         for replica, error in results.errors.items():
             if error.error_code is not ErrorCode.replica_not_available:
                 raise CommandError(f"Failed to alter dir for {replica}: {error}")
