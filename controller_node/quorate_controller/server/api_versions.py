@@ -32,7 +32,7 @@ ZERO_MINIMUM_SINCE: Final = 4
 
 UNKNOWN_NODE_ID: Final = -1
 COORDINATOR_IDS_FROM: Final = 2**31 - 1
-"""Java clients keep a connection of its own to a coordinator, under this number minus the node's id."""
+"""Java clients keep a connection of their own to a coordinator, under this number minus the node's id."""
 
 _CLIENT_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
