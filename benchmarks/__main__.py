@@ -1,4 +1,4 @@
-"""`python -m benchmarks --jars DIR [--rounds N] [-o json]`: a row per figure, ours beside stock Kafka's."""
+"""`python -m benchmarks --jars DIR [--only PART] [-o json]`: a row per figure, ours beside stock Kafka's."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from rich.table import Table
 
 from benchmarks.controllers import Measurements, measure
 from benchmarks.quorum import Implementation, java_implementation, python_implementation
+from benchmarks.tools import ToolMeasurements, measure_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 MEBIBYTE: Final = 1024 * 1024
 
-ROWS: Final[tuple[tuple[str, str, Callable[[float], str], str], ...]] = (
+Row = tuple[str, str, "Callable[[float], str]", str]
+"""Name in JSON, label, text of a value, aim."""
+
+ROWS: Final[tuple[Row, ...]] = (
     ("start_seconds", "cold start until all three are registered", lambda value: f"{value:.2f} s", "<= 0.2x"),
     (
         "resident_bytes",
@@ -45,6 +49,15 @@ ROWS: Final[tuple[tuple[str, str, Callable[[float], str], str], ...]] = (
     ),
     ("create_p99_seconds", "CreateTopics, one client, p99", lambda value: f"{value * 1000:.2f} ms", "none"),
     ("topics_per_second", "topics per second, pipelined", lambda value: f"{value:.0f} /s", ">= 4x"),
+)
+TOOL_ROWS: Final[tuple[Row, ...]] = (
+    (
+        "metadata_quorum_seconds",
+        "metadata-quorum describe --status",
+        lambda value: f"{value:.2f} s",
+        "<= 0.25x",
+    ),
+    ("topics_list_seconds", "topics --list", lambda value: f"{value:.2f} s", "<= 0.25x"),
 )
 
 
@@ -70,42 +83,84 @@ def main() -> int:
     """Measures in rounds, the two in turn, and prints medians and their ratio."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument("--jars", type=Path, required=True, help="directory with Kafka's jars")
-    parser.add_argument("--python", default=sys.executable, help="interpreter that runs our controllers")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each; medians are printed (default 3)")
+    parser.add_argument("--python", default=sys.executable, help="interpreter that runs what is ours")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="runs of controllers; medians are printed (default 3)"
+    )
+    parser.add_argument(
+        "--pairs", type=int, default=10, help="runs of each tool; medians are printed (default 10)"
+    )
+    parser.add_argument("--only", choices=("controllers", "tools"), help="measure only these")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
     console = Console(stderr=True)
-    ours: list[Measurements] = []
-    theirs: list[Measurements] = []
-    contenders: tuple[tuple[Implementation, list[Measurements]], ...] = (
-        (python_implementation(options.python), ours),
-        (java_implementation(options.jars.resolve()), theirs),
-    )
+    jars = options.jars.resolve()
     with tempfile.TemporaryDirectory(prefix="quorate-bench-") as scratch, console.status("") as status:
-        for number in range(options.rounds):
-            for implementation, runs in contenders:
-                name = f"round {number + 1} of {options.rounds}, {implementation.name}"
-                directory = Path(scratch) / f"{implementation.name}-{number}"
-                runs.append(
-                    measure(
-                        implementation,
-                        directory,
-                        _free_ports(3),
-                        lambda part, name=name: status.update(f"{name}: {part}"),
-                    )
-                )
-    _print(_median(ours), _median(theirs), options.rounds, options.output)
+        controllers = tools = None
+        if options.only != "tools":
+            controllers = _controllers(options.python, jars, Path(scratch), options.rounds, status.update)
+        if options.only != "controllers":
+            ports = _free_ports(2)
+            tools = measure_tools(
+                options.python,
+                jars,
+                Path(scratch) / "tools",
+                (ports[0], ports[1]),
+                pairs=options.pairs,
+                progress=status.update,
+            )
+    if options.output == "json":
+        print(json.dumps(_json(controllers, options.rounds, tools, options.pairs), indent=2))
+        return 0
+    if controllers is not None:
+        _print_table(f"Three controllers, medians of {options.rounds} rounds", ROWS, *controllers)
+    if tools is not None:
+        _print_table(f"Tools, from start to end, medians of {options.pairs} pairs", TOOL_ROWS, *tools)
     return 0
 
 
-def _print(ours: Measurements, theirs: Measurements, rounds: int, output: str) -> None:
-    if output == "json":
-        print(json.dumps({"rounds": rounds, "quorate": asdict(ours), "kafka": asdict(theirs)}, indent=2))
-        return
-    table = Table(title=f"Three controllers, medians of {rounds} rounds")
+def _controllers(
+    python: str, jars: Path, scratch: Path, rounds: int, progress: Callable[[str], None]
+) -> tuple[Measurements, Measurements]:
+    ours: list[Measurements] = []
+    theirs: list[Measurements] = []
+    contenders: tuple[tuple[Implementation, list[Measurements]], ...] = (
+        (python_implementation(python), ours),
+        (java_implementation(jars), theirs),
+    )
+    for number in range(rounds):
+        for implementation, runs in contenders:
+            name = f"round {number + 1} of {rounds}, {implementation.name}"
+            runs.append(
+                measure(
+                    implementation,
+                    scratch / f"{implementation.name}-{number}",
+                    _free_ports(3),
+                    lambda part, name=name: progress(f"{name}: {part}"),
+                )
+            )
+    return _median(ours), _median(theirs)
+
+
+def _json(
+    controllers: tuple[Measurements, Measurements] | None,
+    rounds: int,
+    tools: tuple[ToolMeasurements, ToolMeasurements] | None,
+    pairs: int,
+) -> dict[str, object]:
+    content: dict[str, object] = {}
+    if controllers is not None:
+        content |= {"rounds": rounds, "quorate": asdict(controllers[0]), "kafka": asdict(controllers[1])}
+    if tools is not None:
+        content["tools"] = {"pairs": pairs, "quorate": asdict(tools[0]), "kafka": asdict(tools[1])}
+    return content
+
+
+def _print_table(title: str, rows: Sequence[Row], ours: object, theirs: object) -> None:
+    table = Table(title=title)
     for heading in ("", "Quorate", "Kafka 4.3.1", "ratio", "aim"):
         table.add_column(heading, justify="left" if not heading else "right")
-    for name, label, text, aim in ROWS:
+    for name, label, text, aim in rows:
         our, their = getattr(ours, name), getattr(theirs, name)
         table.add_row(label, text(our), text(their), f"{our / their:.3f}x", aim)
     Console(width=110).print(table)

@@ -24,8 +24,8 @@ POLL_SECONDS: Final = 0.005
 NODE_IDS: Final = (3000, 3001, 3002)
 QUORATE_CONTROLLER: Final = (sys.executable, "-m", "quorate", "controller")
 
-JAVA_OPTIONS: Final = (
-    # What kafka-server-start and kafka-run-class give to the JVM when nothing is configured.
+JAVA_PERFORMANCE_OPTIONS: Final = (
+    # What kafka-run-class gives to every JVM when nothing is configured.
     "-server",
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",
@@ -33,9 +33,9 @@ JAVA_OPTIONS: Final = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
-    "-Xmx1G",
-    "-Xms1G",
 )
+JAVA_OPTIONS: Final = (*JAVA_PERFORMANCE_OPTIONS, "-Xmx1G", "-Xms1G")
+"""With what kafka-server-start adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

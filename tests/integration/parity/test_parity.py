@@ -63,7 +63,7 @@ def _look(request: pytest.FixtureRequest, files: dict[str, str], cluster: str, a
         values |= {
             "controller_properties": str(running.layout.config_file(controller)),
             "admin": str(running.client_config("parity-admin", running.sasl_properties("admin"))),
-            "sasl_server": running.sasl_servers,
+            "sasl_server": running.sasl_servers.split(",")[0],
         }
     return site_of(cluster, running, at, values)
 

@@ -12,7 +12,13 @@ JAVA = ("java",)
 
 
 def changes(
-    name: str, entity: str, configs: str, key: str, *, clusters: Sequence[str] = ("java", "python")
+    name: str,
+    entity: str,
+    configs: str,
+    key: str,
+    *,
+    clusters: Sequence[str] = ("java", "python"),
+    in_turn: bool = True,
 ) -> Case:
     """Set configs of an entity, look, delete one, look; `entity` may name the twin."""
     return Case(
@@ -25,6 +31,8 @@ def changes(
         ],
         state=[f"{DESCRIBE} {entity}"],
         clusters=clusters,
+        at=["server"],
+        in_turn=in_turn,
     )
 
 
@@ -36,11 +44,32 @@ def with_topic(case: Case, normalise: Sequence[Normalise] = ()) -> Case:
         before=[f"{TOPIC} $twin"],
         state=case.state,
         clusters=case.clusters,
+        at=case.at,
         normalise=normalise,
     )
 
 
 CASES = (
+    Case(
+        name="alter-topic",
+        before=[f"{TOPIC} $twin"],
+        run=[
+            "$at --alter --topic $twin --add-config retention.ms=1000,flush.ms=7",
+            "$at --alter --topic $twin --delete-config flush.ms",
+        ],
+        state=[f"{DESCRIBE} --topic $twin"],
+    ),
+    Case(
+        name="what-controllers-do-not-describe",
+        before=[f"{TOPIC} $own"],
+        run=[
+            "$at --describe --topic $own",
+            "$at --describe --entity-type users",
+            "$at --describe --group $own",
+        ],
+        ends=Ends.FAILED,
+        at=["controller"],
+    ),
     with_topic(
         changes(
             "topic", "--entity-type topics --entity-name $twin", "retention.ms=1000,flush.ms=7", "flush.ms"
@@ -62,7 +91,13 @@ CASES = (
         run="$at --alter --topic $twin --add-config-file $dir/added.properties",
         state=[f"{DESCRIBE} --topic $twin"],
     ),
-    Case(name="topic-all", before=[f"{TOPIC} $own"], run="$at --describe --topic $own --all", reads=True),
+    Case(
+        name="topic-all",
+        before=[f"{TOPIC} $own"],
+        run="$at --describe --topic $own --all",
+        at=["server"],
+        reads=True,
+    ),
     Case(
         name="all-topics",
         before=[f"{TOPIC} $own --config flush.ms=4"],
@@ -71,7 +106,7 @@ CASES = (
         reads=True,
         at=["server"],
     ),
-    Case(name="topic-that-is-not-there", run="$at --describe --topic $own", ends=Ends.FAILED, says="p.*"),
+    Case(name="topic-that-is-not-there", run="$at --describe --topic $own", at=["server"]),
     Case(
         name="topic-with-an-unknown-config",
         before=[f"{TOPIC} $own"],
@@ -164,18 +199,36 @@ CASES = (
         clusters=JAVA,
     ),
     changes(
-        "ip-quota", "--ip 10.0.0.1", "connection_creation_rate=7", "connection_creation_rate", clusters=JAVA
+        "ip-quota",
+        "--ip 10.0.0.1",
+        "connection_creation_rate=7",
+        "connection_creation_rate",
+        in_turn=False,
+        clusters=JAVA,
     ),
     changes(
         "ip-defaults",
         "--ip-defaults",
         "connection_creation_rate=70",
         "connection_creation_rate",
+        in_turn=False,
         clusters=JAVA,
     ),
-    changes("user-defaults", "--user-defaults", "producer_byte_rate=99", "producer_byte_rate", clusters=JAVA),
     changes(
-        "client-defaults", "--client-defaults", "producer_byte_rate=98", "producer_byte_rate", clusters=JAVA
+        "user-defaults",
+        "--user-defaults",
+        "producer_byte_rate=99",
+        "producer_byte_rate",
+        in_turn=False,
+        clusters=JAVA,
+    ),
+    changes(
+        "client-defaults",
+        "--client-defaults",
+        "producer_byte_rate=98",
+        "producer_byte_rate",
+        in_turn=False,
+        clusters=JAVA,
     ),
     changes(
         "user-and-default-client",
@@ -195,6 +248,7 @@ CASES = (
         clusters=JAVA,
         normalise=[ANY_ORDER],
         reads=True,
+        at=["server"],
     ),
     Case(
         name="quota-that-is-not-set",
@@ -202,6 +256,7 @@ CASES = (
         ends=Ends.FAILED,
         says="producer_byte_rate",
         clusters=JAVA,
+        at=["server"],
     ),
     Case(
         name="quota-that-is-unknown",
@@ -210,8 +265,7 @@ CASES = (
             "$at --alter --user $own --add-config no.such=1",
             "$at --alter --ip 10.0.0.2 --add-config no.such=1",
         ],
-        ends=Ends.FAILED,
-        says="no.such",
+        ends=Ends.USAGE,
         clusters=JAVA,
     ),
     Case(
@@ -221,7 +275,7 @@ CASES = (
             "$at --describe --user $twin",
             "$at --alter --user $twin --add-config SCRAM-SHA-512=[password=b]",
             "$at --describe --entity-type users --entity-name $twin",
-            "$at --alter --user $twin --delete-config SCRAM-SHA-256,SCRAM-SHA-512",
+            "$at --alter --user $twin --delete-config SCRAM-SHA-256",
             "$at --describe --user $twin",
         ],
         clusters=JAVA,
@@ -230,22 +284,19 @@ CASES = (
     Case(
         name="scram-with-too-few-iterations",
         run="$at --alter --user $own --add-config SCRAM-SHA-256=[iterations=5,password=a]",
-        ends=Ends.FAILED,
-        says="4096",
+        ends=Ends.USAGE,
         clusters=JAVA,
     ),
     Case(
         name="scram-with-quota",
         run="$at --alter --user $own --add-config SCRAM-SHA-256=[password=a],producer_byte_rate=1",
-        ends=Ends.FAILED,
-        says="quota",
+        ends=Ends.USAGE,
         clusters=JAVA,
     ),
     Case(
         name="scram-by-default",
         run="$at --alter --user-defaults --add-config SCRAM-SHA-256=[password=a]",
-        ends=Ends.FAILED,
-        says="SCRAM",
+        ends=Ends.USAGE,
         clusters=JAVA,
     ),
     changes(
@@ -279,6 +330,7 @@ CASES = (
         clusters=JAVA,
         at=["server"],
         reads=True,
+        normalise=[groups_sorted("Dynamic configs for", "Java describes groups in the order of a hash set")],
     ),
     Case(
         name="with-client-properties",

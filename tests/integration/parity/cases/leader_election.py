@@ -67,7 +67,7 @@ CASES = (
         },
         run="$at --election-type preferred --path-to-json-file $dir/double.json",
         ends=Ends.FAILED,
-        says="duplicate",
+        says="a-0",
     ),
     Case(
         name="from-a-file-without-partitions",

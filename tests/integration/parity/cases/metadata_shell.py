@@ -1,9 +1,10 @@
-"""kafka-metadata-shell, on a copy of a controller's log."""
+"""kafka-metadata-shell, on a copy of a controller's log.
+
+It begins with its commands before it has read the whole file, so that it too has to be asked again at times.
+"""
 
 from parity.harness import Case, Ends, replaced
 
-# It begins with its commands before it has read the whole file.
-ATTEMPTS = 10
 COMMIT = replaced(
     r"^( *)([0-9a-f]{16}|unknown)$", r"\1<commit>", "the commit of Kafka's build is not one of ours"
 )
@@ -36,22 +37,16 @@ CASES = (
             name=command.replace(" ", "_").replace("/", "."),
             run=f"--snapshot $log {command}",
             at=["server"],
-            attempts=ATTEMPTS,
             normalise=[COMMIT],
         )
         for command in COMMANDS
     ),
-    Case(name="in-short", attempts=ATTEMPTS, run="-s $log ls /", at=["server"]),
-    Case(
-        name="as-process", attempts=ATTEMPTS, run="--snapshot $log ls /image", at=["server"], as_process=True
-    ),
-    Case(
-        name="checkpoint", attempts=ATTEMPTS, run="--snapshot $checkpoint ls /image/features", at=["server"]
-    ),
+    Case(name="in-short", run="-s $log ls /", at=["server"]),
+    Case(name="as-process", run="--snapshot $log ls /image", at=["server"], as_process=True),
+    Case(name="checkpoint", run="--snapshot $checkpoint ls /image/features", at=["server"]),
     Case(
         name="checkpoint-all",
         normalise=[COMMIT],
-        attempts=ATTEMPTS,
         run="--snapshot $checkpoint tree /",
         at=["server"],
     ),

@@ -47,6 +47,7 @@ CASES = (
         before=[f"{TOPIC} $twin --replica-assignment $b0"],
         files={"to.json": SAME},
         run=[f"$at --execute {FILE}", f"$at --verify {FILE}", "$at --list"],
+        clusters=["java"],
         at=["server"],
     ),
     Case(
@@ -68,6 +69,7 @@ CASES = (
         before=[f"{TOPIC} $twin --replica-assignment $b0"],
         files={"to.json": IN_DIRECTORY},
         run=[f"$at --execute {FILE}", f"$at --verify {FILE}"],
+        clusters=["java"],
         at=["server"],
     ),
     Case(
