@@ -225,8 +225,9 @@ class Routing:
             if self.nodes
             else [Target(address=one) for one in self._bootstrap]
         )
-        # One that has told us already, in vain, may not know better: the others first.
-        targets = [one for one in targets if one.address not in self._told] or targets
+        # One that has told us already, in vain, may not know better: the others first, but dead ones wait.
+        untold = [one for one in targets if one.address not in self._told]
+        targets = [one for one in untold if self._blocked_until_ms(one.address) <= now_ms] or targets
         step = self._ask_or_wait(targets, now_ms, load)
         return Discover(target=step.target) if isinstance(step, Ask) else step
 

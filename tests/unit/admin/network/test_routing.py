@@ -70,6 +70,22 @@ def test_one_lost_node_is_not_a_lost_cluster() -> None:
     assert losing.rebootstraps == 1
 
 
+def test_a_dead_node_that_has_told_nothing_yet_holds_nobody_up() -> None:
+    """Goal: a ghost that is listed among the controllers costs a try, not the whole time limit.
+
+    Method: all nodes but the dead one have told the cluster; when that one fails, they are asked again.
+    """
+    haunted = routing()
+    learn(haunted)
+    for node_id in (1, 2):
+        target = Target(address=NODES[node_id], node_id=node_id, cluster_id="c")
+        haunted.discovered(target, cluster_id="c", nodes=NODES, controller_id=1, now_ms=0)
+    haunted.failed(Target(address=THREE), 1_000)
+    step = haunted.next_step(To.CONTROLLER, 1_000, unconnected)
+    assert isinstance(step, Discover)
+    assert step.target.address in (ONE, TWO)
+
+
 def test_the_least_loaded_connection_is_used() -> None:
     """Goal: work is spread over what is open. Method: loads by address; without any, the first node."""
     loaded = routing()
