@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -38,9 +39,9 @@ def registered(cluster: Membership) -> set[int]:
     return {int(line.split()[0]) for line in lines}
 
 
-def upgrade(cluster: Membership) -> list[str]:
-    """The arguments of the upgrade that a ghost blocks."""
-    return ["features", "--bootstrap-controller", cluster.asks(), "upgrade", "--release-version", "4.3"]
+def upgrade(cluster: Membership, *to: str) -> CompletedProcess[str]:
+    """Try to raise feature levels."""
+    return quorate("features", "--bootstrap-controller", cluster.asks(), "upgrade", *to)
 
 
 def doctor(cluster: Membership) -> tuple[str, list[dict[str, Any]]]:
@@ -63,7 +64,7 @@ def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membersh
     eventually(lambda: alive in registered(cluster), ALIVE_TIMEOUT_S, f"{alive} to be registered")
     cluster.leave_ghost(GHOST)
     low, high = RANGE_OF_4_1
-    why_not = refused(quorate(*upgrade(cluster)))
+    why_not = refused(upgrade(cluster, "--feature", "metadata.version=30"))
     assert f"Controller {GHOST} only supports versions {low}-{high}" in why_not
     at = ("--bootstrap-controller", cluster.asks())
     not_that = refused(quorate("cluster", "refresh-controller", *at, "--controller-id", str(alive)))
@@ -76,7 +77,7 @@ def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membersh
     for command in blocker["commands"]:
         assert f"$ {command}\n" in printed
         succeeded(quorate(*shlex.split(command)[1:]))
-    succeeded(quorate(*upgrade(cluster)))
+    succeeded(upgrade(cluster, "--release-version", "4.3"))
     _, findings = doctor(cluster)
     assert [one for one in findings if one["severity"] == "blocked"] == []
     cluster.await_voters(cluster.founders[0])

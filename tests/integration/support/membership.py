@@ -25,6 +25,14 @@ HANDOVERS_MAX = 12
 PROGRESS_TIMEOUT_S = 40
 RANGE_OF_4_1 = (7, 27)
 """The levels of metadata.version that controllers of Kafka 4.1 know."""
+FEATURES_OF_4_1 = {
+    "metadata.version": RANGE_OF_4_1,
+    "kraft.version": (0, 1),
+    "transaction.version": (0, 2),
+    "group.version": (0, 1),
+    "eligible.leader.replicas.version": (0, 1),
+    "share.version": (0, 1),
+}
 
 
 def quorate(
@@ -194,7 +202,7 @@ class Membership(Cluster):
             controller_id=node_id,
             incarnation_id=uuid.uuid4(),
             listeners=(ControllerListener(name="CONTROLLER", host="127.0.0.1", port=1, security_protocol=0),),
-            features={"metadata.version": RANGE_OF_4_1, "kraft.version": (0, 1)},
+            features=FEATURES_OF_4_1,
         )
 
         async def register() -> None:
