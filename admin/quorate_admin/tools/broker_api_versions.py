@@ -1,6 +1,5 @@
 """`quorate broker-api-versions`: which APIs each broker has, as kafka-broker-api-versions lists them."""
 
-import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +120,6 @@ def _usable(key: int, lowest: int, highest: int) -> int | None:
 
 
 def _name(key: int) -> str:
-    """As Kafka names APIs: `DescribeCluster` is DESCRIBE_CLUSTER."""
+    """As Kafka's tool names APIs: by their schemas."""
     api = APIS.get(key)
-    return "UNKNOWN" if api is None else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).upper()
+    return "UNKNOWN" if api is None else api.name

@@ -24,13 +24,13 @@ def versions(**api_versions: tuple[int, int]) -> NodeApiVersions:
 @pytest.mark.parametrize(
     ("key", "range_", "text"),
     [
-        (0, (3, 13), "PRODUCE(0): 3 to 13 [usable: 13]"),
-        (0, (3, 99), "PRODUCE(0): 3 to 99 [usable: 13]"),
-        (0, (3, 5), "PRODUCE(0): 3 to 5 [usable: 5]"),
-        (64, (0, 0), "UNREGISTER_BROKER(64): 0 [usable: 0]"),
-        (0, (90, 99), "PRODUCE(0): 90 to 99 [unusable: node too new]"),
-        (0, (0, 2), "PRODUCE(0): 0 to 2 [unusable: node too old]"),
-        (50, (0, 0), "DESCRIBE_USER_SCRAM_CREDENTIALS(50): 0 [usable: 0]"),
+        (0, (3, 13), "Produce(0): 3 to 13 [usable: 13]"),
+        (0, (3, 99), "Produce(0): 3 to 99 [usable: 13]"),
+        (0, (3, 5), "Produce(0): 3 to 5 [usable: 5]"),
+        (64, (0, 0), "UnregisterBroker(64): 0 [usable: 0]"),
+        (0, (90, 99), "Produce(0): 90 to 99 [unusable: node too new]"),
+        (0, (0, 2), "Produce(0): 0 to 2 [unusable: node too old]"),
+        (50, (0, 0), "DescribeUserScramCredentials(50): 0 [usable: 0]"),
         (999, (1, 2), "UNKNOWN(999): 1 to 2"),
     ],
 )
@@ -45,14 +45,14 @@ def test_apis_are_in_the_order_of_their_keys_and_missing_ones_are_told() -> None
     """Goal: an older node's gaps are seen. Method: a node that lacks an expected API."""
     assert node_text(NODE, versions(k18=(0, 4), k3=(0, 13)), (1, 3)) == (
         "h:9092 (id: 1 rack: null isFenced: false) -> (\n"
-        "\tFETCH(1): UNSUPPORTED,\n\tMETADATA(3): 0 to 13 [usable: 13],\n\tAPI_VERSIONS(18): 0 to 4 [usable: 4]\n)\n"
+        "\tFetch(1): UNSUPPORTED,\n\tMetadata(3): 0 to 13 [usable: 13],\n\tApiVersions(18): 0 to 4 [usable: 4]\n)\n"
     )
 
 
 def test_programs_get_numbers() -> None:
     """Goal: the stable keys. Method: an API that can't be used."""
     assert node_json(NODE, versions(k0=(90, 99)))["apis"] == [
-        {"apiKey": 0, "name": "PRODUCE", "minVersion": 90, "maxVersion": 99, "usableVersion": None}
+        {"apiKey": 0, "name": "Produce", "minVersion": 90, "maxVersion": 99, "usableVersion": None}
     ]
 
 
