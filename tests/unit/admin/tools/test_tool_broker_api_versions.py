@@ -75,5 +75,5 @@ async def test_controllers_can_be_asked_too() -> None:
     """Goal: it works without brokers. Method: --bootstrap-controller; what brokers alone serve is not missed."""
     async with FakeCluster([3000], is_controllers=True) as cluster:
         ran = await run_tool("broker-api-versions", "-C", cluster.bootstrap[0])
-    assert "VOTE(52): 0 to 2" in ran.stdout
+    assert "Vote(52): 0 to 2" in ran.stdout
     assert "UNSUPPORTED" not in ran.stdout
