@@ -1,0 +1,259 @@
+"""quorate metadata-shell against Kafka's, and against quorums that live, die and elect."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from quorate_admin.config import AdminConfig, addresses_of
+from quorate_admin.observing import MetadataFeed, load_live_image
+from quorate_protocol.observer import (
+    Committed,
+    Event,
+    LeaderChanged,
+    ObserverConfig,
+    Position,
+    SnapshotLoaded,
+)
+from support.cluster import Cluster, manifests
+from support.java.tools import JavaTools
+from support.membership import lead_with, quorate, succeeded
+from support.metadata import snapshots_in
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+SHELL = "org.apache.kafka.shell.MetadataShell"
+TIMEOUT_S = 60
+ATTEMPTS = 8
+ATTEMPT_TIMEOUT_S = 10
+SNAPSHOT_EVERY_BYTES = 10_000
+COMMANDS = (
+    ("tree", "/image"),
+    ("find", "/image"),
+    ("ls", "/", "/image", "/image/*", "/image/topics/*", "/local"),
+    ("ls", "/image/topics/byName/first/{0,name}", "/image/cluster"),
+    ("cat", "/image/cluster/*/*", "/image/features/*", "/image/provenance"),
+    ("cat", "/image/topics/byName/f*/?", "/image/configs/TOPIC:first/*"),
+    ("cat", "/image", "/nowhere", "/image/producerIds/nextProducerId"),
+    ("tree", "image/scram", "nowhere", "/image/topics/byName/./../byName"),
+    ("find", "image/cluster", "nowhere"),
+)
+
+
+@pytest.fixture(scope="module")
+def mixed(
+    tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path, java_tool: JavaTools
+) -> Iterator[Cluster]:
+    """One Java and two Python controllers, who take snapshots often, and a broker; topics and configs in it."""
+    manifest = manifests(
+        java=(3000,),
+        config={
+            "metadata.log.max.record.bytes.between.snapshots": SNAPSHOT_EVERY_BYTES,
+            "controller.quorum.election.timeout.ms": 500,
+            "controller.quorum.fetch.timeout.ms": 1000,
+        },
+    )
+    cluster = Cluster.create(tmp_path_factory.mktemp("shell") / "cluster", kafka_jars, manifest)
+    try:
+        cluster.start_all()
+        for name, *arguments in (
+            (TOPICS, "--create", "--topic", "first", "--partitions", "3", "--config", "retention.ms=77000"),
+            (TOPICS, "--create", "--topic", "second", "--partitions", "12"),
+            (CONFIGS, "--alter", "--entity-type", "brokers", "--entity-default",
+             "--add-config", "log.cleaner.threads=2"),
+        ):  # fmt: skip
+            java_tool(name, "--bootstrap-server", cluster.bootstrap_servers, *arguments).succeeded()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def copied(cluster: Cluster, node_id: int, directory: Path) -> Path:
+    """The metadata partition of a node, as it is at one moment; Kafka's shell wants no node to use it."""
+    with cluster.frozen():
+        return Path(shutil.copytree(cluster.metadata(node_id), directory / str(node_id)))
+
+
+def assert_kafka_prints(java_tool: JavaTools, expected: str, *arguments: str) -> None:
+    """Kafka's shell prints this.
+
+    It has two races with its own reader, so it gets several attempts: it may answer from the empty image before
+    the publisher has the first one (MetadataLoader.maybePublishMetadata), and it waits for ever when it has
+    replayed a checkpoint before the footer is read (MetadataShell.waitUntilCaughtUp).
+    """
+    printed = ""
+    for _ in range(ATTEMPTS):
+        try:
+            printed = java_tool(SHELL, *arguments, timeout_s=ATTEMPT_TIMEOUT_S).stdout
+        except AssertionError as error:
+            if "waitUntilCaughtUp" not in str(error):
+                raise
+            continue
+        if printed == expected:
+            return
+    assert expected == printed, arguments
+
+
+@pytest.mark.parametrize("implementation", ["java", "python"])
+def test_every_path_reads_as_in_kafkas_shell(
+    mixed: Cluster, java_tool: JavaTools, tmp_path: Path, implementation: str
+) -> None:
+    """Goal: whoever knows Kafka's shell knows ours, on what Java and Python controllers wrote.
+
+    Method: commands with globs, missing paths and whole trees, on the log and the newest checkpoint, through
+    both; the text has to be the same, up to what is about the shell itself.
+    """
+    node_id = mixed.controllers_in(implementation)[0]
+    eventually(lambda: snapshots_in(mixed.metadata(node_id)), TIMEOUT_S, f"a snapshot of {node_id}")
+    partition = copied(mixed, node_id, tmp_path)
+    log, checkpoint = min(partition.glob("*.log")), max(partition.glob("*[1-9]*-*.checkpoint"))
+    for file, commands in ((log, COMMANDS), (checkpoint, COMMANDS[:1])):
+        for words in commands:
+            ours = succeeded(quorate("metadata-shell", "--snapshot", str(file), *words))
+            assert_kafka_prints(java_tool, ours, "--snapshot", str(file), *words)
+
+
+def test_a_directory_is_its_newest_checkpoint_and_the_log_after_it(mixed: Cluster, tmp_path: Path) -> None:
+    """Goal: --directory shows what a controller that started there would know, Java's and ours alike.
+
+    Method: directories of both implementations are copied at one moment; ours have the same tree without a
+    torn end, with one (which is told), and without the newest checkpoint, as long as the log has it all.
+    """
+    trees = {}
+    with mixed.frozen():
+        for node_id in mixed.controllers:
+            shutil.copytree(mixed.metadata(node_id), tmp_path / str(node_id))
+    for node_id in mixed.controllers:
+        ran = quorate("metadata-shell", "--directory", str(tmp_path / str(node_id)), "tree", "/image/topics")
+        trees[node_id] = succeeded(ran)
+        assert ran.stderr == ""
+    assert "second:" in trees[3000]
+    assert len(set(trees.values())) == 1
+
+    damaged = tmp_path / "3000"
+    with max(damaged.glob("*.log")).open("ab") as log:
+        log.write(b"\0" * 100)
+    torn = quorate("metadata-shell", "--directory", str(damaged), "tree", "/image/topics")
+    assert succeeded(torn) == trees[3000]
+    assert "the last 100 bytes are left out" in torn.stderr
+
+    max(damaged.glob("*.checkpoint")).write_bytes(b"no checkpoint")
+    spoilt = quorate("metadata-shell", "--directory", str(damaged), "ls", "/image/topics/byName")
+    assert succeeded(spoilt) == "__consumer_offsets\nfirst\nsecond\n" or "first" in spoilt.stdout
+    assert "not used" in spoilt.stderr
+
+
+@pytest.mark.parametrize("implementation", ["java", "python"])
+def test_a_live_shell_sees_what_was_just_acknowledged(mixed: Cluster, implementation: str) -> None:
+    """Goal: what no shell of Kafka has: the metadata of a running quorum, with nothing missing.
+
+    Method: under a leader of each kind, create a topic and look at once; the topic is there, the registrations
+    are those of the cluster, and the leader lists nobody that was not there before.
+    """
+    mixed.start_all()
+    lead_with(mixed, implementation)
+    before = mixed.await_quorum()
+    topic = f"seen-by-{implementation}"
+    created = mixed.tool(
+        "kafka-topics", "--bootstrap-server", mixed.bootstrap_servers, "--create", "--topic", topic
+    )
+    assert created.returncode == 0, created.stdout + created.stderr
+    live = ("metadata-shell", "--bootstrap-controller", mixed.bootstrap_controllers)
+    assert succeeded(quorate(*live, "cat", f"/image/topics/byName/{topic}/name")) == f"{topic}\n"
+    registered = json.loads(succeeded(quorate(*live, "-o", "json", "cat", "/image/cluster/*/*")))
+    assert {f"/image/cluster/controllers/{one}" for one in mixed.controllers} <= registered.keys()
+    assert registered["/image/cluster/controllers/3000"]["supportedFeatures"]["metadata.version"] == {
+        "minVersion": 7,
+        "maxVersion": 30,
+    }
+    after = mixed.await_quorum()
+    assert {one.node_id for one in after.observers} == {one.node_id for one in before.observers}
+    assert after.leader_epoch == before.leader_epoch
+
+
+def test_one_controller_that_follows_is_enough_to_find_the_leader(mixed: Cluster) -> None:
+    """Goal: any one controller leads to the leader.
+
+    Method: name only controllers that follow, and load the image, which all of them give alike.
+    """
+    mixed.start_all()
+    leader = mixed.await_quorum().leader_id
+    for node_id in mixed.controllers:
+        config = AdminConfig(bootstrap_controllers=addresses_of("bootstrap", [mixed.address(node_id)]))
+        image = asyncio.run(load_live_image(config))
+        assert set(image.cluster.controllers) == set(mixed.controllers), (node_id, leader)
+        assert set(image.cluster.brokers) == set(mixed.brokers)
+
+
+@pytest.mark.parametrize("implementation", ["java", "python"])
+def test_a_feed_goes_on_across_the_death_of_the_leader(mixed: Cluster, implementation: str) -> None:
+    """Goal: an observer loses nothing and repeats nothing when the leader is killed.
+
+    Method: a feed follows while a leader of each kind is killed with SIGKILL and another one has committed a
+    topic; its records have contiguous offsets, and equal those of a feed that begins anew where the first began.
+    """
+    mixed.start_all()
+    leader = lead_with(mixed, implementation)
+    addresses = addresses_of("bootstrap", mixed.bootstrap_controllers.split(","))
+    config = AdminConfig(bootstrap_controllers=addresses, request_timeout_ms=5_000)
+    topic = f"after-{implementation}"
+
+    async def follow_through() -> tuple[Position, list[Event]]:
+        loop = asyncio.get_running_loop()
+        async with MetadataFeed(config, observer_config=ObserverConfig(fetch_size_bytes_max=2_000)) as feed:
+            events: list[Event] = []
+            while not feed.observer.is_caught_up:
+                events += await feed.exchange(500)
+            start = feed.observer.position
+            events.clear()
+            await loop.run_in_executor(None, mixed.kill, leader)
+            new_leader = await loop.run_in_executor(None, mixed.await_leader, leader)
+            assert new_leader != leader
+            ran = await loop.run_in_executor(
+                None,
+                lambda: mixed.tool(
+                    "kafka-topics", "--bootstrap-server", mixed.bootstrap_servers,
+                    "--create", "--topic", topic,
+                ),
+            )  # fmt: skip
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+            async with asyncio.timeout(TIMEOUT_S):
+                while topic.encode() not in values_of(events):
+                    events += await feed.exchange(500)
+            return start, events
+
+    async def read_again(start: Position, end: int) -> list[Event]:
+        async with MetadataFeed(config, position=start) as feed:
+            events: list[Event] = []
+            async with asyncio.timeout(TIMEOUT_S):
+                while feed.observer.position.offset < end:
+                    events += await feed.exchange(500)
+            return events
+
+    start, events = asyncio.run(follow_through())
+    assert any(isinstance(event, LeaderChanged) and event.leader_id != leader for event in events)
+    batches = [batch for event in events if isinstance(event, Committed) for batch in event.batches]
+    assert not any(isinstance(event, SnapshotLoaded) for event in events)
+    expected = start.offset
+    for batch in batches:
+        assert batch.base_offset == expected
+        expected = batch.last_offset + 1
+    again = asyncio.run(read_again(start, expected))
+    same = [batch for event in again if isinstance(event, Committed) for batch in event.batches]
+    assert same[: len(batches)] == batches
+
+
+def values_of(events: list[Event]) -> bytes:
+    """The values of all records."""
+    return b"".join(
+        record.value or b""
+        for event in events
+        if isinstance(event, Committed)
+        for batch in event.batches
+        for record in batch.records
+    )
