@@ -7,7 +7,7 @@ do not. The second is taken where controllers are asked, the first everywhere.
 """
 
 import asyncio
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Awaitable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from quorate_protocol.image import MetadataImage
@@ -57,11 +57,13 @@ async def examine(admin: AdminClient, config: AdminConfig) -> Facts:
         facts = replace(facts, is_log_read=True, controllers=_controllers(image), brokers=_brokers(image))
     if quorum is None:
         return facts  # nobody could say whether a level would be taken
-    try:
-        outlooks = await _outlooks(admin, facts, _supported(spoken.answers.values(), features))
-    except AdminError as error:
-        return replace(facts, outlook_problem=str(error))
-    return replace(facts, outlooks=outlooks)
+    found = await _outlooks(admin, facts, _supported(spoken.answers.values(), features))
+    problems = dict.fromkeys(str(one) for one in found if isinstance(one, AdminError))
+    return replace(
+        facts,
+        outlooks=tuple(one for one in found if isinstance(one, FeatureOutlook)),
+        outlook_problem="; ".join(problems) or None,
+    )
 
 
 @dataclass(slots=True)
@@ -106,18 +108,28 @@ async def _image(config: AdminConfig) -> MetadataImage | None:
 
 async def _outlooks(
     admin: AdminClient, facts: Facts, supported: Mapping[str, int]
-) -> tuple[FeatureOutlook, ...]:
+) -> list[FeatureOutlook | AdminError]:
+    """The outlook of each feature, or the AdminError why there is none."""
     finalized = {} if facts.features is None else facts.features.finalized
     if facts.is_log_read and facts.quorum is not None:
         nodes = (*(facts.brokers or {}).values(), *(facts.controllers or {}).values())
         voters = [voter.node_id for voter in facts.quorum.voters]
         outlooks = registered_outlooks(finalized, supported, nodes, voters)
-        return tuple(await asyncio.gather(*(_confirmed(admin, outlook) for outlook in outlooks)))
-    probing = (
-        _probed(admin, probe_outlook(feature, finalized.get(feature, 0), target))
-        for feature, target in sorted(supported.items())
-    )
-    return tuple(await asyncio.gather(*probing))
+        asking = [_confirmed(admin, outlook) for outlook in outlooks]
+    else:
+        asking = [
+            _probed(admin, probe_outlook(feature, finalized.get(feature, 0), target))
+            for feature, target in sorted(supported.items())
+        ]
+    return await asyncio.gather(*(_or_error(one) for one in asking))
+
+
+async def _or_error(asking: Awaitable[FeatureOutlook]) -> FeatureOutlook | AdminError:
+    """One feature that can't be asked about hides no other."""
+    try:
+        return await asking
+    except AdminError as error:
+        return error
 
 
 async def _confirmed(admin: AdminClient, outlook: FeatureOutlook) -> FeatureOutlook:

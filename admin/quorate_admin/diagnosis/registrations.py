@@ -59,10 +59,11 @@ def find_in_registrations(facts: Facts, commands: Commands) -> Iterator[Finding]
     yield from _behind(facts, commands)
     if facts.outlook_problem is not None:
         yield Finding(
-            severity=Severity.NOTE,
+            severity=Severity.WARNING,
             code=Code.FEATURE_UNKNOWN,
-            message="It is not known how far features could be upgraded",
+            message="It is not known how far all features could be upgraded",
             evidence=facts.outlook_problem,
+            commands=(commands.doctor(),),
         )
 
 

@@ -441,7 +441,7 @@ def test_a_metadata_version_that_could_be_newer_is_a_note(
 def test_what_can_not_be_known_is_told() -> None:
     """Goal: silence is no clean bill. Method: the probes were not allowed."""
     finding = only(healthy(outlooks=(), outlook_problem="CLUSTER_AUTHORIZATION_FAILED"))
-    assert (finding.code, finding.severity) == (Code.FEATURE_UNKNOWN, Severity.NOTE)
+    assert (finding.code, finding.severity) == (Code.FEATURE_UNKNOWN, Severity.WARNING)
 
 
 def test_commands_without_a_bootstrap_have_a_place_for_it() -> None:

@@ -146,8 +146,9 @@ async def test_what_must_not_be_asked_is_told(brokers: FakeCluster) -> None:
         lambda _: answer("UpdateFeatures", error_code=ErrorCode.cluster_authorization_failed),
     )
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0])
-    assert "NOTE     It is not known how far features could be upgraded" in ran.stdout
+    assert "WARNING  It is not known how far all features could be upgraded" in ran.stdout
     assert "CLUSTER_AUTHORIZATION_FAILED" in ran.stdout
+    assert ran.exit_code == 1
 
 
 async def test_nobody_there_is_an_error(tmp_path: Path) -> None:

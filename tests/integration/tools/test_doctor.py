@@ -1,0 +1,158 @@
+"""`quorate doctor` on real clusters: what it finds, and that the commands it proposes are the way out."""
+
+import json
+import shlex
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quorate_admin.client import AdminClient
+from quorate_admin.types.controllers import ControllerListener, ControllerRegistration
+from support.cluster import CONTROLLERS_FIRST, Cluster, manifests
+from support.membership import FEATURES_OF_4_1, quorate, refused, succeeded
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+GHOST = 99
+METADATA_VERSION_OF_4_0 = 25
+NEWEST = 30
+TIMEOUT_S = 30
+
+
+@pytest.fixture
+def stock(tmp_path: Path, kafka_jars: Path) -> Iterator[Cluster]:
+    """Stock Kafka alone: a Java controller and a Java broker, at the metadata.version of 4.0."""
+    manifest = manifests(controllers=1, java=[CONTROLLERS_FIRST], metadata_version="4.0")
+    cluster = Cluster.create(tmp_path / "cluster", kafka_jars, manifest)
+    try:
+        yield cluster.start_all()
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def quorum(tmp_path: Path) -> Iterator[Cluster]:
+    """Three Python controllers, running."""
+    cluster = Cluster.settle(tmp_path / "cluster", None, manifests(brokers=0))
+    cluster.format(*cluster.controllers)
+    try:
+        yield cluster.start_all()
+    finally:
+        cluster.close()
+
+
+def register(cluster: Cluster, controller_id: int, port: int = 1) -> None:
+    """Leave the registration of a Kafka 4.1 controller that is not there."""
+    registration = ControllerRegistration(
+        controller_id=controller_id,
+        incarnation_id=uuid.uuid4(),
+        listeners=(ControllerListener(name="CONTROLLER", host="127.0.0.1", port=port, security_protocol=0),),
+        features=FEATURES_OF_4_1,
+    )
+
+    async def send(client: AdminClient) -> bool:
+        await client.register_controller(registration)
+        return True
+
+    assert cluster.ask(send, controllers=cluster.controllers)
+
+
+def diagnosed(*bootstrap: str) -> dict[str, Any]:
+    """What `doctor -o json` says; its exit code has to agree."""
+    ran = quorate("doctor", *bootstrap, "-o", "json")
+    told: dict[str, Any] = json.loads(ran.stdout)
+    assert ran.returncode == (0 if told["healthy"] else 1), ran.stdout + ran.stderr
+    return told
+
+
+def codes(told: dict[str, Any]) -> list[tuple[str, int | None]]:
+    """The findings that are no notes: what, and of which node."""
+    return [(one["code"], one["nodeId"]) for one in told["findings"] if one["severity"] != "note"]
+
+
+def level(told: dict[str, Any], feature: str = "metadata.version") -> tuple[int, int]:
+    """The finalized and the reachable level."""
+    one = next(one for one in told["features"] if one["feature"] == feature)
+    return one["finalizedLevel"], one["reachableLevel"]
+
+
+def listed(*bootstrap: str) -> list[int]:
+    """The controllers that have endpoints."""
+    return [
+        one["id"]
+        for one in json.loads(succeeded(quorate("cluster", "list-endpoints", *bootstrap, "-o", "json")))
+    ]
+
+
+def test_a_ghost_on_stock_kafka_is_found_and_its_way_out_works(stock: Cluster) -> None:
+    """Goal: the promise of the command, on Kafka 4.3.1 as it is: what blocks what, and what to type.
+
+    Method: a controller of 4.1 that is not there. Ask through the broker, which can only be probed, and through
+    the controller, whose log can be read; then type exactly what is proposed.
+    """
+    register(stock, GHOST)
+    by_server = ("--bootstrap-server", stock.bootstrap_servers)
+    by_controller = ("--bootstrap-controller", stock.bootstrap_controllers)
+    for bootstrap in (by_server, by_controller):
+        told = diagnosed(*bootstrap)
+        assert codes(told) == [("feature-blocked", GHOST)], told
+        assert told["registrationsFromLog"] is (bootstrap is by_controller)
+        assert level(told) == (METADATA_VERSION_OF_4_0, FEATURES_OF_4_1["metadata.version"][1])
+        assert told["findings"][0]["blocks"]["metadata.version"] == [28, NEWEST]
+    for command in told["findings"][0]["commands"]:
+        program, *arguments = shlex.split(command)
+        assert program == "quorate"
+        succeeded(quorate(*arguments))
+    for bootstrap in (by_server, by_controller):
+        told = diagnosed(*bootstrap)
+        assert codes(told) == []
+        assert level(told) == (NEWEST, NEWEST)
+
+
+def test_a_doctor_changes_nothing(stock: Cluster) -> None:
+    """Goal: it is safe at any time. Method: the levels before and after, with levels to be gained."""
+    arguments = ("features", "--bootstrap-controller", stock.bootstrap_controllers, "describe", "-o", "json")
+    before = json.loads(succeeded(quorate(*arguments)))["features"]
+    told = diagnosed("--bootstrap-server", stock.bootstrap_servers)
+    assert level(told) == (METADATA_VERSION_OF_4_0, NEWEST)
+    assert [one["code"] for one in told["findings"]] == ["single-voter", "metadata-version-behind"]
+    assert json.loads(succeeded(quorate(*arguments)))["features"] == before
+
+
+def test_voters_that_die_are_found_one_by_one(quorum: Cluster) -> None:
+    """Goal: danger before the loss, and the loss itself. Method: kill one of three, then another."""
+    bootstrap = ("--bootstrap-controller", quorum.bootstrap_controllers)
+    leader = quorum.await_quorum().leader_id
+    first, second = (one for one in quorum.controllers if one != leader)
+    assert codes(diagnosed(*bootstrap)) == []
+    quorum.kill(first)
+
+    def silent() -> list[tuple[str, int | None]] | None:
+        found = codes(diagnosed(*bootstrap))
+        return found or None
+
+    found = eventually(silent, TIMEOUT_S, "the dead voter to be found")
+    assert found == [("one-failure-from-loss", None), ("voter-silent", first)]
+    quorum.kill(second)
+    eventually(lambda: quorum.quorum(leader) is None, TIMEOUT_S, "the leader to resign")
+    told = diagnosed(*bootstrap)
+    assert codes(told) == [("no-leader", None)]
+    assert told["findings"][0]["advice"].startswith(f"Start controllers {first}, {second}:")
+
+
+def test_a_living_controller_is_not_refreshed(quorum: Cluster) -> None:
+    """Goal: nobody loses its endpoints by a mistake. Method: a voter, a dry run on a ghost, and the ghost."""
+    bootstrap = ("--bootstrap-controller", quorum.bootstrap_controllers)
+    quorum.await_quorum()
+    voter = quorum.controllers[-1]
+    told = refused(quorate("cluster", "refresh-controller", *bootstrap, "--controller-id", str(voter)))
+    assert f"controller {voter} is not refreshed: " in told
+    register(quorum, GHOST)
+    ghost = ("cluster", "refresh-controller", *bootstrap, "--controller-id", str(GHOST))
+    assert succeeded(quorate(*ghost, "--dry-run")).startswith("DRY RUN of refreshing the registration")
+    assert listed(*bootstrap) == [GHOST, *quorum.controllers]
+    assert succeeded(quorate(*ghost)).startswith("Refreshed the registration of controller 99:\n")
+    assert listed(*bootstrap) == [*quorum.controllers]
