@@ -1,6 +1,5 @@
 """`quorate metadata-shell`: look around in a cluster's metadata, as with kafka-metadata-shell, and live."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from quorate_admin.tools.common import (
     tool_app,
     tool_options,
     warn,
+    write,
 )
 
 if TYPE_CHECKING:
@@ -66,16 +66,23 @@ def metadata_shell(
 
     Commands: cat, find, ls, tree, with globs; at the prompt also cd, exit, help, history, man, pwd.
 
-    The nodes and the output are those of kafka-metadata-shell. With --bootstrap-controller the metadata is that of
-    a live cluster, read as an observer of its quorum and brought up to date before each command.
+    The nodes and the output are those of kafka-metadata-shell, also in that a path which does not exist is told on
+    stdout and is no failure; with --output json it is one.
+
+    With --bootstrap-controller the metadata is that of a live cluster, read as an observer of its quorum and brought
+    up to date before each command.
     """
     from quorate_admin.metadata_shell.parsing import CommandLineError, parse_call
 
+    is_json = tool_options(context).is_json
     try:
         call = parse_call(words or (), is_interactive=False)
     except CommandLineError as error:
-        raise UsageError(str(error)) from error
-    is_json = tool_options(context).is_json
+        if is_json:
+            raise UsageError(str(error)) from error
+        # Kafka's shell says so on stdout and is content with itself; scripts that care take JSON.
+        write(f"{error}\n")
+        return
     if is_json and call is None:
         raise UsageError("--output json needs a command: the prompt prints text")
     with _source(context, snapshot, directory, tells=call is None) as source:
@@ -89,7 +96,7 @@ def _run_prompt(source: _Source) -> None:
     from quorate_admin.metadata_shell.interactive import run_shell
 
     root = source.refresh()
-    sys.stdout.write("Starting...\n")
+    write("Starting...\n")
     run_shell(root, source.refresh_or_warn)
 
 
@@ -121,8 +128,7 @@ def _source(
     if len(given) != 1:
         raise UsageError("give one of --snapshot, --directory and --bootstrap-controller")
     if tells:
-        sys.stdout.write("Loading...\n")
-        sys.stdout.flush()
+        write("Loading...\n")
     if options.bootstrap_controller is not None:
         with _live(context) as source:
             yield source
