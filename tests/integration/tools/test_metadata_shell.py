@@ -18,6 +18,7 @@ from quorate_protocol.observer import (
     SnapshotLoaded,
 )
 from support.cluster import Cluster, manifests
+from support.java.cluster import JavaCluster
 from support.java.tools import JavaTools
 from support.membership import lead_with, quorate, succeeded
 from support.metadata import snapshots_in
@@ -257,3 +258,20 @@ def values_of(events: list[Event]) -> bytes:
         for batch in event.batches
         for record in batch.records
     )
+
+
+def test_a_live_shell_authenticates_and_needs_cluster_action(java_cluster: JavaCluster) -> None:
+    """Goal: secured controllers of stock Kafka can be observed by whoever may, and by nobody else.
+
+    Method: over TLS and SASL, the super user sees the brokers; another user is told what is missing.
+    """
+    live = ("metadata-shell", "--bootstrap-controller", java_cluster.sasl_controllers, "--command-config")
+    admin = java_cluster.client_config("shell-admin", java_cluster.sasl_properties())
+    expected = "".join(f"{node_id}\n" for node_id in java_cluster.brokers)
+    assert succeeded(quorate(*live, str(admin), "ls", "/image/cluster/brokers")) == expected
+    alice = java_cluster.client_config("shell-alice", java_cluster.sasl_properties("alice"))
+    ran = quorate(*live, str(alice), "ls", "/image")
+    assert ran.returncode == 1
+    assert "CLUSTER_AUTHORIZATION_FAILED" in ran.stderr
+    assert "CLUSTER_ACTION" in ran.stderr
+    assert "Traceback" not in ran.stderr
