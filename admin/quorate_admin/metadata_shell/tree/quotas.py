@@ -6,6 +6,7 @@ Kafka's own tools write it.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from quorate_protocol.image import ImageState, QuotaEntity
 
@@ -20,11 +21,15 @@ _DEFAULT = "<default>"
 def client_quotas(image: ImageState) -> Directory:
     """One directory for each entity that has quotas."""
 
+    @cache
+    def entities() -> dict[str, QuotaEntity]:
+        return {entity_name(entity): entity for entity in image.client_quotas}
+
     def child(name: str) -> Node | None:
-        entity = next((one for one in image.client_quotas if entity_name(one) == name), None)
+        entity = entities().get(name)
         return None if entity is None else _values(image.client_quotas[entity])
 
-    return Directory(lambda: map(entity_name, image.client_quotas), child)
+    return Directory(lambda: entities().keys(), child)
 
 
 def entity_name(entity: QuotaEntity) -> str:
