@@ -1,0 +1,58 @@
+"""`quorate delegation-tokens` on a secured cluster: a token's life, and logging in with it."""
+
+import json
+
+import pytest
+from support.java.cluster import JavaCluster
+from support.membership import quorate, refused, succeeded
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 15
+HOUR_MS = 3_600_000
+
+
+def test_a_token_lives(java_cluster: JavaCluster) -> None:
+    """Goal: create, describe, renew, expire. Method: each of them; with the token one logs in, until it expires."""
+    admin = java_cluster.client_config("tools-tokens-admin", java_cluster.sasl_properties("admin"))
+    server = ("--bootstrap-server", java_cluster.sasl_servers)
+    at = ("delegation-tokens", *server, "--command-config", str(admin))
+    create = ("--create", "--max-life-time-period", str(HOUR_MS), "--renewer-principal", "User:alice")
+    token = json.loads(succeeded(quorate(*at, *create, "-o", "json")))
+    assert token["owner"] == "User:admin"
+    assert token["renewers"] == ["User:alice"]
+    assert token["maxTimestampMs"] - token["issueTimestampMs"] == HOUR_MS
+
+    def told() -> str:
+        text = quorate(*at, "--describe", "--owner-principal", "User:admin").stdout
+        return text if token["tokenId"] in text else ""
+
+    assert token["hmac"] in eventually(told, TIMEOUT_S, "the token in the list")
+    login = java_cluster.sasl_properties(token["tokenId"], token["hmac"], "SCRAM-SHA-256", 'tokenauth="true"')
+    file = java_cluster.client_config("tools-tokens-user", login)
+    list_topics = ("topics", *server, "--command-config", str(file), "--list")
+    eventually(
+        lambda: quorate(*list_topics).returncode == 0,
+        TIMEOUT_S,
+        "a log-in with the token",
+        lambda: quorate(*list_topics),
+    )
+    renew = ("--renew", "--hmac", token["hmac"], "--renew-time-period", "60000")
+    assert "Completed renew operation. New expiry date : 20" in succeeded(quorate(*at, *renew))
+    expire = ("--expire", "--hmac", token["hmac"], "--expiry-time-period", "-1")
+    assert "Completed expire operation. New expiry date : 20" in succeeded(quorate(*at, *expire))
+    eventually(lambda: not told(), TIMEOUT_S, "the token to be gone")
+    eventually(lambda: quorate(*list_topics).returncode == 1, TIMEOUT_S, "a log-in to be refused")
+    assert "DELEGATION_TOKEN_NOT_FOUND" in refused(quorate(*at, *renew))
+
+
+def test_tokens_are_not_for_the_unknown(
+    java_cluster: JavaCluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Goal: the cluster's reason reaches the person. Method: ask on the listener without authentication."""
+    file = tmp_path_factory.mktemp("tokens") / "empty.properties"
+    file.write_text("")
+    at = ("--bootstrap-server", java_cluster.bootstrap_servers, "--command-config", str(file))
+    told = refused(quorate("delegation-tokens", *at, "--create", "--max-life-time-period", "-1"))
+    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in told
