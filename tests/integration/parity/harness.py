@@ -273,13 +273,7 @@ class Comparison:
 
     def run(self) -> None:
         """Run the case and assert that the two tools agree."""
-        for run in self._case.before:
-            step = as_step(run)
-            twins = any(f"${name}" in step.arguments for name in (*self._twins, "dir"))
-            for side in (KAFKA, OURS) if twins else (KAFKA,):
-                ran = self._other(step, side).succeeded()
-                for other in (side,) if twins else (KAFKA, OURS):
-                    self._capture(step, ran, other)
+        self._prepare()
         if self._case.in_turn:
             for step in self._case.steps:
                 self._settle(step)
@@ -289,6 +283,15 @@ class Comparison:
                 self._compare(step, theirs, self._run(step, OURS))
         for run in self._case.state:
             self._settle_state(Step(run))
+
+    def _prepare(self) -> None:
+        for run in self._case.before:
+            step = as_step(run)
+            twins = any(f"${name}" in step.arguments for name in (*self._twins, "dir"))
+            for side in (KAFKA, OURS) if twins else (KAFKA,):
+                ran = self._other(step, side).succeeded()
+                for other in (side,) if twins else (KAFKA, OURS):
+                    self._capture(step, ran, other)
 
     def _settle(self, step: Step) -> None:
         """Take a step; one that only reads as often as it takes, within limits."""
@@ -322,9 +325,10 @@ class Comparison:
 
     def json(self) -> list[str]:
         """What our tool prints as JSON for the same arguments."""
+        self._prepare()
         printed = []
         for step in self._case.steps:
-            ran = self._ours([*self._arguments(step, OURS), "-o", "json"])
+            ran = self._ours(["-o", "json", *self._arguments(step, OURS)])
             assert ran.exit_code == 0, ran.stderr
             printed.append(ran.stdout)
         return printed

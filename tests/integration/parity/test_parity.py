@@ -1,18 +1,13 @@
 """Our tools beside Kafka's: the same cluster, the same arguments, the same output."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from parity.cases import cases_of
-from parity.harness import TOOLS, Case, Comparison, Site, Tool, site_of, variants
-from support.cluster import Cluster
-from support.java.cluster import JavaCluster
+from parity.harness import TOOLS, Case, Comparison, Site, Tool, variants
 from support.java.tools import JavaTools
-
-QUICK = "default.api.timeout.ms=1500\nrequest.timeout.ms=1000\n"
 
 
 def every_case() -> Iterator[Any]:
@@ -21,67 +16,6 @@ def every_case() -> Iterator[Any]:
         for case in cases_of(tool):
             for cluster, at in variants(case, tool):
                 yield pytest.param(tool, case, cluster, at, id=f"{tool.command}-{case.name}-{cluster}-{at}")
-
-
-@pytest.fixture(scope="session")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Client properties: what is allowed anywhere, and what gives up soon."""
-    directory = tmp_path_factory.mktemp("parity")
-    (directory / "client.properties").write_text("client.id=parity\nrequest.timeout.ms=20000\n")
-    (directory / "quick.properties").write_text(QUICK)
-    return {"client": str(directory / "client.properties"), "quick": str(directory / "quick.properties")}
-
-
-@pytest.fixture(scope="session")
-def sites() -> dict[tuple[str, str], Site]:
-    """The sites that have been looked at."""
-    return {}
-
-
-@pytest.fixture
-def site(
-    request: pytest.FixtureRequest,
-    sites: dict[tuple[str, str], Site],
-    files: dict[str, str],
-    cluster: str,
-    at: str,
-) -> Site:
-    """The cluster that a parameter set asks for; it is started when it is first needed."""
-    if (cluster, at) not in sites:
-        sites[cluster, at] = _look(request, files, cluster, at)
-    return sites[cluster, at]
-
-
-def _look(request: pytest.FixtureRequest, files: dict[str, str], cluster: str, at: str) -> Site:
-    java = cluster == "java"
-    running: Cluster = request.getfixturevalue("java_cluster" if java else "shared_cluster")
-    tools: JavaTools = request.getfixturevalue("java_tool")
-    directory: Path = request.getfixturevalue("tmp_path_factory").mktemp(f"parity-{cluster}")
-    values = {**files, **_metadata(running, tools, directory)}
-    if isinstance(running, JavaCluster):
-        controller = running.layout.node(running.controllers[0])
-        values |= {
-            "controller_properties": str(running.layout.config_file(controller)),
-            "admin": str(running.client_config("parity-admin", running.sasl_properties("admin"))),
-            "sasl_server": running.sasl_servers.split(",")[0],
-        }
-    return site_of(cluster, running, at, values)
-
-
-def _metadata(cluster: Cluster, tools: JavaTools, directory: Path) -> dict[str, str]:
-    """Copies of a controller's log, with a few topics in it, and of the checkpoint that it began with."""
-    topic = f"{directory.name}-topic"
-    where = ("--bootstrap-server", cluster.address(cluster.brokers[0]))
-    tools(TOOLS["topics"].main_class, *where, "--create", "--topic", topic, "--partitions", "2").succeeded()
-    config = ("--alter", "--topic", topic, "--add-config", "flush.ms=77")
-    tools(TOOLS["configs"].main_class, *where, *config).succeeded()
-    files = {
-        "log": min(cluster.metadata(cluster.await_quorum().leader_id).glob("*.log")),
-        "checkpoint": cluster.data(cluster.brokers[0]) / "bootstrap.checkpoint",
-    }
-    copies = directory / "data" / "copies"  # Kafka's shell locks the directory above the one of the file
-    copies.mkdir(parents=True)
-    return {name: str(shutil.copy(file, copies / file.name)) for name, file in files.items()}
 
 
 @pytest.mark.parametrize(("tool", "case", "cluster", "at"), list(every_case()))

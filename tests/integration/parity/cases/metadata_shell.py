@@ -41,7 +41,7 @@ CASES = (
         )
         for command in COMMANDS
     ),
-    Case(name="in-short", run="-s $log ls /", at=["server"]),
+    Case(name="in-short", run="-s $log ls /", at=["server"], reads=True),
     Case(name="as-process", run="--snapshot $log ls /image", at=["server"], as_process=True),
     Case(name="checkpoint", run="--snapshot $checkpoint ls /image/features", at=["server"]),
     Case(
