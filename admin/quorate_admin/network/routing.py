@@ -25,6 +25,9 @@ from typing import ClassVar
 from quorate_admin.network.address import Address
 from quorate_admin.network.backoff import backoff_ms
 
+METADATA_AGE_MS_MIN = 1_000
+"""What was found a moment ago is used once at least, whatever `metadata.max.age.ms` says."""
+
 
 class Role(Enum):
     """Who shall answer."""
@@ -210,7 +213,7 @@ class Routing:
         return (
             not self.nodes
             or self._is_stale
-            or now_ms - self._discovered_at_ms >= self._policy.metadata_max_age_ms
+            or now_ms - self._discovered_at_ms >= max(self._policy.metadata_max_age_ms, METADATA_AGE_MS_MIN)
             or not self._targets(to)
         )
 
@@ -246,7 +249,7 @@ class Routing:
             address=self.nodes[node_id],
             node_id=node_id,
             cluster_id=self.cluster_id,
-            is_checked=self._is_recovering,
+            is_checked=self.is_recovering,
         )
 
     def _ask_or_wait(self, targets: Sequence[Target], now_ms: int, load: Load | None) -> Ask | Wait:
@@ -278,7 +281,7 @@ class Routing:
         misrouted = None
         if self.cluster_id is not None and cluster_id != self.cluster_id:
             misrouted = self._found_other_cluster(target, cluster_id)
-            if self._is_recovering:
+            if self.is_recovering:
                 self._rebootstrap(now_ms)
                 return (misrouted,)
             self._forget()
@@ -332,6 +335,18 @@ class Routing:
         self._controller_id = None
         self._leave(target.address)
 
+    def answered_for(self, target: Target, cluster_id: str, now_ms: int) -> Misrouted | None:
+        """An answer tells of which cluster it is; if not of the one we meant, the connection led elsewhere.
+
+        With the check on, we begin again, and the answer is not to be used.
+        """
+        if target.cluster_id in {None, cluster_id}:
+            return None
+        misrouted = self._found_other_cluster(target, cluster_id)
+        if self.is_recovering and self.nodes:
+            self._rebootstrap(now_ms)
+        return misrouted
+
     def rebootstrap_required(self, target: Target, now_ms: int, *, is_misrouted: bool) -> Misrouted | None:
         """A node asks to begin again; returns the connection that led elsewhere, if that is why."""
         misrouted = None
@@ -351,7 +366,7 @@ class Routing:
         return misrouted
 
     @property
-    def _is_recovering(self) -> bool:
+    def is_recovering(self) -> bool:
         """Whether a node that is not whom we meant sends us back to the bootstrap addresses."""
         return self._policy.is_rebootstrapping and self._policy.is_checking_identity
 
@@ -359,7 +374,7 @@ class Routing:
         self.misrouted_connections += 1
         return Misrouted(
             address=target.address,
-            expected_cluster_id=self.cluster_id,
+            expected_cluster_id=target.cluster_id or self.cluster_id,
             expected_node_id=target.node_id,
             found_cluster_id=cluster_id,
         )

@@ -128,10 +128,13 @@ class Transport:
             else:
                 self.routing.succeeded(target)
                 code = code_to_retry(answer)
-                if code is None:
+                if self._is_from_elsewhere(target, answer, attempt):
+                    answer = None
+                elif code is None:
                     self.routing.answered()
                     return answer
-                self._note_refusal(target, code, attempt)
+                else:
+                    self._note_refusal(target, code, attempt)
             attempt.count += 1
             pause_ms = self._pause_ms(attempt)
             if attempt.count > self._config.retries or self._now_ms() + pause_ms >= attempt.deadline_ms:
@@ -139,6 +142,16 @@ class Transport:
                     return answer
                 raise attempt.failure()
             await asyncio.sleep(pause_ms / 1000)
+
+    def _is_from_elsewhere(self, target: Target, answer: Any, attempt: "_Attempts") -> bool:
+        """Whether the answer says that it is another cluster's, which servers before KIP-1242 do not check."""
+        cluster_id = getattr(answer, "cluster_id", None)
+        misrouted = self.routing.answered_for(target, cluster_id, self._now_ms()) if cluster_id else None
+        if misrouted is None:
+            return False
+        _log_misrouted(misrouted)
+        attempt.reasons[str(target.address)] = f"it is of cluster {cluster_id}"
+        return self.routing.is_recovering
 
     def _note_failure(self, target: Target, error: AdminError, attempt: "_Attempts") -> None:
         attempt.reasons[str(target.address)] = str(error)

@@ -207,15 +207,34 @@ async def test_another_cluster_at_known_addresses_is_found_out_without_the_serve
         FakeCluster((1,), api_versions_max=4) as home,
         FakeCluster((1,), cluster_id="another-cluster-1234-A", api_versions_max=4) as stranger,
     ):
-        elsewhere = home.nodes[1]
-        elsewhere.advertised = stranger.bootstrap[0]  # as if the name that home advertises had moved
-        settings = quick(metadata_max_age_ms=0)
+        node, other = home.nodes[1], stranger.nodes[1]
+        node.advertised = stranger.bootstrap[0]  # as if the name that home advertises had moved
+
+        def move_back(request: Request) -> object:
+            node.advertised = None
+            return other.describe_cluster(request)
+
+        stranger.handle("DescribeCluster", move_back)
+        async with AdminClient(bootstrap_servers=home.bootstrap, **quick()) as admin:
+            assert (await admin.describe_cluster()).cluster_id == CLUSTER_ID
+            assert (admin.misrouted_connections, admin.rebootstraps) == (1, 1)
+        assert len(stranger.received("DescribeCluster")) == 1
+
+
+async def test_without_the_check_the_answer_of_another_cluster_is_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Goal: switched off means off, but it is told. Method: the same, with the check off."""
+    async with (
+        FakeCluster((1,)) as home,
+        FakeCluster((1,), cluster_id="another-cluster-1234-A") as stranger,
+    ):
+        home.nodes[1].advertised = stranger.bootstrap[0]
+        settings = quick(metadata_cluster_check_enable=False)
         async with AdminClient(bootstrap_servers=home.bootstrap, **settings) as admin:
-            with pytest.raises(UnreachableError):
-                await admin.describe_cluster(timeout_ms=200)
-            assert admin.misrouted_connections >= 1
-            assert admin.rebootstraps >= 1
-            assert admin.cluster_id in {None, CLUSTER_ID}
+            assert (await admin.describe_cluster()).cluster_id == "another-cluster-1234-A"
+            assert (admin.misrouted_connections, admin.rebootstraps) == (1, 0)
+    assert "was node 1 of cluster fake-cluster-1234567-A, and is a node of cluster another" in caplog.text
 
 
 async def test_a_replaced_cluster_is_found_from_the_bootstrap_addresses() -> None:
