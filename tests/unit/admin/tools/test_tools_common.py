@@ -70,7 +70,8 @@ async def test_nobody_there_is_told_by_address(tmp_path: Path) -> None:
         address = cluster.bootstrap[0]
     ran = await run_tool("cluster", "cluster-id", "-b", address, "-c", str(config))
     assert ran.exit_code == 1
-    assert ran.stderr.startswith(f"error: {address}: ")
+    assert ran.stderr.startswith("error: ")
+    assert address in ran.stderr
 
 
 async def test_a_broker_is_no_bootstrap_controller() -> None:
