@@ -1,0 +1,52 @@
+"""Finding one's way in a cluster of stock Kafka: nodes of the wrong kind, and the listener one came through."""
+
+import pytest
+from quorate_admin.client import AdminClient
+from quorate_admin.config import AdminConfig
+from quorate_admin.errors import MismatchedEndpointError, UnsupportedByServerError
+from support.java.cluster import JavaCluster
+
+pytestmark = pytest.mark.integration
+
+
+async def test_each_kind_of_node_is_told_from_the_other(java_cluster: JavaCluster) -> None:
+    """Goal: KIP-919's mistakes at Kafka 4.3.1. Method: a broker as a controller, and the other way."""
+    async with AdminClient(bootstrap_controllers=java_cluster.bootstrap_servers.split(",")) as admin:
+        with pytest.raises(MismatchedEndpointError, match="is a broker, not a controller"):
+            await admin.describe_metadata_quorum()
+    async with AdminClient(bootstrap_servers=java_cluster.bootstrap_controllers.split(",")) as admin:
+        with pytest.raises(MismatchedEndpointError, match="is a controller, not a broker"):
+            await admin.describe_metadata_quorum()
+
+
+async def test_the_quorum_and_the_features_are_told_through_both(java_cluster: JavaCluster) -> None:
+    """Goal: the same answers through brokers and through controllers. Method: compare them."""
+    told = []
+    for kind, addresses in (
+        ("bootstrap_servers", java_cluster.bootstrap_servers),
+        ("bootstrap_controllers", java_cluster.bootstrap_controllers),
+    ):
+        async with AdminClient(**{kind: addresses.split(",")}) as admin:  # type: ignore[arg-type]
+            quorum = await admin.describe_metadata_quorum()
+            features = await admin.describe_features()
+            told.append((quorum.leader_id, quorum.leader_epoch, quorum.nodes, features.finalized))
+            assert admin.misrouted_connections == 0
+    assert told[0] == told[1]
+    assert set(told[0][2]) == set(java_cluster.controllers)
+
+
+async def test_the_advertised_listener_is_that_of_the_one_we_came_through(java_cluster: JavaCluster) -> None:
+    """Goal: following stays on a listener that we can speak to. Method: SASL_SSL, then a request to each broker."""
+    config = AdminConfig.from_properties(
+        java_cluster.sasl_properties(), bootstrap_servers=java_cluster.sasl_servers.split(",")[0]
+    )
+    async with AdminClient(config) as admin:
+        for broker_id in java_cluster.brokers:
+            assert 3 in (await admin.node_api_versions(broker_id)).api_versions
+
+
+async def test_what_a_release_lacks_is_told(java_cluster: JavaCluster) -> None:
+    """Goal: UnregisterController needs Kafka 4.4. Method: ask 4.3.1."""
+    async with AdminClient(bootstrap_controllers=java_cluster.bootstrap_controllers.split(",")) as admin:
+        with pytest.raises(UnsupportedByServerError, match="has no version of UnregisterController"):
+            await admin.unregister_controller(99)
