@@ -10,11 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+
+from benchmarks.client import Connection
 from benchmarks.quorum import JAVA_PERFORMANCE_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+BROKER_ENDPOINTS: Final = 1
+"""DescribeClusterRequest.EndpointType."""
+
+POLL_SECONDS: Final = 0.1
 READY_SECONDS: Final = 120.0
 COMMAND_SECONDS: Final = 60.0
 WARM_UP_PAIRS: Final = 1
@@ -112,14 +119,27 @@ def _node(java: tuple[str, ...], directory: Path, ports: tuple[int, int]) -> Ite
         )
     try:
         started = time.perf_counter()
-        while "Kafka Server started" not in (directory / "node.out").read_text(errors="replace"):
+        while not _serves(("127.0.0.1", ports[0])):
             if process.poll() is not None or time.perf_counter() - started > READY_SECONDS:
                 raise TimeoutError(f"the node did not start in {READY_SECONDS} s; see {directory}/node.out")
-            time.sleep(0.1)
+            time.sleep(POLL_SECONDS)
         yield broker
     finally:
         process.kill()
         process.wait()
+
+
+def _serves(address: tuple[str, int]) -> bool:
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=False,
+        endpoint_type=BROKER_ENDPOINTS,
+        include_fenced_brokers=False,
+    )
+    try:
+        with Connection(address, timeout_seconds=1.0) as connection:
+            return len(connection.ask(request).brokers) > 0
+    except OSError:
+        return False
 
 
 def _run(*command: str) -> str:
