@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from quorate_operator import models
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
 
 QUICKSTART = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
+PACKAGED_QUICKSTART = Path(models.__file__).parents[1] / "commands" / "quickstart.yaml"
 
 CONTROLLERS = """\
 apiVersion: quorate.dev/v1alpha1
@@ -41,6 +43,11 @@ def with_spec(line: str) -> str:
 def load(text: str) -> Manifests:
     """The manifests in a text that must be accepted."""
     return load_manifests(text, "m.yaml")
+
+
+def test_the_package_carries_the_quickstart() -> None:
+    """Goal: `quorate play` works without -f, installed or not. Method: the package's file is the example's text."""
+    assert PACKAGED_QUICKSTART.read_text() == QUICKSTART.read_text()
 
 
 def test_the_quickstart_is_three_controllers_and_a_broker() -> None:
