@@ -1,11 +1,14 @@
 """How long to wait before the next try."""
 
-from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from random import Random
 
 JITTER = 0.2
 
 
-def backoff_ms(failures: int, first_ms: int, max_ms: int, random: Random) -> int:
+def backoff_ms(failures: int, first_ms: int, max_ms: int, random: "Random") -> int:
     """The wait after this many failures in a row: it doubles up to the maximum, give or take a fifth (KIP-580).
 
     Without a failure, and with `first_ms` 0, there is none.

@@ -19,11 +19,13 @@ parameters.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from random import Random
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from quorate_admin.network.address import Address
 from quorate_admin.network.backoff import backoff_ms
+
+if TYPE_CHECKING:
+    from random import Random
 
 METADATA_AGE_MS_MIN = 1_000
 """What was found a moment ago is used once at least, whatever `metadata.max.age.ms` says."""
@@ -167,7 +169,7 @@ class _Failures:
 class Routing:
     """What one client knows about its cluster, and whom it asks next."""
 
-    def __init__(self, bootstrap: Sequence[Address], policy: RoutingPolicy, random: Random) -> None:
+    def __init__(self, bootstrap: Sequence[Address], policy: RoutingPolicy, random: "Random") -> None:
         assert bootstrap
         self._bootstrap = tuple(dict.fromkeys(bootstrap))
         self._policy = policy

@@ -17,7 +17,7 @@ _OLD_SUITE: Final = re.compile(
     r"(?:TLS|SSL)_(?P<exchange>[A-Z]+(?:_[A-Z]+)?)_WITH_(?P<cipher>\w+?)_(?P<digest>SHA\d*)"
 )
 _CIPHERS: Final = {
-    **{f"AES_{bits}_{mode}": f"AES{bits}-{mode}" for bits in (128, 256) for mode in ("GCM", "CCM")},
+    **{f"AES_{bits}_GCM": f"AES{bits}-GCM" for bits in (128, 256)},
     **{f"AES_{bits}_CBC": f"AES{bits}" for bits in (128, 256)},
     "CHACHA20_POLY1305": "CHACHA20-POLY1305",
 }
