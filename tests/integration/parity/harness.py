@@ -41,7 +41,9 @@ from support.java.tools import JavaTools, Ran
 from typer.testing import CliRunner
 
 PROCESS_TIMEOUT_S = 60
+JAVA_TIMEOUT_S = 20
 SETTLED_AFTER_S = 4
+ATTEMPTS_MIN = 4
 READS = re.compile(r"(^|\s)(--describe|--list|--verify|--snapshot|-s|describe|list-endpoints)(\s|$)")
 KAFKA, OURS = "k", "q"
 SHARED = "x"
@@ -295,31 +297,37 @@ class Comparison:
 
     def _settle(self, step: Step) -> None:
         """Take a step; one that only reads as often as it takes, within limits."""
-        deadline = time.monotonic() + (SETTLED_AFTER_S if READS.search(step.arguments) else 0)
-        while True:
-            try:
-                self._compare(step, self._run(step, KAFKA), self._run(step, OURS))
-            except AssertionError:
-                if time.monotonic() >= deadline:
-                    raise
-            else:
-                return
+        if READS.search(step.arguments):
+            self._until_same(lambda: self._compare(step, self._run(step, KAFKA), self._run(step, OURS)))
+        else:
+            self._compare(step, self._run(step, KAFKA), self._run(step, OURS))
 
     def _settle_state(self, step: Step) -> None:
-        deadline = time.monotonic() + SETTLED_AFTER_S
-        while True:
+        def compare() -> None:
             theirs, ours = (self._other(step, side).succeeded() for side in (KAFKA, OURS))
+            self._assert_same(f"afterwards, {step.arguments}", theirs.stdout, ours.stdout)
+
+        self._until_same(compare)
+
+    def _until_same(self, compare: Callable[[], None]) -> None:
+        """Compare until it succeeds, or for long enough; a tool that hangs has had one attempt."""
+        deadline = time.monotonic() + SETTLED_AFTER_S
+        for attempt in count(1):
             try:
-                self._assert_same(f"afterwards, {step.arguments}", theirs.stdout, ours.stdout)
+                compare()
             except AssertionError:
-                if time.monotonic() >= deadline:
+                if attempt >= ATTEMPTS_MIN and time.monotonic() >= deadline:
                     raise
             else:
                 return
 
     def _run(self, step: Step, side: str) -> Ran:
         arguments = self._arguments(step, side)
-        ran = self._ours(arguments) if side is OURS else self._java(self._tool.main_class, *arguments)
+        ran = (
+            self._ours(arguments)
+            if side is OURS
+            else self._java(self._tool.main_class, *arguments, timeout_s=JAVA_TIMEOUT_S)
+        )
         self._capture(step, ran, side)
         return ran
 

@@ -29,6 +29,8 @@ def cluster(
     directory = tmp_path_factory.mktemp("changing") / "cluster"
     cluster = JavaCluster.prepared(directory, kafka_jars, java_tool, controllers=3, brokers=3)
     try:
+        cluster.start(*cluster.controllers)
+        cluster.await_quorum()
         yield cluster.start_all()
     finally:
         cluster.close()
@@ -166,8 +168,18 @@ def test_voters_leave_and_come(
                         "$at --execute --reassignment-json-file $dir/to.json --additional",
                         "$at --verify --reassignment-json-file $dir/to.json",
                         "$at --list",
-                        "$at --cancel --reassignment-json-file $dir/to.json --preserve-throttles",
                     ],
+                ),
+            ),
+            (
+                "reassign-partitions",
+                Case(
+                    name="cancel-what-is-unclean",
+                    files=MOVE,
+                    before=[f"{EXECUTE} $dir/to.json --additional"],
+                    run="$at --cancel --reassignment-json-file $dir/to.json --preserve-throttles",
+                    ends=Ends.FAILED,
+                    says="unclean leader election",
                 ),
             ),
             (

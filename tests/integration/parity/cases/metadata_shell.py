@@ -1,6 +1,7 @@
 """kafka-metadata-shell, on a copy of a controller's log.
 
-It begins with its commands before it has read the whole file, so that it too has to be asked again at times.
+It begins with its commands before it has read the whole file, and sometimes waits for ever for what it has read
+already (waitUntilCaughtUp), so that it too has to be asked again at times.
 """
 
 from parity.harness import Case, Ends, replaced
