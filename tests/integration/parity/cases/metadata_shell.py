@@ -6,8 +6,11 @@ already (waitUntilCaughtUp), so that it too has to be asked again at times.
 
 from parity.harness import Case, Ends, replaced
 
-COMMIT = replaced(
-    r"^( *)([0-9a-f]{16}|unknown)$", r"\1<commit>", "the commit of Kafka's build is not one of ours"
+LOCAL = (
+    replaced(
+        r"^( *)([0-9a-f]{16}|unknown)$", r"\1<commit>", "the commit of Kafka's build is not one of ours"
+    ),
+    replaced(r"^( *)\d+\.\d+\.\d+$", r"\1<version>", "each tells its own version"),
 )
 
 COMMANDS = (
@@ -27,7 +30,13 @@ COMMANDS = (
         "find /image/cluster",
         "cat /image/features/metadataVersion",
     ),
-    *("cat /image/provenance", "cat /local/commitId", "ls /image/topics/byName", "tree /image/configs"),
+    *(
+        "cat /image/provenance",
+        "cat /local/commitId",
+        "cat /local/version",
+        "ls /image/topics/byName",
+        "tree /image/configs",
+    ),
     *("tree /image/scram", "find /image/acls", "cat /image/cluster/brokers/0", "ls /image/*"),
     *("find / byName", "cat /no/such", "cat /image", "ls /no/such", "cd /no/such", "man nothing", "sing"),
 )
@@ -38,7 +47,7 @@ CASES = (
             name=command.replace(" ", "_").replace("/", "."),
             run=f"--snapshot $log {command}",
             at=["server"],
-            normalise=[COMMIT],
+            normalise=LOCAL,
         )
         for command in COMMANDS
     ),
@@ -47,7 +56,7 @@ CASES = (
     Case(name="checkpoint", run="--snapshot $checkpoint ls /image/features", at=["server"]),
     Case(
         name="checkpoint-all",
-        normalise=[COMMIT],
+        normalise=LOCAL,
         run="--snapshot $checkpoint tree /",
         at=["server"],
     ),
