@@ -105,6 +105,10 @@ class Facts:
         silence_ms = self.silence_ms(node_id)
         return silence_ms is not None and 0 <= silence_ms <= FETCH_SILENCE_MS
 
+    def fetches(self, replica: ReplicaDescription) -> bool:
+        """Whether this very replica, node and directory, follows: the leader lists one that stopped for minutes."""
+        return 0 <= self._silence_of(replica) <= FETCH_SILENCE_MS
+
     def _silence_of(self, replica: ReplicaDescription) -> int:
         assert self.quorum is not None
         if replica.node_id == self.quorum.leader_id:

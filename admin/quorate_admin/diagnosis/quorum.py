@@ -32,7 +32,7 @@ def find_in_quorum(facts: Facts, commands: Commands) -> Iterator[Finding]:
     for voter in facts.quorum.voters:
         yield from _voter(facts, facts.quorum, voter, commands)
     for observer in facts.quorum.observers:
-        if facts.follows(observer.node_id) and _lag_ms(facts, observer) > LAG_MS_MAX:
+        if facts.fetches(observer) and _lag_ms(facts, observer) > LAG_MS_MAX:
             yield Finding(
                 severity=Severity.WARNING,
                 code=Code.OBSERVER_LAGGING,

@@ -27,10 +27,10 @@ from quorate_admin.errors import (
 from quorate_admin.network.address import Address
 from quorate_admin.network.backoff import backoff_ms
 from quorate_admin.network.connection import Connection, Identity
+from quorate_admin.network.misrouted_log import MisroutedLog
 from quorate_admin.network.routing import (
     Ask,
     Discover,
-    Misrouted,
     Refuse,
     Routing,
     RoutingPolicy,
@@ -61,6 +61,7 @@ class Transport:
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
         self._discovering = asyncio.Lock()
+        self._misrouted_log = MisroutedLog()
 
     async def ask(
         self, request: Any, to: To, *, failures: Failures | None = None, timeout_ms: int | None = None
@@ -149,7 +150,7 @@ class Transport:
         misrouted = self.routing.answered_for(target, cluster_id, self._now_ms()) if cluster_id else None
         if misrouted is None:
             return False
-        _log_misrouted(misrouted)
+        self._misrouted_log.tell(misrouted, self._now_ms())
         attempt.reasons[str(target.address)] = f"it is of cluster {cluster_id}"
         return self.routing.is_recovering
 
@@ -172,7 +173,7 @@ class Transport:
     def _rebootstrap_required(self, target: Target, *, is_misrouted: bool) -> None:
         misrouted = self.routing.rebootstrap_required(target, self._now_ms(), is_misrouted=is_misrouted)
         if misrouted is not None:
-            _log_misrouted(misrouted)
+            self._misrouted_log.tell(misrouted, self._now_ms())
 
     def _pause_ms(self, attempt: "_Attempts") -> int:
         config = self._config
@@ -235,7 +236,7 @@ class Transport:
             now_ms=self._now_ms(),
         )
         for misrouted in found:
-            _log_misrouted(misrouted)
+            self._misrouted_log.tell(misrouted, self._now_ms())
         await self._drop_connections_to_strangers()
 
     async def _describe_cluster(self, connection: Connection, limit_ms: int) -> Any:
@@ -373,16 +374,3 @@ def _identity(target: Target) -> Identity | None:
     if not target.is_checked or target.cluster_id is None or target.node_id is None:
         return None
     return Identity(target.cluster_id, target.node_id)
-
-
-def _log_misrouted(misrouted: Misrouted) -> None:
-    expected = f"node {misrouted.expected_node_id} of cluster {misrouted.expected_cluster_id}"
-    if misrouted.expected_node_id is None:
-        expected = f"cluster {misrouted.expected_cluster_id}"
-    if misrouted.found_cluster_id is None:
-        found = "another, by its own word"
-    elif misrouted.found_node_id is None:
-        found = f"a node of cluster {misrouted.found_cluster_id}"
-    else:
-        found = f"node {misrouted.found_node_id} of cluster {misrouted.found_cluster_id}"
-    logger.warning("a connection led elsewhere: %s was %s, and is %s", misrouted.address, expected, found)

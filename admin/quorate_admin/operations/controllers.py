@@ -119,7 +119,9 @@ class ControllerOperations(ClusterOperations, QuorumOperations):
         if not listed and not allow_unlisted:
             raise RefreshRefusedError(
                 f"controller {controller_id} is not refreshed: no registration with endpoints is known; "
-                f"known are {', '.join(str(node.node_id) for node in cluster.nodes)}"
+                f"known are {', '.join(str(node.node_id) for node in cluster.nodes)}. One that was refreshed "
+                "before, or registered without endpoints, is taken only if unlisted ones are allowed "
+                "(allow_unlisted, --allow-unlisted)"
             )
         await self._check_quiet(controller_id, quiet_ms, timeout_ms)
         identity = Identity(cluster.cluster_id, controller_id)

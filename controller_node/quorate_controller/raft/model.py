@@ -6,6 +6,8 @@ Offsets count records of the metadata log; an end offset is exclusive. Epochs ar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from quorate_protocol.uuids import uuid_to_text
+
 if TYPE_CHECKING:
     from uuid import UUID
 
@@ -39,7 +41,9 @@ class ReplicaKey:
     directory_id: "UUID | None" = None
 
     def __str__(self) -> str:
-        return f"{self.node_id}" if self.directory_id is None else f"{self.node_id}-{self.directory_id}"
+        return f"{self.node_id}" + (
+            "" if self.directory_id is None else f"-{uuid_to_text(self.directory_id)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ def _add_refusal(quorum: "Quorum", request: AddRaftVoterRequest) -> Refusal:
     if refusal is not None:
         return refusal
     if request.voter.node_id in quorum.voters.ids:
-        voters = [str(voter.key) for voter in quorum.voters]
+        voters = ", ".join(str(voter.key) for voter in quorum.voters)
         return (
             ErrorCode.duplicate_voter,
             f"The voter id for {request.voter} is already part of the set of voters {voters}.",
@@ -160,7 +160,7 @@ def _remove_refusal(quorum: "Quorum", request: RemoveRaftVoterRequest) -> Refusa
     if refusal is not None:
         return refusal
     if quorum.voters.remove(request.voter) is None:
-        voters = [str(voter.key) for voter in quorum.voters]
+        voters = ", ".join(str(voter.key) for voter in quorum.voters)
         return (
             ErrorCode.voter_not_found,
             f"Cannot remove voter {request.voter} from the set of voters {voters}",

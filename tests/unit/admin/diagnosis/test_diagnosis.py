@@ -201,6 +201,15 @@ def test_the_evidence_of_lag_has_offsets_and_time() -> None:
     assert finding.evidence == "It is 60 records behind and had everything last 20000 ms ago."
 
 
+def test_an_observer_that_stopped_does_not_lag() -> None:
+    """Goal: what the leader lists for minutes is no warning. Method: a node's old directory, beside its new one."""
+    stopped = replica(10, LONG_AGO_MS, LONG_AGO_MS, end=40)
+    assert (
+        codes(healthy(quorum=quorum(replica(1), replica(2), replica(3), observers=[stopped, replica(10)])))
+        == []
+    )
+
+
 def test_a_voter_that_is_not_registered_blocks_every_upgrade() -> None:
     """Goal: a controller that Kafka waits for. Method: two registered of three; before 3.7."""
     finding = only(healthy(controllers=controllers(1, 2)))
