@@ -1,11 +1,12 @@
 """Running a tool's work with a client of the cluster that the options name."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from quorate_admin.tools.common.failures import UsageError
+from quorate_admin.tools.common.failures import UsageError, warn
 from quorate_admin.tools.common.options import ToolOptions, tool_options
 from quorate_admin.tools.common.properties import read_properties
 
@@ -54,11 +55,25 @@ def admin_config(options: ToolOptions, defaults: Mapping[str, str] | None = None
 
     from quorate_admin.config import AdminConfig  # the errors above need none
 
+    _tell_warnings()
     return AdminConfig.from_properties(
         properties,
         bootstrap_servers=_addresses(options.bootstrap_server),
         bootstrap_controllers=_addresses(options.bootstrap_controller),
     )
+
+
+class _ToStderr(logging.Handler):
+    """Tells what the client logs as a tool tells a warning of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(record.getMessage())
+
+
+def _tell_warnings() -> None:
+    logger = logging.getLogger("quorate_admin")
+    if not any(isinstance(handler, _ToStderr) for handler in logger.handlers):
+        logger.addHandler(_ToStderr(logging.WARNING))
 
 
 def _addresses(option: str | None) -> list[str] | None:

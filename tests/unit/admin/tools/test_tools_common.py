@@ -163,3 +163,14 @@ def test_tables_are_padded_and_each_column_ends_with_a_tab() -> None:
     assert table_text(("Id", "Name"), [(1, "a"), (3000, "longer")]) == (
         "Id  \tName  \t\n1   \ta     \t\n3000\tlonger\t\n"
     )
+
+
+async def test_what_the_client_warns_of_is_told_like_a_warning_of_the_tool(tmp_path: Path) -> None:
+    """Goal: one voice on stderr. Method: a properties file with a key that no client has."""
+    config = tmp_path / "client.properties"
+    config.write_text("no.such.key=1\n")
+    async with FakeCluster() as cluster:
+        ran = await run_tool("cluster", "cluster-id", "-b", cluster.bootstrap[0], "-c", str(config))
+    assert ran.stdout == CLUSTER_ID_LINE
+    assert ran.stderr.startswith("warning: ")
+    assert "no.such.key" in ran.stderr
