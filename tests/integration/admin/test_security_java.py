@@ -107,5 +107,5 @@ async def test_the_wrong_protocol_is_told(java_cluster: JavaCluster) -> None:
     impatient = {"default.api.timeout.ms": "1500", "request.timeout.ms": "1000"}
     with pytest.raises(UnreachableError, match="is it a TLS listener"):
         await asks(config(java_cluster.ssl_properties() | impatient, servers=plain))
-    with pytest.raises(UnreachableError, match="security.protocol must be SSL"):
+    with pytest.raises(UnreachableError, match=r"security\.protocol must be SSL"):
         await asks(config(impatient, servers=java_cluster.ssl_servers))

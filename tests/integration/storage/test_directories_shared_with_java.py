@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from quorate_controller.commands import app
-from quorate_protocol.properties import parse_properties
 from quorate_controller.raft.startup import HardState
 from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig
 from quorate_controller.storage.errors import DirectoryInUseError
 from quorate_controller.storage.log import LogConfig
 from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_protocol.properties import parse_properties
 from quorate_protocol.records.batch import build_batch, decode_batches
 from quorate_protocol.records.control import decode_control
 from quorate_protocol.records.framing import encode_record
