@@ -197,8 +197,9 @@ def _tell_ignored(properties: Mapping[str, str]) -> None:
         *_NUMBERS,
         *SECURITY_KEYS,
     }
-    for key in properties.keys() - read:
-        if key in _WITHOUT_EFFECT or key.startswith(("ssl.", "sasl.")):
+    is_of_node = "process.roles" in properties  # a node's own file serves its administrator too
+    for key in sorted(properties.keys() - read):
+        if is_of_node or key in _WITHOUT_EFFECT or key.startswith(("ssl.", "sasl.")):
             logger.debug("%s has no effect here", key)
         else:
             logger.warning("%s is not a property of an admin client: ignored", key)

@@ -70,6 +70,11 @@ class Happening(Enum):
     RUN_WITHOUT_QUORUM = "runs whose majority of voters was lost with its disks"
 
 
+OF_AN_OPERATOR: Final = frozenset(
+    (Happening.CONTROLLER_UNREGISTERED, Happening.MISROUTED, Happening.SIZE_REACHED)
+)
+"""What happens only where an operator changes the membership."""
+
 _OF_NOTES: Final = {
     "truncate": Happening.TRUNCATION,
     "snapshot_written": Happening.SNAPSHOT_WRITTEN,
