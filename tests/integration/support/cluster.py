@@ -282,9 +282,10 @@ class Cluster:
             assert code == 0, self.describe(f"node {node_id} ended with {code}")
 
     @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """All controllers that run are suspended, so that their files can be read."""
-        frozen = [node_id for node_id in self.controllers if self.runs(node_id)]
+    def frozen(self, node_ids: Iterable[int] | None = None) -> Iterator[None]:
+        """These controllers, by default all, are suspended as far as they run: nothing of them changes."""
+        chosen = self.controllers if node_ids is None else node_ids
+        frozen = [node_id for node_id in chosen if self.runs(node_id)]
         for node_id in frozen:
             self.signal(node_id, signal.SIGSTOP)
         for node_id in frozen:
