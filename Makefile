@@ -31,8 +31,9 @@ check: $(VENV)/.all ## formatting, lint, types, import contracts, generated file
 	$(BIN)/pytest -q tests/unit/test_repository_rules.py
 	$(BIN)/python tools/check_generated.py
 
-bench: $(VENV)/.all ## Python and Java controllers side by side
-	@jars=$$($(BIN)/python tools/kafka_jars.py) && $(BIN)/python -m benchmarks --jars "$$jars"
+# As on a user's machine: with Python's cache of compiled modules, which some containers turn off.
+bench: $(VENV)/.all ## our controllers and tools beside those of Kafka
+	@jars=$$($(BIN)/python tools/kafka_jars.py) && env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m benchmarks --jars "$$jars"
 
 simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; MEMBERSHIP=1: of its operator
 	PYTHONPATH=tests/simulation $(BIN)/python -m simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(MEMBERSHIP),--membership)
