@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator
@@ -312,6 +313,7 @@ def _failure_of(address: Address, error: OSError) -> AdminError:
     if isinstance(error, ssl.SSLError) and error.reason is not None and not is_ended:
         hint = " (is it a TLS listener?)" if error.reason == "WRONG_VERSION_NUMBER" else ""
         return AuthenticationError(f"{address}: TLS failed: {error.reason}{hint}")
-    return ConnectionFailedError(
-        f"no connection to {address}: {error.strerror or str(error) or type(error).__name__}"
-    )
+    reason = error.strerror or str(error) or type(error).__name__
+    if isinstance(error, ConnectionError) and error.errno:
+        reason = os.strerror(error.errno)  # the event loop has a text with the address in its place
+    return ConnectionFailedError(f"no connection to {address}: {reason}")

@@ -86,7 +86,7 @@ def delegation_tokens(
 
 def check_options(given: Collection[str]) -> str:
     """The action. Raises UsageError for options that do not go together."""
-    action = one_action(given, tuple(ACTIONS))
+    action = one_action(given, tuple(ACTIONS), controllers=False)
     require(given, action, "--command-config")
     require(given, "--create", "--max-life-time-period")
     require(given, "--renew", "--hmac", "--renew-time-period")

@@ -70,14 +70,18 @@ def given_options(context: Any) -> tuple[str, ...]:
     return given
 
 
-def one_action(given: Collection[str], actions: Sequence[str]) -> str:
-    """The one action that was given, for a cluster that was given. Raises UsageError."""
+def one_action(given: Collection[str], actions: Sequence[str], *, controllers: bool = True) -> str:
+    """The one action that was given, for a cluster that was given. Raises UsageError.
+
+    `controllers`: whether the tool has a --bootstrap-controller.
+    """
     found = [action for action in actions if action in given]
     if len(found) != 1:
         what = f"{' and '.join(found)} can't be given together" if found else "no action is given"
         raise UsageError(f"{what}; give exactly one of {', '.join(actions)}")
-    if not {"--bootstrap-server", "--bootstrap-controller"} & set(given):
-        raise UsageError(f"{found[0]} needs --bootstrap-server, or --bootstrap-controller if the tool has it")
+    bootstraps = ("--bootstrap-server", *(("--bootstrap-controller",) if controllers else ()))
+    if not set(bootstraps) & set(given):
+        raise UsageError(f"{found[0]} needs {' or '.join(bootstraps)}")
     return found[0]
 
 

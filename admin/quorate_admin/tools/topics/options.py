@@ -25,7 +25,7 @@ _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sh
 
 def check_options(given: Collection[str]) -> str:
     """The action. Raises UsageError for options that do not go together."""
-    action = one_action(given, tuple(ACTIONS))
+    action = one_action(given, tuple(ACTIONS), controllers=False)
     if action not in {"--list", "--describe"}:
         require(given, action, "--topic")
     if "--describe" in given and "--if-exists" in given and not {"--topic", "--topic-id"} & set(given):

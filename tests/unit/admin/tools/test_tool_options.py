@@ -24,6 +24,12 @@ def test_one_action_at_one_cluster(given: list[str], told: str) -> None:
         one_action(given, ACTIONS)
 
 
+def test_a_tool_without_controllers_does_not_propose_them() -> None:
+    """Goal: what the message names can be typed. Method: no cluster for a tool that asks brokers alone."""
+    with pytest.raises(UsageError, match="--go needs --bootstrap-server$"):
+        one_action(["--go"], ACTIONS, controllers=False)
+
+
 def test_the_action_is_found() -> None:
     """Goal: either side will do, and a flag may come twice. Method: both bootstrap options."""
     assert one_action(["--bootstrap-server", "--go", "--go"], ACTIONS) == "--go"
