@@ -26,7 +26,7 @@ def test_one_action_at_one_cluster(given: list[str], told: str) -> None:
 
 def test_a_tool_without_controllers_does_not_propose_them() -> None:
     """Goal: what the message names can be typed. Method: no cluster for a tool that asks brokers alone."""
-    with pytest.raises(UsageError, match="--go needs --bootstrap-server$"):
+    with pytest.raises(UsageError, match=r"--go needs --bootstrap-server$"):
         one_action(["--go"], ACTIONS, controllers=False)
 
 
