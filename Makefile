@@ -18,10 +18,11 @@ play: $(VENV)/.core ## three controllers and a Kafka broker on this machine, unt
 install: $(VENV)/.all ## .venv with everything that development needs
 
 # The jars first, so that no test waits for Maven. Tests with real processes share ports, cores and disks: one at a time.
+# A continuous integration tries a test with real processes once more, and says so, as Kafka's own does.
 test: $(VENV)/.all ## all that can be tested here; QUORATE_REQUIRE=kafka makes a missing Kafka a failure
 	@$(BIN)/python tools/kafka_jars.py >/dev/null || true
 	$(BIN)/pytest tests --ignore tests/integration --numprocesses auto
-	$(BIN)/pytest tests/integration
+	$(BIN)/pytest tests/integration $(if $(CI),--reruns 1 -rR)
 
 check: $(VENV)/.all ## formatting, lint, types, import contracts, generated files
 	$(BIN)/ruff format --check
