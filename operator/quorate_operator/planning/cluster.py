@@ -1,11 +1,13 @@
 """What planning compares: the cluster that is desired and the cluster that is observed.
 
-Both are plain data that a runtime fills in. Times are Unix milliseconds.
+Both are plain data. A runtime fills in what it knows of nodes, volumes and published addresses; what Kafka itself
+knows is in `KafkaFacts`, which the gateway reads from the quorum. Times are Unix milliseconds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaControllerSpec, Listener
@@ -49,6 +51,49 @@ class NodeState(StrEnum):
         return self in (NodeState.STARTING, NodeState.READY, NodeState.UNREADY)
 
 
+class Address(NamedTuple):
+    """A name or address that clients connect to, and the port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class Lifecycle(StrEnum):
+    """What the cluster as a whole is to do.
+
+    RUNNING     every desired node runs
+    PAUSED      nothing is changed; what is observed is still told
+    HIBERNATED  every node is stopped in order, volumes and registrations stay
+    """
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    HIBERNATED = "hibernated"
+
+
+class VolumePolicy(StrEnum):
+    """What happens to the volume of a node that was decommissioned."""
+
+    RETAIN = "retain"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutPolicy:
+    """How a pool's nodes are restarted and renamed.
+
+    `overlap_ms` is how long an address that was left keeps pointing at its node.
+    """
+
+    overlap_ms: int = 600_000
+    max_unavailable: int = 1
+    volumes: VolumePolicy = VolumePolicy.RETAIN
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredNode:
     """A node that the manifests ask for."""
@@ -63,6 +108,16 @@ class DesiredNode:
     """The release of stock Kafka that runs it, or that its Python implementation matches."""
     listeners: tuple[Listener, ...]
     config: Mapping[str, str]
+    advertised: Mapping[str, Address] = field(default_factory=dict)
+    """By listener name, what clients are to be told: the templates of the manifest, filled in by the runtime."""
+    interim: Mapping[str, Address] = field(default_factory=dict)
+    """By listener name, an address that is this node's alone for ever, for swaps; a listener may have none."""
+    controlled: frozenset[Address] = frozenset()
+    """Those of `advertised` and `interim` that the runtime can point at nodes; the others are only probed."""
+    revision: Mapping[str, str] = field(default_factory=dict)
+    """What a running node can't change, addresses apart, as hashes or values by what it is for people:
+    `config`, `version`, `image`, `resources`, `secrets`, `restart` (a request by annotation)."""
+    rack: str | None = None
 
     @property
     def label(self) -> str:
@@ -72,7 +127,7 @@ class DesiredNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredCluster:
-    """The cluster that the manifests ask for; `running` is off when all of it should be down."""
+    """The cluster that the manifests ask for; `running` is off when all of it should be down at once."""
 
     name: str
     cluster_id: str | None
@@ -80,6 +135,15 @@ class DesiredCluster:
     dynamic_quorum: bool
     nodes: tuple[DesiredNode, ...]
     running: bool = True
+    lifecycle: Lifecycle = Lifecycle.RUNNING
+    rollouts: Mapping[str, RolloutPolicy] = field(default_factory=dict)
+    """By pool. A pool that is not named has the defaults."""
+    decommission: frozenset[int] = frozenset()
+    """Node ids that were asked to leave. No desired node has one of these."""
+    survivor: int | None = None
+    """The controller from whose disk a lost quorum is to be rebuilt: explicit, by annotation."""
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Levels to finalize besides metadata.version, which is `metadata_version`; empty for what comes with it."""
 
     def of_role(self, role: Role) -> tuple[DesiredNode, ...]:
         """The nodes of one role, in the order of the manifests."""
@@ -88,18 +152,45 @@ class DesiredCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedNode:
-    """A node as a runtime found it."""
+    """A node as a runtime found it: each that is desired, and each that has a process or a volume all the same."""
 
     node_id: int
     role: Role
     state: NodeState
+    pool: str = ""
     directory_id: str | None = None
+    """The directory id on its volume; None without formatted volume, or while nobody could look."""
+    has_volume: bool = False
+    """Whether it has a directory or volume, formatted or not."""
     started_at_ms: int | None = None
     exited_at_ms: int | None = None
     exit_reason: str | None = None
     """How its last process ended when nobody had asked for it: `exit status 1`, `killed by SIGKILL`."""
     exits_in_a_row: int = 0
     """How often it crashed without having been up for long in between."""
+    revision: Mapping[str, str] = field(default_factory=dict)
+    """`DesiredNode.revision` as it was when its process was started; empty when it has none."""
+    configured: Mapping[str, Address] = field(default_factory=dict)
+    """By listener name, the advertised addresses that its process was started with."""
+    problem: str | None = None
+    """What keeps it from starting, in the runtime's words: an image that can't be pulled, no node to schedule on."""
+    unreachable_host: bool = False
+    """Whether the machine below it does not answer: nobody knows whether its process still runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedVoter:
+    """A replica of the metadata log, as the leader sees it."""
+
+    node_id: int
+    directory_id: str | None
+    log_end_offset: int
+    last_fetch_ms: int | None
+    last_caught_up_ms: int | None
+    caught_up: bool = False
+    """Whether it fetches now and has all that is committed, or had it a moment ago."""
+    endpoints: Mapping[str, Address] = field(default_factory=dict)
+    """By listener name, as the voter set has them; empty for observers, and in static quorums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +201,127 @@ class ObservedQuorum:
     leader_epoch: int
     high_watermark: int
     kraft_version: int
+    voters: Mapping[int, ObservedVoter] = field(default_factory=dict)
+    observers: tuple[ObservedVoter, ...] = ()
+    """A node that came back with a new disk is an observer with its new directory id, and may be a voter with
+    the old one at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedRegistration:
+    """A registration in the metadata log. `features` has the lowest and the highest level by name."""
+
+    node_id: int
+    role: Role
+    endpoints: Mapping[str, Address]
+    features: Mapping[str, tuple[int, int]]
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+    rack: str | None = None
+    epoch: int = -1
+    """The broker epoch; -1 for controllers."""
+
+
+class PartitionId(NamedTuple):
+    """A partition by topic name and number."""
+
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedPartition:
+    """A partition that has a replica on a broker that is to leave, or is being reassigned."""
+
+    partition: PartitionId
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLoad:
+    """What lies on a broker. Sizes are None where it could not be asked."""
+
+    replicas: int = 0
+    leaders: int = 0
+    used_bytes: int | None = None
+    free_bytes: int | None = None
+    fragile: int = 0
+    """Partitions with several replicas that would fall below min.insync.replicas, or lose their only
+    leader, if this broker stopped now."""
+    unpreferred: int = 0
+    """Partitions whose preferred leader this broker is and does not lead, though it is in sync."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaFacts:
+    """What the quorum and the brokers say of themselves. Nothing here is known while no leader answers."""
+
+    quorum: ObservedQuorum
+    cluster_id: str
+    registrations: Mapping[int, ObservedRegistration] = field(default_factory=dict)
+    """Of controllers and brokers; their node ids are one space."""
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized levels by name."""
+    partitions: tuple[ObservedPartition, ...] = ()
+    loads: Mapping[int, BrokerLoad] = field(default_factory=dict)
+    offline_partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """An address that the runtime points at a node: a Service, or a forwarding listener."""
+
+    address: Address
+    node_id: int
+    listener: str
+    since_ms: int
+    retired_at_ms: int | None = None
+    """Since when no node advertises it; None while one does, or is about to."""
+    connections: int | None = None
+    """How many clients use it now; None where that can't be seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """What the operator found at an address. All None: nobody answered, for `error`.
+
+    `listener` is not told by Kafka: a probe reaches a node.
+    """
+
+    at_ms: int
+    node_id: int | None = None
+    cluster_id: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formation:
+    """The identity that was settled, and written down, before the first node was created.
+
+    `initial_voters` are the directory ids by node id that the first disks are formatted with; `is_formed` says
+    that a leader was seen since: from then on, an empty disk joins and never forms.
+    """
+
+    cluster_id: str
+    initial_voters: Mapping[int, str]
+    is_formed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCluster:
-    """The cluster as a runtime found it; `quorum` is None while no leader answers."""
+    """The cluster as it was found; `quorum` is None while no leader answers, as is `kafka` then."""
 
     nodes: Mapping[int, ObservedNode]
     quorum: ObservedQuorum | None
+    kafka: KafkaFacts | None = None
+    formation: Formation | None = None
+    publications: tuple[Publication, ...] = ()
+    probes: Mapping[Address, Reached] = field(default_factory=dict)
 
 
 def desired_cluster(manifests: Manifests) -> DesiredCluster:
