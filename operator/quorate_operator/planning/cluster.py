@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from quorate_operator.models.manifests import Manifests
-from quorate_operator.models.v1alpha1 import KafkaControllerSpec, Listener
+from quorate_operator.models.v1alpha1 import Listener
 
 
 class Role(StrEnum):
@@ -102,7 +101,7 @@ class DesiredNode:
     role: Role
     pool: str
     place: int
-    """The node's place in its pool, from 0."""
+    """The node's offset in its pool: its id less the pool's first. It stays when others come and go."""
     implementation: Implementation
     kafka_version: str
     """The release of stock Kafka that runs it, or that its Python implementation matches."""
@@ -322,46 +321,3 @@ class ObservedCluster:
     formation: Formation | None = None
     publications: tuple[Publication, ...] = ()
     probes: Mapping[Address, Reached] = field(default_factory=dict)
-
-
-def desired_cluster(manifests: Manifests) -> DesiredCluster:
-    """What the manifests ask for, node by node."""
-    quorum = manifests.controllers
-    nodes = list(_controllers(quorum.metadata.name, quorum.spec))
-    for pool in manifests.brokers:
-        nodes += [
-            DesiredNode(
-                node_id=node_id,
-                role=Role.BROKER,
-                pool=pool.metadata.name,
-                place=place,
-                implementation=Implementation.JAVA,
-                kafka_version=pool.spec.version,
-                listeners=pool.spec.listeners,
-                config=pool.spec.config,
-            )
-            for place, node_id in enumerate(pool.spec.all_node_ids())
-        ]
-    return DesiredCluster(
-        name=quorum.metadata.name,
-        cluster_id=quorum.spec.cluster_id,
-        metadata_version=quorum.spec.metadata_version,
-        dynamic_quorum=quorum.spec.quorum == "dynamic",
-        nodes=tuple(nodes),
-    )
-
-
-def _controllers(pool: str, spec: KafkaControllerSpec) -> tuple[DesiredNode, ...]:
-    return tuple(
-        DesiredNode(
-            node_id=node_id,
-            role=Role.CONTROLLER,
-            pool=pool,
-            place=place,
-            implementation=Implementation(spec.implementation_of(node_id)),
-            kafka_version=spec.version,
-            listeners=spec.listeners,
-            config=spec.config,
-        )
-        for place, node_id in enumerate(spec.all_node_ids())
-    )

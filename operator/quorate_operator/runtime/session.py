@@ -11,7 +11,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from quorate_operator.models.manifests import load_manifests
-from quorate_operator.planning.cluster import DesiredCluster, Implementation, Role, desired_cluster
+from quorate_operator.planning.cluster import DesiredCluster, Implementation, Role
+from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.runtime.control import call
 from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.errors import KafkaUnavailableError, PlayError

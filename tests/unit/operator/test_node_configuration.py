@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from quorate_controller.config import parse_properties
 from quorate_operator.models.manifests import load_manifests
-from quorate_operator.planning.cluster import desired_cluster
+from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.identity import settle_identity
 from quorate_operator.runtime.kafka import Kafka

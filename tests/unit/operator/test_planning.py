@@ -13,8 +13,8 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     ObservedQuorum,
     Role,
-    desired_cluster,
 )
+from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.liveness import RESTART_BACKOFF_MS_MAX, restart_backoff_ms
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.shutdown import GRACE_MS, GRACE_WITHOUT_QUORUM_MS

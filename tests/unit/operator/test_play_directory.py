@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from quorate_operator.models.manifests import load_manifests
-from quorate_operator.planning.cluster import DesiredCluster, desired_cluster
+from quorate_operator.planning.cluster import DesiredCluster
+from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.errors import AlreadyRunningError, PlayError
 from quorate_operator.runtime.identity import (

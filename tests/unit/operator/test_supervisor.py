@@ -14,8 +14,8 @@ from quorate_operator.planning.cluster import (
     ObservedCluster,
     ObservedNode,
     ObservedQuorum,
-    desired_cluster,
 )
+from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.steps import Action, CreateNode, StartNode, StopNode
 from quorate_operator.runtime import session
 from quorate_operator.runtime.directory import PlayDirectory

@@ -1,0 +1,74 @@
+"""What manifests ask for, node by node. Hosts, ports and images are completed by the runtime: only it knows them."""
+
+from collections.abc import Mapping
+
+from quorate_operator.models.manifests import Manifests
+from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Implementation, Role
+
+ANNOTATION_RESTART = "quorate.dev/restart"
+"""Any text: each node of the pool, or with `-<nodeId>` behind it one node, restarts when it changes."""
+ANNOTATION_RECOVER = "quorate.dev/recover-quorum-from"
+"""The node id of the controller from whose disk a lost quorum is to be rebuilt."""
+ANNOTATION_PAUSE = "quorate.dev/pause"
+"""`true`: like spec.paused."""
+
+
+def desired_cluster(manifests: Manifests) -> DesiredCluster:
+    """The cluster that the manifests ask for."""
+    quorum = manifests.controllers
+    nodes = [
+        DesiredNode(
+            node_id=node_id,
+            role=Role.CONTROLLER,
+            pool=quorum.metadata.name,
+            place=node_id - quorum.spec.node_ids.first,
+            implementation=Implementation(quorum.spec.implementation_of(node_id)),
+            kafka_version=quorum.spec.version,
+            listeners=quorum.spec.listeners,
+            config=quorum.spec.config,
+            revision=_revision(node_id, quorum.spec.version, quorum.metadata.annotations),
+        )
+        for node_id in quorum.spec.all_node_ids()
+    ]
+    for pool in manifests.brokers:
+        nodes += [
+            DesiredNode(
+                node_id=node_id,
+                role=Role.BROKER,
+                pool=pool.metadata.name,
+                place=node_id - pool.spec.node_ids.first,
+                implementation=Implementation.JAVA,
+                kafka_version=pool.spec.version,
+                listeners=pool.spec.listeners,
+                config=pool.spec.config,
+                revision=_revision(node_id, pool.spec.version, pool.metadata.annotations),
+            )
+            for node_id in pool.spec.all_node_ids()
+        ]
+    return DesiredCluster(
+        name=quorum.metadata.name,
+        cluster_id=quorum.spec.cluster_id,
+        metadata_version=quorum.spec.metadata_version,
+        dynamic_quorum=quorum.spec.quorum == "dynamic",
+        nodes=tuple(nodes),
+        survivor=_survivor(quorum.metadata.annotations),
+    )
+
+
+def _revision(node_id: int, version: str, annotations: Mapping[str, str]) -> dict[str, str]:
+    """The parts of a node's revision that stand in the manifest."""
+    revision = {"version": version}
+    asked = [
+        annotations[name]
+        for name in (ANNOTATION_RESTART, f"{ANNOTATION_RESTART}-{node_id}")
+        if name in annotations
+    ]
+    if asked:
+        revision["restart"] = " ".join(asked)
+    return revision
+
+
+def _survivor(annotations: Mapping[str, str]) -> int | None:
+    """The id in the annotation; one that is no number was refused with the manifest."""
+    named = annotations.get(ANNOTATION_RECOVER, "")
+    return int(named) if named.isdecimal() else None
