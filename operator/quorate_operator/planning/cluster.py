@@ -32,7 +32,8 @@ class NodeState(StrEnum):
     ABSENT    it has no formatted directory yet
     STOPPED   formatted, and it was not started or was asked to stop
     STARTING  its process runs, and it has not been ready since it was started
-    READY     a controller: a voter that is caught up with the leader; a broker: registered and unfenced
+    READY     a controller: a voter, or an observer that may become one, that is caught up with the leader and
+              was heard of since its process began; a broker: registered, unfenced and answering
     UNREADY   it was ready, runs, and is not ready now
     CRASHED   its process ended although nobody asked for it
     """
@@ -269,6 +270,8 @@ class KafkaFacts:
     partitions: tuple[ObservedPartition, ...] = ()
     loads: Mapping[int, BrokerLoad] = field(default_factory=dict)
     offline_partitions: int = 0
+    answering: frozenset[int] = frozenset()
+    """The brokers that answered for themselves in this look, and know themselves unfenced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

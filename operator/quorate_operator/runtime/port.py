@@ -27,13 +27,20 @@ class Runtime(Protocol):
 
 
 class Infrastructure(Protocol):
-    """The half of a runtime that differs from place to place: processes or pods, directories or volumes, addresses."""
+    """The half of a runtime that differs from place to place: processes or pods, directories or volumes, names."""
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
-        """Every node that is desired or is there all the same. Readiness is judged by the gateway's facts."""
+        """Every node that is desired or is there all the same.
+
+        One that has a process is STARTING, or READY or UNREADY if it is known that this process was ready once:
+        what it is now is judged by the gateway's facts.
+        """
 
     async def formation(self) -> Formation | None:
         """The identity that was settled for the cluster, if it was."""
+
+    async def note_leader(self) -> None:
+        """Write down that a leader was seen: `formation()` is formed from now on."""
 
     async def publications(self) -> tuple[Publication, ...]:
         """Every address that is pointed at a node here."""

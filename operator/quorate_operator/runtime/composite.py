@@ -1,0 +1,176 @@
+"""A runtime made of its two halves: the place where a cluster runs, and the gateway to Kafka."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from quorate_operator.gateway.readiness import state_of
+from quorate_operator.planning.cluster import (
+    Address,
+    DesiredCluster,
+    Formation,
+    KafkaFacts,
+    NodeState,
+    ObservedCluster,
+    ObservedNode,
+    Publication,
+    Reached,
+    Role,
+)
+from quorate_operator.planning.steps import Action, KafkaAction
+from quorate_operator.runtime.port import Gateway, Infrastructure
+
+SETTLED_PROBE_INTERVAL_MS = 60_000
+"""How often an address is probed that is as it should be. Those that are about to change, at each look."""
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class ClusterRuntime:
+    """Implements `Runtime` for one cluster, on top of any infrastructure.
+
+    The infrastructure says of each node whether it has a process: STARTING for one that runs, or UNREADY or
+    READY where it knows that the process has been ready before. What it is now is judged here by Kafka's facts,
+    see `gateway.readiness`. What is kept between looks saves work and is found out again after a restart,
+    except that a node that was READY before it and is not now is called STARTING.
+    """
+
+    def __init__(
+        self, infrastructure: Infrastructure, gateway: Gateway, *, now_ms: Callable[[], int] = _now_ms
+    ) -> None:
+        self._infrastructure = infrastructure
+        self._gateway = gateway
+        self._now_ms = now_ms
+        self._ready_since_start: dict[int, int | None] = {}
+        """The start times, by node id, of processes that have been ready."""
+        self._probes: dict[Address, Reached] = {}
+        self._leaving: frozenset[int] = frozenset()
+
+    async def observe(self, desired: DesiredCluster) -> ObservedCluster:
+        """The cluster as it is now, with every node that is desired or is there all the same."""
+        nodes, formation, publications = await asyncio.gather(
+            self._infrastructure.nodes(desired),
+            self._infrastructure.formation(),
+            self._infrastructure.publications(),
+        )
+        kafka, probes = await asyncio.gather(
+            self._observe_kafka(desired, nodes),
+            self._probe(desired, nodes, publications),
+        )
+        if kafka is not None and formation is not None and kafka.cluster_id != formation.cluster_id:
+            nodes = _with_problem(nodes, f"it answers as {kafka.cluster_id}, not as {formation.cluster_id}")
+            kafka = None
+        if kafka is not None and formation is not None and not formation.is_formed:
+            formation = await self._note_leader(formation)
+        return ObservedCluster(
+            nodes={node_id: self._judged(node, kafka) for node_id, node in nodes.items()},
+            quorum=kafka.quorum if kafka else None,
+            kafka=kafka,
+            formation=formation,
+            publications=publications,
+            probes=probes,
+        )
+
+    async def apply(self, action: Action, desired: DesiredCluster) -> None:
+        """Do one step; returns when it is done. Raises StepError."""
+        if isinstance(action, KafkaAction):
+            await self._gateway.apply(action)
+        else:
+            await self._infrastructure.apply(action, desired)
+
+    async def close(self) -> None:
+        """Close the gateway's connections; the infrastructure is whoever's who made it."""
+        await self._gateway.close()
+
+    async def _observe_kafka(
+        self, desired: DesiredCluster, nodes: Mapping[int, ObservedNode]
+    ) -> KafkaFacts | None:
+        contacts = self._infrastructure.contacts(desired)
+        by_role: dict[Role, dict[int, Address]] = {Role.CONTROLLER: {}, Role.BROKER: {}}
+        for node_id, address in contacts.items():
+            if node_id in nodes:
+                by_role[nodes[node_id].role][node_id] = address
+        staying = {node.node_id for node in desired.of_role(Role.BROKER)} - desired.decommission
+        present = {node.node_id for node in nodes.values() if node.role is Role.BROKER}
+        known = self._leaving | (present - staying)
+        while True:
+            kafka = await self._gateway.observe(by_role[Role.CONTROLLER], by_role[Role.BROKER], known)
+            if kafka is None:
+                return None
+            registered = {one.node_id for one in kafka.registrations.values() if one.role is Role.BROKER}
+            leaving = frozenset((present | registered) - staying)
+            self._leaving = leaving
+            # Once more for a broker that is gone and was registered: nobody knew of it before.
+            if leaving <= known:
+                return kafka
+            known = leaving
+
+    async def _note_leader(self, formation: Formation) -> Formation:
+        await self._infrastructure.note_leader()
+        return replace(formation, is_formed=True)
+
+    def _judged(self, node: ObservedNode, kafka: KafkaFacts | None) -> ObservedNode:
+        if not node.state.runs:
+            self._ready_since_start.pop(node.node_id, None)
+            return node
+        was_ready = node.state is not NodeState.STARTING or (
+            node.node_id in self._ready_since_start
+            and self._ready_since_start[node.node_id] == node.started_at_ms
+        )
+        state = state_of(node, kafka, was_ready=was_ready)
+        if state is NodeState.READY:
+            self._ready_since_start[node.node_id] = node.started_at_ms
+        return replace(node, state=state)
+
+    async def _probe(
+        self,
+        desired: DesiredCluster,
+        nodes: Mapping[int, ObservedNode],
+        publications: Iterable[Publication],
+    ) -> Mapping[Address, Reached]:
+        changing, settled = addresses_to_probe(desired, nodes, publications)
+        long_ago_ms = self._now_ms() - SETTLED_PROBE_INTERVAL_MS
+        due = changing | {
+            address
+            for address in settled
+            if address not in self._probes
+            or self._probes[address].at_ms <= long_ago_ms
+            or self._probes[address].error is not None
+        }
+        reached = await self._gateway.probe(due) if due else {}
+        kept = {address: told for address, told in self._probes.items() if address in settled}
+        self._probes = {**kept, **reached}
+        return dict(self._probes)
+
+
+def addresses_to_probe(
+    desired: DesiredCluster, nodes: Mapping[int, ObservedNode], publications: Iterable[Publication]
+) -> tuple[frozenset[Address], frozenset[Address]]:
+    """The addresses whose way matters now, and those that are as they should be.
+
+    To the former belong, of each node that does not run with what it shall advertise, the addresses that it
+    has, shall have and may have in between, and those that are published without being advertised.
+    """
+    changing: set[Address] = set()
+    settled: set[Address] = set()
+    for node in desired.nodes:
+        observed = nodes.get(node.node_id)
+        if observed is not None and observed.state.runs:
+            if all(observed.configured.get(name) == address for name, address in node.advertised.items()):
+                settled.update(node.advertised.values())
+                continue
+            changing.update(observed.configured.values())
+        changing.update(node.advertised.values())
+        changing.update(node.interim.values())
+    changing.update(one.address for one in publications if one.address not in settled)
+    return frozenset(changing), frozenset(settled - changing)
+
+
+def _with_problem(nodes: Mapping[int, ObservedNode], problem: str) -> Mapping[int, ObservedNode]:
+    return {
+        node_id: replace(node, problem=problem) if node.role is Role.CONTROLLER and node.state.runs else node
+        for node_id, node in nodes.items()
+    }
