@@ -2,12 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import NoReturn
 
 import hypothesis
 import pytest
 from quorate_operator.runtime import identity
 from quorate_operator.runtime.kafka import cache_directory
+from support.requirements import missing
 
 # How long an example takes says more about the machine than about the code; hangs are what timeouts are for.
 hypothesis.settings.register_profile("quorate", deadline=None)
@@ -17,13 +17,6 @@ _HOW_TO_GET = (
     "Kafka 4.3.1's jars are missing: set QUORATE_KAFKA_JARS to a directory of them, or KAFKA_HOME to a "
     "distribution, or run `make play` once, which has Maven put them into a cache"
 )
-
-
-def missing(requirement: str, reason: str) -> NoReturn:
-    """Skip the test; fail it when QUORATE_REQUIRE, a comma-separated list, names the requirement."""
-    if requirement in os.environ.get("QUORATE_REQUIRE", "").split(","):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 def find_kafka_jars() -> Path | None:
