@@ -2,7 +2,7 @@
 
 import io
 import types
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -11,9 +11,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from quorate_operator.models.annotations import ANNOTATION_RECOVER
+from quorate_operator.models.base import Metadata
 from quorate_operator.models.v1alpha1 import API_VERSION, KINDS, KafkaBroker, KafkaController, Resource
 
 DOCUMENTS_MAX = 100
+_METADATA = frozenset(Metadata.model_fields)
 
 
 class ManifestError(Exception):
@@ -39,13 +42,38 @@ def load_manifests(text: str, source: str) -> Manifests:
     if len(quorums) != 1:
         named = ", ".join(quorum.metadata.name for quorum in quorums) or "none"
         raise ManifestError(f"{source}: one KafkaController is needed, found {len(quorums)} ({named})")
-    quorum = quorums[0]
+    return joined(quorums[0], pools, source)
+
+
+def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> Manifests:
+    """A quorum and its pools as one cluster. Raises ManifestError when they contradict each other."""
+    _check_survivor(quorum, source)
     _check_together(quorum, pools, source)
-    return Manifests(controllers=quorum, brokers=pools)
+    return Manifests(controllers=quorum, brokers=tuple(pools))
+
+
+def load_object(body: Mapping[str, Any], source: str) -> Resource:
+    """A resource as the API server returns it, without what only the API server writes. Raises ManifestError."""
+    metadata = body.get("metadata")
+    if not isinstance(metadata, Mapping):
+        raise ManifestError(f"{source}: metadata: missing; it must be given")
+    kept = {name: metadata[name] for name in _METADATA if name in metadata}
+    return _load_resource({**body, "metadata": kept}, source, ignored=("status",))
+
+
+def _check_survivor(quorum: KafkaController, source: str) -> None:
+    named = quorum.metadata.annotations.get(ANNOTATION_RECOVER)
+    ids = quorum.spec.all_node_ids()
+    if named is not None and not (named.isascii() and named.isdecimal() and int(named) in ids):
+        raise ManifestError(
+            f"{source}: KafkaController {quorum.metadata.name}: metadata.annotations.{ANNOTATION_RECOVER}: "
+            f"{named!r}: must be the node id of the controller whose disk is kept, one of "
+            + ", ".join(map(str, ids))
+        )
 
 
 def _check_together(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> None:
-    owners = dict.fromkeys(quorum.spec.all_node_ids(), f"KafkaController {quorum.metadata.name}")
+    owners = dict.fromkeys(quorum.spec.claimed_node_ids(), f"KafkaController {quorum.metadata.name}")
     names: set[str] = set()
     for pool in pools:
         name = pool.metadata.name
@@ -63,10 +91,12 @@ def _check_together(quorum: KafkaController, pools: Sequence[KafkaBroker], sourc
                     f"{source}: KafkaBroker {name}: spec.listeners[{place}].name: {listener.name!r}: is the "
                     "controllers' listener; a broker's needs another name"
                 )
-        for node_id in pool.spec.all_node_ids():
+        for node_id in pool.spec.claimed_node_ids():
             if node_id in owners:
+                field = "decommission" if node_id in pool.spec.decommission else "nodeIds.first"
+                value = node_id if field == "decommission" else pool.spec.node_ids.first
                 raise ManifestError(
-                    f"{source}: KafkaBroker {name}: spec.nodeIds.first: {pool.spec.node_ids.first}: node id "
+                    f"{source}: KafkaBroker {name}: spec.{field}: {value}: node id "
                     f"{node_id} belongs to {owners[node_id]} already; ids are unique in a cluster"
                 )
             owners[node_id] = f"KafkaBroker {name}"
@@ -86,7 +116,7 @@ def _load_resources(text: str, source: str) -> Iterator[Resource]:
             yield _load_resource(document, f"{source}: document {index}")
 
 
-def _load_resource(document: object, where: str) -> Resource:
+def _load_resource(document: object, where: str, ignored: Sequence[str] = ()) -> Resource:
     if not isinstance(document, dict):
         raise ManifestError(f"{where}: must be a mapping with apiVersion, kind, metadata and spec")
     kind = document.get("kind")
@@ -101,7 +131,7 @@ def _load_resource(document: object, where: str) -> Resource:
     name = metadata.get("name") if isinstance(metadata, dict) else None
     label = f"{where}: {kind} {name}" if isinstance(name, str) else f"{where}: {kind}"
     try:
-        return model.model_validate(document)
+        return model.model_validate({name: part for name, part in document.items() if name not in ignored})
     except ValidationError as error:
         faults = error.errors(include_url=False)
         lines = [

@@ -2,197 +2,379 @@
 
 Fields are camelCase in YAML and snake_case here. Unknown fields are refused, values are taken strictly
 (a quoted number is not a number), and what a field allows stands in its type, so that an error can say it.
+`crds/` is generated from these models; the CEL rules beside them are what the API server checks by itself.
 """
 
-import base64
-import binascii
-import re
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
+from typing import Annotated, Literal, Protocol, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
+from pydantic import ConfigDict, Field, model_validator
+
+from quorate_operator.models.base import (
+    NODE_ID_MAX,
+    ClusterId,
+    Image,
+    KafkaVersion,
+    Metadata,
+    MetadataVersion,
+    Model,
+    NodeId,
+    Properties,
+    ResourceName,
+    Text,
+    rules,
 )
-from pydantic.alias_generators import to_camel
+from quorate_operator.models.hosts import Host, HostTemplate, differs_by_node
+from quorate_operator.models.listeners import (
+    BrokerListener,
+    BrokerListeners,
+    ControllerListener,
+    ControllerListeners,
+    Listener,
+)
+from quorate_operator.models.pods import ControllerRollout, PodTemplate, Rollout, Storage
 
 API_VERSION = "quorate.dev/v1alpha1"
 KAFKA_VERSION = "4.3.1"
-NODE_ID_MAX = 2**31 - 1
 CONTROLLERS_MAX = 9
 BROKERS_MAX = 1000
+CONTROLLER_IDS = 100
+"""A quorum's node ids go from nodeIds.first up to nodeIds.first + 99, the decommissioned ones included."""
+BROKER_IDS = 10_000
+"""As CONTROLLER_IDS, for a pool of brokers."""
 
-# What Quorate derives from the rest of the manifest: two sources for one property would drift apart.
-DERIVED_PROPERTIES = frozenset(
-    {
-        "advertised.listeners",
-        "cluster.id",
-        "controller.listener.names",
-        "controller.quorum.bootstrap.servers",
-        "controller.quorum.voters",
-        "inter.broker.listener.name",
-        "listener.security.protocol.map",
-        "listeners",
-        "log.dir",
-        "log.dirs",
-        "metadata.log.dir",
-        "node.id",
-        "process.roles",
-    }
-)
+AdvertisedHosts = Annotated[dict[Text, Host], Field(max_length=8)]
 
-
-def _check_cluster_id(value: str) -> str:
-    try:
-        decoded = base64.b64decode(value + "==", altchars=b"-_", validate=True)
-    except binascii.Error:
-        decoded = b""
-    if len(value) != 22 or len(decoded) != 16:
-        raise ValueError("must be a UUID as Kafka prints it: 22 characters of A-Z, a-z, 0-9, - and _")
-    return value
-
-
-def _property_text(value: object) -> object:
-    """A property value as Kafka reads it; YAML numbers and booleans are common (`num.partitions: 3`)."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(value)
-    return value
-
-
-def _check_property(key: str) -> str:
-    if key in DERIVED_PROPERTIES or key.startswith("advertised."):
-        raise ValueError("is derived from the rest of the manifest and can't be set here")
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", key):
-        raise ValueError("must be a Kafka property name: letters, digits, '.', '_' and '-'")
-    return key
-
-
-def _checked_ids(ids: range) -> range:
-    if ids and ids[-1] > NODE_ID_MAX:
-        raise ValueError(
-            f"nodeIds.first: {ids.start}: the ids go up to {ids[-1]}, and {NODE_ID_MAX} is the last"
-        )
-    return ids
-
-
-ResourceName = Annotated[
-    str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)
-]
-NodeId = Annotated[int, Field(ge=0, le=NODE_ID_MAX)]
-ClusterId = Annotated[str, AfterValidator(_check_cluster_id)]
-MetadataVersion = Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+(-IV[0-9]+)?$")]
-KafkaVersion = Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
-PropertyName = Annotated[str, AfterValidator(_check_property)]
-PropertyValue = Annotated[str, BeforeValidator(_property_text)]
-ListenerName = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=63)]
-
-
-class Model(BaseModel):
-    """What every part of a manifest shares."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, extra="forbid", frozen=True, strict=True, validate_default=False
-    )
-
-
-class Metadata(Model):
-    """The part of Kubernetes' ObjectMeta that a manifest writes."""
-
-    name: ResourceName
-    namespace: ResourceName | None = None
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+_FIRST_IS_FIXED = {
+    "rule": "self == oldSelf",
+    "messageExpression": "'can\\'t be changed from ' + string(oldSelf) + ' to ' + string(self) + "
+    "': nodes keep their ids; decommission nodes instead'",
+    "message": "can't be changed: nodes keep their ids",
+}
 
 
 class NodeIds(Model):
     """The range that a pool takes its node ids from: `first`, `first + 1`, ..."""
 
-    first: NodeId
-
-
-class Listener(Model):
-    """A listener of each node of the pool.
-
-    Local processes share one host, so the node at place i listens on `port + i`; without a port, a free one
-    is chosen and kept.
-    """
-
-    name: ListenerName
-    port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    protocol: Literal["PLAINTEXT"] = "PLAINTEXT"
+    first: NodeId = Field(
+        description="The first node id. It can't be changed.", json_schema_extra=rules(_FIRST_IS_FIXED)
+    )
 
 
 class ControllerNode(Model):
     """What differs for one controller; `implementation` is for mixed quorums and for migrations."""
 
-    node_id: NodeId
-    implementation: Literal["python", "java"] = "python"
+    node_id: NodeId = Field(description="Which controller.")
+    implementation: Literal["python", "java"] = Field(
+        default="python", description="What runs it: Quorate's controller, or stock Apache Kafka."
+    )
+    advertised_hosts: AdvertisedHosts = Field(
+        default_factory=dict, description="By listener name, its host in place of the template's."
+    )
 
 
-class KafkaControllerSpec(Model):
+class BrokerNode(Model):
+    """What differs for one broker."""
+
+    node_id: NodeId = Field(description="Which broker.")
+    rack: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
+        default=None, description="Its broker.rack. Replicas of a partition are spread over racks."
+    )
+    advertised_hosts: AdvertisedHosts = Field(
+        default_factory=dict, description="By listener name, its host in place of the template's."
+    )
+
+
+class _Node(Protocol):
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def advertised_hosts(self) -> dict[str, str]: ...
+
+
+def _window_rules(span: int) -> tuple[dict[str, str], ...]:
+    ids = f"self.nodeIds.first to nodeIds.first + {span - 1}".removeprefix("self.")
+    inside = f"{{0}} >= self.nodeIds.first && {{0}} < self.nodeIds.first + {span}"
+    return (
+        {
+            "rule": f"self.decommission.all(id, {inside.format('id')})",
+            "message": f"decommission: node ids of this pool go from {ids}",
+        },
+        {
+            "rule": f"self.nodes.all(node, {inside.format('node.nodeId')})",
+            "message": f"nodes: node ids of this pool go from {ids}",
+        },
+        {
+            "rule": f"self.nodeIds.first + self.replicas + size(self.decommission) - 1 <= {NODE_ID_MAX}",
+            "message": f"nodeIds.first: the ids of the replicas go beyond {NODE_ID_MAX}, which is the last",
+        },
+        {
+            "rule": (
+                "self.nodes.all(node, node.advertisedHosts.all(name, "
+                "self.listeners.exists(listener, listener.name == name)))"
+            ),
+            "message": "nodes: advertisedHosts: each key must be the name of one of the listeners",
+        },
+        {
+            "rule": "self.listeners[0].name == oldSelf.listeners[0].name",
+            "message": "listeners[0].name can't be changed: running nodes talk to each other by it",
+        },
+    )
+
+
+class _PoolSpec(Model):
+    """What quorums and pools of brokers share."""
+
+    replicas: int
+    node_ids: NodeIds
+    version: KafkaVersion = Field(default=KAFKA_VERSION, description="The release of Apache Kafka.")
+    image: Image | None = Field(
+        default=None, description="The image of the pods, in place of the one that goes with the version."
+    )
+    config: Properties = Field(
+        default_factory=dict,
+        description="Kafka's properties by name, besides those that follow from the rest. "
+        "Kubernetes wants true and 0.5 in quotes.",
+    )
+    storage: Storage = Field(default_factory=Storage, description="The volume of each node.")
+    template: PodTemplate = Field(
+        default_factory=PodTemplate, description="What is added to the pods. A change rolls them."
+    )
+    rollout: Rollout = Field(default_factory=Rollout, description="How nodes are restarted and renamed.")
+    decommission: Annotated[
+        tuple[NodeId, ...],
+        Field(strict=False, max_length=BROKERS_MAX, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    ] = Field(
+        default=(),
+        description="Node ids that are to leave, and that the pool uses no more: others take their place.",
+    )
+
+    def all_node_ids(self) -> tuple[int, ...]:
+        """The node ids of this pool, in order: the first `replicas` ones that are not decommissioned."""
+        leaving = frozenset(self.decommission)
+        ids = (node_id for node_id in count(self.node_ids.first) if node_id not in leaving)
+        return tuple(islice(ids, self.replicas))
+
+    def claimed_node_ids(self) -> tuple[int, ...]:
+        """`all_node_ids`, and those that are to leave: no other pool may have any of these."""
+        return tuple(sorted({*self.all_node_ids(), *self.decommission}))
+
+    def _check_ids(self, nodes: Sequence[_Node], span: int) -> None:
+        first, last = self.node_ids.first, self.node_ids.first + span - 1
+        ids = self.all_node_ids()
+        if ids and ids[-1] > NODE_ID_MAX:
+            raise ValueError(
+                f"nodeIds.first: {first}: the ids go up to {ids[-1]}, and {NODE_ID_MAX} is the last"
+            )
+        for field, listed in (
+            ("nodes", [node.node_id for node in nodes]),
+            ("decommission", list(self.decommission)),
+        ):
+            for node_id in listed:
+                if not first <= node_id <= last:
+                    raise ValueError(
+                        f"{field}: {node_id} is none of this pool's node ids, which go from {first} to {last}"
+                    )
+                if listed.count(node_id) > 1:
+                    raise ValueError(f"{field}: {node_id} is listed more than once")
+
+    def _check_hosts(self, nodes: Sequence[_Node], listeners: Sequence[Listener]) -> None:
+        names = [listener.name for listener in listeners]
+        owners: dict[tuple[str, str], int] = {}
+        for node in nodes:
+            for name, host in node.advertised_hosts.items():
+                where = f"nodes: {node.node_id}: advertisedHosts: {name}"
+                if name not in names:
+                    raise ValueError(f"{where}: no such listener; there are {', '.join(names)}")
+                owner = owners.setdefault((name, host.lower()), node.node_id)
+                if owner != node.node_id and not _has_ports_by_node(listeners[names.index(name)]):
+                    raise ValueError(
+                        f"{where}: {host!r} is the host of {owner} already; a host names one node"
+                    )
+
+
+def _has_ports_by_node(listener: Listener) -> bool:
+    """Whether nodes may share a host, because each gets a port of its own."""
+    return isinstance(listener, BrokerListener) and listener.exposure.type == "NodePort"
+
+
+def _check_template(where: str, template: str | None, replicas: int) -> None:
+    if template is not None and replicas > 1 and not differs_by_node(template):
+        raise ValueError(
+            f"{where}: {template!r} is the same for all {replicas} nodes; "
+            "use {nodeId}, {offset} or {pod}, so that each has a host of its own"
+        )
+
+
+_NODE_IN_TEMPLATE = "{0}.contains('{{nodeId}}') || {0}.contains('{{offset}}') || {0}.contains('{{pod}}')"
+
+
+class KafkaControllerSpec(_PoolSpec):
     """One controller quorum."""
 
-    replicas: Annotated[int, Field(ge=1, le=CONTROLLERS_MAX)] = 3
-    node_ids: NodeIds = NodeIds(first=3000)
-    cluster_id: ClusterId | None = None
-    version: KafkaVersion = KAFKA_VERSION
-    metadata_version: MetadataVersion | None = None
-    quorum: Literal["dynamic", "static"] = "dynamic"
-    listeners: Annotated[tuple[Listener, ...], Field(min_length=1, max_length=1, strict=False)] = (
-        Listener(name="CONTROLLER"),
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            *_window_rules(CONTROLLER_IDS),
+            {
+                "rule": "!has(oldSelf.clusterId) || has(self.clusterId) && self.clusterId == oldSelf.clusterId",
+                "message": "clusterId can't be changed or removed once it is set: it is on every disk",
+            },
+            {
+                "rule": "self.quorum == oldSelf.quorum || self.quorum == 'dynamic'",
+                "message": "quorum can go from static to dynamic, and not back: must stay dynamic",
+            },
+            {
+                "rule": "!has(self.advertisedHost) || self.replicas <= 1 || "
+                + _NODE_IN_TEMPLATE.format("self.advertisedHost"),
+                "message": "advertisedHost: must have {nodeId}, {offset} or {pod} in it when replicas is "
+                "more than 1, so that each node has a host of its own",
+            },
+        )
     )
-    nodes: Annotated[tuple[ControllerNode, ...], Field(strict=False)] = ()
-    config: dict[PropertyName, PropertyValue] = Field(default_factory=dict)
+
+    replicas: Annotated[int, Field(ge=1, le=CONTROLLERS_MAX)] = Field(
+        default=3, description="How many voters; an odd number is best."
+    )
+    node_ids: NodeIds = Field(default=NodeIds(first=3000), description="Where the node ids come from.")
+    cluster_id: ClusterId | None = Field(
+        default=None,
+        description="The id of the cluster, as kafka-storage random-uuid prints one; made up without it. "
+        "It can't be changed.",
+    )
+    metadata_version: MetadataVersion | None = Field(
+        default=None,
+        description="The metadata.version: 4.3 or 4.3-IV0. It is finalized when every registered node supports it.",
+    )
+    quorum: Literal["dynamic", "static"] = Field(
+        default="dynamic",
+        description="dynamic: voters are added and removed (KIP-853). static to dynamic migrates.",
+    )
+    advertised_host: HostTemplate | None = Field(
+        default=None,
+        description="Template of the controllers' hosts, as in a broker's listener. "
+        'Without it: "{pod}.{service}.{namespace}.svc" on Kubernetes, 127.0.0.1 for local processes.',
+    )
+    listeners: ControllerListeners = Field(
+        default=(ControllerListener(name="CONTROLLER"),),
+        description="The controllers' listener.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    nodes: Annotated[tuple[ControllerNode, ...], Field(strict=False, max_length=CONTROLLER_IDS)] = Field(
+        default=(),
+        description="What differs for single controllers. An entry for one that isn't there waits for it.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]},
+    )
+    rollout: ControllerRollout = Field(
+        default_factory=ControllerRollout, description="How controllers are restarted and renamed."
+    )
+    decommission: Annotated[
+        tuple[NodeId, ...],
+        Field(strict=False, max_length=CONTROLLER_IDS, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    ] = Field(
+        default=(),
+        description="Node ids that are to leave the quorum, and that it uses no more: others take their place.",
+    )
+    paused: bool = Field(
+        default=False, description="Nothing of the cluster is changed while this is true; status goes on."
+    )
+    hibernated: bool = Field(
+        default=False,
+        description="Every node of the cluster is stopped, brokers first; volumes and registrations stay.",
+    )
 
     @model_validator(mode="after")
     def _nodes_are_of_this_quorum(self) -> Self:
-        ids = _checked_ids(self.all_node_ids())
-        listed = [node.node_id for node in self.nodes]
-        for node_id in listed:
-            if node_id not in ids:
-                raise ValueError(f"nodes: {node_id} is none of this quorum's node ids, {ids[0]} to {ids[-1]}")
-            if listed.count(node_id) > 1:
-                raise ValueError(f"nodes: {node_id} is listed more than once")
+        self._check_ids(self.nodes, CONTROLLER_IDS)
+        self._check_hosts(self.nodes, self.listeners)
+        _check_template("advertisedHost", self.advertised_host, self.replicas)
         return self
-
-    def all_node_ids(self) -> range:
-        """The node ids of this quorum, in order."""
-        return range(self.node_ids.first, self.node_ids.first + self.replicas)
 
     def implementation_of(self, node_id: int) -> Literal["python", "java"]:
         """What runs the controller `node_id`."""
         return next((node.implementation for node in self.nodes if node.node_id == node_id), "python")
 
+    def host_template(self, node_id: int, listener: str) -> str | None:
+        """The host, or the template of it, that the manifest gives a controller; None when it gives none."""
+        return _own_host(self.nodes, node_id, listener) or self.advertised_host
 
-class KafkaBrokerSpec(Model):
+
+class KafkaBrokerSpec(_PoolSpec):
     """One pool of stock Kafka brokers that belongs to the quorum named by `controllers`."""
 
-    controllers: ResourceName
-    replicas: Annotated[int, Field(ge=0, le=BROKERS_MAX)] = 3
-    node_ids: NodeIds = NodeIds(first=0)
-    version: KafkaVersion = KAFKA_VERSION
-    listeners: Annotated[tuple[Listener, ...], Field(min_length=1, max_length=8, strict=False)] = (
-        Listener(name="PLAINTEXT"),
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            *_window_rules(BROKER_IDS),
+            *(
+                {
+                    "rule": f"self.replicas <= 1 || self.listeners.all(l, !has(l.{field}) || "
+                    f"{_NODE_IN_TEMPLATE.format(f'l.{field}')}{unless})",
+                    "message": f"listeners: {field}: must have {{nodeId}}, {{offset}} or {{pod}} in it when "
+                    "replicas is more than 1, so that each node has a host of its own",
+                }
+                for field, unless in (
+                    ("advertisedHost", " || l.exposure.type == 'NodePort'"),
+                    ("interimHost", ""),
+                )
+            ),
+        )
     )
-    config: dict[PropertyName, PropertyValue] = Field(default_factory=dict)
+
+    controllers: ResourceName = Field(
+        description="The name of the KafkaController that this pool belongs to.",
+        json_schema_extra=rules(
+            {
+                "rule": "self == oldSelf",
+                "message": "can't be changed: brokers' disks belong to one cluster; create another pool",
+            }
+        ),
+    )
+    replicas: Annotated[int, Field(ge=0, le=BROKERS_MAX)] = Field(default=3, description="How many brokers.")
+    node_ids: NodeIds = Field(default=NodeIds(first=0), description="Where the node ids come from.")
+    listeners: BrokerListeners = Field(
+        default=(BrokerListener(name="PLAINTEXT"),),
+        description="The brokers' listeners; brokers talk to each other by the first one.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    nodes: Annotated[tuple[BrokerNode, ...], Field(strict=False, max_length=BROKERS_MAX)] = Field(
+        default=(),
+        description="What differs for single brokers. An entry for one that isn't there waits for it.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]},
+    )
 
     @model_validator(mode="after")
     def _ids_and_listeners_are_possible(self) -> Self:
-        _checked_ids(self.all_node_ids())
+        self._check_ids(self.nodes, BROKER_IDS)
         names = [listener.name for listener in self.listeners]
         if len(set(names)) != len(names):
             raise ValueError(f"listeners: each name may appear once, got {', '.join(names)}")
+        self._check_hosts(self.nodes, self.listeners)
+        for place, listener in enumerate(self.listeners):
+            where = f"listeners[{place}]"
+            if not _has_ports_by_node(listener):
+                _check_template(f"{where}.advertisedHost", listener.advertised_host, self.replicas)
+            _check_template(f"{where}.interimHost", listener.interim_host, self.replicas)
         return self
 
-    def all_node_ids(self) -> range:
-        """The node ids of this pool, in order."""
-        return range(self.node_ids.first, self.node_ids.first + self.replicas)
+    def rack_of(self, node_id: int) -> str | None:
+        """The rack of the broker `node_id`."""
+        return next((node.rack for node in self.nodes if node.node_id == node_id), None)
+
+    def host_template(self, node_id: int, listener: str) -> str | None:
+        """The host, or the template of it, that the manifest gives a broker; None when it gives none."""
+        templates = {own.name: own.advertised_host for own in self.listeners}
+        return _own_host(self.nodes, node_id, listener) or templates.get(listener)
+
+    def interim_template(self, listener: str) -> str | None:
+        """The template of the hosts that belong to one node for ever."""
+        return next((own.interim_host for own in self.listeners if own.name == listener), None)
+
+
+def _own_host(nodes: Sequence[_Node], node_id: int, listener: str) -> str | None:
+    hosts: Iterator[str | None] = (
+        node.advertised_hosts.get(listener) for node in nodes if node.node_id == node_id
+    )
+    return next(hosts, None)
 
 
 class KafkaController(Model):

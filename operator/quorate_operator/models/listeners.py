@@ -1,0 +1,110 @@
+"""Listeners of a pool: where its nodes listen, and what clients are told."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from quorate_operator.models.base import Annotations, ListenerName, Model, Port, ResourceName, rules
+from quorate_operator.models.hosts import HostTemplate
+
+LISTENERS_MAX = 8
+
+Protocol = Literal["PLAINTEXT", "SSL"]
+ExposureType = Literal["Internal", "LoadBalancer", "NodePort", "External"]
+
+_TLS_RULE = "is needed with protocol SSL, and allowed with no other"
+
+
+class Exposure(Model):
+    """How clients outside of the cluster's network reach a listener."""
+
+    type: ExposureType = Field(
+        default="Internal",
+        description=(
+            "Internal: inside Kubernetes only. LoadBalancer, NodePort: one Service of this type for each node. "
+            "External: by names that somebody else points at the nodes; they are verified and waited for."
+        ),
+    )
+    annotations: Annotations = Field(
+        default_factory=dict, description="Annotations of the Services, for the load balancer's provider."
+    )
+
+
+class Tls(Model):
+    """The certificate of a listener."""
+
+    secret_name: ResourceName = Field(
+        description=(
+            "A Secret of type kubernetes.io/tls, with tls.crt and tls.key, and ca.crt where clients are to "
+            "present certificates. A change rolls the nodes."
+        )
+    )
+
+
+class Listener(Model):
+    """A listener of each node of the pool."""
+
+    name: ListenerName = Field(description="Its name in Kafka: capital letters, digits and underscores.")
+    port: Port | None = Field(
+        default=None,
+        description=(
+            "The port. Pods have addresses of their own and share one; local processes listen on port + offset, "
+            "or on a free port without it."
+        ),
+    )
+    protocol: Protocol = Field(default="PLAINTEXT", description="The security protocol.")
+
+
+class ControllerListener(Listener):
+    """The listener that controllers and brokers reach the controllers by."""
+
+    protocol: Literal["PLAINTEXT"] = Field(default="PLAINTEXT", description="The security protocol.")
+
+
+class BrokerListener(Listener):
+    """A listener of each broker of the pool."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {
+                "rule": "(self.protocol == 'SSL') == has(self.tls)",
+                "message": f"tls {_TLS_RULE}",
+            }
+        )
+    )
+
+    advertised_host: HostTemplate | None = Field(
+        default=None,
+        description=(
+            "Template of the host that clients are told, with {nodeId}, {offset}, {pod}, {pool}, {cluster}, "
+            "{service}, {namespace}. Without it: the pod's name on Kubernetes, or the address of its "
+            "load balancer or machine; 127.0.0.1 for local processes."
+        ),
+    )
+    advertised_port: Port | None = Field(
+        default=None, description="The port that clients are told, where it is not the listener's."
+    )
+    interim_host: HostTemplate | None = Field(
+        default=None,
+        description=(
+            "Template of a host that belongs to one node for ever: nodes that swap their names go through it."
+        ),
+    )
+    tls: Tls | None = Field(default=None, description="The certificate; needed with protocol SSL.")
+    exposure: Exposure = Field(
+        default_factory=Exposure, description="How clients outside of the cluster's network reach it."
+    )
+
+    @model_validator(mode="after")
+    def _certificates_come_with_ssl(self) -> Self:
+        if (self.protocol == "SSL") != (self.tls is not None):
+            raise ValueError(f"tls: {_TLS_RULE}; protocol is {self.protocol}")
+        return self
+
+
+ControllerListeners = Annotated[
+    tuple[ControllerListener, ...], Field(min_length=1, max_length=1, strict=False)
+]
+BrokerListeners = Annotated[
+    tuple[BrokerListener, ...], Field(min_length=1, max_length=LISTENERS_MAX, strict=False)
+]

@@ -1,0 +1,124 @@
+"""What a pool says of its pods, volumes and restarts."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, WithJsonSchema
+
+from quorate_operator.models.base import (
+    Amount,
+    Annotations,
+    Duration,
+    Labels,
+    LabelValue,
+    Model,
+    ResourceName,
+    Size,
+    Text,
+    duration_ms,
+    rules,
+)
+
+KUBERNETES_OBJECTS_MAX = 64
+
+OnDecommission = Literal["Retain", "Delete"]
+# Kubernetes' own types, which only Kubernetes checks: their schemas would be most of ours.
+AnyObject = Annotated[
+    dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+]
+Amounts = Annotated[dict[Text, Amount], Field(max_length=16)]
+
+
+class Resources(Model):
+    """What the node's container asks for and is limited to."""
+
+    requests: Amounts = Field(default_factory=dict, description="What is set aside for it: cpu, memory.")
+    limits: Amounts = Field(
+        default_factory=dict, description="What it may use at most. Half of a broker's memory becomes heap."
+    )
+
+
+class SecretReference(Model):
+    """A Secret of the same namespace."""
+
+    name: ResourceName = Field(description="The Secret's name.")
+
+
+class PodTemplate(Model):
+    """What is added to the pods of a pool. A change of it rolls them."""
+
+    resources: Resources = Field(
+        default_factory=Resources, description="What a node asks for and is limited to."
+    )
+    labels: Labels = Field(default_factory=dict, description="Labels besides those that Quorate sets.")
+    annotations: Annotations = Field(
+        default_factory=dict, description="Annotations besides those that Quorate sets."
+    )
+    node_selector: dict[Text, LabelValue] = Field(
+        default_factory=dict, description="Labels of the machines that pods may be on."
+    )
+    tolerations: Annotated[tuple[AnyObject, ...], Field(strict=False, max_length=KUBERNETES_OBJECTS_MAX)] = (
+        Field(default=(), description="Taints that are put up with, as in a pod.")
+    )
+    affinity: AnyObject | None = Field(default=None, description="As in a pod.")
+    priority_class_name: ResourceName | None = Field(default=None, description="As in a pod.")
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        default=None, description="As in a container."
+    )
+    image_pull_secrets: Annotated[
+        tuple[SecretReference, ...],
+        Field(strict=False, max_length=16, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = Field(default=(), description="Secrets for the registry that the image comes from.")
+
+
+class Storage(Model):
+    """The volume of each node."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {
+                "rule": (
+                    "has(self.className) == has(oldSelf.className) && "
+                    "(!has(self.className) || self.className == oldSelf.className)"
+                ),
+                "message": "className can't be changed: a volume stays in its storage class; "
+                "decommission nodes and create a pool of another class",
+            },
+            {
+                "rule": "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
+                "message": "size can't be made smaller: volumes only grow",
+            },
+        )
+    )
+
+    size: Size = Field(default="10Gi", description="How much is asked for. It can grow, not shrink.")
+    class_name: Text | None = Field(
+        default=None, description="The storage class; the cluster's default without it. It can't be changed."
+    )
+    on_decommission: OnDecommission = Field(
+        default="Retain", description="What happens to the volume of a node that was decommissioned."
+    )
+
+
+class Rollout(Model):
+    """How nodes are restarted and renamed."""
+
+    overlap: Duration = Field(
+        default="10m",
+        description="How long a name that was left keeps pointing at its node: 90s, 10m, 2h, 1d.",
+    )
+    max_unavailable: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1, description="How many nodes of the pool may be down for a restart at a time."
+    )
+
+    @property
+    def overlap_ms(self) -> int:
+        """`overlap` in milliseconds."""
+        return duration_ms(self.overlap)
+
+
+class ControllerRollout(Rollout):
+    """How controllers are restarted and renamed: always one at a time, the leader last."""
+
+    max_unavailable: Annotated[int, Field(ge=1, le=1)] = Field(
+        default=1, description="Controllers are restarted one at a time."
+    )
