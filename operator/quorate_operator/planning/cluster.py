@@ -176,6 +176,9 @@ class ObservedNode:
     """What keeps it from starting, in the runtime's words: an image that can't be pulled, no node to schedule on."""
     unreachable_host: bool = False
     """Whether the machine below it does not answer: nobody knows whether its process still runs."""
+    is_forgotten: bool = False
+    """Whether ForgetNode was done and only its volume is left, which is kept: nothing more is to be done about
+    it. A runtime may leave such a node out instead, unless it is desired again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,11 +310,17 @@ class Formation:
 
     `initial_voters` are the directory ids by node id that the first disks are formatted with; `is_formed` says
     that a leader was seen since: from then on, an empty disk joins and never forms.
+    RebuildQuorum writes it anew: the survivor as the only initial voter, `is_formed` off until it leads.
     """
 
     cluster_id: str
     initial_voters: Mapping[int, str]
     is_formed: bool
+    is_static: bool = False
+    """It was formed with static voters, and no leader was seen yet that has kraft.version 1. As long as this holds,
+    nodes are configured with controller.quorum.voters, also when a dynamic quorum is desired by now."""
+    is_rebuilt: bool = False
+    """It is that of RebuildQuorum: the only initial voter has the cluster's metadata, and is never formatted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,7 @@ class ForgetNode:
 class RebuildQuorum:
     """Make a stopped controller the only voter, from its own disk: what only it has is kept, the others' is lost.
 
-    Only by the explicit annotation that names the survivor.
+    Only by the explicit annotation that names the survivor. Written down as the cluster's `Formation`.
     """
 
     node_id: int
