@@ -2,15 +2,9 @@
 
 from collections.abc import Mapping
 
+from quorate_operator.models.annotations import ANNOTATION_RECOVER, ANNOTATION_RESTART
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Implementation, Role
-
-ANNOTATION_RESTART = "quorate.dev/restart"
-"""Any text: each node of the pool, or with `-<nodeId>` behind it one node, restarts when it changes."""
-ANNOTATION_RECOVER = "quorate.dev/recover-quorum-from"
-"""The node id of the controller from whose disk a lost quorum is to be rebuilt."""
-ANNOTATION_PAUSE = "quorate.dev/pause"
-"""`true`: like spec.paused."""
 
 
 def desired_cluster(manifests: Manifests) -> DesiredCluster:
