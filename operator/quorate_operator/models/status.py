@@ -1,0 +1,191 @@
+"""What the operator writes into `status`: conditions, and what it observed, planned and refused.
+
+Everything here can be computed again, but for `clusterId` and `formation`: the identity of the cluster, settled
+before its first node. Lists are bounded, since an object of the API server is. Times are RFC 3339, as Kubernetes' are.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from quorate_operator.models.base import ClusterId, Model, NodeId, rules
+
+CONDITIONS = ("Ready", "Progressing", "Degraded", "QuorumHealthy", "UpgradeBlocked")
+PLAN_STEPS_MAX = 50
+REFUSALS_MAX = 20
+NODES_MAX = 1000
+
+ConditionType = Literal["Ready", "Progressing", "Degraded", "QuorumHealthy", "UpgradeBlocked"]
+Message = Annotated[str, Field(max_length=32768)]
+
+
+class StatusModel(Model):
+    """What every part of a status shares: an older operator reads what a newer one wrote."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Condition(StatusModel):
+    """A condition, as Kubernetes' own resources have them."""
+
+    type: ConditionType = Field(description="What it says something about.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
+    observed_generation: int | None = Field(
+        default=None, description="The metadata.generation that it was judged by."
+    )
+    last_transition_time: str = Field(
+        description="When status changed last.", json_schema_extra={"format": "date-time"}
+    )
+    reason: Annotated[
+        str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+    ] = Field(description="Why, for programs.")
+    message: Message = Field(description="Why, for people.")
+
+
+class InitialVoter(StatusModel):
+    """A controller whose disk is formatted as one of the first voters."""
+
+    node_id: NodeId = Field(description="Which controller.")
+    directory_id: str = Field(description="The directory id its disk is formatted with.")
+
+
+class FormationStatus(StatusModel):
+    """The identity that was settled before the first node was created."""
+
+    initial_voters: Annotated[
+        tuple[InitialVoter, ...],
+        Field(
+            strict=False,
+            max_length=NODES_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]},
+        ),
+    ] = Field(default=(), description="The first voters.")
+    is_formed: bool = Field(
+        default=False,
+        description="Whether a leader was seen since. From then on an empty disk joins and never forms.",
+    )
+
+
+class QuorumStatus(StatusModel):
+    """The quorum as its leader describes it."""
+
+    leader_id: int = Field(description="The active controller.")
+    epoch: int = Field(description="Its epoch.")
+    high_watermark: int = Field(description="The offset up to which the metadata log is committed.")
+    kraft_version: int = Field(description="0: static voters. 1: dynamic.")
+
+
+class VoterStatus(StatusModel):
+    """A voter of the metadata quorum."""
+
+    node_id: NodeId = Field(description="Which controller.")
+    directory_id: str | None = Field(default=None, description="The directory id that votes.")
+    endpoint: str | None = Field(default=None, description="host:port in the voter set.")
+    caught_up: bool = Field(default=False, description="Whether it has all that is committed.")
+    lag: int | None = Field(default=None, description="How many records it is behind the leader.")
+
+
+class RegistrationStatus(StatusModel):
+    """A registration of a controller in the metadata log."""
+
+    node_id: NodeId = Field(description="Which controller.")
+    ghost: bool = Field(default=False, description="Whether there is no such node any more.")
+    blocks: str | None = Field(
+        default=None, description="What it blocks: the feature and the level that it does not support."
+    )
+
+
+class BrokerStatus(StatusModel):
+    """A broker of a pool."""
+
+    node_id: NodeId = Field(description="Which broker.")
+    state: str = Field(
+        description="Where it is in its life: absent, stopped, starting, ready, unready, crashed."
+    )
+    fenced: bool | None = Field(default=None, description="Whether the controllers fence it.")
+    replicas: int | None = Field(default=None, description="How many replicas lie on it.")
+    rack: str | None = Field(default=None, description="Its rack.")
+    advertised: dict[str, str] = Field(
+        default_factory=dict, description="By listener name, host:port as clients are told."
+    )
+
+
+class PlanStep(StatusModel):
+    """A step that is left to do."""
+
+    step: str = Field(description="What is done: AddVoter, StartNode, WaitFor and so on.")
+    node_id: int | None = Field(default=None, description="To which node; absent for the cluster as a whole.")
+    reason: Message = Field(description="Why.")
+    waits_for: Message | None = Field(default=None, description="What has to hold before it is done.")
+
+
+class RefusalStatus(StatusModel):
+    """Something that was asked for and is not done."""
+
+    code: str = Field(description="What, for programs.")
+    message: Message = Field(description="Why, and the way out.")
+
+
+_CONDITIONS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+_BY_NODE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]}
+_ATOMIC = {"x-kubernetes-list-type": "atomic"}
+
+
+class _PoolStatus(StatusModel):
+    """What quorums and pools of brokers share."""
+
+    observed_generation: int | None = Field(
+        default=None, description="The metadata.generation that this was observed for."
+    )
+    conditions: Annotated[
+        tuple[Condition, ...], Field(strict=False, max_length=16, json_schema_extra=_CONDITIONS)
+    ] = Field(default=(), description="Ready, Progressing, Degraded, QuorumHealthy, UpgradeBlocked.")
+    replicas: int | None = Field(
+        default=None, description="How many nodes there are, for the scale subresource."
+    )
+    ready_replicas: int | None = Field(default=None, description="How many of them are ready.")
+    selector: str | None = Field(
+        default=None, description="The label selector of the pods, for the scale subresource."
+    )
+    plan: Annotated[
+        tuple[PlanStep, ...], Field(strict=False, max_length=PLAN_STEPS_MAX, json_schema_extra=_ATOMIC)
+    ] = Field(default=(), description="What is left to do, in order; the first steps of a long plan.")
+    refusals: Annotated[
+        tuple[RefusalStatus, ...], Field(strict=False, max_length=REFUSALS_MAX, json_schema_extra=_ATOMIC)
+    ] = Field(default=(), description="What was asked for and is not done.")
+
+
+class KafkaControllerStatus(_PoolStatus):
+    """What the operator knows of a quorum."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {
+                "rule": "!has(oldSelf.clusterId) || has(self.clusterId) && self.clusterId == oldSelf.clusterId",
+                "message": "clusterId can't be changed or removed once it is set: it is on every disk",
+            }
+        )
+    )
+
+    cluster_id: ClusterId | None = Field(default=None, description="The id that is on every disk.")
+    version: str | None = Field(default=None, description="The release that every node of the quorum runs.")
+    metadata_version: str | None = Field(default=None, description="The metadata.version that is finalized.")
+    formation: FormationStatus | None = Field(
+        default=None, description="The identity that was settled before the first node."
+    )
+    quorum: QuorumStatus | None = Field(default=None, description="The quorum, while a leader answers.")
+    voters: Annotated[
+        tuple[VoterStatus, ...], Field(strict=False, max_length=NODES_MAX, json_schema_extra=_BY_NODE)
+    ] = Field(default=(), description="The voters, while a leader answers.")
+    registrations: Annotated[
+        tuple[RegistrationStatus, ...], Field(strict=False, max_length=NODES_MAX, json_schema_extra=_BY_NODE)
+    ] = Field(default=(), description="The controllers that are registered.")
+
+
+class KafkaBrokerStatus(_PoolStatus):
+    """What the operator knows of a pool of brokers."""
+
+    version: str | None = Field(default=None, description="The release that every broker of the pool runs.")
+    brokers: Annotated[
+        tuple[BrokerStatus, ...], Field(strict=False, max_length=NODES_MAX, json_schema_extra=_BY_NODE)
+    ] = Field(default=(), description="The brokers that are there or should be.")
