@@ -1,0 +1,66 @@
+"""What the operator saw last of each cluster, for those who show it. Implements `web.port.Snapshots`."""
+
+import asyncio
+from collections import deque
+from dataclasses import replace
+
+from quorate_operator.web.port import ClusterEvent, ClusterKey, ClusterSnapshot
+
+EVENTS_MAX = 50
+"""How many of its latest events are kept for each cluster."""
+
+
+class SnapshotRegistry:
+    """The latest snapshot of each cluster. For one event loop."""
+
+    def __init__(self) -> None:
+        self._snapshots: dict[ClusterKey, ClusterSnapshot] = {}
+        self._events: dict[ClusterKey, deque[ClusterEvent]] = {}
+        self._version = 0
+        self._change = asyncio.Event()
+
+    @property
+    def version(self) -> int:
+        """Grows with each change of any snapshot."""
+        return self._version
+
+    def clusters(self) -> tuple[ClusterSnapshot, ...]:
+        """All of them, by namespace and name."""
+        return tuple(snapshot for _, snapshot in sorted(self._snapshots.items()))
+
+    def find(self, key: ClusterKey) -> ClusterSnapshot | None:
+        """The one of a cluster."""
+        return self._snapshots.get(key)
+
+    async def changed(self, seen: int) -> int:
+        """Wait until `version` is greater than `seen`; the version then."""
+        while self._version <= seen:
+            await self._change.wait()
+        return self._version
+
+    def put(self, snapshot: ClusterSnapshot) -> None:
+        """Replace the snapshot of a cluster; its events are those that were told. The same again is no change."""
+        new = replace(snapshot, events=tuple(self._events.get(snapshot.key, ())))
+        before = self._snapshots.get(snapshot.key)
+        self._snapshots[snapshot.key] = new
+        if before is None or replace(before, at_ms=new.at_ms) != new:
+            self._tell()
+
+    def tell(self, key: ClusterKey, event: ClusterEvent) -> None:
+        """Add an event to those of a cluster."""
+        events = self._events.setdefault(key, deque(maxlen=EVENTS_MAX))
+        events.append(event)
+        if snapshot := self._snapshots.get(key):
+            self._snapshots[key] = replace(snapshot, events=tuple(events))
+            self._tell()
+
+    def forget(self, key: ClusterKey) -> None:
+        """Drop a cluster that is gone."""
+        self._events.pop(key, None)
+        if self._snapshots.pop(key, None) is not None:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._version += 1
+        self._change.set()
+        self._change = asyncio.Event()
