@@ -63,8 +63,8 @@ class ClusterRuntime:
         if kafka is not None and formation is not None and kafka.cluster_id != formation.cluster_id:
             nodes = _with_problem(nodes, f"it answers as {kafka.cluster_id}, not as {formation.cluster_id}")
             kafka = None
-        if kafka is not None and formation is not None and not formation.is_formed:
-            formation = await self._note_leader(formation)
+        if kafka is not None and formation is not None:
+            formation = await self._note_leader(formation, kafka.quorum.kraft_version)
         return ObservedCluster(
             nodes={node_id: self._judged(node, kafka) for node_id, node in nodes.items()},
             quorum=kafka.quorum if kafka else None,
@@ -108,9 +108,12 @@ class ClusterRuntime:
                 return kafka
             known = leaving
 
-    async def _note_leader(self, formation: Formation) -> Formation:
-        await self._infrastructure.note_leader()
-        return replace(formation, is_formed=True)
+    async def _note_leader(self, formation: Formation, kraft_version: int) -> Formation:
+        is_static = formation.is_static and kraft_version == 0
+        if formation.is_formed and is_static == formation.is_static:
+            return formation
+        await self._infrastructure.note_leader(kraft_version)
+        return replace(formation, is_formed=True, is_static=is_static)
 
     def _judged(self, node: ObservedNode, kafka: KafkaFacts | None) -> ObservedNode:
         if not node.state.runs:

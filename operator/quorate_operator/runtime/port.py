@@ -39,8 +39,9 @@ class Infrastructure(Protocol):
     async def formation(self) -> Formation | None:
         """The identity that was settled for the cluster, if it was."""
 
-    async def note_leader(self) -> None:
-        """Write down that a leader was seen: `formation()` is formed from now on."""
+    async def note_leader(self, kraft_version: int) -> None:
+        """Write down that a leader was seen: `formation()` is formed from now on, and from kraft.version 1 on
+        no longer static."""
 
     async def publications(self) -> tuple[Publication, ...]:
         """Every address that is pointed at a node here."""
