@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from quorate_operator.models.v1alpha1 import Listener
+from quorate_operator.models.listeners import Listener
 
 
 class Role(StrEnum):

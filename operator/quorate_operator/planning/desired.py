@@ -2,9 +2,18 @@
 
 from collections.abc import Mapping
 
-from quorate_operator.models.annotations import ANNOTATION_RECOVER, ANNOTATION_RESTART
+from quorate_operator.models.annotations import ANNOTATION_PAUSE, ANNOTATION_RECOVER, ANNOTATION_RESTART
 from quorate_operator.models.manifests import Manifests
-from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Implementation, Role
+from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
+from quorate_operator.planning.cluster import (
+    DesiredCluster,
+    DesiredNode,
+    Implementation,
+    Lifecycle,
+    Role,
+    RolloutPolicy,
+    VolumePolicy,
+)
 
 
 def desired_cluster(manifests: Manifests) -> DesiredCluster:
@@ -36,6 +45,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
                 listeners=pool.spec.listeners,
                 config=pool.spec.config,
                 revision=_revision(node_id, pool.spec.version, pool.metadata.annotations),
+                rack=pool.spec.rack_of(node_id),
             )
             for node_id in pool.spec.all_node_ids()
         ]
@@ -45,6 +55,11 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
         metadata_version=quorum.spec.metadata_version,
         dynamic_quorum=quorum.spec.quorum == "dynamic",
         nodes=tuple(nodes),
+        lifecycle=_lifecycle(quorum),
+        rollouts={pool.metadata.name: _rollout(pool) for pool in (quorum, *manifests.brokers)},
+        decommission=frozenset(
+            node_id for pool in (quorum, *manifests.brokers) for node_id in pool.spec.decommission
+        ),
         survivor=_survivor(quorum.metadata.annotations),
     )
 
@@ -66,3 +81,18 @@ def _survivor(annotations: Mapping[str, str]) -> int | None:
     """The id in the annotation; one that is no number was refused with the manifest."""
     named = annotations.get(ANNOTATION_RECOVER, "")
     return int(named) if named.isdecimal() else None
+
+
+def _lifecycle(quorum: KafkaController) -> Lifecycle:
+    """A pause comes before everything: who paused a cluster wants to look at it as it is."""
+    if quorum.spec.paused or quorum.metadata.annotations.get(ANNOTATION_PAUSE) == "true":
+        return Lifecycle.PAUSED
+    return Lifecycle.HIBERNATED if quorum.spec.hibernated else Lifecycle.RUNNING
+
+
+def _rollout(pool: KafkaController | KafkaBroker) -> RolloutPolicy:
+    return RolloutPolicy(
+        overlap_ms=pool.spec.rollout.overlap_ms,
+        max_unavailable=pool.spec.rollout.max_unavailable,
+        volumes=VolumePolicy(pool.spec.storage.on_decommission.lower()),
+    )
