@@ -1,16 +1,36 @@
-"""Advertised addresses: what is published, who restarts to advertise what, and when an old address is let go. Pure."""
+"""Advertised addresses: what is published, who restarts to advertise what, when an old address is let go. Pure.
 
-from collections.abc import Mapping
+An address change of a node: the new address is published beside the old one, a probe finds the node there, the node
+restarts with it, and the old one goes on pointing at the node for the pool's overlap. `address_slots` says who goes
+where when nodes take each other's addresses; ADR 13 has the reasons.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from quorate_operator.planning.address_slots import (
+    Addresses,
+    Moves,
+    Slot,
+    SlotId,
+    describe_slot,
+    next_moves,
+    take_stock,
+)
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
+    DesiredNode,
+    NodeState,
     ObservedCluster,
-    ObservedNode,
     Publication,
+    RolloutPolicy,
 )
 from quorate_operator.planning.steps import PublishAddress, Refusal, RetireAddress, WaitFor, WithdrawAddress
+
+LINGER_WINDOWS_MAX = 3
+"""For how many windows more an old address stays that clients use. Their next connection goes to the new one, as
+they have fetched metadata since: cutting them costs a reconnect, keeping it for ever keeps others from it."""
 
 AddressStep = PublishAddress | RetireAddress | WithdrawAddress
 
@@ -49,8 +69,21 @@ class AddressPlan:
 
 def plan_addresses(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> AddressPlan:
     """What is due for the addresses that nodes advertise."""
-    del observed, now_ms
-    return AddressPlan(start_with={node.node_id: node.advertised for node in desired.nodes})
+    addresses = take_stock(desired, observed)
+    moves = next_moves(addresses)
+    look = _Look(desired, observed, addresses, moves)
+    for node in desired.nodes:
+        look.plan_node(node)
+    for publication in observed.publications:
+        look.plan_old(publication, now_ms)
+    return AddressPlan(
+        steps=tuple(look.steps),
+        waits=tuple(look.waits),
+        refusals=moves.refusals,
+        restarts=look.restarts,
+        start_with=look.start_with,
+        held_back=look.held_back,
+    )
 
 
 def shows_new_addresses(observed: ObservedCluster, node_id: int) -> bool:
@@ -79,23 +112,183 @@ def has_publications(observed: ObservedCluster, node_id: int) -> bool:
     return any(publication.node_id == node_id for publication in observed.publications)
 
 
-def addresses_to_probe(
-    desired: DesiredCluster, nodes: Mapping[int, ObservedNode], publications: tuple[Publication, ...]
-) -> frozenset[Address]:
-    """The addresses whose `Reached` the plan asks for: those that no running node advertises yet, but one is to."""
-    published = {publication.address for publication in publications if publication.retired_at_ms is None}
-    asked: set[Address] = set()
-    for node in desired.nodes:
-        seen = nodes.get(node.node_id)
-        if seen is None or not seen.state.runs:
-            continue
-        configured = seen.configured
-        asked |= {address for name, address in node.advertised.items() if configured.get(name) != address}
-        asked |= {
-            address
-            for name, address in node.interim.items()
-            if configured.get(name) != address
-            and configured.get(name) != node.advertised.get(name)
-            and (address in published or address not in node.controlled)
-        }
-    return frozenset(asked)
+@dataclass(slots=True)
+class _Look:
+    """One look at all nodes and publications."""
+
+    desired: DesiredCluster
+    observed: ObservedCluster
+    addresses: Addresses
+    moves: Moves
+    steps: list[AddressStep] = field(default_factory=list)
+    waits: list[WaitFor] = field(default_factory=list)
+    restarts: dict[int, Restart] = field(default_factory=dict)
+    start_with: dict[int, Mapping[str, Address]] = field(default_factory=dict)
+    held_back: dict[int, WaitFor] = field(default_factory=dict)
+
+    def plan_node(self, node: DesiredNode) -> None:
+        """Publishes what the node is to have next; says whether it may move to it by a restart or a start."""
+        seen = self.observed.nodes.get(node.node_id)
+        slots = [self.addresses.slots[SlotId(node.node_id, listener)] for listener in node.advertised]
+        self._publish(slots)
+        without = [slot for slot in slots if self.moves.target[slot.id] is None]
+        runs = seen is not None and seen.state.runs
+        if without and not runs:
+            self.held_back[node.node_id] = self._wait_until_free(without[0])
+            return
+        obstacles = {slot.id: self._obstacle(slot) for slot in slots if self._is_move(slot)}
+        waiting = [wait for wait in obstacles.values() if wait is not None]
+        start_with = {}
+        for slot in slots:
+            target = self.moves.target[slot.id]
+            address = slot.current if obstacles.get(slot.id) is not None else target
+            if address is not None:
+                start_with[slot.listener] = address
+        self.start_with[node.node_id] = start_with
+        self.waits += waiting
+        self.waits += [
+            self._wait_until_free(slot)
+            for slot in slots
+            if self.moves.target[slot.id] != slot.wanted and slot.id not in self.moves.refused
+        ]
+        if seen is not None and runs and seen.configured and obstacles and not waiting:
+            self.restarts[node.node_id] = Restart(advertised=start_with, reason=self._reason(slots))
+
+    def _is_move(self, slot: Slot) -> bool:
+        target = self.moves.target[slot.id]
+        return target is not None and target != slot.current
+
+    def _publish(self, slots: Iterable[Slot]) -> None:
+        """Points at the node what it has, and is to have next."""
+        for slot in slots:
+            for address in dict.fromkeys((slot.current, self.moves.target[slot.id])):
+                if (
+                    address is None
+                    or not slot.controls(address)
+                    or self.addresses.is_published(address, slot.id)
+                ):
+                    continue
+                publication = self.addresses.publications.get(address)
+                if publication is not None and (publication.node_id, publication.listener) != slot.id:
+                    continue  # it is withdrawn from the other slot first
+                why = "advertises it" if address == slot.current else "is to advertise it next"
+                self.steps.append(
+                    PublishAddress(
+                        address=address,
+                        node_id=slot.node.node_id,
+                        listener=slot.listener,
+                        reason=f"{slot.node.label} {why} ({slot.listener})",
+                    )
+                )
+
+    def _obstacle(self, slot: Slot) -> WaitFor | None:
+        """What keeps the slot from advertising its next address, which belongs to nobody else; None for nothing."""
+        address = self.moves.target[slot.id]
+        assert address is not None
+        seen = self.observed.nodes.get(slot.node.node_id)
+        runs = seen is not None and seen.state.runs
+        controlled = slot.controls(address)
+        if slot.current is None or (controlled and not runs):
+            # Nobody listens yet who could be probed; what is controlled was published in front of the start.
+            return None
+        if controlled and not self.addresses.is_published(address, slot.id):
+            return self._wait(slot, f"{address} to be published for {slot.node.label} ({slot.listener})")
+        reached = self._reached(slot, address)
+        if reached is None:
+            return None
+        probe = self.observed.probes.get(address)
+        is_silent = probe is None or probe.node_id is None
+        if seen is not None and seen.state is NodeState.STOPPED and is_silent:
+            # It was stopped for this restart, when the address led to it; a node that died starts as it was.
+            return None
+        return self._wait(
+            slot, f"{address} to reach {slot.node.label} of this cluster ({slot.listener}): {reached}"
+        )
+
+    def _reached(self, slot: Slot, address: Address) -> str | None:
+        """What a probe found that is not the slot's node, for people; None when it found the node."""
+        probe = self.observed.probes.get(address)
+        if probe is None:
+            return "nobody has asked there yet"
+        if probe.node_id is None:
+            return f"nobody answers there now ({probe.error or 'no reason is known'})"
+        if probe.cluster_id != self._cluster_id():
+            return f"a node of another cluster ({probe.cluster_id}) answers there now"
+        if probe.node_id != slot.node.node_id:
+            return f"node {probe.node_id} answers there now"
+        return None
+
+    def _cluster_id(self) -> str | None:
+        if self.observed.kafka is not None:
+            return self.observed.kafka.cluster_id
+        return self.observed.formation.cluster_id if self.observed.formation else self.desired.cluster_id
+
+    def _wait_until_free(self, slot: Slot) -> WaitFor:
+        """Why the slot does not have the address that it wants."""
+        subject = f"{slot.wanted} to be free for {slot.node.label} ({slot.listener})"
+        if slot.id in self.moves.refused:
+            return self._wait(slot, f"{subject}: it is refused as the manifests have it")
+        owners = sorted(self.addresses.owners(slot.wanted, slot.id))
+        advertising = sorted(
+            owner for owner in owners if self.addresses.advertises(slot.wanted, owner.node_id)
+        )
+        if advertising:
+            who = ", ".join(describe_slot(owner, self.desired, self.observed) for owner in advertising)
+            return self._wait(slot, f"{subject}: clients are sent there for {who}")
+        who = ", ".join(describe_slot(owner, self.desired, self.observed) for owner in owners)
+        return self._wait(slot, f"{subject}: it was the address of {who}, whose window has not ended")
+
+    def _wait(self, slot: Slot, reason: str) -> WaitFor:
+        return WaitFor(reason=reason, node_ids=(slot.node.node_id,))
+
+    def _reason(self, slots: Iterable[Slot]) -> str:
+        changes = []
+        for slot in slots:
+            target = self.moves.target[slot.id]
+            if not self._is_move(slot):
+                continue
+            change = f"{slot.listener} {slot.current or 'none'} -> {target}"
+            if target != slot.wanted:
+                change += f" (until {slot.wanted} is free)"
+            changes.append(change)
+        return f"its advertised address changes: {', '.join(changes)}"
+
+    def plan_old(self, publication: Publication, now_ms: int) -> None:
+        """Retires what nobody advertises or is about to, and withdraws it when its window has passed."""
+        if self.observed.kafka is None or self._is_used(publication):
+            # Without a leader nobody knows what clients are told.
+            return
+        address, node_id = publication.address, publication.node_id
+        who = describe_slot(SlotId(node_id, publication.listener), self.desired, self.observed)
+        if publication.retired_at_ms is None:
+            reason = f"{who} advertises it no more"
+            self.steps.append(RetireAddress(address=address, node_id=node_id, reason=reason))
+            return
+        overlap_ms = self._overlap_ms(node_id)
+        window_ends_ms = publication.retired_at_ms + overlap_ms
+        bound_ms = window_ends_ms + LINGER_WINDOWS_MAX * overlap_ms
+        if now_ms < window_ends_ms:
+            reason = f"the window of {address} to end, the old address of {who}"
+            self.waits.append(WaitFor(reason=reason, node_ids=(node_id,), until_ms=window_ends_ms))
+        elif publication.connections and now_ms < bound_ms:
+            reason = (
+                f"clients to leave {address}, the old address of {who}: {publication.connections} connected"
+            )
+            self.waits.append(WaitFor(reason=reason, node_ids=(node_id,), until_ms=bound_ms))
+        else:
+            used = f", though {publication.connections} clients use it" if publication.connections else ""
+            reason = f"the window of {who}'s old address has passed{used}"
+            self.steps.append(WithdrawAddress(address=address, node_id=node_id, reason=reason))
+
+    def _is_used(self, publication: Publication) -> bool:
+        """Whether the publication's node advertises the address, or is about to."""
+        if self.addresses.advertises(publication.address, publication.node_id):
+            return True
+        slot = self.addresses.slots.get(SlotId(publication.node_id, publication.listener))
+        return slot is not None and publication.address in (slot.current, self.moves.target[slot.id])
+
+    def _overlap_ms(self, node_id: int) -> int:
+        pools = {node.node_id: node.pool for node in self.desired.nodes}
+        seen = self.observed.nodes.get(node_id)
+        pool = pools.get(node_id, seen.pool if seen else "")
+        return self.desired.rollouts.get(pool, RolloutPolicy()).overlap_ms

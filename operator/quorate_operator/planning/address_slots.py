@@ -1,0 +1,304 @@
+"""Who has an address, who wants it, and who has to leave it first: the listeners of nodes as slots of a puzzle.
+
+A slot is one listener of one node. It advertises at most one address, and an address belongs to one slot at a time.
+A slot leaves its address for the one it wants (`current` -> `wanted`) as soon as that belongs to nobody else, which
+takes a window after its owner left it. Where slots want each other's addresses, some go to an interim address, so
+that nobody waits for more than `WINDOWS_MAX` windows; see ADR 13.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
+
+from quorate_operator.planning.cluster import (
+    Address,
+    DesiredCluster,
+    DesiredNode,
+    ObservedCluster,
+    Publication,
+    Role,
+)
+from quorate_operator.planning.steps import Refusal
+
+WINDOWS_MAX = 2
+"""How many windows a move may take, one after the other, before others are sent to interim addresses for it."""
+
+_NEVER = 1_000_000
+"""Windows until an address is left by a slot that stays."""
+
+
+class SlotId(NamedTuple):
+    """One listener of one node."""
+
+    node_id: int
+    listener: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A listener of a desired node, and where it is on its way to the address that it is to advertise."""
+
+    node: DesiredNode
+    listener: str
+    wanted: Address
+    current: Address | None
+    """What it advertises, or advertised when it last ran; None when it never did as far as anybody can see."""
+    interim: Address | None
+
+    @property
+    def id(self) -> SlotId:
+        """Its key."""
+        return SlotId(self.node.node_id, self.listener)
+
+    def controls(self, address: Address) -> bool:
+        """Whether the runtime can point the address at nodes."""
+        return address in self.node.controlled
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Every address that is advertised or published, with its slots, as observed."""
+
+    slots: Mapping[SlotId, Slot]
+    advertised_by: Mapping[Address, frozenset[SlotId]]
+    """By address, the slots that clients are sent to it for: by a process, a registration or the voter set."""
+    publications: Mapping[Address, Publication]
+
+    def owners(self, address: Address, apart_from: SlotId) -> frozenset[SlotId]:
+        """The other slots that the address belongs to: they advertise it, or it points at them."""
+        owners = set(self.advertised_by.get(address, ()))
+        if publication := self.publications.get(address):
+            owners.add(SlotId(publication.node_id, publication.listener))
+        return frozenset(owners - {apart_from})
+
+    def is_published(self, address: Address, slot: SlotId) -> bool:
+        """Whether the address points at the slot, and is not retired."""
+        publication = self.publications.get(address)
+        return (
+            publication is not None
+            and SlotId(publication.node_id, publication.listener) == slot
+            and publication.retired_at_ms is None
+        )
+
+    def advertises(self, address: Address, node_id: int) -> bool:
+        """Whether clients are sent to the address for the node."""
+        return any(slot.node_id == node_id for slot in self.advertised_by.get(address, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Where each slot goes next: to `Slot.wanted`, to an interim address, or nowhere yet."""
+
+    target: Mapping[SlotId, Address | None]
+    """The address that the slot has or is to have next. None: it has none and may have none yet."""
+    refused: frozenset[SlotId] = frozenset()
+    refusals: tuple[Refusal, ...] = ()
+
+
+def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
+    """The slots of desired nodes, and all addresses that belong to any node."""
+    advertised: dict[Address, set[SlotId]] = {}
+    for slot_id, address in _told(observed):
+        advertised.setdefault(address, set()).add(slot_id)
+    slots = {}
+    for node in desired.nodes:
+        current = _current(observed, node.node_id)
+        for listener, wanted in node.advertised.items():
+            slot = Slot(
+                node=node,
+                listener=listener,
+                wanted=wanted,
+                current=current.get(listener),
+                interim=node.interim.get(listener),
+            )
+            slots[slot.id] = slot
+    return Addresses(
+        slots=slots,
+        advertised_by={address: frozenset(by) for address, by in advertised.items()},
+        publications={publication.address: publication for publication in observed.publications},
+    )
+
+
+def _told(observed: ObservedCluster) -> Iterable[tuple[SlotId, Address]]:
+    """Every address that a process advertises, or that Kafka tells of a node."""
+    for node in observed.nodes.values():
+        if node.state.runs:
+            yield from _slots(node.node_id, node.configured)
+    if observed.kafka is None:
+        return
+    for registration in observed.kafka.registrations.values():
+        yield from _slots(registration.node_id, registration.endpoints)
+    for voter in observed.kafka.quorum.voters.values():
+        yield from _slots(voter.node_id, voter.endpoints)
+
+
+def _slots(node_id: int, endpoints: Mapping[str, Address]) -> Iterable[tuple[SlotId, Address]]:
+    return ((SlotId(node_id, listener), address) for listener, address in endpoints.items())
+
+
+def _current(observed: ObservedCluster, node_id: int) -> Mapping[str, Address]:
+    """What the node advertises by listener, or did when it last ran: the best source goes last."""
+    own = [publication for publication in observed.publications if publication.node_id == node_id]
+    # Of several that point at it, the oldest: the later ones are for addresses that it is about to have.
+    own.sort(key=lambda publication: -publication.since_ms)
+    current = {one.listener: one.address for one in own if one.retired_at_ms is None}
+    if observed.kafka is not None:
+        if registration := observed.kafka.registrations.get(node_id):
+            current |= registration.endpoints
+        if voter := observed.kafka.quorum.voters.get(node_id):
+            current |= voter.endpoints
+    if node_id in observed.nodes:
+        current |= observed.nodes[node_id].configured
+    return current
+
+
+def next_moves(addresses: Addresses) -> Moves:
+    """Where each slot goes next."""
+    return _Moving(addresses).moves()
+
+
+@dataclass(slots=True)
+class _Moving:
+    """One look at the puzzle."""
+
+    addresses: Addresses
+    refusals: list[Refusal] = field(default_factory=list)
+    refused: set[SlotId] = field(default_factory=set)
+    breakers: set[SlotId] = field(default_factory=set)
+    """Those that open a cycle: they leave for their interim address at once."""
+    windows: dict[SlotId, int] = field(default_factory=dict)
+    """By slot that is to move, how many windows pass before it can have the address that it wants."""
+    coveted: frozenset[Address] = frozenset()
+    """Addresses that a slot wants and has not."""
+
+    def moves(self) -> Moves:
+        self._refuse_duplicates()
+        self.coveted = frozenset(slot.wanted for slot in self._moving())
+        for slot_id in self._in_order():
+            self.windows[slot_id] = self._windows_until_free(self.addresses.slots[slot_id])
+        return Moves(
+            target={slot.id: self._target(slot) for slot in self.addresses.slots.values()},
+            refused=frozenset(self.refused),
+            refusals=tuple(self.refusals),
+        )
+
+    def _moving(self) -> list[Slot]:
+        return [
+            slot
+            for slot in self.addresses.slots.values()
+            if slot.wanted != slot.current and slot.id not in self.refused
+        ]
+
+    def _refuse_duplicates(self) -> None:
+        """Addresses that two slots are to advertise, or one is to advertise and another to pass through."""
+        users: dict[Address, list[Slot]] = {}
+        for slot in self.addresses.slots.values():
+            for address in {slot.wanted, slot.interim} - {None}:
+                assert address is not None
+                users.setdefault(address, []).append(slot)
+        for address, slots in users.items():
+            if len(slots) == 1:
+                continue
+            self.refused |= {slot.id for slot in slots}
+            who = " and ".join(f"{slot.node.label} ({slot.listener})" for slot in slots)
+            self.refusals.append(
+                Refusal(
+                    code="AddressConflict",
+                    message=f"{address} is the address of {who}: each needs one of its own; see "
+                    "listeners[].advertisedHost, advertisedPort and interimHost, where {nodeId} tells nodes apart",
+                )
+            )
+
+    def _in_order(self) -> list[SlotId]:
+        """The slots that are to move, those first whose addresses are wanted by the later ones; no cycle is left."""
+        moving = {slot.id: slot for slot in self._moving()}
+        graph = {
+            slot_id: {owner for owner in self._advertisers(slot) if owner in moving}
+            for slot_id, slot in moving.items()
+        }
+        while True:
+            try:
+                return list(TopologicalSorter(graph).static_order())
+            except CycleError as error:
+                cycle = sorted(set(error.args[1]))
+                breaker = next((one for one in cycle if self._can_step_aside(moving[one])), None)
+                if breaker is not None:
+                    self.breakers.add(breaker)
+                    graph[breaker] = set()
+                    continue
+                self._refuse_cycle([moving[one] for one in cycle])
+                for slot_id in cycle:
+                    del graph[slot_id]
+                for owners in graph.values():
+                    owners.difference_update(cycle)
+
+    def _advertisers(self, slot: Slot) -> list[SlotId]:
+        """The slots that have the address that this one wants, and have not left it."""
+        return [
+            owner
+            for owner in self.addresses.owners(slot.wanted, slot.id)
+            if owner in self.addresses.slots and self.addresses.slots[owner].current == slot.wanted
+        ]
+
+    def _can_step_aside(self, slot: Slot) -> bool:
+        return slot.interim is not None and not self.addresses.owners(slot.interim, slot.id)
+
+    def _refuse_cycle(self, slots: list[Slot]) -> None:
+        self.refused |= {slot.id for slot in slots}
+        changes = ", ".join(f"{slot.node.label} {slot.current} -> {slot.wanted}" for slot in slots)
+        listeners = ", ".join(sorted({slot.listener for slot in slots}))
+        self.refusals.append(
+            Refusal(
+                code="InterimHostMissing",
+                message=f"addresses are exchanged ({changes}), and a client may hold each of them for its old node: "
+                f"set listeners[].interimHost of {listeners} to a name of each node's own, for instance with "
+                "{nodeId} in it, by which one node goes out of the other's way",
+            )
+        )
+
+    def _windows_until_free(self, slot: Slot) -> int:
+        waits = [
+            self._windows_until_left(owner, slot.wanted)
+            for owner in self.addresses.owners(slot.wanted, slot.id)
+        ]
+        return max(waits, default=-1) + 1
+
+    def _windows_until_left(self, owner_id: SlotId, address: Address) -> int:
+        """How many windows pass until the owner advertises the address no more; its own window comes after."""
+        owner = self.addresses.slots.get(owner_id)
+        if owner is None:
+            # It leaves, which may take long: count it like one that waits for a window itself.
+            return 1 if owner_id in self.addresses.advertised_by.get(address, ()) else 0
+        if owner.current != address or self._steps_aside(owner):
+            return 0
+        return self.windows.get(owner_id, _NEVER)
+
+    def _steps_aside(self, slot: Slot) -> bool:
+        """Whether the slot goes to its interim address now, out of the way of one that wants its address."""
+        if slot.id in self.breakers:
+            return True
+        windows = self.windows.get(slot.id, _NEVER)
+        return WINDOWS_MAX <= windows < _NEVER and slot.current in self.coveted and self._can_step_aside(slot)
+
+    def _target(self, slot: Slot) -> Address | None:
+        if slot.wanted == slot.current or slot.id in self.refused:
+            return slot.current
+        if not self.addresses.owners(slot.wanted, slot.id):
+            return slot.wanted
+        if self._steps_aside(slot) or (slot.current is None and self._can_step_aside(slot)):
+            return slot.interim
+        return slot.current
+
+
+def describe_slot(slot: SlotId, desired: DesiredCluster, observed: ObservedCluster) -> str:
+    """`broker-2`, also for nodes that are not desired."""
+    for node in desired.nodes:
+        if node.node_id == slot.node_id:
+            return node.label
+    seen = observed.nodes.get(slot.node_id)
+    if seen is not None:
+        return f"{seen.role}-{slot.node_id}"
+    registrations = observed.kafka.registrations if observed.kafka else {}
+    registration = registrations.get(slot.node_id)
+    return f"{registration.role if registration else Role.BROKER}-{slot.node_id}"
