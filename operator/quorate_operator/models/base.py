@@ -138,7 +138,24 @@ KafkaVersion = Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]
 Image = Annotated[str, StringConstraints(pattern=r"^[^\s]+$", max_length=500)]
 PropertyName = Annotated[str, AfterValidator(_check_property)]
 PropertyValue = Annotated[str, BeforeValidator(_property_text), WithJsonSchema(_INT_OR_TEXT)]
-Properties = Annotated[dict[PropertyName, PropertyValue], Field(max_length=CONFIG_PROPERTIES_MAX)]
+_DERIVED = "[{}]".format(", ".join(f"'{name}'" for name in sorted(DERIVED_PROPERTIES)))
+Properties = Annotated[
+    dict[PropertyName, PropertyValue],
+    Field(
+        max_length=CONFIG_PROPERTIES_MAX,
+        json_schema_extra=rules(
+            {
+                "rule": f"{_DERIVED}.all(name, !(name in self))",
+                "message": "follow from the rest of the manifest and can't be set: "
+                + ", ".join(sorted(DERIVED_PROPERTIES)),
+            },
+            {
+                "rule": "self.all(key, !key.startsWith('advertised.'))",
+                "message": "follows from the rest of the manifest and can't be set: advertised.*",
+            },
+        ),
+    ),
+]
 ListenerName = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=63)]
 Duration = Annotated[
     str,

@@ -53,7 +53,7 @@ class PodTemplate(Model):
     annotations: Annotations = Field(
         default_factory=dict, description="Annotations besides those that Quorate sets."
     )
-    node_selector: dict[Text, LabelValue] = Field(
+    node_selector: Annotated[dict[Text, LabelValue], Field(max_length=KUBERNETES_OBJECTS_MAX)] = Field(
         default_factory=dict, description="Labels of the machines that pods may be on."
     )
     tolerations: Annotated[tuple[AnyObject, ...], Field(strict=False, max_length=KUBERNETES_OBJECTS_MAX)] = (

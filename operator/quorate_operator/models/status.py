@@ -1,7 +1,7 @@
 """What the operator writes into `status`: conditions, and what it observed, planned and refused.
 
 Everything here can be computed again, but for `clusterId` and `formation`: the identity of the cluster, settled
-before its first node. Lists are bounded, since an object of the API server is. Times are RFC 3339, as Kubernetes' are.
+before its first node. Lists are bounded, as objects of the API server are. Times are RFC 3339.
 """
 
 from typing import Annotated, Literal

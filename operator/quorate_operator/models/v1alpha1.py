@@ -48,9 +48,7 @@ AdvertisedHosts = Annotated[dict[Text, Host], Field(max_length=8)]
 
 _FIRST_IS_FIXED = {
     "rule": "self == oldSelf",
-    "messageExpression": "'can\\'t be changed from ' + string(oldSelf) + ' to ' + string(self) + "
-    "': nodes keep their ids; decommission nodes instead'",
-    "message": "can't be changed: nodes keep their ids",
+    "message": "can't be changed: nodes keep their ids; decommission nodes instead",
 }
 
 

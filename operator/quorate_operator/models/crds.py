@@ -1,0 +1,220 @@
+"""CustomResourceDefinitions, made from the models: the same rules, in the words of the API server. Pure.
+
+A structural schema knows no references, no null and no closed objects: pydantic's are rewritten. Unknown fields are
+refused by the API server itself when a client asks for strict validation, as kubectl does, and dropped otherwise.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from quorate_operator.models.status import KafkaBrokerStatus, KafkaControllerStatus
+from quorate_operator.models.v1alpha1 import API_VERSION, KafkaBroker, KafkaController
+
+GROUP, VERSION = API_VERSION.split("/")
+CRD_BYTES_MAX = 262_144
+"""What kubectl apply can keep in its annotation; a larger CRD needs server-side apply."""
+NAME_LENGTH_MAX = 52
+"""A pod is named `<name>-<node id>`: a host name of at most 63 letters, of which a node id has up to 10."""
+
+_DROPPED = frozenset({"title", "propertyNames", "additionalProperties"})
+_METADATA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": NAME_LENGTH_MAX, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}
+    },
+}
+_CLUSTER_ID_RULE = {
+    "rule": (
+        "!has(self.spec.clusterId) || !has(self.status) || !has(self.status.clusterId) || "
+        "self.spec.clusterId == self.status.clusterId"
+    ),
+    "messageExpression": (
+        '"spec.clusterId: \'" + self.spec.clusterId + "\': must be \'" + self.status.clusterId + '
+        '"\', the id that is on the disks"'
+    ),
+    "message": "spec.clusterId: must be status.clusterId, the id that is on the disks",
+}
+
+
+def custom_resource_definitions() -> tuple[dict[str, Any], ...]:
+    """Both of them, as manifests."""
+    return (
+        _definition(
+            KafkaController,
+            KafkaControllerStatus,
+            plural="kafkacontrollers",
+            short_names=("kctl", "kcontrollers"),
+            validations=(_CLUSTER_ID_RULE,),
+            columns=(
+                _column("Desired", ".spec.replicas", "integer", "How many voters are asked for."),
+                _column("Ready", ".status.readyReplicas", "integer", "How many controllers are ready."),
+                _condition_column("Quorum", "QuorumHealthy"),
+                _column("Leader", ".status.quorum.leaderId", "integer", "The active controller."),
+                _column("Metadata", ".status.metadataVersion", "string", "The finalized metadata.version."),
+                _condition_column("Healthy", "Ready"),
+                _condition_column("Progressing", "Progressing", priority=1),
+                _column("Cluster ID", ".status.clusterId", "string", "The id on every disk.", priority=1),
+                _AGE,
+            ),
+        ),
+        _definition(
+            KafkaBroker,
+            KafkaBrokerStatus,
+            plural="kafkabrokers",
+            short_names=("kbr", "kbrokers"),
+            validations=(),
+            columns=(
+                _column("Controllers", ".spec.controllers", "string", "The quorum that it belongs to."),
+                _column("Desired", ".spec.replicas", "integer", "How many brokers are asked for."),
+                _column("Ready", ".status.readyReplicas", "integer", "How many brokers are ready."),
+                _column("Version", ".status.version", "string", "The release that all of them run."),
+                _condition_column("Healthy", "Ready"),
+                _condition_column("Progressing", "Progressing", priority=1),
+                _AGE,
+            ),
+        ),
+    )
+
+
+def _definition(
+    kind: type[KafkaController] | type[KafkaBroker],
+    status: type[BaseModel],
+    *,
+    plural: str,
+    short_names: Sequence[str],
+    validations: Sequence[Mapping[str, str]],
+    columns: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    name = kind.__name__
+    spec = structural_schema(kind.model_fields["spec"].annotation)
+    schema: dict[str, Any] = {
+        "type": "object",
+        "description": spec["description"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": _METADATA,
+            "spec": spec,
+            "status": _without_defaults(structural_schema(status)),
+        },
+        "required": ["spec"],  # one with a default is filled in first
+    }
+    if validations:
+        schema["x-kubernetes-validations"] = [dict(validation) for validation in validations]
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {
+            "status": {},
+            "scale": {
+                "specReplicasPath": ".spec.replicas",
+                "statusReplicasPath": ".status.replicas",
+                "labelSelectorPath": ".status.selector",
+            },
+        },
+        "additionalPrinterColumns": [dict(column) for column in columns],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}", "labels": {"app.kubernetes.io/name": "quorate"}},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": name,
+                "listKind": f"{name}List",
+                "plural": plural,
+                "singular": name.lower(),
+                "shortNames": list(short_names),
+                "categories": ["kafka", "quorate"],
+            },
+            "versions": [version],
+        },
+    }
+
+
+def structural_schema(model: Any) -> dict[str, Any]:
+    """The schema of a model as a CustomResourceDefinition takes it."""
+    schema: dict[str, Any] = model.model_json_schema(by_alias=True)
+    rewritten: dict[str, Any] = _rewritten(schema, schema.get("$defs", {}))
+    rewritten.pop("$defs", None)
+    return rewritten
+
+
+def _rewritten(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        found = definitions[schema["$ref"].removeprefix("#/$defs/")]
+        schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+    if "anyOf" in schema:
+        (only,) = (option for option in schema["anyOf"] if option.get("type") != "null")
+        rest = {key: value for key, value in schema.items() if key != "anyOf"}
+        return _rewritten({**only, **rest}, definitions)
+    result = {key: value for key, value in schema.items() if key not in _DROPPED}
+    if "const" in result:
+        result["enum"] = [result.pop("const")]
+    if "properties" in result:
+        result["properties"] = {
+            name: _rewritten(field, definitions) for name, field in result["properties"].items()
+        }
+    if "items" in result:
+        result["items"] = _rewritten(result["items"], definitions)
+    values = schema.get("additionalProperties")
+    if isinstance(values, Mapping):
+        result["additionalProperties"] = _rewritten(values, definitions)
+    return _with_default(result)
+
+
+def _with_default(schema: dict[str, Any]) -> dict[str, Any]:
+    """A default that the API server fills in: for an object that may be empty, those of its fields.
+
+    It is whole, since the rules are tried on it before the fields' own defaults are filled in.
+    """
+    default = _without_nulls(schema.pop("default", None))
+    if default is None and schema.get("type") == "object" and _may_be_empty(schema):
+        fields = schema.get("properties", {})
+        default = {name: field["default"] for name, field in fields.items() if "default" in field}
+    if default is not None:
+        schema["default"] = default
+    return schema
+
+
+def _may_be_empty(schema: Mapping[str, Any]) -> bool:
+    is_opaque = schema.get("x-kubernetes-preserve-unknown-fields", False)
+    return not is_opaque and not schema.get("required")
+
+
+def _without_nulls(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+        case list() | tuple():
+            return [_without_nulls(part) for part in value]
+    return value
+
+
+def _without_defaults(schema: Any) -> Any:
+    """A status is written by the operator alone, whole: nothing is filled in."""
+    match schema:
+        case dict():
+            return {key: _without_defaults(part) for key, part in schema.items() if key != "default"}
+        case list():
+            return [_without_defaults(part) for part in schema]
+    return schema
+
+
+def _column(name: str, path: str, kind: str, description: str, priority: int = 0) -> dict[str, Any]:
+    column: dict[str, Any] = {"name": name, "type": kind, "jsonPath": path, "description": description}
+    return column | ({"priority": priority} if priority else {})
+
+
+def _condition_column(name: str, condition: str, priority: int = 0) -> dict[str, Any]:
+    path = f'.status.conditions[?(@.type=="{condition}")].status'
+    return _column(name, path, "string", f"The condition {condition}.", priority)
+
+
+_AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
