@@ -1,0 +1,280 @@
+"""The HTTP server of the status page: pages, server-sent events that keep them live, forms for who has the token."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Final
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from quorate_operator.web.html import Html
+from quorate_operator.web.pages import (
+    cluster_list,
+    cluster_page,
+    list_announcement,
+    list_page,
+    not_found_page,
+    refused_page,
+)
+from quorate_operator.web.port import ClusterKey, CommandError, Commands, Snapshots
+from quorate_operator.web.sections import Access, cluster_path, cluster_sections
+from quorate_operator.web.sessions import Session, Sessions, TooManyFailuresError
+
+COOKIE: Final = "quorate-session"
+STREAMS_MAX: Final = 100
+FORM_SIZE_BYTES_MAX: Final = 4096
+HEARTBEAT_S: Final = 15.0
+"""A comment is sent after so long without a change, so that a reader who has gone is noticed."""
+SETTLE_S: Final = 0.25
+"""The least time between two messages of a stream; changes meanwhile go into one."""
+
+ASSETS: Final = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class StatusPage:
+    """Serves what `snapshots` has. Without `commands` or `token` it only shows."""
+
+    def __init__(
+        self, snapshots: Snapshots, commands: Commands | None = None, token: str | None = None
+    ) -> None:
+        self._snapshots = snapshots
+        self._commands = commands
+        self._sessions = Sessions(token if commands is not None else None)
+        self._streams: set[asyncio.Task[object]] = set()
+        folder = files("quorate_operator.web") / "assets"
+        self._assets = {name: (folder / name).read_bytes() for name in ASSETS}
+        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
+
+    def _application(self) -> web.Application:
+        app = web.Application(client_max_size=FORM_SIZE_BYTES_MAX, middlewares=[self._guard])
+        app.on_response_prepare.append(_add_headers)
+        app.add_routes(
+            [
+                web.get("/", self._show_list),
+                web.get("/events", self._stream_list),
+                web.get("/assets/{name}", self._show_asset),
+                web.post("/unlock", self._unlock),
+                web.post("/lock", self._lock),
+                web.get("/clusters/{namespace}/{name}", self._show_cluster),
+                web.get("/clusters/{namespace}/{name}/events", self._stream_cluster),
+                web.post("/clusters/{namespace}/{name}/{action:pause|resume|restart}", self._command),
+            ]
+        )
+        return app
+
+    async def start(self, host: str, port: int) -> None:
+        """Bind and serve; raises OSError. An empty host means all interfaces."""
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host or None, port).start()
+
+    @property
+    def port(self) -> int:
+        """The bound port."""
+        address: tuple[str, int] = self._runner.addresses[0]
+        return address[1]
+
+    async def close(self) -> None:
+        """End the streams, which would last for ever, and stop serving."""
+        for stream in self._streams:
+            stream.cancel()
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def _guard(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Refuse forms of other sites; show errors as pages."""
+        origin = request.headers.get("Origin")
+        if request.method == "POST" and origin is not None and urlsplit(origin).netloc != request.host:
+            return self._refuse(request, 403, "Refused", "The form came from another site.")
+        try:
+            return await handler(request)
+        except web.HTTPNotFound:
+            return _html(not_found_page(None, self._access(request)), status=404)
+        except web.HTTPRequestEntityTooLarge:
+            return self._refuse(request, 413, "Refused", f"A form has at most {FORM_SIZE_BYTES_MAX} bytes.")
+
+    async def _show_list(self, request: web.Request) -> web.Response:
+        page = list_page(self._snapshots.clusters(), self._access(request), request.query.get("notice"))
+        return _html(page)
+
+    async def _show_cluster(self, request: web.Request) -> web.Response:
+        key = _key_of(request)
+        snapshot = self._snapshots.find(key)
+        if snapshot is None:
+            return _html(not_found_page(key, self._access(request)), status=404)
+        return _html(cluster_page(snapshot, self._access(request), request.query.get("notice")))
+
+    async def _show_asset(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in ASSETS:
+            raise web.HTTPNotFound
+        headers = {"Cache-Control": "public, max-age=300"}
+        return web.Response(body=self._assets[name], content_type=ASSETS[name], headers=headers)
+
+    async def _stream_list(self, request: web.Request) -> web.StreamResponse:
+        def parts() -> dict[str, Html]:
+            clusters = self._snapshots.clusters()
+            return {"clusters-list": cluster_list(clusters), "announcement": list_announcement(clusters)}
+
+        return await self._stream(request, parts)
+
+    async def _stream_cluster(self, request: web.Request) -> web.StreamResponse:
+        key, access = _key_of(request), self._access(request)
+
+        def parts() -> dict[str, Html] | None:
+            snapshot = self._snapshots.find(key)
+            return None if snapshot is None else cluster_sections(snapshot, access)
+
+        return await self._stream(request, parts)
+
+    async def _stream(
+        self, request: web.Request, parts: Callable[[], dict[str, Html] | None]
+    ) -> web.StreamResponse:
+        """Send the parts of a page, first all and then those that changed, until the reader leaves."""
+        if len(self._streams) >= STREAMS_MAX:
+            return web.Response(
+                status=503, text=f"{STREAMS_MAX} pages are open already", headers={"Retry-After": "30"}
+            )
+        task = asyncio.current_task()
+        assert task is not None, "requests are served by tasks"
+        self._streams.add(task)
+        try:
+            response = web.StreamResponse(
+                headers={
+                    "Content-Type": "text/event-stream",
+                    "Cache-Control": "no-store",
+                    "X-Accel-Buffering": "no",
+                }
+            )
+            await response.prepare(request)
+            sent: dict[str, Html] = {}
+            while True:
+                seen = self._snapshots.version
+                current = parts()
+                if current is None:
+                    await response.write(b"event: gone\ndata: {}\n\n")
+                    return response
+                changed = {name: html for name, html in current.items() if sent.get(name) != html}
+                sent = current
+                # A heartbeat is a comment: readers ignore it.
+                await response.write(f"data: {json.dumps(changed)}\n\n".encode() if changed else b":\n\n")
+                await asyncio.sleep(SETTLE_S)
+                await self._change(seen)
+        finally:
+            self._streams.discard(task)
+
+    async def _change(self, seen: int) -> None:
+        try:
+            async with asyncio.timeout(HEARTBEAT_S):
+                await self._snapshots.changed(seen)
+        except TimeoutError:
+            return
+
+    async def _unlock(self, request: web.Request) -> web.Response:
+        token = (await request.post()).get("token", "")
+        if not self._sessions.can_unlock:
+            return self._refuse(
+                request, 403, "Read-only", "This page only shows: it was started without a token."
+            )
+        try:
+            name = self._sessions.unlock(str(token), _now_ms())
+        except TooManyFailuresError:
+            return self._refuse(
+                request, 429, "Too many attempts", "Too many wrong tokens; try again in a minute."
+            )
+        if name is None:
+            return self._refuse(request, 403, "Wrong token", "That is not the token of this page.")
+        response = _see_other("/?notice=unlocked")
+        response.set_cookie(COOKIE, name, httponly=True, samesite="Strict", secure=request.secure)
+        return response
+
+    async def _lock(self, request: web.Request) -> web.Response:
+        if await self._genuine_session(request) is None:
+            return self._refuse_forged(request)
+        self._sessions.lock(request.cookies.get(COOKIE))
+        response = _see_other("/?notice=locked")
+        response.del_cookie(COOKIE)
+        return response
+
+    async def _command(self, request: web.Request) -> web.Response:
+        if self._commands is None or await self._genuine_session(request) is None:
+            return self._refuse_forged(request)
+        key, action = _key_of(request), request.match_info["action"]
+        snapshot = self._snapshots.find(key)
+        if snapshot is None:
+            return _html(not_found_page(key, self._access(request)), status=404)
+        try:
+            if action == "restart":
+                written = str((await request.post()).get("node", ""))
+                nodes = snapshot.observed.nodes if snapshot.observed is not None else {}
+                if not (written.isascii() and written.isdecimal() and int(written) in nodes):
+                    known = ", ".join(str(node_id) for node_id in sorted(nodes)) or "none"
+                    return self._refuse(request, 400, "Refused", f"node: {written!r}: must be one of {known}")
+                await self._commands.restart_node(key, int(written))
+            else:
+                await self._commands.pause(key, paused=action == "pause")
+        except CommandError as error:
+            return self._refuse(request, 502, "It was not done", str(error))
+        notice = {"pause": "paused", "resume": "resumed", "restart": "restarting"}[action]
+        return _see_other(f"{cluster_path(key)}?notice={notice}")
+
+    def _session(self, request: web.Request) -> Session | None:
+        return self._sessions.find(request.cookies.get(COOKIE), _now_ms())
+
+    async def _genuine_session(self, request: web.Request) -> Session | None:
+        """The session of the reader, if the form came from one of its pages."""
+        session = self._session(request)
+        csrf = str((await request.post()).get("csrf", ""))
+        return session if session is not None and self._sessions.is_genuine(session, csrf) else None
+
+    def _access(self, request: web.Request) -> Access:
+        session = self._session(request)
+        return Access(
+            can_unlock=self._sessions.can_unlock, csrf=session.csrf if session is not None else None
+        )
+
+    def _refuse_forged(self, request: web.Request) -> web.Response:
+        return self._refuse(request, 403, "Locked", "Give the token first, and use the buttons of this page.")
+
+    def _refuse(self, request: web.Request, status: int, title: str, text: str) -> web.Response:
+        return _html(refused_page(title, text, self._access(request)), status=status)
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers[name] = value
+
+
+def _key_of(request: web.Request) -> ClusterKey:
+    return ClusterKey(request.match_info["namespace"], request.match_info["name"])
+
+
+def _html(page: Html, status: int = 200) -> web.Response:
+    return web.Response(
+        text=page,
+        status=status,
+        content_type="text/html",
+        charset="utf-8",
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+def _see_other(where: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": where, "Cache-Control": "no-store"})

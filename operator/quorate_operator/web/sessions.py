@@ -1,0 +1,72 @@
+"""Who has given the token: sessions in memory, each with its word against forged forms. Pure but for chance."""
+
+import hmac
+import secrets
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+SESSION_MS: Final = 8 * 3_600_000
+SESSIONS_MAX: Final = 100
+FAILURES_MAX: Final = 10
+FAILURES_WINDOW_MS: Final = 60_000
+
+
+class TooManyFailuresError(Exception):
+    """So many wrong tokens were given that none is looked at for a while."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One that was unlocked. `csrf` stands in each of its forms."""
+
+    csrf: str
+    until_ms: int
+
+
+class Sessions:
+    """Sessions of those who gave the token; none can be had without a token."""
+
+    def __init__(self, token: str | None) -> None:
+        if token is not None and not token.strip():
+            raise ValueError(
+                "the token of the status page is empty; give one, or none to have a page that only shows"
+            )
+        self._token = token.strip() if token is not None else None
+        self._sessions: dict[str, Session] = {}
+        self._failures: deque[int] = deque(maxlen=FAILURES_MAX)
+
+    @property
+    def can_unlock(self) -> bool:
+        """Whether there is a token at all."""
+        return self._token is not None
+
+    def unlock(self, token: str, now_ms: int) -> str | None:
+        """The name of a new session; None for a wrong token. Raises TooManyFailuresError."""
+        while self._failures and self._failures[0] <= now_ms - FAILURES_WINDOW_MS:
+            self._failures.popleft()
+        if len(self._failures) == FAILURES_MAX:
+            raise TooManyFailuresError
+        if self._token is None or not hmac.compare_digest(token.strip().encode(), self._token.encode()):
+            self._failures.append(now_ms)
+            return None
+        self._sessions = {name: one for name, one in self._sessions.items() if one.until_ms > now_ms}
+        while len(self._sessions) >= SESSIONS_MAX:
+            self._sessions.pop(next(iter(self._sessions)))
+        name = secrets.token_urlsafe(32)
+        self._sessions[name] = Session(csrf=secrets.token_urlsafe(32), until_ms=now_ms + SESSION_MS)
+        return name
+
+    def find(self, name: str | None, now_ms: int) -> Session | None:
+        """The session of this name, if it is still one."""
+        session = self._sessions.get(name or "")
+        return session if session is not None and session.until_ms > now_ms else None
+
+    def lock(self, name: str | None) -> None:
+        """End a session."""
+        self._sessions.pop(name or "", None)
+
+    @staticmethod
+    def is_genuine(session: Session, csrf: str) -> bool:
+        """Whether a form came from a page of this session."""
+        return hmac.compare_digest(csrf.encode(), session.csrf.encode())
