@@ -1,9 +1,42 @@
-"""Brokers that leave: drained of every replica, stopped, unregistered, their volumes dealt with, forgotten. Pure."""
+"""Brokers that leave: drained of every replica, stopped, unregistered, their volumes dealt with, forgotten. Pure.
 
+A broker leaves when it is there and not desired, or when it is registered and its id is to be decommissioned.
+Brokers that are registered and neither are somebody else's, and are left alone. What was begun is told from what
+is observed: a broker that is taken back keeps what has been moved away from it, and reassignments under way end as
+they were begun, since nobody can tell them from those of an administrator.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from quorate_operator.planning.cluster import DesiredCluster, ObservedCluster
-from quorate_operator.planning.steps import Action, Refusal, WaitFor
+from quorate_operator.planning.addresses import has_publications
+from quorate_operator.planning.cluster import (
+    DesiredCluster,
+    KafkaFacts,
+    NodeState,
+    ObservedCluster,
+    ObservedNode,
+    ObservedPartition,
+    Role,
+    RolloutPolicy,
+    VolumePolicy,
+)
+from quorate_operator.planning.liveness import restart_backoff_ms
+from quorate_operator.planning.relocation import Relocation, format_bytes
+from quorate_operator.planning.shutdown import GRACE_MS
+from quorate_operator.planning.steps import (
+    Action,
+    DeleteVolume,
+    ForgetNode,
+    ReassignPartitions,
+    Refusal,
+    StartNode,
+    StopNode,
+    UnregisterBroker,
+    WaitFor,
+)
+
+_TOPICS_NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,5 +55,167 @@ class DrainPlan:
 
 def plan_drain(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> DrainPlan:
     """What is due for the brokers that are to leave. The caller has ruled out that the cluster is to be down."""
-    del desired, observed, now_ms
-    return DrainPlan()
+    leaving = _leaving(desired, observed)
+    if not leaving:
+        return DrainPlan()
+    if observed.kafka is None:
+        wait = WaitFor(
+            reason="a leader of the quorum, to see what lies on brokers that leave", node_ids=leaving
+        )
+        return DrainPlan(waits=(wait,), leaving=frozenset(leaving))
+    drain = _Drain(desired, observed, observed.kafka, frozenset(leaving), now_ms)
+    for node_id in leaving:
+        drain.plan_broker(node_id)
+    drain.reassign()
+    return DrainPlan(
+        steps=tuple(drain.steps),
+        waits=tuple(drain.waits),
+        refusals=tuple(drain.refusals),
+        leaving=frozenset(leaving),
+    )
+
+
+def _leaving(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
+    staying = {node.node_id for node in desired.nodes}
+    present = {node.node_id for node in observed.nodes.values() if node.role is Role.BROKER}
+    registrations = observed.kafka.registrations.values() if observed.kafka else ()
+    registered = {one.node_id for one in registrations if one.role is Role.BROKER}
+    return tuple(sorted((present | (registered & desired.decommission)) - staying))
+
+
+@dataclass(slots=True)
+class _Drain:
+    """One look at all brokers that leave."""
+
+    desired: DesiredCluster
+    observed: ObservedCluster
+    kafka: KafkaFacts
+    leaving: frozenset[int]
+    now_ms: int
+    steps: list[Action] = field(default_factory=list)
+    waits: list[WaitFor] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    to_drain: list[int] = field(default_factory=list)
+
+    def plan_broker(self, node_id: int) -> None:
+        """What is due for one broker, apart from the partitions that are to leave it."""
+        held = [one for one in self.kafka.partitions if node_id in one.replicas]
+        seen = self.observed.nodes.get(node_id)
+        if held:
+            self._keep_serving(node_id, held, seen)
+            return
+        if seen is not None and seen.state.runs:
+            if seen.unreachable_host:
+                reason = f"the machine of {_label(node_id)} to answer: nobody knows whether the broker runs"
+                self.waits.append(WaitFor(reason=reason, node_ids=(node_id,)))
+                return
+            reason = "it leaves, and holds no replica any more"
+            self.steps.append(StopNode(node_id=node_id, grace_ms=GRACE_MS, reason=reason))
+            return
+        registration = self.kafka.registrations.get(node_id)
+        if registration is not None:
+            if registration.fenced:
+                self.steps.append(
+                    UnregisterBroker(node_id=node_id, reason="it has left and holds no replica")
+                )
+            else:
+                reason = f"{_label(node_id)}, which was stopped, to be fenced"
+                self.waits.append(WaitFor(reason=reason, node_ids=(node_id,)))
+            return
+        if seen is not None:
+            self._clear(seen)
+
+    def _keep_serving(self, node_id: int, held: list[ObservedPartition], seen: ObservedNode | None) -> None:
+        """A broker that holds replicas: it is drained unless that is refused, and started where it is needed."""
+        is_refused = self._refuse(node_id, held)
+        if not is_refused:
+            self.to_drain.append(node_id)
+        alone = [one for one in held if set(one.isr) <= {node_id}]
+        if seen is None or seen.state.runs or not (alone or is_refused):
+            return
+        if seen.state is NodeState.ABSENT:
+            if alone:
+                what = _some(sorted({one.partition.topic for one in alone}))
+                self.refusals.append(
+                    Refusal(
+                        code="PartitionsLost",
+                        message=f"{_label(node_id)} has lost its disk, and no other broker has a replica in sync of "
+                        f"{what}: delete these topics, or elect leaders uncleanly, before it can leave",
+                    )
+                )
+            return
+        due_ms = (seen.exited_at_ms or 0) + restart_backoff_ms(seen.exits_in_a_row)
+        if seen.state is NodeState.CRASHED and self.now_ms < due_ms:
+            reason = f"{_label(node_id)} died and is started again after a pause"
+            self.waits.append(WaitFor(reason=reason, node_ids=(node_id,), until_ms=due_ms))
+            return
+        reason = (
+            f"{len(alone)} partitions have nobody else in sync"
+            if alone
+            else "it can't leave, and does not run"
+        )
+        self.steps.append(StartNode(node_id=node_id, reason=reason))
+
+    def _refuse(self, node_id: int, held: Iterable[ObservedPartition]) -> bool:
+        staying = len(self.desired.of_role(Role.BROKER))
+        too_wide = {f"{one.partition.topic} ({_factor(one)})" for one in held if _factor(one) > staying}
+        if not too_wide:
+            return False
+        self.refusals.append(
+            Refusal(
+                code="TooFewBrokers",
+                message=f"{_label(node_id)} can't leave: {staying} broker(s) stay, and topics have more replicas: "
+                f"{_some(sorted(too_wide))}; keep more brokers, lower their replication factors or delete them",
+            )
+        )
+        return True
+
+    def reassign(self) -> None:
+        """Moves a batch of what lies on brokers that are drained, within what may be under way at once."""
+        if not self.to_drain:
+            return
+        relocation = Relocation(self.desired, self.observed, self.kafka, self.leaving)
+        for node_id in self.to_drain:
+            targets, obstacle = relocation.batch(node_id)
+            if targets:
+                reason = f"{_label(node_id)} leaves: {len(targets)} of its partitions move to others"
+                self.steps.append(ReassignPartitions(node_id=node_id, targets=targets, reason=reason))
+            if isinstance(obstacle, Refusal):
+                self.refusals.append(obstacle)
+            elif obstacle is not None:
+                self.waits.append(obstacle)
+            self.waits.append(self._progress(node_id))
+
+    def _progress(self, node_id: int) -> WaitFor:
+        held = [one for one in self.kafka.partitions if node_id in one.replicas]
+        moving = sum(node_id in one.removing for one in held)
+        sizes = [one.size_bytes for one in held if one.size_bytes is not None]
+        size = f", {format_bytes(sum(sizes))}" if sizes else ""
+        return WaitFor(
+            reason=f"{_label(node_id)} to be drained: {len(held)} partitions left{size}; {moving} are on the move",
+            node_ids=(node_id,),
+        )
+
+    def _clear(self, seen: ObservedNode) -> None:
+        """A broker that is stopped and unregistered: its volume by policy; its record when no address needs it."""
+        policy = self.desired.rollouts.get(seen.pool, RolloutPolicy()).volumes
+        if seen.has_volume and policy is VolumePolicy.DELETE:
+            reason = f"{_label(seen.node_id)} has left, and its pool deletes volumes"
+            self.steps.append(DeleteVolume(node_id=seen.node_id, reason=reason))
+        elif not has_publications(self.observed, seen.node_id):
+            self.steps.append(ForgetNode(node_id=seen.node_id, reason="it has left"))
+
+
+def _label(node_id: int) -> str:
+    return f"{Role.BROKER}-{node_id}"
+
+
+def _factor(partition: ObservedPartition) -> int:
+    """How many replicas it has when what is under way has ended."""
+    return sum(replica not in partition.removing for replica in partition.replicas)
+
+
+def _some(names: list[str]) -> str:
+    """Some of the names, and how many there are beside."""
+    more = len(names) - _TOPICS_NAMED_MAX
+    return ", ".join(names[:_TOPICS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
