@@ -1,0 +1,279 @@
+"""What Quorate asks of Kubernetes' API: plain objects in, plain objects out.
+
+It stands on `kubernetes.aio`, which knows kubeconfigs, service accounts and their renewal; kopf's own client is
+private to kopf and has no server-side apply. Objects stay dicts: the builders make them, and the API server
+checks them. Requests are bounded in time; nothing is tried again here, since a reconcile looks again anyway.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+
+Object = dict[str, Any]
+"""An object of the API, as JSON has it."""
+
+FIELD_MANAGER = "quorate"
+REQUEST_TIMEOUT_S = 60.0
+CONNECT_TIMEOUT_S = 30.0
+WATCH_TIMEOUT_S = 300
+"""After this time the API server ends a watch, and it is begun anew."""
+WATCH_SILENCE_S = 70.0
+"""Without an event or bookmark for so long a watch is taken for broken; bookmarks come each minute."""
+CONNECTIONS_MAX = 64
+EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024
+"""More than etcd holds in one object."""
+
+
+_REQUEST_LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
+_WATCH_LIMITS = aiohttp.ClientTimeout(
+    total=WATCH_TIMEOUT_S + 10, sock_read=WATCH_SILENCE_S, sock_connect=CONNECT_TIMEOUT_S
+)
+
+
+class ApiError(Exception):
+    """The API server refused a request, or did not answer; then `status` is 0."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+    @property
+    def is_missing(self) -> bool:
+        """The object is not there."""
+        return self.status == 404
+
+    @property
+    def is_conflict(self) -> bool:
+        """The object is there already, or is not as it was when it was read."""
+        return self.status == 409
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object, and where the API has it."""
+
+    api_version: str
+    name: str
+    plural: str
+
+    def path(self, namespace: str | None, name: str | None = None, subresource: str | None = None) -> str:
+        """The path of one object, or of all in a namespace or, without one, everywhere."""
+        root = "/api/" if "/" not in self.api_version else "/apis/"
+        parts = [f"{root}{self.api_version}"]
+        if namespace is not None:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part is not None]
+        return "/".join(parts)
+
+
+POD = Kind("v1", "Pod", "pods")
+VOLUME_CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+SERVICE = Kind("v1", "Service", "services")
+CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
+SECRET = Kind("v1", "Secret", "secrets")
+EVENT = Kind("events.k8s.io/v1", "Event", "events")
+MACHINE = Kind("v1", "Node", "nodes")
+DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
+CONTROLLERS = Kind("quorate.dev/v1alpha1", "KafkaController", "kafkacontrollers")
+BROKERS = Kind("quorate.dev/v1alpha1", "KafkaBroker", "kafkabrokers")
+OWNED_KINDS = {
+    kind.name: kind for kind in (POD, VOLUME_CLAIM, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY)
+}
+"""What Quorate makes for clusters, by the kind's name."""
+
+
+class KubernetesApi:
+    """The requests. Close it."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    @classmethod
+    async def connect(cls, context: str | None = None) -> Self:
+        """With a kubeconfig (KUBECONFIG, ~/.kube/config), or else as the service account of this pod.
+
+        Raises ApiError when there is neither.
+        """
+        settings = Configuration()
+        settings.connection_pool_maxsize = CONNECTIONS_MAX
+        try:
+            await config.load_config(
+                client_configuration=settings, **({"context": context} if context else {})
+            )
+        except (config.ConfigException, OSError) as error:
+            raise ApiError(0, "NoConfiguration", f"no way to a Kubernetes API was found: {error}") from error
+        return cls(ApiClient(settings))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._client.close()  # type: ignore[no-untyped-call]
+
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
+        """The object, or None."""
+        try:
+            return await self._request("GET", kind.path(namespace, name))
+        except ApiError as error:
+            if error.is_missing:
+                return None
+            raise
+
+    async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> tuple[list[Object], str]:
+        """All objects of a kind with these labels, and the version of the list, to watch from."""
+        found = await self._request(
+            "GET", kind.path(namespace), {"labelSelector": selector} if selector else {}
+        )
+        # Items of a list come without these.
+        items = [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in found["items"]]
+        return items, found["metadata"]["resourceVersion"]
+
+    async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> Object:
+        """Create it. Raises ApiError, a conflict if it is there."""
+        return await self._request("POST", kind.path(namespace), {"fieldManager": FIELD_MANAGER}, body)
+
+    async def replace(
+        self, kind: Kind, namespace: str, body: Mapping[str, Any], subresource: str | None = None
+    ) -> Object:
+        """Replace it as it was read: a conflict if it changed since."""
+        path = kind.path(namespace, body["metadata"]["name"], subresource)
+        return await self._request("PUT", path, {"fieldManager": FIELD_MANAGER}, body)
+
+    async def apply(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> Object:
+        """Server-side apply: the fields in `body` are Quorate's from now on, those it had and lacks now go."""
+        path = kind.path(namespace, body["metadata"]["name"])
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return await self._request("PATCH", path, query, body, "application/apply-patch+yaml")
+
+    async def merge(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Mapping[str, Any],
+        subresource: str | None = None,
+    ) -> Object:
+        """Merge-patch: the fields in `patch` are set, those that are None there are removed."""
+        path = kind.path(namespace, name, subresource)
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._request("PATCH", path, query, patch, "application/merge-patch+json")
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, *, uid: str | None = None, grace_s: int | None = None
+    ) -> None:
+        """Ask for its deletion; one that is gone, or another of its name than `uid`, is no error."""
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        try:
+            await self._request("DELETE", kind.path(namespace, name), {}, options)
+        except ApiError as error:
+            if not (error.is_missing or error.is_conflict):
+                raise
+
+    async def watch(
+        self, kind: Kind, namespace: str | None, selector: str, version: str
+    ) -> AsyncIterator[tuple[str, Object]]:
+        """What happens to objects after `version`: ADDED, MODIFIED, DELETED or BOOKMARK, and the object.
+
+        Ends when the API server ends it. Raises ApiError; with status 410 `version` is too old, and a new
+        list is needed.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "labelSelector": selector,
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_TIMEOUT_S),
+        }
+        timeout = aiohttp.ClientTimeout(
+            total=WATCH_TIMEOUT_S + 10, sock_read=WATCH_SILENCE_S, sock_connect=30
+        )
+        response = await self._send("GET", kind.path(namespace), query, None, "application/json", timeout)
+        try:
+            if response.status >= 400:
+                raise _error(response.status, await response.read())
+            async for line in _lines(response.content):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    told = event["object"]
+                    raise ApiError(told.get("code", 0), told.get("reason", ""), told.get("message", ""))
+                yield event["type"], event["object"]
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise ApiError(0, "Broken", f"a watch of {kind.plural} broke: {error!r}") from error
+        finally:
+            response.close()
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        response = await self._send(method, path, query or {}, body, content_type=content_type)
+        try:
+            content = await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ApiError(0, "Broken", f"{method} {path}: {error!r}") from error
+        if response.status >= 400:
+            raise _error(response.status, content)
+        answer: Object = json.loads(content)
+        return answer
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+        *,
+        content_type: str = "application/json",
+        limits: aiohttp.ClientTimeout = _REQUEST_LIMITS,
+    ) -> aiohttp.ClientResponse:
+        serialized = await self._client.param_serialize(
+            method,
+            path + (f"?{urlencode(query)}" if query else ""),
+            header_params={"Content-Type": content_type, "Accept": "application/json"},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = await self._client.call_api(*serialized, _request_timeout=limits)
+        except (aiohttp.ClientError, OSError) as error:
+            raise ApiError(0, "Unreachable", f"{method} {path}: {error!r}") from error
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The lines of a stream; aiohttp's own reader refuses long ones."""
+    held = bytearray()
+    async for chunk in content.iter_any():
+        held += chunk
+        *lines, rest = held.split(b"\n")
+        for line in lines:
+            yield bytes(line)
+        held = bytearray(rest)
+        if len(held) > EVENT_SIZE_BYTES_MAX:
+            raise ValueError(f"an event of more than {EVENT_SIZE_BYTES_MAX} bytes")
+
+
+def _error(status: int, content: bytes) -> ApiError:
+    try:
+        told = json.loads(content)
+        return ApiError(status, str(told.get("reason", "")), str(told.get("message", "")))
+    except (ValueError, AttributeError):
+        # A proxy in between may answer with anything.
+        return ApiError(status, "", f"HTTP status {status}: {content[:200]!r}")

@@ -1,0 +1,153 @@
+"""What Kubernetes has of all clusters, kept up to date by one watch for each kind: looking costs no request.
+
+A look sees at least what this process wrote: answers to its own writes go in at once, and an event that is older
+than what is here is dropped. After a break everything is listed anew, so that nothing that was deleted stays.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from quorate_operator.runtime.kubernetes.api import OWNED_KINDS, ApiError, Kind, KubernetesApi, Object
+
+SELECTOR = "app.kubernetes.io/managed-by=quorate,quorate.dev/cluster"
+CLUSTER_LABEL = "quorate.dev/cluster"
+PAUSE_S_MIN = 0.5
+PAUSE_S_MAX = 30.0
+GONE_MAX = 4096
+"""How many deleted objects are remembered, by uid, so that a late event does not bring them back."""
+
+log = logging.getLogger(__name__)
+
+_Key = tuple[str, str, str]
+
+
+class ObjectCache:
+    """The objects that Quorate made, by kind, namespace and name.
+
+    `wake` is called with namespace and cluster whenever one of them changed.
+    """
+
+    def __init__(self, wake: Callable[[str, str], None] | None = None) -> None:
+        self._wake = wake or (lambda *_: None)
+        self._objects: dict[_Key, Object] = {}
+        self._by_cluster: dict[tuple[str, str], dict[_Key, Object]] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+
+    def of_cluster(self, kind: Kind, namespace: str, cluster: str) -> list[Object]:
+        """The objects of one kind of a cluster."""
+        owned = self._by_cluster.get((namespace, cluster), {})
+        return [item for (name, _, _), item in owned.items() if name == kind.name]
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """One object."""
+        return self._objects.get((kind.name, namespace, name))
+
+    def put(self, item: Object) -> None:
+        """An object as it was seen or written; dropped if a newer state of it is known."""
+        metadata = item["metadata"]
+        if metadata["uid"] in self._gone:
+            return
+        key = _key_of(item)
+        known = self._objects.get(key)
+        if known is not None and _version_of(known) >= _version_of(item):
+            return
+        if known is not None:
+            self._drop(key, known)
+        metadata.pop("managedFields", None)  # half of an object's size, and nobody here reads them
+        self._objects[key] = item
+        cluster = _cluster_of(item)
+        self._by_cluster.setdefault(cluster, {})[key] = item
+        self._wake(*cluster)
+
+    def remove(self, item: Object) -> None:
+        """An object that is gone."""
+        uid = item["metadata"]["uid"]
+        self._gone[uid] = None
+        while len(self._gone) > GONE_MAX:
+            self._gone.popitem(last=False)
+        key = _key_of(item)
+        known = self._objects.get(key)
+        if known is not None and known["metadata"]["uid"] == uid:
+            self._drop(key, known)
+            self._wake(*_cluster_of(known))
+
+    def replace_all(self, kind: Kind, namespace: str | None, items: Iterable[Object]) -> None:
+        """The whole truth about a kind: what is not in it is gone."""
+        there = {_key_of(item): item for item in items}
+        for key, known in list(self._objects.items()):
+            if key[0] == kind.name and namespace in (None, key[1]) and key not in there:
+                self.remove(known)
+        for item in there.values():
+            self.put(item)
+
+    def _drop(self, key: _Key, known: Object) -> None:
+        del self._objects[key]
+        cluster = _cluster_of(known)
+        owned = self._by_cluster[cluster]
+        del owned[key]
+        if not owned:
+            del self._by_cluster[cluster]
+
+
+class Watcher:
+    """Keeps a cache up to date, for some namespaces or, with None, everywhere."""
+
+    def __init__(self, api: KubernetesApi, cache: ObjectCache, namespaces: Iterable[str] | None) -> None:
+        self._api = api
+        self._cache = cache
+        places: Iterable[str | None] = [None] if namespaces is None else sorted(set(namespaces))
+        self._watches = [(kind, place) for place in places for kind in OWNED_KINDS.values()]
+        self._listed = [asyncio.Event() for _ in self._watches]
+
+    async def wait_filled(self) -> None:
+        """Wait until everything was listed once."""
+        await asyncio.gather(*(event.wait() for event in self._listed))
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for (kind, place), listed in zip(self._watches, self._listed, strict=True):
+                group.create_task(self._watch(kind, place, listed), name=f"watch {kind.plural}")
+
+    async def _watch(self, kind: Kind, namespace: str | None, listed: asyncio.Event) -> None:
+        pause_s = PAUSE_S_MIN
+        while True:
+            try:
+                items, version = await self._api.list(kind, namespace, SELECTOR)
+                self._cache.replace_all(kind, namespace, items)
+                listed.set()
+                while True:
+                    async for happened, item in self._api.watch(kind, namespace, SELECTOR, version):
+                        pause_s = PAUSE_S_MIN
+                        version = item["metadata"]["resourceVersion"]
+                        if happened == "DELETED":
+                            self._cache.remove(item)
+                        elif happened != "BOOKMARK":
+                            self._cache.put(item)
+            except ApiError as error:
+                if error.status != 410:
+                    log.warning("a watch of %s is begun anew: %s", kind.plural, error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+
+async def fill_once(api: KubernetesApi, cache: ObjectCache, namespace: str, cluster: str) -> None:
+    """List the objects of one cluster, for a single look without a watch."""
+    for kind in OWNED_KINDS.values():
+        items, _ = await api.list(kind, namespace, f"{SELECTOR.partition(',')[0]},{CLUSTER_LABEL}={cluster}")
+        cache.replace_all(kind, namespace, items)
+
+
+def _key_of(item: Object) -> _Key:
+    return item["kind"], item["metadata"]["namespace"], item["metadata"]["name"]
+
+
+def _cluster_of(item: Object) -> tuple[str, str]:
+    return item["metadata"]["namespace"], item["metadata"].get("labels", {}).get(CLUSTER_LABEL, "")
+
+
+def _version_of(item: Object) -> int:
+    # Versions of one kind can be compared as numbers (KEP-5504, API reference of resourceVersion).
+    return int(item["metadata"]["resourceVersion"])

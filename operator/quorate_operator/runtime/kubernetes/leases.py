@@ -1,0 +1,138 @@
+"""A Lease: at most one of those who want it holds it.
+
+Times in a Lease are its writers'; how long it was not renewed is measured here, by this process's own clock, from
+when it was seen unchanged. So clocks may differ, and whoever takes over waits its whole duration once.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from quorate_operator.runtime.kubernetes.api import LEASE, ApiError, KubernetesApi, Object
+
+TRIES_PER_DURATION = 5
+
+
+class LeaseLostError(Exception):
+    """Somebody else may hold the Lease by now."""
+
+
+class Lease:
+    """One holder's view of a Lease. `duration_s` after its last renewal others may take it."""
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        namespace: str,
+        name: str,
+        holder: str,
+        *,
+        duration_s: int = 15,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._name = name
+        self._holder = holder
+        self._duration_s = duration_s
+        self._clock = clock
+        self._seen: tuple[str, float] | None = None
+        self._held_until = -1.0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody else can have it at this moment."""
+        return self._clock() < self._held_until
+
+    async def try_take(self) -> bool:
+        """Take it or renew it, if it is free, ours or was not renewed for its duration. Raises ApiError."""
+        asked = self._clock()
+        current = await self._api.get(LEASE, self._namespace, self._name)
+        try:
+            if current is None:
+                await self._api.create(LEASE, self._namespace, self._object(None))
+            elif self._may_take(current):
+                await self._api.replace(LEASE, self._namespace, self._object(current))
+            else:
+                return False
+        except ApiError as error:
+            if error.is_conflict:  # somebody was faster
+                return False
+            raise
+        self._held_until = asked + self._duration_s
+        return True
+
+    async def release(self) -> None:
+        """Let others have it at once. Errors are no matter: it runs out."""
+        self._held_until = -1.0
+        try:
+            current = await self._api.get(LEASE, self._namespace, self._name)
+            if current is not None and current["spec"].get("holderIdentity") == self._holder:
+                current["spec"]["holderIdentity"] = ""
+                await self._api.replace(LEASE, self._namespace, current)
+        except ApiError:
+            return
+
+    async def take(self) -> None:
+        """Wait until it is held."""
+        while not await self._try_quietly():  # noqa: ASYNC110 - the other holder is another process
+            await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
+
+    async def keep(self) -> None:
+        """Renew it. Raises LeaseLostError once others may have it."""
+        while True:
+            await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
+            await self._try_quietly()
+            if not self.is_held:
+                raise LeaseLostError(f"the Lease {self._namespace}/{self._name} could not be renewed in time")
+
+    @asynccontextmanager
+    async def held(self, timeout_s: float) -> AsyncIterator[None]:
+        """Hold it for a piece of work. Raises LeaseLostError if it can't be had in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.take()
+        except TimeoutError:
+            raise LeaseLostError(
+                f"the Lease {self._namespace}/{self._name} is held by somebody else"
+            ) from None
+        try:
+            yield
+        finally:
+            await self.release()
+
+    async def _try_quietly(self) -> bool:
+        try:
+            async with asyncio.timeout(self._duration_s / 2):
+                return await self.try_take()
+        except (ApiError, TimeoutError):
+            return False
+
+    def _may_take(self, current: Object) -> bool:
+        spec = current.get("spec", {})
+        if spec.get("holderIdentity") in (None, "", self._holder):
+            return True
+        version = current["metadata"]["resourceVersion"]
+        if self._seen is None or self._seen[0] != version:
+            self._seen = version, self._clock()
+        duration_s = spec.get("leaseDurationSeconds") or self._duration_s
+        return self._clock() - self._seen[1] > duration_s
+
+    def _object(self, current: Object | None) -> Object:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        before = (current or {}).get("spec", {})
+        is_same = before.get("holderIdentity") == self._holder
+        return {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.name,
+            "metadata": current["metadata"] if current else {"name": self._name},
+            "spec": {
+                "holderIdentity": self._holder,
+                "leaseDurationSeconds": self._duration_s,
+                "acquireTime": before.get("acquireTime", now) if is_same else now,
+                "renewTime": now,
+                "leaseTransitions": before.get("leaseTransitions", 0) + (0 if is_same else 1),
+            },
+        }
