@@ -15,6 +15,7 @@ __all__ = (
     "RefreshRefusedError",
     "RequestTimeoutError",
     "ServerError",
+    "TlsExpectedError",
     "UnreachableError",
     "UnsupportedByServerError",
     "UnsupportedEndpointError",
@@ -43,6 +44,10 @@ class UnreachableError(AdminError):
 
 class ConnectionFailedError(AdminError):
     """A connection could not be made, or ended before the answer came."""
+
+
+class TlsExpectedError(ConnectionFailedError):
+    """The server speaks TLS, and was spoken to without."""
 
 
 class RequestTimeoutError(AdminError):

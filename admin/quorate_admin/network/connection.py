@@ -21,6 +21,7 @@ from quorate_admin.errors import (
     RebootstrapRequiredError,
     RequestTimeoutError,
     ServerError,
+    TlsExpectedError,
     UnsupportedByServerError,
 )
 from quorate_admin.network.address import Address
@@ -262,10 +263,11 @@ class Connection:
         except OSError as error:
             self._fail(_failure_of(self.address, error))
         except FrameTooLarge as error:
-            hint = (
-                " (it speaks TLS: security.protocol must be SSL or SASL_SSL)" if first == _TLS_ALERT else ""
-            )
-            self._fail(ConnectionFailedError(f"{self.address}: {error}{hint}"))
+            if first == _TLS_ALERT:
+                hint = "it speaks TLS: security.protocol must be SSL or SASL_SSL"
+                self._fail(TlsExpectedError(f"{self.address}: {error} ({hint})"))
+            else:
+                self._fail(ConnectionFailedError(f"{self.address}: {error}"))
         except ProtocolError as error:
             self._fail(ConnectionFailedError(f"{self.address}: {error}"))
         finally:

@@ -203,7 +203,8 @@ class Routing:
             assert to.address is not None
             return self._ask_or_wait([Target(address=to.address)], now_ms, None)
         if not self._policy.is_following:
-            if to.role is Role.NODE:
+            # One address alone is that of the node that is meant: nobody else is ever asked there.
+            if to.role is Role.NODE and len(self._bootstrap) > 1:
                 return Refuse(reason="only the bootstrap addresses may be asked, not nodes by their id")
             return self._ask_or_wait([Target(address=one) for one in self._bootstrap], now_ms, None)
         self._rebootstrap_if_lost(now_ms)

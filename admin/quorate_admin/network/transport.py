@@ -27,6 +27,7 @@ from quorate_admin.errors import (
 from quorate_admin.network.address import Address
 from quorate_admin.network.backoff import backoff_ms
 from quorate_admin.network.connection import Connection, Identity
+from quorate_admin.network.describe_cluster import describe_cluster_request
 from quorate_admin.network.misrouted_log import MisroutedLog
 from quorate_admin.network.routing import (
     Ask,
@@ -40,9 +41,6 @@ from quorate_admin.network.routing import (
 )
 
 logger = logging.getLogger(__name__)
-
-ENDPOINTS_OF_BROKERS: Final = 1
-ENDPOINTS_OF_CONTROLLERS: Final = 2
 
 Failures = Callable[[Any], Iterable[ErrorCode]]
 _Answer = TypeVar("_Answer")
@@ -241,16 +239,8 @@ class Transport:
 
     async def _describe_cluster(self, connection: Connection, limit_ms: int) -> Any:
         """The answer to DescribeCluster, which tells the nodes of either kind (KIP-700, KIP-919)."""
-        from kio.schema.describe_cluster.v2.request import (  # noqa: PLC0415 - tools that fail early need none
-            DescribeClusterRequest,
-        )
-
         is_to_controllers = self._config.is_to_controllers
-        request = DescribeClusterRequest(
-            include_cluster_authorized_operations=False,
-            endpoint_type=ENDPOINTS_OF_CONTROLLERS if is_to_controllers else ENDPOINTS_OF_BROKERS,
-            include_fenced_brokers=False,
-        )
+        request = describe_cluster_request(is_to_controllers=is_to_controllers)
         try:
             response = await connection.request(request, limit_ms)
         except UnsupportedByServerError as error:

@@ -1,7 +1,7 @@
 """The observer of quorate_protocol with connections: what is committed, as it is committed."""
 
 import asyncio
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from quorate_protocol.errors import ErrorCode, ProtocolError
 from quorate_protocol.observer import (
@@ -26,6 +26,9 @@ from quorate_admin.errors import (
 )
 from quorate_admin.network.address import Address
 from quorate_admin.network.connection import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class ObservingError(AdminError):
@@ -52,6 +55,8 @@ class MetadataFeed:
         self._config = config
         endpoints = tuple(Endpoint(address.host, address.port) for address in config.bootstrap_controllers)
         self.observer = Observer(endpoints, observer_config or ObserverConfig(), position)
+        self.contacts: Mapping[int, Address] = {}
+        """Where leaders are reached by node id, for those that are not reached where they advertise."""
         self.failures: dict[str, str] = {}
         """Why the last request to an address was of no use, by address; those that were of use are not here."""
         self._connection: Connection | None = None
@@ -78,7 +83,7 @@ class MetadataFeed:
         ask = self.observer.next_ask(max_wait_ms)
         if ask.delay_ms:
             await asyncio.sleep(ask.delay_ms / 1000)
-        address = Address(ask.endpoint.host, ask.endpoint.port)
+        address = self._address_of(ask.endpoint)
         try:
             response = await self._request(address, ask, max_wait_ms)
         except (AuthenticationError, ConfigError, UnsupportedByServerError):
@@ -103,6 +108,12 @@ class MetadataFeed:
             raise ServerError(error.error_code, f"{error.message}{hint}") from error
         except ProtocolError as error:
             raise ObservingError(error.message) from error
+
+    def _address_of(self, endpoint: Endpoint) -> Address:
+        address = Address(endpoint.host, endpoint.port)
+        if address in self._config.bootstrap_controllers:
+            return address
+        return self.contacts.get(self.observer.leader_id, address)
 
     async def _request(self, address: Address, ask: Ask, max_wait_ms: int) -> Any:
         connection = self._connection

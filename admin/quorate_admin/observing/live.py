@@ -1,6 +1,7 @@
 """The image of a live cluster, brought up to date whenever somebody looks."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Self
 
@@ -9,6 +10,7 @@ from quorate_protocol.image import MetadataImage
 
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import RequestTimeoutError, UnreachableError
+from quorate_admin.network.address import Address
 from quorate_admin.observing.feed import MetadataFeed, ObservingError
 from quorate_admin.observing.following import ImageFollower
 
@@ -34,6 +36,23 @@ class LiveImage:
     def image(self) -> MetadataImage:
         """Changed in place by :meth:`refresh` and by nothing else; another one after an error of it."""
         return self._follower.image
+
+    @property
+    def epoch(self) -> int:
+        """The highest leader epoch that was seen."""
+        return self._feed.observer.leader_epoch
+
+    async def redirect(self, config: AdminConfig, contacts: Mapping[int, Address]) -> None:
+        """Ask other controllers from now on, for what comes after the image as it is.
+
+        `contacts` are the addresses of leaders by node id, where they are not reached as they advertise.
+        """
+        former = self._feed
+        self._feed = MetadataFeed(config, position=former.observer.position)
+        self._feed.contacts = contacts
+        self._config = config
+        self._follower.close()  # of a snapshot that was being fetched, the rest will not come
+        await former.close()
 
     async def close(self) -> None:
         """Close the connection; the image stays as it is."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quorate_admin.network.transport import ENDPOINTS_OF_BROKERS, ENDPOINTS_OF_CONTROLLERS
+from quorate_admin.network.describe_cluster import describe_cluster_request
 from quorate_admin.operations.base import Operations, To
 from quorate_admin.types.cluster import ClusterDescription, NodeDescription
 
@@ -23,13 +23,11 @@ class ClusterOperations(Operations):
 
         `include_fenced_brokers` (KIP-1073) has no meaning at controllers. Raises AdminError.
         """
-        from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-
         response = await self._ask(
-            DescribeClusterRequest(
-                include_cluster_authorized_operations=include_authorized_operations,
-                endpoint_type=ENDPOINTS_OF_CONTROLLERS if self._to_controllers else ENDPOINTS_OF_BROKERS,
-                include_fenced_brokers=include_fenced_brokers and not self._to_controllers,
+            describe_cluster_request(
+                is_to_controllers=self._to_controllers,
+                include_authorized_operations=include_authorized_operations,
+                include_fenced_brokers=include_fenced_brokers,
             ),
             To.ANY,
             failures=lambda response: [response.error_code],

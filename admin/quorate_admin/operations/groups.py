@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError
-from quorate_admin.network.transport import ENDPOINTS_OF_BROKERS
+from quorate_admin.network.describe_cluster import describe_cluster_request
 from quorate_admin.operations.base import To
 from quorate_admin.operations.keyed import KeyedOperations
 from quorate_admin.results import Results
@@ -25,7 +25,6 @@ class GroupOperations(KeyedOperations):
         :raises AdminError: a broker gave no answer; UnsupportedEndpointError with bootstrap controllers.
         """
         self._brokers_only("list_groups")
-        from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
         from kio.schema.list_groups.v5.request import ListGroupsRequest
 
         async def ask(to: To, _: Sequence[int]) -> Results[int, Listed]:
@@ -47,13 +46,7 @@ class GroupOperations(KeyedOperations):
             )
 
         cluster = await self._ask(
-            DescribeClusterRequest(
-                include_cluster_authorized_operations=False,
-                endpoint_type=ENDPOINTS_OF_BROKERS,
-                include_fenced_brokers=False,
-            ),
-            To.ANY,
-            timeout_ms=timeout_ms,
+            describe_cluster_request(is_to_controllers=False), To.ANY, timeout_ms=timeout_ms
         )
         if not cluster.brokers:
             raise ServerError(ErrorCode.broker_not_available, "there is no broker that could know groups")

@@ -26,9 +26,11 @@ _CIPHERS: Final = {
 def make_context(config: TlsConfig) -> ssl.SSLContext:
     """A client's context. Raises ConfigError: a file can't be read, or has not what it should."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = config.is_checking_host
+    context.check_hostname = config.is_checking_host and config.is_checking_certificate
     _set_versions(context, config)
-    if config.truststore is None:
+    if not config.is_checking_certificate:
+        context.verify_mode = ssl.CERT_NONE
+    elif config.truststore is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
         _trust(context, config.truststore)

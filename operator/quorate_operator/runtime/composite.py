@@ -61,8 +61,12 @@ class ClusterRuntime:
             self._probe(desired, nodes, publications),
         )
         if kafka is not None and formation is not None and kafka.cluster_id != formation.cluster_id:
-            nodes = _with_problem(nodes, f"it answers as {kafka.cluster_id}, not as {formation.cluster_id}")
+            nodes = _with_problem(
+                nodes, f"it answers as one of the cluster {kafka.cluster_id}, not of {formation.cluster_id}"
+            )
             kafka = None
+        elif kafka is None and self._gateway.problem is not None:
+            nodes = _with_problem(nodes, self._gateway.problem)
         if kafka is not None and formation is not None:
             formation = await self._note_leader(formation, kafka.quorum.kraft_version)
         return ObservedCluster(
@@ -95,7 +99,7 @@ class ClusterRuntime:
                 by_role[nodes[node_id].role][node_id] = address
         staying = {node.node_id for node in desired.of_role(Role.BROKER)} - desired.decommission
         present = {node.node_id for node in nodes.values() if node.role is Role.BROKER}
-        known = self._leaving | (present - staying)
+        known = (self._leaving | present) - staying
         while True:
             kafka = await self._gateway.observe(by_role[Role.CONTROLLER], by_role[Role.BROKER], known)
             if kafka is None:
@@ -106,7 +110,7 @@ class ClusterRuntime:
             # Once more for a broker that is gone and was registered: nobody knew of it before.
             if leaving <= known:
                 return kafka
-            known = leaving
+            known |= leaving
 
     async def _note_leader(self, formation: Formation, kraft_version: int) -> Formation:
         is_static = formation.is_static and kraft_version == 0
@@ -143,7 +147,8 @@ class ClusterRuntime:
             or self._probes[address].at_ms <= long_ago_ms
             or self._probes[address].error is not None
         }
-        reached = await self._gateway.probe(due) if due else {}
+        node_ids = frozenset((*nodes, *(node.node_id for node in desired.nodes)))
+        reached = await self._gateway.probe(due, node_ids) if due else {}
         kept = {address: told for address, told in self._probes.items() if address in settled}
         self._probes = {**kept, **reached}
         return dict(self._probes)

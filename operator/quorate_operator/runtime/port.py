@@ -61,8 +61,17 @@ class Gateway(Protocol):
     ) -> KafkaFacts | None:
         """What the quorum and brokers say; partitions for `draining` brokers alone. None while no leader answers."""
 
-    async def probe(self, addresses: frozenset[Address]) -> Mapping[Address, Reached]:
-        """Who answers at each address, by cluster id and node id. Never raises."""
+    @property
+    def problem(self) -> str | None:
+        """Why `observe` could not tell more although a leader answers; None when nothing is in the way."""
+
+    async def probe(
+        self, addresses: frozenset[Address], node_ids: frozenset[int] = frozenset()
+    ) -> Mapping[Address, Reached]:
+        """Who answers at each address, by cluster id and node id. Never raises.
+
+        `node_ids` are those that may answer; the id of another is not found out.
+        """
 
     async def apply(self, action: KafkaAction) -> None:
         """Do one step; returns when Kafka has answered that it is done. Raises StepError."""

@@ -118,10 +118,13 @@ class PartitionIndex:
         "leaderless",
         "num_partitions",
         "reassigning",
+        "revision",
     )
 
     def __init__(self) -> None:
         self.num_partitions = 0
+        self.revision = 0
+        """Counts the changes: while it is the same, so is each partition."""
         self.leaderless = PartitionSet()
         """Partitions without a leader: Kafka's OfflinePartitionsCount."""
         self.imbalanced = PartitionSet()
@@ -148,6 +151,7 @@ class PartitionIndex:
     ) -> None:
         """A partition of ``topic`` was created (``old`` is None), changed, or removed (``new`` is None)."""
         self.num_partitions += (old is None) - (new is None)
+        self.revision += 1
         old, new = old or _NO_PARTITION, new or _NO_PARTITION
         if old.replicas is not new.replicas:
             self._move_replicas(topic, old.replicas, new.replicas)

@@ -1,0 +1,219 @@
+"""The steps of a plan that Kafka's RPCs do, each asked of the leader. Done before counts as done."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from quorate_admin.client import AdminClient
+from quorate_admin.errors import (
+    AdminError,
+    ConnectionFailedError,
+    RequestTimeoutError,
+    ServerError,
+    UnreachableError,
+    UnsupportedByServerError,
+)
+from quorate_admin.results import Results
+from quorate_admin.types.elections import ElectionType
+from quorate_admin.types.features import FeatureUpdate, UpgradeType
+from quorate_admin.types.partitions import TopicPartition
+from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint
+from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.image.views import partitions_of_broker
+from quorate_protocol.uuids import uuid_from_text
+
+from quorate_operator.gateway.facts import unpreferred_partitions
+from quorate_operator.planning.steps import (
+    AddVoter,
+    ElectPreferredLeaders,
+    FinalizeFeature,
+    KafkaAction,
+    ReassignPartitions,
+    RefreshRegistration,
+    RemoveVoter,
+    UnregisterBroker,
+    UnregisterController,
+)
+from quorate_operator.runtime.errors import StepError
+
+PARTITIONS_PER_REQUEST_MAX = 1_000
+_ELSEWHERE = frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})
+_ELECTION_OVER = frozenset(
+    {
+        ErrorCode.none,
+        ErrorCode.election_not_needed,
+        ErrorCode.preferred_leader_not_available,
+        ErrorCode.unknown_topic_or_partition,
+    }
+)
+"""What an election may end with since the partition was looked at: another came first, or it can't be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leader:
+    """Who is asked: the active controller, with the quorum and the metadata as they were a moment ago."""
+
+    client: AdminClient
+    cluster_id: str
+    described: QuorumDescription
+    image: MetadataImage
+
+
+async def perform(action: KafkaAction, leader: Leader, *, is_last_attempt: bool) -> bool:
+    """Whether it is done; False when another leader has to be asked, which is an error at the last attempt.
+
+    Raises StepError, with a sentence for a person.
+    """
+    try:
+        await _PERFORMED[type(action)](action, leader)  # type: ignore[operator]
+    except AdminError as error:
+        is_elsewhere = isinstance(error, ServerError) and error.error_code in _ELSEWHERE
+        is_lost = isinstance(error, (ConnectionFailedError, UnreachableError, RequestTimeoutError))
+        if (is_elsewhere or is_lost) and not is_last_attempt:
+            return False
+        raise StepError(f"{_intended(action)}: {_reason(error)}") from error
+    return True
+
+
+async def _add_voter(action: AddVoter, leader: Leader) -> None:
+    try:
+        await leader.client.add_raft_voter(
+            action.node_id,
+            uuid_from_text(action.directory_id),
+            [
+                RaftVoterEndpoint(name=name, host=at.host, port=at.port)
+                for name, at in action.endpoints.items()
+            ],
+            cluster_id=leader.cluster_id,
+        )
+    except ServerError as error:
+        if error.error_code is not ErrorCode.duplicate_voter:
+            raise
+        described = await leader.client.describe_metadata_quorum()
+        directory_id = uuid_from_text(action.directory_id)
+        if (action.node_id, directory_id) not in {
+            (one.node_id, one.directory_id) for one in described.voters
+        }:
+            raise
+
+
+async def _remove_voter(action: RemoveVoter, leader: Leader) -> None:
+    try:
+        await leader.client.remove_raft_voter(
+            action.node_id, uuid_from_text(action.directory_id), cluster_id=leader.cluster_id
+        )
+    except ServerError as error:
+        if error.error_code is not ErrorCode.voter_not_found:
+            raise
+
+
+async def _unregister_controller(action: UnregisterController, leader: Leader) -> None:
+    if action.node_id not in leader.image.cluster.controllers:
+        return
+    try:
+        await leader.client.unregister_controller(action.node_id)
+    except ServerError as error:
+        if error.error_code is not CONTROLLER_ID_NOT_REGISTERED:
+            raise
+
+
+async def _refresh_registration(action: RefreshRegistration, leader: Leader) -> None:
+    # Nobody may become a controller by this: one that is not registered has nothing that blocks.
+    if action.node_id in leader.image.cluster.controllers:
+        await leader.client.refresh_controller(action.node_id, allow_unlisted=True)
+
+
+async def _unregister_broker(action: UnregisterBroker, leader: Leader) -> None:
+    registered = leader.image.cluster.brokers.get(action.node_id)
+    if registered is None:
+        return
+    if not registered.fenced:
+        raise StepError(f"{_intended(action)}: it is in service; stop it first")
+    held = next(iter(partitions_of_broker(leader.image, action.node_id)), None)
+    if held is not None:
+        topic, number, _ = held
+        raise StepError(f"{_intended(action)}: it holds replicas, of {topic.name}-{number} among others")
+    try:
+        await leader.client.unregister_broker(action.node_id)
+    except ServerError as error:
+        if error.error_code is not ErrorCode.broker_id_not_registered:
+            raise
+
+
+async def _finalize_feature(action: FinalizeFeature, leader: Leader) -> None:
+    features = await leader.client.describe_features()
+    if features.finalized.get(action.feature, 0) == action.level:
+        return
+    direction = UpgradeType.SAFE_DOWNGRADE if action.is_downgrade else UpgradeType.UPGRADE
+    update = FeatureUpdate(max_level=action.level, upgrade_type=direction)
+    await leader.client.update_features({action.feature: update})
+
+
+async def _reassign_partitions(action: ReassignPartitions, leader: Leader) -> None:
+    targets = {
+        TopicPartition(key.topic, key.number): tuple(replicas) or None
+        for key, replicas in action.targets.items()
+    }
+    for chunk in _chunks(targets):
+        results = await leader.client.alter_partition_reassignments(
+            {partition: targets[partition] for partition in chunk}
+        )
+        # A topic that was deleted, or a reassignment that is complete, has nothing left to be done.
+        _raise_unless(results, {ErrorCode.no_reassignment_in_progress, ErrorCode.unknown_topic_or_partition})
+
+
+async def _elect_preferred_leaders(_: ElectPreferredLeaders, leader: Leader) -> None:
+    wanted = [TopicPartition(key.topic, key.number) for key in unpreferred_partitions(leader.image)]
+    for chunk in _chunks(wanted):
+        _raise_unless(await leader.client.elect_leaders(ElectionType.PREFERRED, chunk), _ELECTION_OVER)
+
+
+_PERFORMED = {
+    AddVoter: _add_voter,
+    RemoveVoter: _remove_voter,
+    UnregisterController: _unregister_controller,
+    RefreshRegistration: _refresh_registration,
+    UnregisterBroker: _unregister_broker,
+    FinalizeFeature: _finalize_feature,
+    ReassignPartitions: _reassign_partitions,
+    ElectPreferredLeaders: _elect_preferred_leaders,
+}
+
+
+def _chunks(partitions: Iterable[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
+    left = iter(partitions)
+    while chunk := tuple(islice(left, PARTITIONS_PER_REQUEST_MAX)):
+        yield chunk
+
+
+def _raise_unless(results: Results[TopicPartition, None], fine: Iterable[ErrorCode]) -> None:
+    allowed = frozenset(fine)
+    for partition, error in results.errors.items():
+        if error.error_code not in allowed:
+            raise ServerError(error.error_code, f"{partition}: {error.message or ''}".rstrip(": "))
+
+
+def _intended(action: KafkaAction) -> str:
+    """What was to be done, for the beginning of a sentence that ends with why it was not."""
+    match action:
+        case AddVoter(node_id=node_id):
+            return f"controller {node_id} was not made a voter"
+        case RemoveVoter(node_id=node_id):
+            return f"controller {node_id} was not taken out of the voters"
+        case UnregisterController(node_id=node_id) | UnregisterBroker(node_id=node_id):
+            return f"node {node_id} was not unregistered"
+        case RefreshRegistration(node_id=node_id):
+            return f"the registration of controller {node_id} was not refreshed"
+        case FinalizeFeature(feature=feature, level=level):
+            return f"{feature} was not set to {level}"
+        case ReassignPartitions(targets=targets):
+            return f"{len(targets)} partitions were not reassigned"
+        case ElectPreferredLeaders():
+            return "preferred leaders were not elected"
+
+
+def _reason(error: AdminError) -> str:
+    if isinstance(error, UnsupportedByServerError):
+        return f"the active controller can't do that: {error}"
+    return str(error)

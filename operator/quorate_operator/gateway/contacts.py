@@ -1,0 +1,57 @@
+"""Connections to single nodes, each asked by itself at the address where the operator reaches it."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from quorate_admin.client import AdminClient
+from quorate_admin.config import AdminConfig
+from quorate_admin.network.address import Address as AdminAddress
+from quorate_admin.security.config import SecurityConfig
+
+from quorate_operator.planning.cluster import Address, Role
+
+REQUEST_TIMEOUT_MS = 5_000
+
+
+def admin_address(address: Address) -> AdminAddress:
+    """The same in the words of the admin client."""
+    return AdminAddress(address.host, address.port)
+
+
+class Contacts:
+    """Keeps a client for each node from one question to the next. Close it."""
+
+    def __init__(self, security: SecurityConfig) -> None:
+        self._security = security
+        self._clients: dict[tuple[Role, Address], AdminClient] = {}
+
+    def config(self, role: Role, address: Address) -> AdminConfig:
+        """A configuration that leads to this node and no other, and takes its first word."""
+        at = (admin_address(address),)
+        return AdminConfig(
+            bootstrap_controllers=at if role is Role.CONTROLLER else (),
+            bootstrap_servers=at if role is Role.BROKER else (),
+            client_id="quorate-operator",
+            security=self._security,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            follow_advertised=False,
+            retries=0,
+            reconnect_backoff_ms=0,
+        )
+
+    def client(self, role: Role, address: Address) -> AdminClient:
+        """The client of a node."""
+        key = (role, address)
+        if key not in self._clients:
+            self._clients[key] = AdminClient(self.config(role, address))
+        return self._clients[key]
+
+    async def keep(self, contacts: Mapping[Role, Iterable[Address]]) -> None:
+        """Close the connections to all others."""
+        kept = {(role, address) for role, addresses in contacts.items() for address in addresses}
+        gone = [self._clients.pop(key) for key in list(self._clients) if key not in kept]
+        await asyncio.gather(*(client.close() for client in gone))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.keep({})

@@ -1,0 +1,253 @@
+"""What a cluster's metadata image and the description of its quorum say about it, as planning wants it. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from quorate_admin.types.log_dirs import LogDirDescription
+from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+from quorate_protocol.image import MetadataImage, PartitionRegistration
+from quorate_protocol.image.registrations import Listener
+from quorate_protocol.image.state import TOPIC_RESOURCE
+from quorate_protocol.image.views import partitions_of_broker
+from quorate_protocol.uuids import uuid_to_text
+
+from quorate_operator.planning.cluster import (
+    Address,
+    BrokerLoad,
+    ObservedPartition,
+    ObservedQuorum,
+    ObservedRegistration,
+    ObservedVoter,
+    PartitionId,
+    Role,
+)
+
+FETCH_AGE_MS_MAX = 5_000
+"""A controller fetches at least every 500 ms; one that was silent for so long may be gone."""
+CAUGHT_UP_AGE_MS_MAX = 10_000
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+BROKER_RESOURCE = 4
+
+LogDirs = Mapping[str, LogDirDescription]
+"""The log directories of a broker by path."""
+
+
+def observed_quorum(
+    described: QuorumDescription, kraft_version: int, brokers: Iterable[int], now_ms: int
+) -> ObservedQuorum:
+    """The quorum as its leader described it at `now_ms`, without the `brokers`, which follow it too.
+
+    Times are converted from the leader's clock to that of `now_ms`: compared are the ages.
+    """
+    leader = next((one for one in described.voters if one.node_id == described.leader_id), None)
+    leader_ms = leader.last_caught_up_ms if leader else None
+    ahead_ms = 0 if leader_ms is None else leader_ms - now_ms
+    others = frozenset(brokers)
+
+    def observed(replica: ReplicaDescription) -> ObservedVoter:
+        is_leader = replica.node_id == described.leader_id and replica is leader
+        return ObservedVoter(
+            node_id=replica.node_id,
+            directory_id=None if replica.directory_id is None else uuid_to_text(replica.directory_id),
+            log_end_offset=replica.log_end_offset,
+            last_fetch_ms=now_ms if is_leader else _shifted(replica.last_fetch_ms, ahead_ms),
+            last_caught_up_ms=_shifted(replica.last_caught_up_ms, ahead_ms),
+            caught_up=is_leader or _keeps_up(replica, described.high_watermark, now_ms + ahead_ms),
+            endpoints=_voter_endpoints(described.nodes.get(replica.node_id, ())),
+        )
+
+    voters = {replica.node_id: observed(replica) for replica in described.voters}
+    return ObservedQuorum(
+        leader_id=described.leader_id,
+        leader_epoch=described.leader_epoch,
+        high_watermark=described.high_watermark,
+        kraft_version=kraft_version,
+        voters=voters,
+        observers=tuple(observed(one) for one in described.observers if one.node_id not in others),
+    )
+
+
+def registrations(image: MetadataImage) -> dict[int, ObservedRegistration]:
+    """Every registration, by node id."""
+    brokers = {
+        broker.broker_id: ObservedRegistration(
+            node_id=broker.broker_id,
+            role=Role.BROKER,
+            endpoints=_endpoints(broker.listeners.values()),
+            features=dict(broker.supported_features),
+            fenced=broker.fenced,
+            in_controlled_shutdown=broker.in_controlled_shutdown,
+            rack=broker.rack,
+            epoch=broker.epoch,
+        )
+        for broker in image.cluster.brokers.values()
+    }
+    controllers = {
+        controller.controller_id: ObservedRegistration(
+            node_id=controller.controller_id,
+            role=Role.CONTROLLER,
+            endpoints=_endpoints(controller.listeners.values()),
+            features=dict(controller.supported_features),
+        )
+        for controller in image.cluster.controllers.values()
+    }
+    return {**brokers, **controllers}
+
+
+def partitions_to_watch(
+    image: MetadataImage, draining: Iterable[int], log_dirs: Mapping[int, LogDirs]
+) -> tuple[ObservedPartition, ...]:
+    """Partitions with a replica on a draining broker, and those that are being reassigned, by topic and number.
+
+    The size is that of the largest replica among those in `log_dirs`.
+    """
+    found: dict[PartitionId, PartitionRegistration] = {}
+    for broker_id in draining:
+        for topic, number, partition in partitions_of_broker(image, broker_id):
+            found[PartitionId(topic.name, number)] = partition
+    for topic_id, number in image.index.reassigning:
+        topic = image.topics.by_id[topic_id]
+        found[PartitionId(topic.name, number)] = topic.partitions[number]
+    sizes = _sizes(log_dirs, found) if found else {}
+    return tuple(
+        ObservedPartition(
+            partition=key,
+            replicas=partition.replicas,
+            isr=partition.isr,
+            leader=partition.leader,
+            adding=partition.adding_replicas,
+            removing=partition.removing_replicas,
+            size_bytes=sizes.get(key),
+        )
+        for key, partition in sorted(found.items())
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Partitions counted by broker."""
+
+    replicas: Mapping[int, int] = field(default_factory=dict)
+    leaders: Mapping[int, int] = field(default_factory=dict)
+    fragile: Mapping[int, int] = field(default_factory=dict)
+    unpreferred: Mapping[int, int] = field(default_factory=dict)
+
+
+def min_insync_replicas(image: MetadataImage, otherwise: int) -> tuple[int, Mapping[str, int]]:
+    """`min.insync.replicas`: of topics in general, and of those that have their own, by name.
+
+    `otherwise` is what the brokers have when nothing dynamic says more.
+    """
+    general = _number(image.configs.get((BROKER_RESOURCE, ""), {}), otherwise)
+    own = {
+        name: _number(configs, general)
+        for (kind, name), configs in image.configs.items()
+        if kind == TOPIC_RESOURCE and MIN_INSYNC_REPLICAS in configs
+    }
+    return general, own
+
+
+def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int]) -> Counts:
+    """Look at every partition once. `general` and `own` are what `min_insync_replicas` gives.
+
+    A partition that has as many replicas as it needs in sync, or fewer, can't keep them all while a broker
+    restarts: it counts as fragile only while it has fewer in sync than it would have then.
+    """
+    replicas: Counter[int] = Counter()
+    leaders: Counter[int] = Counter()
+    fragile: Counter[int] = Counter()
+    for topic in image.topics.by_id.values():
+        needed = own.get(topic.name, general)
+        for partition in topic.partitions.values():
+            replicas.update(partition.replicas)
+            leaders[partition.leader] += 1
+            size = len(partition.replicas)
+            if size > 1 and len(partition.isr) - 1 < max(1, min(needed, size - 1)):
+                fragile.update(partition.isr)
+    return Counts(
+        replicas=replicas, leaders=leaders, fragile=fragile, unpreferred=Counter(_unpreferred(image))
+    )
+
+
+def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs]) -> dict[int, BrokerLoad]:
+    """What lies on each registered broker, and on each that is gone and still has replicas."""
+    return {
+        broker_id: BrokerLoad(
+            replicas=counts.replicas.get(broker_id, 0),
+            leaders=counts.leaders.get(broker_id, 0),
+            used_bytes=_used_bytes(log_dirs.get(broker_id)),
+            free_bytes=_free_bytes(log_dirs.get(broker_id)),
+            fragile=counts.fragile.get(broker_id, 0),
+            unpreferred=counts.unpreferred.get(broker_id, 0),
+        )
+        for broker_id in sorted({*image.cluster.brokers, *counts.replicas})
+    }
+
+
+def unpreferred_partitions(image: MetadataImage) -> Iterator[PartitionId]:
+    """Partitions that their preferred leader does not lead, though it is in sync and in service."""
+    for topic_id, number in image.index.imbalanced:
+        topic = image.topics.by_id[topic_id]
+        partition = topic.partitions[number]
+        broker = image.cluster.brokers.get(partition.preferred_leader)
+        if broker is not None and broker.is_active and broker.broker_id in partition.isr:
+            yield PartitionId(topic.name, number)
+
+
+def _unpreferred(image: MetadataImage) -> Iterator[int]:
+    for topic, number in unpreferred_partitions(image):
+        yield image.topics.by_name[topic].partitions[number].preferred_leader
+
+
+def _shifted(time_ms: int | None, ahead_ms: int) -> int | None:
+    return None if time_ms is None else time_ms - ahead_ms
+
+
+def _keeps_up(replica: ReplicaDescription, high_watermark: int, leader_ms: int) -> bool:
+    if replica.last_fetch_ms is None or leader_ms - replica.last_fetch_ms > FETCH_AGE_MS_MAX:
+        return False
+    caught_up_ms = replica.last_caught_up_ms
+    was_caught_up = caught_up_ms is not None and leader_ms - caught_up_ms <= CAUGHT_UP_AGE_MS_MAX
+    return replica.log_end_offset >= high_watermark or was_caught_up
+
+
+def _voter_endpoints(endpoints: Iterable[RaftVoterEndpoint]) -> dict[str, Address]:
+    return {one.name: Address(one.host, one.port) for one in endpoints}
+
+
+def _endpoints(listeners: Iterable[Listener]) -> dict[str, Address]:
+    return {one.name: Address(one.host, one.port) for one in listeners}
+
+
+def _number(configs: Mapping[str, str], otherwise: int) -> int:
+    try:
+        return int(configs.get(MIN_INSYNC_REPLICAS, otherwise))
+    except ValueError:
+        return otherwise
+
+
+def _sizes(log_dirs: Mapping[int, LogDirs], wanted: Mapping[PartitionId, object]) -> dict[PartitionId, int]:
+    sizes: dict[PartitionId, int] = {}
+    for directories in log_dirs.values():
+        for directory in directories.values():
+            for partition, replica in directory.replicas.items():
+                key = PartitionId(partition.topic, partition.partition)
+                if key in wanted and not replica.is_future:
+                    sizes[key] = max(sizes.get(key, 0), replica.size_bytes)
+    return sizes
+
+
+def _used_bytes(directories: LogDirs | None) -> int | None:
+    if directories is None:
+        return None
+    return sum(replica.size_bytes for one in directories.values() for replica in one.replicas.values())
+
+
+def _free_bytes(directories: LogDirs | None) -> int | None:
+    """Of all directories that can be used; None where a broker does not tell, as before Kafka 3.3."""
+    if directories is None:
+        return None
+    free = [one.usable_bytes for one in directories.values() if one.error is None and not one.is_cordoned]
+    known = [one for one in free if one is not None]
+    return sum(known) if known and len(known) == len(free) else None

@@ -1,0 +1,296 @@
+"""The gateway: asks a cluster's controllers and brokers what they know, and has them do what a plan says."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from quorate_admin.client import AdminClient
+from quorate_admin.errors import AdminError
+from quorate_admin.observing import LiveImage
+from quorate_admin.security.config import SecurityConfig
+from quorate_admin.types.configs import ConfigResource, ConfigResourceType
+from quorate_admin.types.quorum import QuorumDescription
+from quorate_protocol.image import MetadataImage
+
+from quorate_operator.gateway import facts
+from quorate_operator.gateway.actions import Leader, perform
+from quorate_operator.gateway.contacts import Contacts, admin_address
+from quorate_operator.gateway.facts import Counts, LogDirs
+from quorate_operator.gateway.probing import probe
+from quorate_operator.planning.cluster import Address, KafkaFacts, Reached, Role
+from quorate_operator.planning.steps import KafkaAction
+from quorate_operator.runtime.errors import StepError
+
+logger = logging.getLogger(__name__)
+
+ASK_TIMEOUT_MS = 1_500
+"""For one node to say how it is: one that takes longer is not in service."""
+IMAGE_TIMEOUT_MS = 10_000
+"""For the image to catch up; what it has read until then is kept for the next look."""
+LOG_DIRS_TIMEOUT_MS = 5_000
+LOG_DIRS_AGE_MS_MAX = 10_000
+STATIC_CONFIG_AGE_MS_MAX = 60_000
+PARTITIONS_COUNTED_IN_PLACE_MAX = 20_000
+"""To count more than these would hold up the event loop."""
+ACTION_ATTEMPTS_MAX = 3
+
+KRAFT_VERSION = "kraft.version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Led:
+    """The quorum as its leader described it, and what else the leader said."""
+
+    described: QuorumDescription
+    at_ms: int
+    kraft_version: int
+    cluster_id: str
+    address: Address
+
+
+class KafkaGateway:
+    """Implements `Gateway` for one cluster. Close it.
+
+    It keeps its connections and one metadata image, which it follows as an observer; a look that finds nothing
+    new costs a few small requests to each node. Several calls may overlap.
+    """
+
+    def __init__(self, security: SecurityConfig | None = None) -> None:
+        self._security = security or SecurityConfig()
+        self._contacts = Contacts(self._security)
+        self._controllers: Mapping[int, Address] = {}
+        self._live: LiveImage | None = None
+        self._live_of = ""
+        self._live_at: tuple[int, Address] | None = None
+        self._looking = asyncio.Lock()
+        self._counted: tuple[object, int, object, Counts] | None = None
+        self._log_dirs: dict[int, LogDirs] = {}
+        self._log_dirs_at_ms = 0
+        self._static_min_insync = 1
+        self._static_min_insync_at_ms = 0
+        self._problem: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why `observe` could not tell more although a leader answers; None when nothing is in the way."""
+        return self._problem
+
+    async def observe(
+        self, controllers: Mapping[int, Address], brokers: Mapping[int, Address], draining: frozenset[int]
+    ) -> KafkaFacts | None:
+        """What the quorum and brokers say; partitions for `draining` brokers alone. None while no leader answers.
+
+        Also None, with the reason in `problem`, while the metadata log of the leader can't be read.
+        """
+        async with self._looking:
+            self._controllers = dict(controllers)
+            await self._contacts.keep({Role.CONTROLLER: controllers.values(), Role.BROKER: brokers.values()})
+            led, answering = await asyncio.gather(self._find_leader(), self._answering(brokers))
+            if led is None:
+                self._problem = None
+                return None
+            log_dirs, _ = await asyncio.gather(
+                self._describe_log_dirs(brokers if draining else {}), self._ask_min_insync(brokers, answering)
+            )
+            image = await self._image(led)
+            if image is None:
+                return None
+            counts = await self._count(image)
+            return KafkaFacts(
+                quorum=facts.observed_quorum(
+                    led.described, led.kraft_version, image.cluster.brokers, led.at_ms
+                ),
+                cluster_id=led.cluster_id,
+                registrations=facts.registrations(image),
+                features={**image.features, KRAFT_VERSION: led.kraft_version},
+                partitions=facts.partitions_to_watch(image, draining, log_dirs),
+                loads=facts.loads(image, counts, log_dirs),
+                offline_partitions=len(image.index.leaderless),
+                answering=answering,
+            )
+
+    async def probe(
+        self, addresses: frozenset[Address], node_ids: frozenset[int] = frozenset()
+    ) -> Mapping[Address, Reached]:
+        """Who answers at each address, by cluster id and node id. Never raises.
+
+        `node_ids` are those that may answer; the id of another is not found out.
+        """
+        return await probe(addresses, node_ids, self._security)
+
+    async def apply(self, action: KafkaAction) -> None:
+        """Do one step; returns when Kafka has answered that it is done, or that it was done before.
+
+        Raises StepError, with a sentence for a person.
+        """
+        async with self._looking:
+            for attempt in range(1, ACTION_ATTEMPTS_MAX + 1):
+                led = await self._find_leader()
+                if led is None:
+                    raise StepError(f"{action.reason}: no controller answers as the leader of the quorum")
+                image = await self._image(led)
+                if image is None:
+                    raise StepError(f"{action.reason}: {self._problem}")
+                client = self._contacts.client(Role.CONTROLLER, led.address)
+                leader = Leader(
+                    client=client, cluster_id=led.cluster_id, described=led.described, image=image
+                )
+                # Another leader may have taken over since, also because of the action itself.
+                if await perform(action, leader, is_last_attempt=attempt == ACTION_ATTEMPTS_MAX):
+                    return
+
+    async def close(self) -> None:
+        """Close every connection."""
+        live, self._live = self._live, None
+        await self._contacts.close()
+        if live is not None:
+            await live.close()
+
+    # The quorum
+
+    async def _find_leader(self) -> _Led | None:
+        # Each is asked by itself, so that one that hangs can't keep the others from answering.
+        answers = await asyncio.gather(*map(self._as_led_by, self._controllers.values()))
+        led = [answer for answer in answers if answer is not None]
+        # One that was suspended while it led may still think that it does.
+        return max(led, key=lambda one: one.described.leader_epoch, default=None)
+
+    async def _as_led_by(self, address: Address) -> _Led | None:
+        """The quorum, if the controller at this address leads it and has committed in its epoch."""
+        client = self._contacts.client(Role.CONTROLLER, address)
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
+                described = await client.describe_metadata_quorum()
+                at_ms = _now_ms()
+                features = await client.describe_features()
+                cluster = await client.describe_cluster()
+        except (AdminError, TimeoutError):
+            return None
+        if described.high_watermark < 0:
+            return None
+        return _Led(
+            described=described,
+            at_ms=at_ms,
+            kraft_version=features.finalized.get(KRAFT_VERSION, 0),
+            cluster_id=cluster.cluster_id,
+            address=address,
+        )
+
+    # The metadata image
+
+    async def _image(self, led: _Led) -> MetadataImage | None:
+        live = await self._live_image(led)
+        try:
+            await live.refresh(timeout_ms=IMAGE_TIMEOUT_MS)
+        except AdminError as error:
+            problem = f"the metadata log can't be read: {error}"
+            if problem != self._problem:
+                logger.warning("metadata_log_unreadable: %s: %s", led.address, error)
+            self._problem = problem
+            return None
+        self._problem = None
+        return live.image
+
+    async def _live_image(self, led: _Led) -> LiveImage:
+        """The image that is followed, from now on at this leader."""
+        leader_id = led.described.leader_id
+        config = self._contacts.config(Role.CONTROLLER, led.address)
+        contacts = {node_id: admin_address(address) for node_id, address in self._controllers.items()}
+        live = self._live
+        # A cluster that was made anew, or brought back from a backup, has another history.
+        if live is not None and (self._live_of != led.cluster_id or live.epoch > led.described.leader_epoch):
+            self._live = None
+            await live.close()
+        if self._live is None:
+            self._live = LiveImage(config)
+            self._live_of = led.cluster_id
+        elif self._live_at != (leader_id, led.address):
+            await self._live.redirect(config, contacts)
+        self._live_at = (leader_id, led.address)
+        return self._live
+
+    async def _count(self, image: MetadataImage) -> Counts:
+        general, own = facts.min_insync_replicas(image, self._static_min_insync)
+        active = frozenset(id_ for id_, broker in image.cluster.brokers.items() if broker.is_active)
+        key = (general, own, active)
+        index = image.index
+        if self._counted is not None:
+            counted_index, revision, counted_key, counts = self._counted
+            if counted_index is index and revision == index.revision and counted_key == key:
+                return counts
+        if index.num_partitions > PARTITIONS_COUNTED_IN_PLACE_MAX:
+            # Nobody else reads or changes the image meanwhile: `_looking` is held.
+            counts = await asyncio.to_thread(facts.count_partitions, image, general, own)
+        else:
+            counts = facts.count_partitions(image, general, own)
+        self._counted = (index, index.revision, key, counts)
+        return counts
+
+    # The brokers
+
+    async def _answering(self, brokers: Mapping[int, Address]) -> frozenset[int]:
+        # Each is asked for itself: the others hold a broker that died for unfenced until its session ends.
+        answers = await asyncio.gather(*(self._is_unfenced(*one) for one in brokers.items()))
+        return frozenset(broker for broker, answer in zip(brokers, answers, strict=True) if answer)
+
+    async def _is_unfenced(self, broker_id: int, address: Address) -> bool:
+        client = self._contacts.client(Role.BROKER, address)
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
+                cluster = await client.describe_cluster()
+        except (AdminError, TimeoutError):
+            return False
+        return any(node.node_id == broker_id and not node.fenced for node in cluster.nodes)
+
+    async def _describe_log_dirs(self, brokers: Mapping[int, Address]) -> Mapping[int, LogDirs]:
+        """The log directories of these brokers as far as they answer, a moment old at most."""
+        if not brokers:
+            return {}
+        now_ms = _now_ms()
+        if now_ms - self._log_dirs_at_ms > LOG_DIRS_AGE_MS_MAX or not self._log_dirs.keys() >= brokers.keys():
+            answers = await asyncio.gather(*(self._log_dirs_of(*one) for one in brokers.items()))
+            self._log_dirs = {
+                broker_id: answer
+                for broker_id, answer in zip(brokers, answers, strict=True)
+                if answer is not None
+            }
+            self._log_dirs_at_ms = now_ms
+        return self._log_dirs
+
+    async def _log_dirs_of(self, broker_id: int, address: Address) -> LogDirs | None:
+        client = self._contacts.client(Role.BROKER, address)
+        try:
+            async with asyncio.timeout(LOG_DIRS_TIMEOUT_MS / 1000):
+                described = await client.describe_log_dirs([broker_id])
+            return described[broker_id]
+        except (AdminError, TimeoutError):
+            return None
+
+    async def _ask_min_insync(self, brokers: Mapping[int, Address], answering: frozenset[int]) -> None:
+        """Ask a broker now and then what its file says: the metadata has dynamic configs alone."""
+        now_ms = _now_ms()
+        if not answering or now_ms - self._static_min_insync_at_ms <= STATIC_CONFIG_AGE_MS_MAX:
+            return
+        broker_id = min(answering)
+        client = self._contacts.client(Role.BROKER, brokers[broker_id])
+        asked = await _broker_config(client, broker_id, facts.MIN_INSYNC_REPLICAS)
+        if asked is not None:
+            self._static_min_insync = int(asked)
+            self._static_min_insync_at_ms = now_ms
+
+
+async def _broker_config(client: AdminClient, broker_id: int, name: str) -> str | None:
+    resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
+    try:
+        async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
+            described = await client.describe_configs([resource])
+        entries = described[resource]
+    except (AdminError, TimeoutError):
+        return None
+    return next((entry.value for entry in entries if entry.name == name), None)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,138 @@
+"""Who answers at an address: connects once, asks, and hangs up."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from quorate_admin.errors import (
+    AdminError,
+    RebootstrapRequiredError,
+    ServerError,
+    TlsExpectedError,
+)
+from quorate_admin.network.connection import Connection, Identity
+from quorate_admin.network.describe_cluster import describe_cluster_request
+from quorate_admin.security.config import SecurityConfig, SecurityProtocol
+from quorate_protocol.errors import ErrorCode
+
+from quorate_operator.gateway.contacts import admin_address
+from quorate_operator.planning.cluster import Address, Reached
+
+PROBE_TIMEOUT_MS = 3_000
+PROBES_AT_ONCE_MAX = 32
+CLIENT_ID = "quorate-operator"
+BROKER_RESOURCE = 4
+"""ConfigResource.Type of a node, be it broker or controller."""
+
+
+async def probe(
+    addresses: Iterable[Address], node_ids: frozenset[int], security: SecurityConfig
+) -> Mapping[Address, Reached]:
+    """Who answers at each address; a node is told apart from others by its id if that is among `node_ids`.
+
+    A listener that turns out to speak TLS is spoken to so; whether its certificate is good is the business of
+    clients, and who answers is found out by what it says, so that none is refused. Each address takes at most
+    PROBE_TIMEOUT_MS, and PROBES_AT_ONCE_MAX are asked at the same time.
+    """
+    room = asyncio.Semaphore(PROBES_AT_ONCE_MAX)
+
+    async def probe_one(address: Address) -> Reached:
+        async with room:
+            return await _reached(address, node_ids, security)
+
+    asked = list(addresses)
+    return dict(zip(asked, await asyncio.gather(*map(probe_one, asked)), strict=True))
+
+
+async def _reached(address: Address, node_ids: frozenset[int], security: SecurityConfig) -> Reached:
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_MS / 1000):
+            cluster_id, node_id = await _ask(address, node_ids, security)
+    except TimeoutError:
+        return Reached(at_ms=_now_ms(), error=f"no answer from {address} in {PROBE_TIMEOUT_MS} ms")
+    except (AdminError, OSError, ValueError) as error:  # ValueError: a name that can't be one
+        return Reached(at_ms=_now_ms(), error=str(error))
+    return Reached(at_ms=_now_ms(), cluster_id=cluster_id, node_id=node_id)
+
+
+async def _ask(
+    address: Address, node_ids: frozenset[int], security: SecurityConfig
+) -> tuple[str | None, int | None]:
+    try:
+        return await _ask_over(address, node_ids, security)
+    except TlsExpectedError:
+        trusting = replace(security.tls, is_checking_certificate=False)
+        secured = replace(security, protocol=SecurityProtocol.SSL, sasl=None, tls=trusting)
+        return await _ask_over(address, node_ids, secured)
+
+
+async def _ask_over(
+    address: Address, node_ids: frozenset[int], security: SecurityConfig
+) -> tuple[str | None, int | None]:
+    connection = await Connection.open(
+        admin_address(address), client_id=CLIENT_ID, timeout_ms=PROBE_TIMEOUT_MS, security=security
+    )
+    try:
+        cluster_id = await _cluster_id(connection)
+        node_id = await _node_id(connection, node_ids)
+        if node_id is not None:
+            await _confirm(connection, Identity(cluster_id, node_id))
+        return cluster_id, node_id
+    finally:
+        await connection.close()
+
+
+async def _cluster_id(connection: Connection) -> str:
+    """As DescribeCluster tells it. Raises ServerError for a controller below metadata.version 3.7-IV0."""
+    for is_to_controllers in (False, True):
+        response = await connection.request(
+            describe_cluster_request(is_to_controllers=is_to_controllers), PROBE_TIMEOUT_MS
+        )
+        if response.error_code is ErrorCode.none:
+            return str(response.cluster_id)
+        if response.error_code is not ErrorCode.mismatched_endpoint_type:
+            break
+    raise ServerError(response.error_code, response.error_message)
+
+
+async def _node_id(connection: Connection, node_ids: frozenset[int]) -> int | None:
+    """Which of these it is: a node tells the configuration of itself, and refuses that of others.
+
+    What it says of its peers would not do: a node that answers at the address of another lists that other.
+    """
+    request = DescribeConfigsRequest(
+        resources=tuple(
+            DescribeConfigsResource(
+                resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=("node.id",)
+            )
+            for node_id in sorted(node_ids)
+        )
+    )
+    response = await connection.request(request, PROBE_TIMEOUT_MS)
+    _raise_if_forbidden(response)
+    return next(
+        (int(one.resource_name) for one in response.results if one.error_code is ErrorCode.none), None
+    )
+
+
+def _raise_if_forbidden(response: Any) -> None:
+    for one in response.results:
+        if one.error_code is ErrorCode.cluster_authorization_failed:
+            raise ServerError(one.error_code, "to tell nodes apart needs DESCRIBE_CONFIGS on the cluster")
+
+
+async def _confirm(connection: Connection, identity: Identity) -> None:
+    """Have a node that knows ApiVersions v5 say so itself (KIP-1242). Raises AdminError."""
+    try:
+        await connection.verify(identity, PROBE_TIMEOUT_MS)
+    except RebootstrapRequiredError:
+        raise ServerError(
+            ErrorCode.rebootstrap_required, f"it tells the configuration of {identity.node_id} and is not it"
+        ) from None
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
