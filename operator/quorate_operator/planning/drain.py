@@ -77,7 +77,9 @@ def plan_drain(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) 
 
 def _leaving(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
     staying = {node.node_id for node in desired.nodes}
-    present = {node.node_id for node in observed.nodes.values() if node.role is Role.BROKER}
+    present = {
+        node.node_id for node in observed.nodes.values() if node.role is Role.BROKER and not node.is_forgotten
+    }
     registrations = observed.kafka.registrations.values() if observed.kafka else ()
     registered = {one.node_id for one in registrations if one.role is Role.BROKER}
     return tuple(sorted((present | (registered & desired.decommission)) - staying))
