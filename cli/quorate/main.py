@@ -12,14 +12,20 @@ from typer.main import get_command
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A command that another package provides as a Typer app."""
+    """A command that another package provides as a Typer app.
+
+    `is_member`: the module's app has many commands, of which this is the one of the same name.
+    """
 
     module: str
     help: str
+    is_member: bool = False
 
 
 TOOLS = "quorate_admin.tools"
 """Where the tools are that have the options and the output of the Kafka tool of the same name."""
+CLUSTERS = "quorate_operator.commands.clusters"
+"""Where the commands for clusters in a Kubernetes are; `kubectl quorate` has them all."""
 
 PARTS = {
     "acls": Part(f"{TOOLS}.acls", "Add, remove and list access control entries."),
@@ -42,6 +48,11 @@ PARTS = {
     "controller": Part(
         "quorate_controller.commands", "Format and run a controller: stock Kafka property names."
     ),
+    "decommission": Part(CLUSTERS, "Have nodes of a cluster in a Kubernetes leave it.", is_member=True),
+    "pause": Part(CLUSTERS, "Have the operator leave a cluster alone.", is_member=True),
+    "restart": Part(CLUSTERS, "Have nodes of a cluster in a Kubernetes restarted.", is_member=True),
+    "resume": Part(CLUSTERS, "End a pause.", is_member=True),
+    "status": Part(CLUSTERS, "Show clusters in a Kubernetes.", is_member=True),
     "play": Part(
         "quorate_operator.commands.play", "Run a whole cluster on this machine, from its manifests."
     ),
@@ -53,11 +64,14 @@ class LazyCommand(TyperGroup):
 
     def __init__(self, name: str, part: Part) -> None:
         super().__init__(name=name, help=part.help)
-        self._module = part.module
+        self._part = part
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """The context of the real command, which replaces this one from here on."""
-        command = get_command(importlib.import_module(self._module).app)
+        command = get_command(importlib.import_module(self._part.module).app)
+        if self._part.is_member:
+            assert isinstance(command, TyperGroup)
+            command = command.commands[str(self.name)]
         return command.make_context(info_name, args, parent, **extra)
 
 

@@ -1,0 +1,136 @@
+"""A cluster as the API server has it: a KafkaController, and the KafkaBrokers that name it. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quorate_operator.models.annotations import ANNOTATION_PAUSE
+from quorate_operator.models.status import Condition, KafkaBrokerStatus, KafkaControllerStatus
+from quorate_operator.models.v1alpha1 import BROKER_IDS, CONTROLLER_IDS
+
+KafkaObject = Mapping[str, Any]
+"""A KafkaController or KafkaBroker as JSON. Its spec may be of a newer version: only what is needed is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A KafkaController or a KafkaBroker."""
+
+    resource: KafkaObject
+
+    @property
+    def kind(self) -> str:
+        """KafkaController or KafkaBroker."""
+        return str(self.resource["kind"])
+
+    @property
+    def name(self) -> str:
+        """metadata.name."""
+        return str(self.resource["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """metadata.namespace."""
+        return str(self.resource["metadata"]["namespace"])
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The spec, with the defaults that the API server filled in."""
+        spec: Mapping[str, Any] = self.resource.get("spec", {})
+        return spec
+
+    @property
+    def is_controllers(self) -> bool:
+        """Whether it is the quorum."""
+        return self.kind == "KafkaController"
+
+    @property
+    def decommission(self) -> tuple[int, ...]:
+        """The node ids that were asked to leave."""
+        return tuple(self.spec.get("decommission", ()))
+
+    @property
+    def generation(self) -> int:
+        """metadata.generation: it grows with each change of the spec."""
+        return int(self.resource["metadata"].get("generation", 0))
+
+    @property
+    def conditions(self) -> dict[str, Condition]:
+        """By type."""
+        return {one.type: one for one in self.status.conditions}
+
+    @property
+    def status(self) -> KafkaControllerStatus | KafkaBrokerStatus:
+        """What the operator wrote; empty before it did."""
+        model = KafkaControllerStatus if self.is_controllers else KafkaBrokerStatus
+        return model.model_validate(self.resource.get("status", {}))
+
+    def may_have(self, node_id: int) -> bool:
+        """Whether a node id is in the range that this pool takes its ids from."""
+        first = int(self.spec["nodeIds"]["first"])
+        return first <= node_id < first + (CONTROLLER_IDS if self.is_controllers else BROKER_IDS)
+
+    def node_ids(self) -> tuple[int, ...]:
+        """The ids that the pool is to have: the first `replicas` ones that are not decommissioned."""
+        first, replicas = int(self.spec["nodeIds"]["first"]), int(self.spec["replicas"])
+        leaving = frozenset(self.decommission)
+        window = range(first, first + replicas + len(leaving))
+        return tuple(node_id for node_id in window if node_id not in leaving)[:replicas]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A quorum and its pools of brokers."""
+
+    controllers: Pool
+    brokers: tuple[Pool, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the KafkaController."""
+        return self.controllers.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of all of it."""
+        return self.controllers.namespace
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The quorum first."""
+        return (self.controllers, *self.brokers)
+
+    @property
+    def status(self) -> KafkaControllerStatus:
+        """What the operator tells of the quorum and of the cluster as a whole."""
+        status = self.controllers.status
+        assert isinstance(status, KafkaControllerStatus)
+        return status
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the operator was asked to leave it alone, by its spec or by annotation."""
+        annotations = self.controllers.resource["metadata"].get("annotations", {})
+        return bool(self.controllers.spec.get("paused")) or annotations.get(ANNOTATION_PAUSE) == "true"
+
+    def pool_with(self, node_id: int) -> Pool | None:
+        """The pool that has the node, or whose id it would be."""
+        has = (pool for pool in self.pools if node_id in (*pool.node_ids(), *pool.decommission))
+        may = sorted(
+            (pool for pool in self.pools if pool.may_have(node_id)),
+            key=lambda pool: int(pool.spec["nodeIds"]["first"]),
+        )
+        return next(has, may[-1] if may else None)
+
+
+def clusters_of(controllers: Iterable[KafkaObject], brokers: Iterable[KafkaObject]) -> Iterator[Cluster]:
+    """The clusters that these resources make up, by namespace and name."""
+    pools = [Pool(one) for one in brokers]
+    quorums = sorted((Pool(one) for one in controllers), key=lambda pool: (pool.namespace, pool.name))
+    for quorum in quorums:
+        own = (
+            pool
+            for pool in pools
+            if pool.namespace == quorum.namespace and pool.spec.get("controllers") == quorum.name
+        )
+        yield Cluster(controllers=quorum, brokers=tuple(sorted(own, key=lambda pool: pool.name)))
