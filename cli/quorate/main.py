@@ -53,6 +53,7 @@ PARTS = {
     "restart": Part(CLUSTERS, "Have nodes of a cluster in a Kubernetes restarted.", is_member=True),
     "resume": Part(CLUSTERS, "End a pause.", is_member=True),
     "status": Part(CLUSTERS, "Show clusters in a Kubernetes.", is_member=True),
+    "plan": Part("quorate_operator.commands.plan", "Print what playing manifests would do, with reasons."),
     "play": Part(
         "quorate_operator.commands.play", "Run a whole cluster on this machine, from its manifests."
     ),

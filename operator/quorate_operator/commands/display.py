@@ -103,6 +103,25 @@ def show_status(console: Console, status: ClusterStatus) -> None:
     if status.bootstrap_servers:
         console.print(f"bootstrap servers      {status.bootstrap_servers}", highlight=False, soft_wrap=True)
     console.print(f"bootstrap controllers  {status.bootstrap_controllers}", highlight=False, soft_wrap=True)
+    show_plan(console, status)
+
+
+def show_plan(console: Console, status: ClusterStatus) -> None:
+    """What is left to do, what is refused, and the addresses that are kept for those who still use them."""
+    steps, refusals = status.plan["steps"], status.plan["refusals"]
+    if steps:
+        console.print("\nleft to do:", highlight=False)
+    for place, step in enumerate(steps, start=1):
+        console.print(Text(f"  {place}. {step['text']}"), soft_wrap=True)
+    for refusal in refusals:
+        console.print(Text(f"refused ({refusal['code']}): {refusal['message']}", "yellow"), soft_wrap=True)
+    if status.trouble:
+        console.print(Text(f"the last step failed: {status.trouble}", "yellow"), soft_wrap=True)
+    for one in status.addresses:
+        if one["retiredAtMs"] is not None:
+            users = "" if one["connections"] is None else f", {one['connections']} connections"
+            text = f"{one['address']} is advertised no more and still leads to node {one['nodeId']}{users}"
+            console.print(Text(text), soft_wrap=True)
 
 
 def node_table(status: ClusterStatus, width: int) -> Table:

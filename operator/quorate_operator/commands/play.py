@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Annotated
@@ -24,14 +24,15 @@ from quorate_operator.commands.display import (
 )
 from quorate_operator.models.manifests import ManifestError, load_manifests
 from quorate_operator.runtime import session
+from quorate_operator.runtime.describing import idle_status
 from quorate_operator.runtime.directory import PlayDirectory
-from quorate_operator.runtime.errors import NotRunningError, PlayError
+from quorate_operator.runtime.errors import AlreadyRunningError, NotRunningError, PlayError
 from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.local import idle_status
 from quorate_operator.runtime.supervisor import Snapshot
 
 QUICKSTART = Path(__file__).with_name("quickstart.yaml")
 SHOW_EVERY_S = 0.2
+SUPERVISOR_TIMEOUT_S = 5
 DEATHS_MAX = 3
 """A node that dies so often in a row while the cluster starts will not come up by waiting."""
 
@@ -84,6 +85,7 @@ def play(
 
     It runs until Ctrl-C, or with --detach until `quorate play stop`.
     What it keeps stays in DIR, and the next play goes on with it.
+    A cluster that runs is given the edited FILE, and changes step by step; --wait is for all of them.
     Without Java on this machine, the controllers are played alone.
     """
     if context.invoked_subcommand is not None:
@@ -94,11 +96,18 @@ def play(
         manifest = _read(source)
         name = load_manifests(manifest, str(source)).controllers.metadata.name
         progress = Progress(console_for(sys.stderr))
-        progress.note(f"playing {name}, which is kept in {session.directory_of(name, directory).path}")
-        with progress:
-            prepared = session.prepare(manifest, str(source), directory, os.environ, progress.say)
-        for note in prepared.notes:
-            progress.warn(note)
+        found = session.directory_of(name, directory)
+        progress.note(f"playing {name}, which is kept in {found.path}")
+        try:
+            with progress:
+                prepared = session.prepare(manifest, str(source), directory, os.environ, progress.say)
+        except AlreadyRunningError:
+            with progress:
+                request = session.ask_for(manifest, str(source), directory, os.environ, progress.say)
+            _warn(progress, request.notes)
+            asyncio.run(_hand_over(request, progress, wait_s, output))
+            return
+        _warn(progress, prepared.notes)
         run = _detached if detach else _in_foreground
         asyncio.run(run(prepared.layout, progress, wait_s, output))
 
@@ -251,6 +260,62 @@ async def _detached(layout: Layout, progress: Progress, wait_s: float, output: O
         raise PlayError("the cluster was stopped before it was ready")
     stop_line = command_line("stop", _selecting(directory))
     _show_ready(ready, layout, output, f"`{stop_line}` stops the cluster.")
+
+
+async def _hand_over(request: session.Request, progress: Progress, wait_s: float, output: Output) -> None:
+    """Give the manifest to the supervisor that runs the cluster, and wait until all that it asks for is done."""
+    directory = request.directory
+    progress.seen = await _asked_to_play(request)
+    progress.note("it runs already, and goes on with this manifest")
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_s
+    with progress:
+        while True:
+            snapshot = await session.ask_snapshot(directory, progress.seen)
+            progress.show(snapshot)
+            if snapshot.stopping:
+                raise PlayError("the cluster was stopped before it was as the manifest asks for")
+            if snapshot.status.settled:
+                break
+            if loop.time() >= deadline:
+                raise PlayError(_unsettled(snapshot, wait_s, directory))
+            await asyncio.sleep(SHOW_EVERY_S)
+    if output is Output.JSON:
+        print_json(snapshot.status.as_json())
+    else:
+        show_status(console_for(sys.stdout), snapshot.status)
+    for refusal in snapshot.status.plan["refusals"]:
+        progress.warn(f"refused ({refusal['code']}): {refusal['message']}")
+
+
+async def _asked_to_play(request: session.Request) -> int:
+    """The number of the last event before; a supervisor that is only beginning is waited for."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SUPERVISOR_TIMEOUT_S
+    while True:
+        try:
+            return await session.ask_play(request)
+        except NotRunningError:
+            if loop.time() >= deadline:
+                raise AlreadyRunningError(
+                    f"the cluster in {request.directory.path} runs already, and its supervisor does not answer"
+                ) from None
+            await asyncio.sleep(SHOW_EVERY_S)
+
+
+def _unsettled(snapshot: Snapshot, wait_s: float, directory: PlayDirectory) -> str:
+    waits = "; ".join(snapshot.waits) or "the nodes"
+    trouble = f" The last step failed: {snapshot.status.trouble}." if snapshot.status.trouble else ""
+    status_line = command_line("status", _selecting(directory))
+    return (
+        f"not done after {wait_s:g} s, still waiting for {waits}.{trouble} The cluster goes on with it: "
+        f"`{status_line}` tells how far it is"
+    )
+
+
+def _warn(progress: Progress, notes: Sequence[str]) -> None:
+    for note in notes:
+        progress.warn(note)
 
 
 async def _until_ready(

@@ -15,7 +15,7 @@ from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.errors import NotRunningError, PlayError
 
 SOCKET_NAME = "control.sock"
-REQUEST_SIZE_BYTES_MAX = 64 * 1024
+REQUEST_SIZE_BYTES_MAX = 2 * 1024 * 1024
 ANSWER_SIZE_BYTES_MAX = 4 * 1024 * 1024
 ANSWER_TIMEOUT_S = 10
 

@@ -1,22 +1,32 @@
-"""What a played cluster keeps from one run to the next, and how it is settled when one begins."""
+"""What a played cluster keeps from one run to the next, and how it is settled when a manifest is played."""
 
 import base64
 import json
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Implementation, Role
+from quorate_operator.planning.cluster import (
+    Address,
+    DesiredCluster,
+    DesiredNode,
+    Formation,
+    Implementation,
+    Publication,
+    Role,
+)
 from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.errors import PlayError
 from quorate_operator.runtime.kafka import Kafka
-from quorate_operator.runtime.ports import PORT_MAX, first_free, is_free, owner_of
+from quorate_operator.runtime.ports import LOOPBACK, PORT_MAX, first_free, is_free, owner_of
 from quorate_operator.runtime.properties import HTTP, QuorumFacts, Voter
 
-FORMAT = 1
+FORMAT = 2
+FORMAT_WITHOUT_FORMATION = 1
+"""Written by versions whose voters could not change: all controllers of the file are the first voters."""
 BROKER_PORT_FIRST = 9092
 # Nobody types a controller's port, so each directory searches from a place of its own: clusters that are played
 # at the same time, or by turns, do not meet. Below what Linux gives to clients, 32768 and up.
@@ -26,21 +36,48 @@ PORTS_APART = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeIdentity:
-    """What a node keeps: a controller its directory id, and each node its ports by listener name."""
+    """What a node keeps: its own ports by listener name, and what is needed to run it once no manifest has it.
+
+    `directory_id` is a controller's if it is one of the first voters; one that joins later gets another.
+    """
 
     directory_id: str | None
     ports: Mapping[str, int]
+    role: Role
+    pool: str = ""
+    implementation: Implementation = Implementation.JAVA
+    kafka_version: str = ""
+    is_forgotten: bool = False
+    """It left, and only its data is there still."""
+
+    def own_address(self, listener: str) -> Address:
+        """Where the node itself listens: nobody else's, for ever."""
+        return Address(LOOPBACK, self.ports[listener])
+
+    @property
+    def own_addresses(self) -> Mapping[str, Address]:
+        """By listener name, where the node itself listens."""
+        return {name: self.own_address(name) for name in self.ports if name != HTTP}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """What a cluster keeps. `kafka` is the Kafka that was found, by version; it may change between runs."""
+    """What a cluster keeps. `kafka` is the Kafka that was found, by version; it may change between runs.
+
+    `dynamic_quorum` is what its nodes are configured for; a static quorum may become dynamic.
+    """
 
     name: str
     cluster_id: str
     dynamic_quorum: bool
     nodes: Mapping[int, NodeIdentity]
     kafka: Mapping[str, Kafka]
+    formation: Formation | None = None
+    publications: tuple[Publication, ...] = ()
+
+    def label(self, node_id: int) -> str:
+        """The name of a node for people and directories: `controller-3000`."""
+        return f"{self.nodes[node_id].role}-{node_id}"
 
 
 def random_kafka_uuid() -> str:
@@ -55,7 +92,7 @@ def read_identity(directory: PlayDirectory) -> ClusterIdentity:
     """What was kept in the directory. Raises PlayError."""
     file = directory.identity_file
     try:
-        return _identity_from(json.loads(file.read_text()))
+        return _identity_from(json.loads(file.read_text()), directory)
     except FileNotFoundError:
         raise PlayError(f"no cluster was played in {directory.path}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -65,37 +102,48 @@ def read_identity(directory: PlayDirectory) -> ClusterIdentity:
 def write_identity(directory: PlayDirectory, identity: ClusterIdentity) -> None:
     """Keep it. Raises PlayError."""
     content = {"format": FORMAT, **asdict(identity)}
+    content["publications"] = [_publication_as_json(one) for one in identity.publications]
     directory.write(directory.identity_file, json.dumps(content, indent=2, default=str) + "\n")
 
 
 def settle_identity(
-    directory: PlayDirectory, desired: DesiredCluster, kafka: Mapping[str, Kafka]
+    directory: PlayDirectory,
+    desired: DesiredCluster,
+    kafka: Mapping[str, Kafka],
+    *,
+    kept: ClusterIdentity | None = None,
+    running: Collection[int] = (),
 ) -> ClusterIdentity:
-    """The identity for this run: what was kept, and a choice for what is new. Writes nothing.
+    """The identity for this manifest: what was kept, and a choice for what is new. Writes nothing.
 
-    Raises PlayError if the directory belongs to another cluster, if the manifest changes what
-    can't change, or if a port is in use.
+    `kept` is what the directory holds, which is read without it; `running` are the nodes whose ports are in use
+    because they run. Raises PlayError if the directory belongs to another cluster, if the manifest changes
+    what can't change, or if a port is in use.
     """
-    kept = read_identity(directory) if directory.exists else None
+    if kept is None and directory.exists:
+        kept = read_identity(directory)
     if kept is not None:
         _check_unchanged(directory, kept, desired)
     cluster_id = kept.cluster_id if kept else desired.cluster_id or random_kafka_uuid()
     for node in desired.nodes:
         directory.directory_id_of(node.label, cluster_id)  # refuses a node of another cluster
-    ports = _Ports(kept)
+    ports = _Ports(kept, running)
     scattered = _scattered_port(directory)
     nodes = {node.node_id: _node_identity(node, kept, ports, scattered) for node in desired.nodes}
     if ports.problems:
         raise PlayError("\n".join(ports.problems))
-    if kept is not None:
-        nodes = {**kept.nodes, **nodes}  # brokers that are not desired now keep what they had
-    return ClusterIdentity(
-        name=desired.name,
-        cluster_id=cluster_id,
-        dynamic_quorum=desired.dynamic_quorum,
-        nodes=nodes,
-        kafka=kafka,
-    )
+    if kept is None:
+        return ClusterIdentity(
+            name=desired.name,
+            cluster_id=cluster_id,
+            dynamic_quorum=desired.dynamic_quorum,
+            nodes=nodes,
+            kafka=kafka,
+        )
+    # Nodes that are not desired now keep what they had: they may still have to leave, or come back.
+    others = {node.kafka_version for node_id, node in kept.nodes.items() if node_id not in nodes}
+    kept_kafka = {version: found for version, found in kept.kafka.items() if version in others}
+    return replace(kept, nodes={**kept.nodes, **nodes}, kafka={**kept_kafka, **kafka})
 
 
 def quorum_facts(desired: DesiredCluster, identity: ClusterIdentity) -> QuorumFacts:
@@ -106,10 +154,18 @@ def quorum_facts(desired: DesiredCluster, identity: ClusterIdentity) -> QuorumFa
     for node in controllers:
         kept = identity.nodes[node.node_id]
         assert kept.directory_id is not None, "a controller's directory id is settled before it is formatted"
-        voters.append(Voter(node_id=node.node_id, directory_id=kept.directory_id, port=kept.ports[listener]))
+        own = kept.own_address(listener)
+        voters.append(
+            Voter(
+                node_id=node.node_id,
+                directory_id=kept.directory_id,
+                port=own.port,
+                advertised=node.advertised.get(listener, own),
+            )
+        )
     return QuorumFacts(
         voters=tuple(voters),
-        dynamic=desired.dynamic_quorum,
+        dynamic=identity.dynamic_quorum,
         listener_name=listener,
         broker_count=len(desired.of_role(Role.BROKER)),
     )
@@ -122,16 +178,17 @@ def _check_unchanged(directory: PlayDirectory, kept: ClusterIdentity, desired: D
         raise PlayError(f"{where}, not {desired.name!r}; {elsewhere}")
     if desired.cluster_id not in (None, kept.cluster_id):
         raise PlayError(f"{where}, the manifest says spec.clusterId: {desired.cluster_id}; {elsewhere}")
-    if kept.dynamic_quorum != desired.dynamic_quorum:
-        had = "dynamic" if kept.dynamic_quorum else "static"
-        raise PlayError(f"{where}, created with spec.quorum: {had}, which can't change here; {elsewhere}")
-    controllers = [node.node_id for node in desired.of_role(Role.CONTROLLER)]
-    had_controllers = [node_id for node_id, node in kept.nodes.items() if node.directory_id is not None]
-    if sorted(controllers) != sorted(had_controllers):
+    if kept.dynamic_quorum and not desired.dynamic_quorum:
         raise PlayError(
-            f"{where}, created with the controllers {_ids(had_controllers)}; the manifest asks for "
-            f"{_ids(controllers)}, and the voters of a played quorum can't change; {elsewhere}"
+            f"{where}, created with spec.quorum: dynamic, which can't become static again; {elsewhere}"
         )
+    for node in desired.nodes:
+        had = kept.nodes.get(node.node_id)
+        if had is not None and had.role is not node.role:
+            raise PlayError(
+                f"{where}, in which {node.node_id} is a {had.role}; the manifest makes it a {node.role}: "
+                f"node ids are not passed on while their data is there; {elsewhere}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,37 +205,46 @@ class _WantedPort:
 
 
 class _Ports:
-    """Chooses ports, each once, and collects what stands in the way."""
+    """Chooses ports, each once, and collects what stands in the way. Those of `running` nodes are theirs."""
 
-    def __init__(self, kept: ClusterIdentity | None) -> None:
-        nodes = kept.nodes.values() if kept else ()
-        self._kept = {port for node in nodes for port in node.ports.values()}
+    def __init__(self, kept: ClusterIdentity | None, running: Collection[int]) -> None:
+        nodes = kept.nodes if kept else {}
+        self._kept = {port for node in nodes.values() for port in node.ports.values()}
+        self._published = {one.address.port for one in (kept.publications if kept else ())}
+        self._ours = {
+            port for node_id in running if node_id in nodes for port in nodes[node_id].ports.values()
+        }
         self._chosen: dict[int, str] = {}
         self.problems: list[str] = []
 
     def choose(self, label: str, wanted: _WantedPort, kept: int | None) -> int:
-        """The listener's port: the manifest's, else the one it had, else a free one."""
+        """The listener's own port: the one it had, else the manifest's, else a free one.
+
+        Once it has one, another in the manifest is an address that leads to it.
+        """
         where = f"{label}: listener {wanted.listener}"
-        if wanted.bound and kept is not None and wanted.fixed not in (None, kept):
-            self.problems.append(
-                f"{where} has port {kept}, by which the voters know it; it can't become {wanted.fixed} here"
-            )
-            return kept
-        port = wanted.fixed or kept
-        if port is None or (port == kept and not wanted.bound and not wanted.fixed and not is_free(port)):
-            port = first_free(wanted.start, self._kept | self._chosen.keys())
+        is_fixed = wanted.fixed is not None and kept in (None, wanted.fixed)
+        port = kept or wanted.fixed
+        is_exchangeable = not wanted.bound and not is_fixed
+        if port is None or (is_exchangeable and not self._is_free(port)):
+            port = first_free(wanted.start, self._kept | self._published | self._chosen.keys())
         if port is None or port > PORT_MAX:
             self.problems.append(f"{where}: there is no free port up to {PORT_MAX}")
             return 0
         if port in self._chosen:
             self.problems.append(f"{where}: port {port} is {self._chosen[port]}'s already")
-        elif not is_free(port):
-            remedy = "change the port in the manifest" if wanted.fixed else "play in another --dir"
+        elif not self._is_free(port):
+            remedy = (
+                "change the port in the manifest" if is_fixed and kept is None else "play in another --dir"
+            )
             self.problems.append(
                 f"{where}: port {port} is in use by {owner_of(port)}; stop that, or {remedy}"
             )
         self._chosen[port] = label
         return port
+
+    def _is_free(self, port: int) -> bool:
+        return port in self._ours or is_free(port)
 
 
 def _node_identity(
@@ -192,8 +258,14 @@ def _node_identity(
         for wanted in _wanted_ports(node, scattered)
     }
     is_controller = node.role is Role.CONTROLLER
-    directory_id = (before.directory_id if before else random_kafka_uuid()) if is_controller else None
-    return NodeIdentity(directory_id=directory_id, ports=chosen)
+    return NodeIdentity(
+        directory_id=(before.directory_id if before else random_kafka_uuid()) if is_controller else None,
+        ports=chosen,
+        role=node.role,
+        pool=node.pool,
+        implementation=node.implementation,
+        kafka_version=node.kafka_version,
+    )
 
 
 def _wanted_ports(node: DesiredNode, scattered: int) -> Iterator[_WantedPort]:
@@ -214,23 +286,84 @@ def _scattered_port(directory: PlayDirectory) -> int:
     return SCATTERED_PORTS[zlib.crc32(bytes(directory.path)) % places * PORTS_APART]
 
 
-def _identity_from(content: Mapping[str, Any]) -> ClusterIdentity:
-    if content["format"] != FORMAT:
+def _identity_from(content: Mapping[str, Any], directory: PlayDirectory) -> ClusterIdentity:
+    if content["format"] not in (FORMAT, FORMAT_WITHOUT_FORMATION):
         raise ValueError(f"format {content['format']!r}; this version reads {FORMAT}")
+    nodes = {int(node_id): _node_from(node) for node_id, node in content["nodes"].items()}
+    if content["format"] == FORMAT:
+        formation = content["formation"] and _formation_from(content["formation"])
+    else:
+        formation = replace(
+            _formation_of_all(content["cluster_id"], nodes, directory),
+            is_static=not content["dynamic_quorum"],
+        )
     return ClusterIdentity(
         name=content["name"],
         cluster_id=content["cluster_id"],
         dynamic_quorum=content["dynamic_quorum"],
-        nodes={
-            int(node_id): NodeIdentity(directory_id=node["directory_id"], ports=node["ports"])
-            for node_id, node in content["nodes"].items()
-        },
+        nodes=nodes,
         kafka={
             version: Kafka(version=found["version"], java=found["java"], libs=Path(found["libs"]))
             for version, found in content["kafka"].items()
         },
+        formation=formation,
+        publications=tuple(_publication_from(one) for one in content.get("publications", ())),
     )
 
 
-def _ids(node_ids: list[int]) -> str:
-    return ", ".join(str(node_id) for node_id in sorted(node_ids))
+def _node_from(node: Mapping[str, Any]) -> NodeIdentity:
+    of_old = Role.BROKER if node["directory_id"] is None else Role.CONTROLLER
+    role = Role(node.get("role", of_old))
+    return NodeIdentity(
+        directory_id=node["directory_id"],
+        ports=node["ports"],
+        role=role,
+        pool=node.get("pool", ""),
+        implementation=Implementation(
+            node.get(
+                "implementation", Implementation.PYTHON if HTTP in node["ports"] else Implementation.JAVA
+            )
+        ),
+        kafka_version=node.get("kafka_version", ""),
+        is_forgotten=node.get("is_forgotten", False),
+    )
+
+
+def _formation_from(content: Mapping[str, Any]) -> Formation:
+    return Formation(
+        cluster_id=content["cluster_id"],
+        initial_voters={int(node_id): one for node_id, one in content["initial_voters"].items()},
+        is_formed=content["is_formed"],
+        is_static=content["is_static"],
+        is_rebuilt=content["is_rebuilt"],
+    )
+
+
+def _formation_of_all(
+    cluster_id: str, nodes: Mapping[int, NodeIdentity], directory: PlayDirectory
+) -> Formation:
+    """The formation of a directory that does not tell: once a node has run, an empty disk must not form again."""
+    voters = {node_id: node.directory_id for node_id, node in nodes.items() if node.directory_id is not None}
+    has_run = any(directory.node_log(f"{Role.CONTROLLER}-{node_id}").exists() for node_id in voters)
+    return Formation(cluster_id=cluster_id, initial_voters=voters, is_formed=has_run)
+
+
+def _publication_as_json(one: Publication) -> dict[str, Any]:
+    return {
+        "host": one.address.host,
+        "port": one.address.port,
+        "node_id": one.node_id,
+        "listener": one.listener,
+        "since_ms": one.since_ms,
+        "retired_at_ms": one.retired_at_ms,
+    }
+
+
+def _publication_from(content: Mapping[str, Any]) -> Publication:
+    return Publication(
+        address=Address(content["host"], content["port"]),
+        node_id=content["node_id"],
+        listener=content["listener"],
+        since_ms=content["since_ms"],
+        retired_at_ms=content["retired_at_ms"],
+    )

@@ -2,13 +2,12 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Implementation, Role
+from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.identity import ClusterIdentity, quorum_facts
-from quorate_operator.runtime.ports import LOOPBACK
 from quorate_operator.runtime.properties import (
     LOG4J2,
     broker_properties,
@@ -20,11 +19,15 @@ from quorate_operator.runtime.properties import (
 # -P: nothing is imported from the directory of the node.
 QUORATE = (sys.executable, "-P", "-m", "quorate")
 HEAP_DEFAULT = "-Xmx512m"
+LOG4J2_FILE = "log4j2.properties"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A desired cluster in its directory, with the identity that was settled for it."""
+    """A desired cluster in its directory, with the identity that was settled for it.
+
+    Nodes without `advertised` addresses advertise their own.
+    """
 
     directory: PlayDirectory
     desired: DesiredCluster
@@ -35,8 +38,23 @@ class Layout:
         return next(node for node in self.desired.nodes if node.node_id == node_id)
 
     def address(self, node: DesiredNode) -> str:
-        """`host:port` of the node's first listener."""
-        return f"{LOOPBACK}:{self.identity.nodes[node.node_id].ports[node.listeners[0].name]}"
+        """`host:port` that clients are told of the node's first listener."""
+        name = node.listeners[0].name
+        return str(node.advertised.get(name, self.own_address(node.node_id, name)))
+
+    def directory_id_of(self, label: str) -> str | None:
+        """The directory id on a node's disk, None if it is not formatted. Raises PlayError."""
+        return self.directory.directory_id_of(label, self.identity.cluster_id)
+
+    def with_quorum_revision(self) -> "Layout":
+        """The same, with nodes that are to be configured for the kind of quorum that there is now."""
+        kind = "dynamic" if self.identity.dynamic_quorum else "static"
+        nodes = (replace(node, revision={**node.revision, "quorum": kind}) for node in self.desired.nodes)
+        return replace(self, desired=replace(self.desired, nodes=tuple(nodes)))
+
+    def own_address(self, node_id: int, listener: str) -> Address:
+        """Where a node itself listens. Raises KeyError."""
+        return self.identity.nodes[node_id].own_address(listener)
 
     def addresses(self, role: Role) -> dict[int, str]:
         """The address of each node of a role."""
@@ -60,8 +78,8 @@ class Layout:
         if node.implementation is Implementation.JAVA:
             self.directory.write(self._log4j_file(node), LOG4J2)
 
-    def format_command(self, node: DesiredNode) -> list[str]:
-        """The command that formats the node's storage."""
+    def format_command(self, node: DesiredNode, *, is_initial: bool = True) -> list[str]:
+        """The command that formats the node's storage, as a first voter's or as that of one that joins."""
         arguments = [
             "format",
             "--config",
@@ -70,9 +88,15 @@ class Layout:
             self.identity.cluster_id,
         ]
         if node.role is Role.CONTROLLER:
-            if self.desired.dynamic_quorum:
+            if self.identity.dynamic_quorum and is_initial:
                 voters = quorum_facts(self.desired, self.identity).voters
-                arguments += ["--initial-controllers", initial_controllers(voters)]
+                formation = self.identity.formation
+                founders = [
+                    one for one in voters if formation is None or one.node_id in formation.initial_voters
+                ]
+                arguments += ["--initial-controllers", initial_controllers(founders)]
+            elif self.identity.dynamic_quorum:
+                arguments.append("--no-initial-controllers")
             if self.desired.metadata_version is not None:
                 arguments += ["--release-version", self.desired.metadata_version]
             if node.implementation is Implementation.JAVA:
@@ -80,15 +104,32 @@ class Layout:
                 return kafka.command("kafka.tools.StorageTool", *arguments, jvm=("-XX:TieredStopAtLevel=1",))
         return [*QUORATE, "controller", *arguments]
 
+    def rebuild_command(self, node: DesiredNode) -> list[str]:
+        """The command that makes a stopped controller the only voter of its quorum."""
+        return [*QUORATE, "controller", "rebuild-quorum", "--config", str(self.config_file(node))]
+
     def run_command(self, node: DesiredNode, environment: Mapping[str, str]) -> list[str]:
         """The command that runs the node."""
-        config = str(self.config_file(node))
-        if node.implementation is Implementation.PYTHON:
+        return self.kept_run_command(
+            node.label, node.implementation, node.kafka_version, environment=environment
+        )
+
+    def kept_run_command(
+        self,
+        label: str,
+        implementation: Implementation,
+        kafka_version: str,
+        *,
+        environment: Mapping[str, str],
+    ) -> list[str]:
+        """The command that runs a node with the configuration that was written for it last."""
+        config = str(self.directory.node(label) / "server.properties")
+        if implementation is Implementation.PYTHON:
             return [*QUORATE, "controller", "run", "--config", config]
         heap = environment.get("KAFKA_HEAP_OPTS", HEAP_DEFAULT).split()
         jvm = (*heap, "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.awt.headless=true")
-        log4j = f"-Dlog4j2.configurationFile={self._log4j_file(node)}"
-        return self.identity.kafka[node.kafka_version].command("kafka.Kafka", config, jvm=(*jvm, log4j))
+        log4j = f"-Dlog4j2.configurationFile={self.directory.node(label) / LOG4J2_FILE}"
+        return self.identity.kafka[kafka_version].command("kafka.Kafka", config, jvm=(*jvm, log4j))
 
     def _log4j_file(self, node: DesiredNode) -> Path:
-        return self.directory.node(node.label) / "log4j2.properties"
+        return self.directory.node(node.label) / LOG4J2_FILE

@@ -1,93 +1,139 @@
-"""The runtime of local processes: a node is a directory and a child process of this one."""
+"""The infrastructure of local processes: a node is a directory and a child process of this one."""
 
 import asyncio
 import signal
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 from quorate_operator.planning.cluster import (
+    Address,
+    DesiredCluster,
     DesiredNode,
-    NodeState,
-    ObservedCluster,
+    Formation,
     ObservedNode,
+    Publication,
     Role,
 )
-from quorate_operator.planning.steps import Action, CreateNode, StartNode, StopNode
+from quorate_operator.planning.steps import (
+    CreateNode,
+    DeleteVolume,
+    ForgetNode,
+    FormCluster,
+    PublishAddress,
+    RebuildQuorum,
+    RetireAddress,
+    RuntimeAction,
+    StartNode,
+    StopNode,
+    WithdrawAddress,
+)
+from quorate_operator.runtime import volumes
 from quorate_operator.runtime.errors import PlayError, StepError
-from quorate_operator.runtime.health import Health, HealthProbe
+from quorate_operator.runtime.identity import ClusterIdentity, write_identity
 from quorate_operator.runtime.layout import Layout
+from quorate_operator.runtime.local_node import LocalNode, StartedWith
+from quorate_operator.runtime.places import knows_controllers
 from quorate_operator.runtime.processes import ChildProcess
-from quorate_operator.runtime.status import ClusterStatus, NodeStatus
-
-FORMAT_TIMEOUT_S = 60
-STABLE_AFTER_MS = 60_000
-"""A node that was up for so long and then died starts counting its crashes anew."""
+from quorate_operator.runtime.properties import advertised_in
+from quorate_operator.runtime.publishing import Publications
 
 
-@dataclass(slots=True)
-class _Node:
-    """What this process knows of a node since it began to supervise."""
+class LocalInfrastructure:
+    """Runs the nodes of a layout as child processes. Implements the port `Infrastructure`.
 
-    desired: DesiredNode
-    process: ChildProcess | None = None
-    started_at_ms: int | None = None
-    exited_at_ms: int | None = None
-    exit_reason: str | None = None
-    exits_in_a_row: int = 0
-    was_ready: bool = False
-    asked_to_stop: bool = False
-
-    @property
-    def runs(self) -> bool:
-        return self.process is not None and self.process.runs
-
-
-class LocalRuntime:
-    """Runs the nodes of a layout as child processes. Implements the port `Runtime`.
-
-    `wake` is called whenever a process ended.
+    `wake` is called whenever a process ended. What must outlive this process is in the layout's identity, which
+    is written whenever it changes.
     """
 
-    def __init__(
-        self, layout: Layout, probe: HealthProbe, environment: Mapping[str, str], wake: Callable[[], None]
-    ) -> None:
-        self._layout = layout
-        self._probe = probe
+    def __init__(self, layout: Layout, environment: Mapping[str, str], wake: Callable[[], None]) -> None:
+        self.layout = layout
         self._environment = environment
         self._wake = wake
-        self._nodes = {node.node_id: _Node(desired=node) for node in layout.desired.nodes}
-
-    async def observe(self) -> ObservedCluster:
-        """The cluster as it is now, with every node that is desired."""
-        running = [node.desired for node in self._nodes.values() if node.runs]
-        health = await self._probe.probe(
-            controllers=[node.node_id for node in running if node.role is Role.CONTROLLER],
-            brokers=[node.node_id for node in running if node.role is Role.BROKER],
+        self._nodes: dict[int, LocalNode] = {}
+        self._publications = Publications(
+            layout.identity.publications,
+            lambda node_id, listener: self.layout.own_address(node_id, listener),
+            self._keep_publications,
         )
-        nodes = {node_id: self._observe_node(node, health) for node_id, node in self._nodes.items()}
-        return ObservedCluster(nodes=nodes, quorum=health.quorum)
+        self.use(layout)
 
-    async def apply(self, action: Action) -> None:
+    def use(self, layout: Layout) -> None:
+        """Go on with another manifest of the same cluster. Raises PlayError."""
+        self.layout = layout
+        for node_id, node in layout.identity.nodes.items():
+            if node_id not in self._nodes:
+                self._nodes[node_id] = LocalNode(node_id, node.role, self._wake)
+        self._publications.add_own(layout.desired)
+
+    async def open(self) -> None:
+        """Publish again what was published when the last supervisor ended. Raises PlayError."""
+        await self._publications.resume()
+
+    @property
+    def running(self) -> frozenset[int]:
+        """The ids of the nodes that have a process."""
+        return frozenset(node_id for node_id, node in self._nodes.items() if node.runs)
+
+    async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
+        """Every node that is desired, or has a process or data all the same."""
+        wanted = {node.node_id for node in desired.nodes}
+        found = {}
+        for node_id, node in self._nodes.items():
+            kept = self.layout.identity.nodes[node_id]
+            has_volume = volumes.has_volume(self.layout, node.label)
+            if node_id in wanted or node.runs or (has_volume and not kept.is_forgotten):
+                found[node_id] = node.observed(
+                    pool=kept.pool,
+                    directory_id=self.layout.directory_id_of(node.label),
+                    has_volume=has_volume,
+                    revision=self._revision_of(node),
+                )
+        return found
+
+    async def formation(self) -> Formation | None:
+        """The identity that was settled for the cluster, if it was."""
+        return self.layout.identity.formation
+
+    async def note_leader(self, kraft_version: int) -> None:
+        """Write down that a leader was seen, and what its kraft.version means for configurations."""
+        formation = self.layout.identity.formation
+        assert formation is not None, "nobody leads a cluster that was not formed"
+        is_static = formation.is_static and kraft_version == 0
+        self._change(
+            formation=replace(formation, is_formed=True, is_static=is_static),
+            dynamic_quorum=not is_static,
+        )
+        self.layout = self.layout.with_quorum_revision()
+
+    async def publications(self) -> tuple[Publication, ...]:
+        """Every address that is pointed at a node here."""
+        return self._publications.current()
+
+    def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
+        """Each running node's own address, whatever it advertises."""
+        del desired
+        return {node_id: self._contact(node_id) for node_id in self.running}
+
+    async def apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
         """Do one step; returns when it is done. Raises StepError."""
-        node = self._nodes[action.node_id]
+        del desired  # it is the layout's
         try:
-            match action:
-                case CreateNode():
-                    await self._create(node.desired)
-                case StartNode():
-                    self._start(node)
-                case StopNode(grace_ms=grace_ms):
-                    await self._stop(node, grace_ms)
+            await self._apply(action)
         except StepError:
             raise
         except (OSError, PlayError) as error:
-            raise StepError(f"{node.desired.label}: {error}") from error
+            of = "" if action.node_id is None else f"{self._nodes[action.node_id].label}: "
+            raise StepError(f"{of}{error}") from error
+
+    def process_of(self, node_id: int) -> ChildProcess | None:
+        """The process that runs a node, if any."""
+        node = self._nodes.get(node_id)
+        return node.process if node is not None and node.runs else None
 
     def send_signal(self, node_id: int, number: signal.Signals) -> int | None:
         """Send a node's process a signal. Its pid, or None if it has no process."""
-        process = self._nodes[node_id].process
-        if process is None or not process.runs:
+        process = self.process_of(node_id)
+        if process is None:
             return None
         process.send_signal(number)
         return process.pid
@@ -95,9 +141,7 @@ class LocalRuntime:
     def kill_all(self) -> None:
         """End every process at once."""
         for node in self._nodes.values():
-            node.asked_to_stop = True
-            if node.process is not None:
-                node.process.send_signal(signal.SIGKILL)
+            node.kill()
 
     def trim_logs(self) -> None:
         """Keep the nodes' logs bounded."""
@@ -106,147 +150,142 @@ class LocalRuntime:
                 node.process.trim_log()
 
     async def close(self) -> None:
-        """End what still runs, and close connections."""
+        """End what still runs, and every forwarding listener."""
         self.kill_all()
-        processes = [node.process for node in self._nodes.values() if node.process is not None]
-        await asyncio.gather(*(process.stop(grace_ms=0) for process in processes if process.runs))
-        await self._probe.close()
+        await asyncio.gather(*(node.stop(grace_ms=0) for node in self._nodes.values()))
+        await self._publications.close()
 
-    def status(self, observed: ObservedCluster, *, ready: bool) -> ClusterStatus:
-        """The state of the cluster as it was observed, with what only its processes tell."""
-        return ClusterStatus(
-            name=self._layout.desired.name,
-            cluster_id=self._layout.identity.cluster_id,
-            ready=ready,
-            bootstrap_servers=self._layout.bootstrap(Role.BROKER),
-            bootstrap_controllers=self._layout.bootstrap(Role.CONTROLLER),
-            quorum=observed.quorum,
-            nodes=tuple(
-                _node_status(self._layout, observed.nodes[node_id], node.process)
-                for node_id, node in self._nodes.items()
-            ),
-        )
+    async def _apply(self, action: RuntimeAction) -> None:
+        match action:
+            case FormCluster():
+                self._form(action)
+            case CreateNode():
+                node = self._desired(action.node_id)
+                await volumes.create(self.layout, node, is_initial=action.is_initial)
+            case StartNode():
+                self._start(action)
+            case StopNode():
+                await self._nodes[action.node_id].stop(action.grace_ms)
+            case DeleteVolume():
+                await self._delete_volume(action.node_id)
+            case ForgetNode():
+                await self._forget(action.node_id)
+            case RebuildQuorum():
+                await self._rebuild_quorum(action.node_id)
+            case PublishAddress():
+                await self._publications.publish(action)
+            case RetireAddress():
+                self._publications.retire(action)
+            case WithdrawAddress():
+                await self._publications.withdraw(action)
 
-    def _observe_node(self, node: _Node, health: Health) -> ObservedNode:
-        desired = node.desired
-        directory_id = self._layout.directory.directory_id_of(desired.label, self._layout.identity.cluster_id)
-        if node.runs:
-            ready = _in_service(node, health)
-            node.was_ready = node.was_ready or ready
-            state = NodeState.STARTING if not node.was_ready else NodeState.UNREADY
-            state = NodeState.READY if ready else state
-        elif directory_id is None:
-            state = NodeState.ABSENT
-        elif node.process is None or node.asked_to_stop:
-            state = NodeState.STOPPED
-        else:
-            state = NodeState.CRASHED
-        return ObservedNode(
-            node_id=desired.node_id,
-            role=desired.role,
-            state=state,
-            directory_id=directory_id,
-            started_at_ms=node.started_at_ms,
-            exited_at_ms=node.exited_at_ms,
-            exit_reason=node.exit_reason,
-            exits_in_a_row=node.exits_in_a_row,
-        )
-
-    async def _create(self, node: DesiredNode) -> None:
-        directory = self._layout.directory
-        data = directory.node_data(node.label)
-        if node.role is Role.CONTROLLER and directory.node_log(node.label).exists():
-            raise StepError(
-                f"{node.label} has run before, and {data} is gone. A voter that forgot what it voted and "
-                "stored could undo what was committed, so it is not created again: bring its data back, or "
-                "play in another --dir"
+    def _form(self, action: FormCluster) -> None:
+        identity = self.layout.identity
+        if identity.formation is not None and identity.formation.is_formed:
+            raise StepError("the cluster was formed already, and is not formed again")
+        voters = {}
+        for node_id in action.node_ids:
+            directory_id = identity.nodes[node_id].directory_id
+            assert directory_id is not None, "controllers have one from the beginning"
+            voters[node_id] = directory_id
+        self._change(
+            formation=Formation(
+                cluster_id=identity.cluster_id,
+                initial_voters=voters,
+                is_formed=False,
+                is_static=not identity.dynamic_quorum,
             )
-        data.mkdir(parents=True, exist_ok=True)
-        self._layout.write_config(node)
-        log = directory.node(node.label) / "format.log"
-        formatting = ChildProcess.start(
-            self._layout.format_command(node),
-            directory=directory.node(node.label),
-            log=log,
-            on_exit=lambda: None,
         )
-        if not await formatting.wait(FORMAT_TIMEOUT_S):
-            await formatting.stop(grace_ms=0)
-            raise StepError(f"{node.label} could not be formatted in {FORMAT_TIMEOUT_S} s; see {log}")
-        if not formatting.succeeded:
-            said = "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-8:])
-            raise StepError(f"{node.label} could not be formatted ({formatting.exit_reason}):\n{said}")
 
-    def _start(self, node: _Node) -> None:
-        desired = node.desired
-        self._layout.write_config(desired)
-        process = ChildProcess.start(
-            self._layout.run_command(desired, self._environment),
-            directory=self._layout.directory.node(desired.label),
-            log=self._layout.directory.node_log(desired.label),
-            on_exit=lambda: self._on_exit(node),
+    def _start(self, action: StartNode) -> None:
+        node = self._nodes[action.node_id]
+        if node.runs:
+            return
+        kept = self.layout.identity.nodes[action.node_id]
+        desired = self._find_desired(action.node_id)
+        if desired is not None:
+            asked = replace(desired, advertised={**desired.advertised, **action.advertised})
+            self.layout.write_config(asked)
+            controllers = self.layout.desired.of_role(Role.CONTROLLER)
+            started_with = StartedWith(
+                advertised=asked.advertised,
+                revision=asked.revision,
+                controllers=frozenset(one.node_id for one in controllers),
+            )
+            command = self.layout.run_command(asked, self._environment)
+        else:
+            # No manifest has it any more, but it has to run to leave in order: as it ran the last time.
+            text = (self.layout.directory.node(node.label) / "server.properties").read_text()
+            started_with = StartedWith(advertised=advertised_in(text))
+            command = self.layout.kept_run_command(
+                node.label, kept.implementation, kept.kafka_version, environment=self._environment
+            )
+        node.start(
+            command,
+            directory=self.layout.directory.node(node.label),
+            log=self.layout.directory.node_log(node.label),
+            started_with=started_with,
         )
-        node.process = process
-        node.started_at_ms = _now_ms()
-        node.was_ready = node.asked_to_stop = False
 
-    async def _stop(self, node: _Node, grace_ms: int) -> None:
-        if node.process is not None and node.process.runs:
-            node.asked_to_stop = True
-            await node.process.stop(grace_ms)
+    async def _delete_volume(self, node_id: int) -> None:
+        node = self._nodes[node_id]
+        if node.runs:
+            raise StepError(f"{node.label} runs, and its data is not deleted below it")
+        await volumes.delete(self.layout, node.label)
 
-    def _on_exit(self, node: _Node) -> None:
-        assert node.process is not None
-        assert node.started_at_ms is not None
-        node.exited_at_ms = _now_ms()
-        node.exit_reason = node.process.exit_reason
-        was_stable = node.exited_at_ms - node.started_at_ms >= STABLE_AFTER_MS
-        node.exits_in_a_row = 1 if was_stable else node.exits_in_a_row + 1
-        self._wake()
+    async def _forget(self, node_id: int) -> None:
+        node = self._nodes[node_id]
+        if node.runs:
+            raise StepError(f"{node.label} runs, and is not forgotten")
+        volumes.forget(self.layout, node.label)
+        nodes = dict(self.layout.identity.nodes)
+        if volumes.has_volume(self.layout, node.label):
+            nodes[node_id] = replace(nodes[node_id], is_forgotten=True)
+        else:
+            del nodes[node_id]
+            del self._nodes[node_id]
+        self._change(nodes=nodes)
 
+    async def _rebuild_quorum(self, node_id: int) -> None:
+        node = self._desired(node_id)
+        if self._nodes[node_id].runs:
+            raise StepError(f"{node.label} runs, and its log is not changed below it")
+        directory_id = self.layout.directory_id_of(node.label)
+        if directory_id is None:
+            raise StepError(f"{node.label} has no data from which the quorum could be rebuilt")
+        await volumes.rebuild_quorum(self.layout, node)
+        self._change(
+            formation=Formation(
+                cluster_id=self.layout.identity.cluster_id,
+                initial_voters={node_id: directory_id},
+                is_formed=False,
+                is_rebuilt=True,
+            )
+        )
 
-def _in_service(node: _Node, health: Health) -> bool:
-    if node.desired.role is Role.BROKER:
-        return node.desired.node_id in health.unfenced
-    # The leader remembers a voter that died: what it fetched before this process began does not count.
-    seen_ms = health.seen_ms.get(node.desired.node_id)
-    return seen_ms is not None and node.started_at_ms is not None and seen_ms >= node.started_at_ms
+    def _revision_of(self, node: LocalNode) -> Mapping[str, str]:
+        started = node.started_with
+        controllers = frozenset(one.node_id for one in self.layout.desired.of_role(Role.CONTROLLER))
+        known = "known" if knows_controllers(started.controllers, controllers) else "gone"
+        return {**started.revision, "controllers": known}
 
+    def _find_desired(self, node_id: int) -> DesiredNode | None:
+        return next((node for node in self.layout.desired.nodes if node.node_id == node_id), None)
 
-def idle_status(layout: Layout) -> ClusterStatus:
-    """The state of a cluster that nobody runs."""
-    identity = layout.identity
-    nodes = []
-    for node in layout.desired.nodes:
-        directory_id = layout.directory.directory_id_of(node.label, identity.cluster_id)
-        state = NodeState.ABSENT if directory_id is None else NodeState.STOPPED
-        observed = ObservedNode(node_id=node.node_id, role=node.role, state=state, directory_id=directory_id)
-        nodes.append(_node_status(layout, observed, None))
-    return ClusterStatus(
-        name=layout.desired.name,
-        cluster_id=identity.cluster_id,
-        ready=False,
-        bootstrap_servers=layout.bootstrap(Role.BROKER),
-        bootstrap_controllers=layout.bootstrap(Role.CONTROLLER),
-        quorum=None,
-        nodes=tuple(nodes),
-    )
+    def _desired(self, node_id: int) -> DesiredNode:
+        node = self._find_desired(node_id)
+        if node is None:
+            raise StepError(f"node {node_id} is in no manifest")
+        return node
 
+    def _contact(self, node_id: int) -> Address:
+        return next(iter(self.layout.identity.nodes[node_id].own_addresses.values()))
 
-def _node_status(layout: Layout, observed: ObservedNode, process: ChildProcess | None) -> NodeStatus:
-    node = layout.node(observed.node_id)
-    running = process if process is not None and process.runs else None
-    return NodeStatus(
-        node_id=node.node_id,
-        role=node.role,
-        pid=running.pid if running else None,
-        state=observed.state,
-        directory_id=observed.directory_id,
-        address=layout.address(node),
-        dir=str(layout.directory.node(node.label)),
-        rss_bytes=running.rss_bytes if running else None,
-    )
+    def _keep_publications(self, published: tuple[Publication, ...]) -> None:
+        self._change(publications=published)
 
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
+    def _change(self, **fields: object) -> None:
+        """Write down what changed, before anything is done that counts on it. Raises PlayError."""
+        identity: ClusterIdentity = replace(self.layout.identity, **fields)  # type: ignore[arg-type]
+        write_identity(self.layout.directory, identity)
+        self.layout = replace(self.layout, identity=identity)

@@ -1,14 +1,17 @@
 """The configuration files of local nodes: server.properties and log4j2.properties. Text in, text out."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quorate_operator.planning.cluster import DesiredNode, Implementation
+from quorate_operator.planning.cluster import Address, DesiredNode, Implementation
 from quorate_operator.runtime.ports import LOOPBACK
 
 HTTP = "http"
 """The name under which a Python controller's port for metrics and health is kept; no listener has small letters."""
+
+ADVERTISED_LISTENERS = "advertised.listeners"
 
 LOG4J2 = """\
 status = error
@@ -40,11 +43,12 @@ rootLogger.appenderRef.err.ref = err
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voter:
-    """A controller as the others need to know it."""
+    """A controller as the others need to know it: its own port, which never changes, and what it advertises."""
 
     node_id: int
     directory_id: str
     port: int
+    advertised: Address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +63,13 @@ class QuorumFacts:
 
 def initial_controllers(voters: Sequence[Voter]) -> str:
     """The argument of `--initial-controllers`: `id@host:port:directory-id`, separated by commas."""
-    return ",".join(f"{voter.node_id}@{LOOPBACK}:{voter.port}:{voter.directory_id}" for voter in voters)
+    return ",".join(f"{voter.node_id}@{voter.advertised}:{voter.directory_id}" for voter in voters)
 
 
 def controller_properties(
     node: DesiredNode, ports: Mapping[str, int], quorum: QuorumFacts, data: Path
 ) -> dict[str, str]:
-    """The configuration of a controller that keeps its data in `data`."""
+    """The configuration of a controller that keeps its data in `data`; `ports` are its own."""
     properties = {
         "process.roles": "controller",
         "node.id": str(node.node_id),
@@ -84,6 +88,7 @@ def broker_properties(
     """The configuration of a broker that shares a laptop: few threads, small internal topics."""
     copies = str(min(3, quorum.broker_count))
     in_sync = str(max(1, min(3, quorum.broker_count) - 1))
+    rack = {} if node.rack is None else {"broker.rack": node.rack}
     return {
         "process.roles": "broker",
         "node.id": str(node.node_id),
@@ -106,7 +111,16 @@ def broker_properties(
         "background.threads": "4",
         "num.recovery.threads.per.data.dir": "2",
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+        **rack,
     } | dict(node.config)
+
+
+def advertised_in(text: str) -> dict[str, Address]:
+    """By listener name, what a node advertises that is started with this configuration, as `render_properties`
+    wrote it."""
+    line = next((line for line in text.splitlines() if line.startswith(f"{ADVERTISED_LISTENERS}=")), "")
+    found = re.findall(r"([A-Z][A-Z0-9_]*)://\[?([^,\]]+?)\]?:(\d+)", line)
+    return {name: Address(host, int(port)) for name, host, port in found}
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
@@ -129,17 +143,20 @@ def _quorum_properties(quorum: QuorumFacts) -> dict[str, str]:
 def _listener_properties(
     node: DesiredNode, ports: Mapping[str, int], others: Mapping[str, str]
 ) -> dict[str, str]:
-    endpoints = ",".join(
-        f"{listener.name}://{LOOPBACK}:{ports[listener.name]}" for listener in node.listeners
-    )
+    own = {listener.name: Address(LOOPBACK, ports[listener.name]) for listener in node.listeners}
+    advertised = {name: node.advertised.get(name, address) for name, address in own.items()}
     protocols = {listener.name: listener.protocol for listener in node.listeners} | dict(others)
     return {
-        "listeners": endpoints,
-        "advertised.listeners": endpoints,
+        "listeners": _endpoints(own),
+        ADVERTISED_LISTENERS: _endpoints(advertised),
         "listener.security.protocol.map": ",".join(
             f"{name}:{protocol}" for name, protocol in protocols.items()
         ),
     }
+
+
+def _endpoints(addresses: Mapping[str, Address]) -> str:
+    return ",".join(f"{name}://{address}" for name, address in addresses.items())
 
 
 def _escaped(text: str, *, in_key: bool = False) -> str:

@@ -1,31 +1,74 @@
-"""From a manifest to a supervised cluster: what is settled first, and the two ways to supervise."""
+"""From a manifest to a supervised cluster: what is settled first, the ways to supervise, and how to ask."""
 
 import asyncio
 import logging
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Any
 
-from quorate_operator.models.manifests import load_manifests
+from quorate_operator.gateway.kafka import KafkaGateway
+from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
 from quorate_operator.planning.cluster import DesiredCluster, Implementation, Role
 from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.runtime import volumes
+from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.control import call
 from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.errors import KafkaUnavailableError, PlayError
-from quorate_operator.runtime.health import HealthProbe
-from quorate_operator.runtime.identity import read_identity, settle_identity, write_identity
+from quorate_operator.runtime.identity import (
+    ClusterIdentity,
+    read_identity,
+    settle_identity,
+    write_identity,
+)
 from quorate_operator.runtime.kafka import Kafka, Progress, find_kafka
 from quorate_operator.runtime.layout import QUORATE, Layout
-from quorate_operator.runtime.local import LocalRuntime
+from quorate_operator.runtime.local import LocalInfrastructure
+from quorate_operator.runtime.places import complete
 from quorate_operator.runtime.processes import LOG_SIZE_BYTES_MAX
 from quorate_operator.runtime.supervisor import Snapshot, Supervisor
 from quorate_operator.runtime.tools import write_tools
 
 DEFAULT_ROOT = Path(".quorate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A manifest that is asked for, and the Kafka that it needs; `notes` are for the person who asked."""
+
+    manifest: str
+    source: str
+    directory: PlayDirectory
+    kafka: Mapping[str, Kafka]
+    notes: tuple[str, ...]
+
+    def as_arguments(self) -> dict[str, Any]:
+        """For the supervisor that runs the cluster."""
+        kafka = {
+            version: {"version": found.version, "java": found.java, "libs": str(found.libs)}
+            for version, found in self.kafka.items()
+        }
+        return {"manifest": self.manifest, "source": self.source, "kafka": kafka}
+
+    @classmethod
+    def from_arguments(cls, arguments: Mapping[str, Any], directory: PlayDirectory) -> "Request":
+        """What `as_arguments` gave, back."""
+        kafka = {
+            version: Kafka(version=found["version"], java=found["java"], libs=Path(found["libs"]))
+            for version, found in arguments["kafka"].items()
+        }
+        return cls(
+            manifest=arguments["manifest"],
+            source=arguments["source"],
+            directory=directory,
+            kafka=kafka,
+            notes=(),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,31 +79,63 @@ class Session:
     notes: tuple[str, ...]
 
 
+def ask_for(
+    manifest: str, source: str, path: Path | None, environment: Mapping[str, str], progress: Progress
+) -> Request:
+    """Check a manifest, and find the Kafka that it needs; that may take time. Raises ManifestError, PlayError."""
+    asked = desired_cluster(load_manifests(manifest, source))
+    kafka, notes = _find_kafkas(asked, environment, progress)
+    return Request(
+        manifest=manifest,
+        source=source,
+        directory=directory_of(asked.name, path),
+        kafka=kafka,
+        notes=notes,
+    )
+
+
 def prepare(
     manifest: str, source: str, path: Path | None, environment: Mapping[str, str], progress: Progress
 ) -> Session:
     """Check a manifest and settle all that its cluster needs, in `path` or in `.quorate/<name>`.
 
-    Raises ManifestError or PlayError; a cluster that was there is as it was then.
+    Raises ManifestError or PlayError, of which AlreadyRunningError; a cluster that was there is as it was then.
     """
     asked = desired_cluster(load_manifests(manifest, source))
     directory = directory_of(asked.name, path)
     if directory.held:
         directory.take()  # raises, before anything that takes time
-    kafka, notes = _find_kafkas(asked, environment, progress)
-    desired = _playable(asked, kafka)
+    request = ask_for(manifest, source, path, environment, progress)
+    directory = request.directory
     directory.take()
     try:
-        identity = settle_identity(directory, desired, kafka)
-        write_identity(directory, identity)
-        directory.write(directory.manifest, manifest)
-        layout = Layout(directory, desired, identity)
-        if kafka:
-            write_tools(layout, kafka[max(kafka, key=_version_key)])
-    except PlayError:
+        layout = settle(request)
+        adopt(request, layout)
+    except (PlayError, ManifestError):
         directory.release()
         raise
-    return Session(layout=layout, notes=notes)
+    return Session(layout=layout, notes=request.notes)
+
+
+def settle(request: Request, kept: ClusterIdentity | None = None, running: Collection[int] = ()) -> Layout:
+    """The layout that a manifest asks for; writes nothing. See `settle_identity`. Raises PlayError."""
+    manifests = load_manifests(request.manifest, request.source)
+    directory = request.directory
+    if kept is None and directory.exists:
+        kept = read_identity(directory)
+    desired = _playable(desired_cluster(manifests), request.kafka)
+    if kept is not None:
+        _check_left_out(manifests, desired, kept, directory)
+    identity = settle_identity(directory, desired, request.kafka, kept=kept, running=running)
+    return Layout(directory, complete(manifests, desired, identity), identity)
+
+
+def adopt(request: Request, layout: Layout) -> None:
+    """Write down what is played from now on. Raises PlayError."""
+    write_identity(layout.directory, layout.identity)
+    layout.directory.write(layout.directory.manifest, request.manifest)
+    if request.kafka:
+        write_tools(layout, request.kafka[max(request.kafka, key=_version_key)])
 
 
 def directory_of(name: str, path: Path | None) -> PlayDirectory:
@@ -75,16 +150,31 @@ def recall(directory: PlayDirectory) -> Layout:
         manifest = directory.manifest.read_text()
     except OSError as error:
         raise PlayError(f"{directory.manifest} can't be read: {error.strerror}") from error
-    asked = desired_cluster(load_manifests(manifest, str(directory.manifest)))
-    return Layout(directory, _playable(asked, identity.kafka), identity)
+    manifests = load_manifests(manifest, str(directory.manifest))
+    desired = _playable(desired_cluster(manifests), identity.kafka)
+    return Layout(directory, complete(manifests, desired, identity), identity)
 
 
 def supervisor_of(layout: Layout, environment: Mapping[str, str]) -> Supervisor:
     """A supervisor with the runtime of local processes."""
     woken = asyncio.Event()
-    probe = HealthProbe(layout.addresses(Role.CONTROLLER), layout.addresses(Role.BROKER))
-    runtime = LocalRuntime(layout, probe, environment, woken.set)
-    return Supervisor(layout.directory, layout.desired, runtime, woken)
+    infrastructure = LocalInfrastructure(layout, environment, woken.set)
+
+    runtime = ClusterRuntime(infrastructure, KafkaGateway())
+    return Supervisor(infrastructure, runtime, woken, settle=settle_edited, adopt=adopt_edited)
+
+
+def settle_edited(arguments: Mapping[str, Any], current: Layout, running: frozenset[int]) -> Layout:
+    """The layout that an edited manifest of a running cluster asks for. Raises PlayError."""
+    try:
+        return settle(Request.from_arguments(arguments, current.directory), current.identity, running)
+    except ManifestError as error:
+        raise PlayError(str(error)) from error
+
+
+def adopt_edited(arguments: Mapping[str, Any], edited: Layout) -> None:
+    """Write down what a running cluster goes on with. Raises PlayError."""
+    adopt(Request.from_arguments(arguments, edited.directory), edited)
 
 
 async def supervise(layout: Layout, supervisor: Supervisor) -> None:
@@ -143,6 +233,21 @@ async def ask_kill(directory: PlayDirectory, node_id: int, number: signal.Signal
     return pid
 
 
+async def ask_play(request: Request) -> int:
+    """Have the supervisor of a directory go on with a manifest; the number of the last event before.
+
+    Raises NotRunningError, PlayError.
+    """
+    last: int = await call(request.directory, "play", **request.as_arguments())
+    return last
+
+
+async def ask_plan(request: Request) -> dict[str, Any]:
+    """What the supervisor of a directory would do if a manifest were played. Raises NotRunningError, PlayError."""
+    plan: dict[str, Any] = await call(request.directory, "plan", **request.as_arguments())
+    return plan
+
+
 def played_clusters() -> list[Path]:
     """The directories of the clusters that were played below the current directory, in the default place."""
     return sorted(path for path in DEFAULT_ROOT.glob("*") if PlayDirectory(path).exists)
@@ -182,6 +287,25 @@ def _playable(desired: DesiredCluster, kafka: Mapping[str, Kafka]) -> DesiredClu
         if node.implementation is Implementation.PYTHON or node.kafka_version in kafka
     )
     return replace(desired, nodes=nodes)
+
+
+def _check_left_out(
+    manifests: Manifests, playable: DesiredCluster, kept: ClusterIdentity, directory: PlayDirectory
+) -> None:
+    """Refuse to play without nodes that have data: to leave them out would mean to drain and forget them."""
+    left_out = {node.node_id for node in desired_cluster(manifests).nodes} - {
+        node.node_id for node in playable.nodes
+    }
+    with_data = [
+        kept.label(node_id)
+        for node_id in sorted(left_out & kept.nodes.keys())
+        if volumes.is_formatted(directory, kept.label(node_id))
+    ]
+    if with_data:
+        raise PlayError(
+            f"{', '.join(with_data)} can't be run without Java and Kafka's jars, and the cluster in "
+            f"{directory.path} has them; nothing was changed. Play where there is Java 17 or newer"
+        )
 
 
 def _version_key(version: str) -> tuple[int, ...]:

@@ -1,10 +1,10 @@
 """The state of a played cluster for people and programs. `as_json` is a documented interface."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from quorate_operator.planning.cluster import ObservedQuorum
+from quorate_operator.planning.cluster import ObservedQuorum, ObservedVoter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +26,16 @@ class NodeStatus:
         return f"{self.role}-{self.node_id}"
 
 
+NO_PLAN: Mapping[str, Any] = {"steps": [], "refusals": []}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """The cluster. `quorum` is None while no leader answers; `ready` means that every node is in service."""
+    """The cluster. `quorum` is None while no leader answers; `ready` means that every node is in service.
+
+    `plan` is as in `wording.plan_as_json`; `addresses` are those that lead to nodes, `trouble` what kept the last
+    step from being done.
+    """
 
     name: str
     cluster_id: str
@@ -37,6 +44,14 @@ class ClusterStatus:
     bootstrap_controllers: str
     quorum: ObservedQuorum | None
     nodes: tuple[NodeStatus, ...] = field(default=())
+    plan: Mapping[str, Any] = field(default_factory=lambda: NO_PLAN)
+    addresses: Sequence[Mapping[str, Any]] = ()
+    trouble: str | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that the manifest asks for is done."""
+        return self.ready and not self.plan["steps"]
 
     def as_json(self) -> dict[str, Any]:
         """What `quorate play status -o json` prints."""
@@ -45,6 +60,7 @@ class ClusterStatus:
             "name": self.name,
             "clusterId": self.cluster_id,
             "ready": self.ready,
+            "settled": self.settled,
             "bootstrapServers": self.bootstrap_servers,
             "bootstrapControllers": self.bootstrap_controllers,
             "quorum": quorum
@@ -53,6 +69,7 @@ class ClusterStatus:
                 "leaderEpoch": quorum.leader_epoch,
                 "highWatermark": quorum.high_watermark,
                 "kraftVersion": quorum.kraft_version,
+                "voters": sorted(quorum.voters),
             },
             "nodes": [
                 {
@@ -67,11 +84,14 @@ class ClusterStatus:
                 }
                 for node in self.nodes
             ],
+            "plan": dict(self.plan),
+            "addresses": [dict(one) for one in self.addresses],
+            "trouble": self.trouble,
         }
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """What `as_json` gave, back."""
+        """What `as_json` gave, back; of the voters, their ids."""
         quorum = content["quorum"]
         return cls(
             name=content["name"],
@@ -79,13 +99,7 @@ class ClusterStatus:
             ready=content["ready"],
             bootstrap_servers=content["bootstrapServers"],
             bootstrap_controllers=content["bootstrapControllers"],
-            quorum=quorum
-            and ObservedQuorum(
-                leader_id=quorum["leaderId"],
-                leader_epoch=quorum["leaderEpoch"],
-                high_watermark=quorum["highWatermark"],
-                kraft_version=quorum["kraftVersion"],
-            ),
+            quorum=quorum and _quorum_from(quorum),
             nodes=tuple(
                 NodeStatus(
                     node_id=node["nodeId"],
@@ -99,4 +113,26 @@ class ClusterStatus:
                 )
                 for node in content["nodes"]
             ),
+            plan=content["plan"],
+            addresses=tuple(content["addresses"]),
+            trouble=content["trouble"],
         )
+
+
+def _quorum_from(content: Mapping[str, Any]) -> ObservedQuorum:
+    return ObservedQuorum(
+        leader_id=content["leaderId"],
+        leader_epoch=content["leaderEpoch"],
+        high_watermark=content["highWatermark"],
+        kraft_version=content["kraftVersion"],
+        voters={
+            node_id: ObservedVoter(
+                node_id=node_id,
+                directory_id=None,
+                log_end_offset=-1,
+                last_fetch_ms=None,
+                last_caught_up_ms=None,
+            )
+            for node_id in content["voters"]
+        },
+    )

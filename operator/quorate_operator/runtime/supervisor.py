@@ -5,7 +5,7 @@ import logging
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
@@ -13,16 +13,25 @@ from typing import Any
 
 from quorate_operator.planning.cluster import DesiredCluster, Implementation, NodeState, ObservedCluster
 from quorate_operator.planning.planner import plan
-from quorate_operator.planning.steps import Action, CreateNode, Plan, StartNode, StopNode
+from quorate_operator.planning.steps import Action, FormCluster, KafkaAction, Plan, StartNode
+from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.control import serve
-from quorate_operator.runtime.directory import PlayDirectory
+from quorate_operator.runtime.describing import label_in, running_status
 from quorate_operator.runtime.errors import PlayError, StepError
-from quorate_operator.runtime.local import LocalRuntime
+from quorate_operator.runtime.layout import Layout
+from quorate_operator.runtime.local import LocalInfrastructure
 from quorate_operator.runtime.status import ClusterStatus
+from quorate_operator.runtime.wording import in_words, plan_as_json
 
 EVENTS_MAX = 1_000
 LOOK_EVERY_MS = 200
 LOOK_EVERY_MS_STEADY = 5_000
+RETRY_MS_MIN = 500
+RETRY_MS_MAX = 30_000
+
+Replay = Callable[[Mapping[str, Any], Layout, frozenset[int]], Layout]
+"""A layout from the arguments of a command that brings a manifest, the layout so far, and the nodes that run.
+Raises PlayError."""
 
 logger = logging.getLogger(__name__)
 
@@ -73,53 +82,75 @@ class Snapshot:
 
 
 class Supervisor:
-    """One played cluster. `woken` is set by the runtime when a process ended."""
+    """One played cluster. `woken` is set by the infrastructure when a process ended.
+
+    `settle` makes a layout of an edited manifest and writes nothing; `adopt` writes it down.
+    """
 
     def __init__(
-        self, directory: PlayDirectory, desired: DesiredCluster, runtime: LocalRuntime, woken: asyncio.Event
+        self,
+        infrastructure: LocalInfrastructure,
+        runtime: ClusterRuntime,
+        woken: asyncio.Event,
+        *,
+        settle: Replay,
+        adopt: Callable[[Mapping[str, Any], Layout], None],
     ) -> None:
-        self._directory = directory
-        self._desired = desired
+        self._infrastructure = infrastructure
         self._runtime = runtime
         self._woken = woken
+        self._settle = settle
+        self._adopt = adopt
+        self._running = True
         self._looking = asyncio.Lock()
         self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self._happened = 0
         self._observed: ObservedCluster | None = None
         self._plan = Plan(steps=())
+        self._has_served = False
         self._failure: str | None = None
+        self._trouble: str | None = None
+        self._failures_in_a_row = 0
+        self._told_of_plan: frozenset[str] = frozenset()
 
     @property
     def stopping(self) -> bool:
         """Whether the cluster is on its way down."""
-        return not self._desired.running
+        return not self._running
 
     def request_stop(self) -> None:
         """Stop the cluster in order; asked a second time, kill what is left."""
-        if self._desired.running:
-            self._desired = replace(self._desired, running=False)
+        if self._running:
+            self._running = False
             self._tell("stopping")
         else:
-            self._runtime.kill_all()
+            self._infrastructure.kill_all()
         self._woken.set()
 
     async def run(self) -> None:
         """Keep the cluster until a stop was requested and done.
 
-        Raises StepError when a step failed; the cluster was stopped then.
+        Raises StepError when a step failed before the cluster ever served; it was stopped then.
         """
         try:
-            async with serve(self._directory, self._handle):
+            async with serve(self._infrastructure.layout.directory, self._handle):
+                await self._infrastructure.open()
                 await self._keep()
         finally:
+            await self._infrastructure.close()
             await self._runtime.close()
 
     async def snapshot(self, since: int = 0) -> Snapshot:
         """The state now, with the events after the one numbered `since`."""
         observed = await self._look()
-        ready = self._desired.running and not self._plan.steps
         return Snapshot(
-            status=self._runtime.status(observed, ready=ready),
+            status=running_status(
+                self._infrastructure,
+                observed,
+                self._plan,
+                ready=self._running and self._serves(observed),
+                trouble=self._trouble,
+            ),
             stopping=self.stopping,
             waits=tuple(wait.reason for wait in self._plan.waits),
             failure=self._failure,
@@ -135,62 +166,93 @@ class Supervisor:
         """What happened since the event of this number, as far as it is still known."""
         return tuple(event for event in self._events if event.sequence > sequence)
 
+    @property
+    def _desired(self) -> DesiredCluster:
+        return replace(self._infrastructure.layout.desired, running=self._running)
+
     async def _keep(self) -> None:
         while True:
             self._woken.clear()
             await self._look()
             if self._plan.due:
                 await self._do(self._plan.due)
-            elif not self._desired.running:
+            elif not self._running:
                 if self._failure is not None:
                     raise StepError(self._failure)
                 return
             else:
-                self._runtime.trim_logs()
-                await self._pause()
+                self._infrastructure.trim_logs()
+                every_ms = LOOK_EVERY_MS if self._plan.steps else LOOK_EVERY_MS_STEADY
+                look_at_ms = self._plan.look_again_at_ms
+                await self._pause(
+                    every_ms if look_at_ms is None else min(every_ms, max(0, look_at_ms - _now_ms()))
+                )
 
     async def _look(self) -> ObservedCluster:
         async with self._looking:
-            observed = await self._runtime.observe()
+            desired = self._desired
+            observed = await self._runtime.observe(desired)
             self._tell_changes(observed)
             self._observed = observed
-            self._plan = plan(self._desired, observed, _now_ms())
+            self._plan = plan(desired, observed, _now_ms())
+            self._has_served = self._has_served or self._serves(observed)
+            self._tell_of_plan()
             return observed
 
-    async def _do(self, actions: Sequence[Action]) -> None:
-        """Those of one node one after the other, those of different nodes at the same time.
+    def _serves(self, observed: ObservedCluster) -> bool:
+        return observed.quorum is not None and all(
+            node.node_id in observed.nodes and observed.nodes[node.node_id].state is NodeState.READY
+            for node in self._infrastructure.layout.desired.nodes
+        )
 
-        One that fails ends the play: what it needs is not there, and trying again would not bring it.
-        """
+    async def _do(self, actions: Sequence[Action]) -> None:
+        """Those of each node in order, different nodes at the same time; the cluster is formed before anything."""
 
         async def do_all(of_one_node: Iterable[Action]) -> None:
             for action in of_one_node:
                 self._tell(self._describe(action))
-                await self._runtime.apply(action)
+                try:
+                    await self._runtime.apply(action, self._desired)
+                except StepError as error:
+                    raise _FailedStepError(action, error) from error
 
-        by_node = groupby(
-            sorted(actions, key=lambda action: action.node_id), key=lambda action: action.node_id
-        )
-        results = await asyncio.gather(
-            *(do_all(list(of_one_node)) for _, of_one_node in by_node), return_exceptions=True
-        )
+        def place(action: Action) -> int:
+            return -1 if action.node_id is None else action.node_id
+
+        forming = [action for action in actions if isinstance(action, FormCluster)]
+        others = sorted((action for action in actions if action not in forming), key=place)
+        results = await _gather([do_all(forming)])
+        if not any(results):
+            results = await _gather([do_all(list(group)) for _, group in groupby(others, key=place)])
+        failed = [result for result in results if isinstance(result, _FailedStepError)]
         for result in results:
-            if isinstance(result, StepError):
-                self._fail(result)
-            elif result is not None:
+            if result is not None and result not in failed:
                 raise result
+        if not failed:
+            self._failures_in_a_row, self._trouble = 0, None
+        for step in failed:
+            self._fail(step)
+        if failed and self._failure is None:
+            self._failures_in_a_row += 1
+            await self._pause(min(RETRY_MS_MIN << min(self._failures_in_a_row - 1, 16), RETRY_MS_MAX))
 
-    def _fail(self, error: StepError) -> None:
-        if self._failure is not None:
-            raise error  # stopping after the first failure failed too
-        self._failure = str(error)
-        self._tell(f"failed: {error}")
-        self.request_stop()
+    def _fail(self, failed: "_FailedStepError") -> None:
+        """What failed before the cluster ever served ends the play: trying again would not bring what it needs.
 
-    async def _pause(self) -> None:
-        every_ms = LOOK_EVERY_MS if self._plan.steps else LOOK_EVERY_MS_STEADY
-        look_at_ms = self._plan.look_again_at_ms
-        pause_ms = every_ms if look_at_ms is None else min(every_ms, max(0, look_at_ms - _now_ms()))
+        Later, or when it was Kafka that did not do it, it is tried again.
+        """
+        message = str(failed.error)
+        is_lasting = not self._running or not (self._has_served or isinstance(failed.action, KafkaAction))
+        if is_lasting and self._failure is not None:
+            raise failed.error  # stopping after the first failure failed too
+        if is_lasting or message != self._trouble:
+            self._tell(f"failed: {message}")
+        self._trouble = message
+        if is_lasting:
+            self._failure = message
+            self.request_stop()
+
+    async def _pause(self, pause_ms: int) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._woken.wait(), pause_ms / 1000)
 
@@ -203,10 +265,32 @@ class Supervisor:
                 return None
             case "kill":
                 return self._kill(arguments["nodeId"], signal.Signals[arguments["signal"]])
+            case "play":
+                return self._replay(arguments)
+            case "plan":
+                return await self._plan_for(arguments)
         raise PlayError(f"the supervisor knows no command {command!r}")
 
+    def _replay(self, arguments: Mapping[str, Any]) -> int:
+        """Go on with an edited manifest; the number of the last event before it."""
+        if self.stopping:
+            raise PlayError("the cluster is being stopped; play it again when it has")
+        before = self._happened
+        layout = self._settle(arguments, self._infrastructure.layout, self._infrastructure.running)
+        self._adopt(arguments, layout)
+        self._infrastructure.use(layout)
+        self._tell("another manifest is played")
+        self._woken.set()
+        return before
+
+    async def _plan_for(self, arguments: Mapping[str, Any]) -> Any:
+        """What would be done if a manifest were played; nothing is."""
+        layout = self._settle(arguments, self._infrastructure.layout, self._infrastructure.running)
+        observed = await self._runtime.observe(layout.desired)
+        return plan_as_json(plan(layout.desired, observed, _now_ms()), label_in(layout))
+
     def _kill(self, node_id: int, number: signal.Signals) -> int:
-        pid = self._runtime.send_signal(node_id, number)
+        pid = self._infrastructure.send_signal(node_id, number)
         if pid is None:
             raise PlayError(f"node {node_id} has no process")
         self._tell(f"sent {number.name} to node {node_id} (pid {pid})")
@@ -218,7 +302,7 @@ class Supervisor:
         if quorum and (known is None or known.leader_epoch != quorum.leader_epoch):
             self._tell(f"controller-{quorum.leader_id} leads the quorum in epoch {quorum.leader_epoch}")
         for node_id, node in observed.nodes.items():
-            was = before.nodes[node_id].state if before else NodeState.ABSENT
+            was = before.nodes[node_id].state if before and node_id in before.nodes else NodeState.ABSENT
             label = f"{node.role}-{node_id}"
             if node.state is was:
                 continue
@@ -229,17 +313,38 @@ class Supervisor:
             elif node.state is NodeState.READY or (node.state is NodeState.UNREADY and not self.stopping):
                 self._tell(f"{label} is {node.state}")
 
+    def _tell_of_plan(self) -> None:
+        """What is refused, once for each time that it comes up."""
+        refused = frozenset(f"refused ({one.code}): {one.message}" for one in self._plan.refusals)
+        for text in sorted(refused - self._told_of_plan):
+            self._tell(text)
+        self._told_of_plan = refused
+
     def _describe(self, action: Action) -> str:
-        verb = {CreateNode: "creating", StartNode: "starting", StopNode: "stopping"}[type(action)]
-        node = next(node for node in self._desired.nodes if node.node_id == action.node_id)
-        if isinstance(action, StartNode) and node.implementation is Implementation.JAVA:
-            return f"{verb} {node.label}, which takes a JVM some seconds: {action.reason}"
-        return f"{verb} {node.label}: {action.reason}"
+        text = in_words(action, label_in(self._infrastructure.layout), under_way=True)
+        if isinstance(action, StartNode):
+            nodes = self._infrastructure.layout.identity.nodes
+            if nodes[action.node_id].implementation is Implementation.JAVA:
+                return text.replace(": ", ", which takes a JVM some seconds: ", 1)
+        return text
 
     def _tell(self, text: str) -> None:
         self._happened += 1
         self._events.append(Event(sequence=self._happened, text=text))
         logger.info("%s", text)
+
+
+class _FailedStepError(Exception):
+    """A step that failed, and why."""
+
+    def __init__(self, action: Action, error: StepError) -> None:
+        super().__init__(str(error))
+        self.action = action
+        self.error = error
+
+
+async def _gather(works: Sequence[Awaitable[None]]) -> list[BaseException | None]:
+    return await asyncio.gather(*works, return_exceptions=True)
 
 
 def _now_ms() -> int:

@@ -120,7 +120,16 @@ def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirect
     (node,) = content.pop("nodes")
     cluster_id = content.pop("clusterId")
     address = content.pop("bootstrapControllers")
-    assert content == {"name": "tiny", "ready": False, "bootstrapServers": "", "quorum": None}
+    assert content == {
+        "name": "tiny",
+        "ready": False,
+        "settled": False,
+        "bootstrapServers": "",
+        "quorum": None,
+        "plan": {"steps": [], "refusals": []},
+        "addresses": [],
+        "trouble": None,
+    }
     assert len(cluster_id) == 22
     assert node == {
         "nodeId": 3000,
@@ -181,8 +190,11 @@ def test_logs_are_printed_by_id_and_by_name(played: PlayDirectory) -> None:
         assert runner.invoke(app, ["play", "logs", name, "-n", "2"]).stdout == "2\n3\n"
 
 
-def test_a_running_cluster_is_not_played_twice(played: PlayDirectory, here: Path) -> None:
-    """Goal: one supervisor. Method: hold the lock, play again."""
+def test_a_running_cluster_is_not_played_twice(
+    played: PlayDirectory, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: one supervisor. Method: hold the lock without a supervisor that answers, play again."""
+    monkeypatch.setattr(play, "SUPERVISOR_TIMEOUT_S", 0)
     (here / "m.yaml").write_text(MANIFEST)
     played.take()
     ran = runner.invoke(app, ["play", "-f", "m.yaml"])

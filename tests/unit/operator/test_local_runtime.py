@@ -1,19 +1,30 @@
-"""The runtime of local processes: from a directory that is not formatted to a process that is watched."""
+"""The infrastructure of local processes: from a directory that is not formatted to a process that is watched."""
 
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from quorate_operator.planning.cluster import DesiredNode, NodeState
-from quorate_operator.planning.steps import CreateNode, StartNode, StopNode
+from quorate_operator.planning.cluster import Address, DesiredNode, NodeState, ObservedNode
+from quorate_operator.planning.steps import (
+    CreateNode,
+    DeleteVolume,
+    ForgetNode,
+    FormCluster,
+    PublishAddress,
+    RebuildQuorum,
+    RuntimeAction,
+    StartNode,
+    StopNode,
+)
 from quorate_operator.runtime import session
 from quorate_operator.runtime.errors import StepError
-from quorate_operator.runtime.health import Health
+from quorate_operator.runtime.identity import read_identity
 from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.local import LocalRuntime
+from quorate_operator.runtime.local import LocalInfrastructure
 from typing_extensions import override
 
 pytestmark = pytest.mark.usefixtures("own_ports")
@@ -36,61 +47,73 @@ class ScriptedLayout(Layout):
     run_script = WAITS_FOR_A_SIGNAL
 
     @override
-    def format_command(self, node: DesiredNode) -> list[str]:
+    def format_command(self, node: DesiredNode, *, is_initial: bool = True) -> list[str]:
         """Writes what marks a formatted directory."""
-        meta = f"cluster.id={self.identity.cluster_id}\\ndirectory.id=abc\\n"
+        directory_id = self.identity.nodes[node.node_id].directory_id if is_initial else "another"
+        meta = f"cluster.id={self.identity.cluster_id}\\ndirectory.id={directory_id}\\n"
         return [sys.executable, "-S", "-c", self.format_script.replace("{}", meta)]
 
     @override
-    def run_command(self, node: DesiredNode, environment: Mapping[str, str]) -> list[str]:
+    def rebuild_command(self, node: DesiredNode) -> list[str]:
+        """Does nothing, well."""
+        return [sys.executable, "-S", "-c", ""]
+
+    @override
+    def kept_run_command(self, *_: object, **__: object) -> list[str]:
         """Waits for a signal."""
         return [sys.executable, "-S", "-c", self.run_script]
 
 
-class Probe:
-    """Tells what a test wants."""
-
-    health = Health()
-
-    async def probe(self, **_: Sequence[int]) -> Health:
-        """The health that was set."""
-        return self.health
-
-    async def close(self) -> None:
-        """Nothing to close."""
-
-
 class Stage:
-    """A runtime of one controller, with what surrounds it."""
+    """The infrastructure of one controller, with what surrounds it."""
 
     def __init__(self, layout: ScriptedLayout) -> None:
-        self.layout = layout
-        self.probe = Probe()
         self.woken = asyncio.Event()
-        self.runtime = LocalRuntime(layout, self.probe, {}, self.woken.set)  # type: ignore[arg-type]
+        self.infrastructure = LocalInfrastructure(layout, {}, self.woken.set)
+
+    @property
+    def layout(self) -> Layout:
+        """The layout as it is now."""
+        return self.infrastructure.layout
 
     @property
     def data(self) -> Path:
         """The node's data."""
         return self.layout.directory.node_data(f"controller-{NODE}")
 
+    async def apply(self, action: RuntimeAction) -> None:
+        """Do a step."""
+        await self.infrastructure.apply(action, self.layout.desired)
+
+    async def node(self) -> ObservedNode:
+        """The node as it is observed."""
+        return (await self.infrastructure.nodes(self.layout.desired))[NODE]
+
     async def state(self) -> NodeState:
         """The node's state as it is observed."""
-        return (await self.runtime.observe()).nodes[NODE].state
+        return (await self.node()).state
 
-    async def create(self) -> None:
+    async def create(self, *, is_initial: bool = True) -> None:
         """Create the node."""
-        await self.runtime.apply(CreateNode(node_id=NODE, reason="test"))
+        await self.apply(CreateNode(node_id=NODE, reason="test", is_initial=is_initial))
 
     async def start(self) -> None:
         """Start the node."""
-        await self.runtime.apply(StartNode(node_id=NODE, reason="test"))
+        await self.apply(StartNode(node_id=NODE, reason="test"))
+
+    async def stop(self) -> None:
+        """Stop the node."""
+        await self.apply(StopNode(node_id=NODE, reason="test", grace_ms=10_000))
 
     async def kill(self) -> None:
         """Kill the node's process, and wait until that was noticed."""
         self.woken.clear()
-        self.runtime.send_signal(NODE, signal.SIGKILL)
+        self.infrastructure.send_signal(NODE, signal.SIGKILL)
         await self.woken.wait()
+
+    def desire_nothing(self) -> None:
+        """A manifest that has the node no more."""
+        self.infrastructure.use(replace(self.layout, desired=replace(self.layout.desired, nodes=())))
 
 
 @pytest.fixture
@@ -99,27 +122,32 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     layout = session.prepare(MANIFEST, "test", tmp_path / "quorum", {}, lambda _: None).layout
     stage = Stage(ScriptedLayout(layout.directory, layout.desired, layout.identity))
     yield stage
-    await stage.runtime.close()
+    await stage.infrastructure.close()
     layout.directory.release()
 
 
-async def test_a_node_goes_from_absent_to_ready_and_to_stopped(stage: Stage) -> None:
+async def test_a_node_goes_from_absent_to_running_and_to_stopped(stage: Stage) -> None:
     """Goal: each state means what it says. Method: one life, observed after each step."""
     assert await stage.state() is NodeState.ABSENT
     await stage.create()
     assert await stage.state() is NodeState.STOPPED
     await stage.start()
-    assert await stage.state() is NodeState.STARTING
-    started_ms = (await stage.runtime.observe()).nodes[NODE].started_at_ms
-    assert started_ms is not None
-    stage.probe.health = Health(seen_ms={NODE: started_ms - 1})
-    assert await stage.state() is NodeState.STARTING  # that was an earlier process
-    stage.probe.health = Health(seen_ms={NODE: started_ms})
-    assert await stage.state() is NodeState.READY
-    stage.probe.health = Health()
-    assert await stage.state() is NodeState.UNREADY
-    await stage.runtime.apply(StopNode(node_id=NODE, reason="test", grace_ms=10_000))
+    node = await stage.node()
+    assert (node.state, node.revision["controllers"]) == (NodeState.STARTING, "known")
+    assert node.configured == stage.layout.desired.nodes[0].advertised
+    assert stage.infrastructure.contacts(stage.layout.desired) == {NODE: node.configured["CONTROLLER"]}
+    await stage.stop()
     assert await stage.state() is NodeState.STOPPED
+    assert (await stage.node()).configured == {}
+
+
+async def test_starting_twice_is_starting_once(stage: Stage) -> None:
+    """Goal: a step can be done again. Method: start a node that runs; the process is the same."""
+    await stage.create()
+    await stage.start()
+    before = stage.infrastructure.process_of(NODE)
+    await stage.start()
+    assert stage.infrastructure.process_of(NODE) is before
 
 
 async def test_a_crash_is_told_with_its_reason_and_counted(stage: Stage) -> None:
@@ -128,7 +156,7 @@ async def test_a_crash_is_told_with_its_reason_and_counted(stage: Stage) -> None
     for times in (1, 2):
         await stage.start()
         await stage.kill()
-        node = (await stage.runtime.observe()).nodes[NODE]
+        node = await stage.node()
         assert (node.state, node.exits_in_a_row) == (NodeState.CRASHED, times)
         assert node.exit_reason == "killed by SIGKILL"
 
@@ -144,20 +172,21 @@ async def test_what_formatting_said_is_in_the_error(stage: Stage, monkeypatch: p
 async def test_a_formatter_that_hangs_is_killed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a play does not hang. Method: a formatter that waits, and little patience."""
     monkeypatch.setattr(ScriptedLayout, "format_script", WAITS_FOR_A_SIGNAL)
-    monkeypatch.setattr("quorate_operator.runtime.local.FORMAT_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("quorate_operator.runtime.volumes.STEP_TIMEOUT_S", 0.05)
     with pytest.raises(StepError, match="could not be formatted in"):
         await stage.create()
 
 
-async def test_a_voter_that_lost_its_data_is_not_created_again(stage: Stage) -> None:
-    """Goal: no voter forgets its votes unnoticed. Method: move the data away after it has run."""
+async def test_a_voter_that_lost_its_data_gets_another_directory_id(stage: Stage) -> None:
+    """Goal: no voter forgets its votes unnoticed. Method: move the data away after it has run, and let it join."""
     await stage.create()
+    first = (await stage.node()).directory_id
     await stage.start()
     await stage.kill()
     stage.data.rename(stage.data.with_name("elsewhere"))
     assert await stage.state() is NodeState.ABSENT
-    with pytest.raises(StepError, match=r"has run before, and .* is gone"):
-        await stage.create()
+    await stage.create(is_initial=False)
+    assert (await stage.node()).directory_id not in (None, first)
 
 
 async def test_an_interrupted_creation_is_repeated(stage: Stage) -> None:
@@ -169,9 +198,97 @@ async def test_an_interrupted_creation_is_repeated(stage: Stage) -> None:
 
 
 async def test_closing_leaves_no_process(stage: Stage) -> None:
-    """Goal: no orphans. Method: close the runtime of a running node."""
+    """Goal: no orphans. Method: close the infrastructure of a running node."""
     await stage.create()
     await stage.start()
-    await stage.runtime.close()
+    await stage.infrastructure.close()
     assert await stage.state() is NodeState.STOPPED
-    assert stage.runtime.send_signal(NODE, signal.SIGCONT) is None
+    assert stage.infrastructure.send_signal(NODE, signal.SIGCONT) is None
+
+
+async def test_a_formation_is_written_down_before_anything_is_formatted(stage: Stage) -> None:
+    """Goal: whoever goes on forms the same cluster. Method: form, see a leader, and read the file each time."""
+    assert await stage.infrastructure.formation() is None
+    form = FormCluster(node_ids=(NODE,), cluster_id=None, reason="test")
+    await stage.apply(form)
+    kept = read_identity(stage.layout.directory)
+    assert kept.formation is not None
+    assert kept.formation.initial_voters == {NODE: kept.nodes[NODE].directory_id}
+    assert not kept.formation.is_formed
+    await stage.apply(form)
+    await stage.infrastructure.note_leader(1)
+    kept = read_identity(stage.layout.directory)
+    assert kept.formation is not None
+    assert kept.formation.is_formed
+    with pytest.raises(StepError, match="not formed again"):
+        await stage.apply(form)
+
+
+async def test_a_quorum_is_rebuilt_from_a_stopped_controller_alone(stage: Stage) -> None:
+    """Goal: the survivor's disk counts, and is not touched while it runs. Method: without data, running, stopped."""
+    rebuild = RebuildQuorum(node_id=NODE, reason="test")
+    with pytest.raises(StepError, match="has no data"):
+        await stage.apply(rebuild)
+    await stage.create()
+    await stage.start()
+    with pytest.raises(StepError, match="its log is not changed below it"):
+        await stage.apply(rebuild)
+    await stage.stop()
+    await stage.apply(rebuild)
+    formation = await stage.infrastructure.formation()
+    assert formation is not None
+    assert (formation.is_rebuilt, formation.is_formed) == (True, False)
+
+
+async def test_a_node_that_no_manifest_has_runs_as_before_until_it_is_forgotten(stage: Stage) -> None:
+    """Goal: a node that leaves can be started again to leave in order, and then goes. Method: one such life."""
+    await stage.create()
+    await stage.start()
+    configured = (await stage.node()).configured
+    stage.desire_nothing()
+    await stage.kill()
+    await stage.start()
+    assert (await stage.node()).configured == configured
+    for step in (DeleteVolume(node_id=NODE, reason="test"), ForgetNode(node_id=NODE, reason="test")):
+        with pytest.raises(StepError, match="runs, and"):
+            await stage.apply(step)
+    await stage.stop()
+    await stage.apply(DeleteVolume(node_id=NODE, reason="test"))
+    assert not stage.data.exists()
+    await stage.apply(ForgetNode(node_id=NODE, reason="test"))
+    assert await stage.infrastructure.nodes(stage.layout.desired) == {}
+    assert NODE not in read_identity(stage.layout.directory).nodes
+
+
+async def test_a_forgotten_node_keeps_its_data_and_its_ports(stage: Stage) -> None:
+    """Goal: what is retained is found again. Method: forget without deleting; desire it again."""
+    await stage.create()
+    desired = stage.layout.desired
+    stage.desire_nothing()
+    assert (await stage.node()).has_volume
+    await stage.apply(ForgetNode(node_id=NODE, reason="test"))
+    assert await stage.infrastructure.nodes(stage.layout.desired) == {}
+    assert read_identity(stage.layout.directory).nodes[NODE].is_forgotten
+    stage.infrastructure.use(replace(stage.layout, desired=desired))
+    assert await stage.state() is NodeState.STOPPED
+
+
+async def test_a_published_address_survives_the_supervisor(stage: Stage) -> None:
+    """Goal: what was promised to clients is kept by the next play. Method: publish, begin anew, look."""
+    port = stage.layout.identity.nodes[NODE].ports["CONTROLLER"]
+    address = Address("127.0.0.2", port)
+    await stage.apply(PublishAddress(address=address, node_id=NODE, listener="CONTROLLER", reason="test"))
+    published = await stage.infrastructure.publications()
+    assert [one.address for one in published] == [Address("127.0.0.1", port), address]
+    await stage.infrastructure.close()
+    layout = stage.layout
+    again = LocalInfrastructure(
+        replace(layout, identity=read_identity(layout.directory)), {}, stage.woken.set
+    )
+    await again.open()
+    try:
+        assert [replace(one, connections=None) for one in await again.publications()] == [
+            replace(one, connections=None) for one in published
+        ]
+    finally:
+        await again.close()

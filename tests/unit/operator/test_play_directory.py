@@ -3,11 +3,12 @@
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from quorate_operator.models.manifests import load_manifests
-from quorate_operator.planning.cluster import DesiredCluster
+from quorate_operator.planning.cluster import Address, DesiredCluster, Formation, Publication
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.errors import AlreadyRunningError, PlayError
@@ -121,8 +122,7 @@ def test_brokers_come_and_go_and_keep_their_ports(directory: PlayDirectory) -> N
 @pytest.mark.parametrize(
     ("spec", "fault"),
     [
-        ("replicas: 1", "created with the controllers 3000, 3001, 3002; the manifest asks for 3000"),
-        ("nodeIds: {first: 3001}", "the manifest asks for 3001, 3002, 3003"),
+        ("nodeIds: {first: 0}, replicas: 1", "in which 0 is a broker; the manifest makes it a controller"),
         ("quorum: static", "created with spec.quorum: dynamic"),
         (f"clusterId: {CLUSTER_ID}", f"the manifest says spec.clusterId: {CLUSTER_ID}"),
     ],
@@ -132,7 +132,7 @@ def test_what_can_not_change_is_refused(directory: PlayDirectory, spec: str, fau
     settle(directory, desired())
     before = directory.identity_file.read_text()
     with pytest.raises(PlayError) as refused:
-        settle_identity(directory, desired(spec), {})
+        settle_identity(directory, desired(spec, "replicas: 1, nodeIds: {first: 7}"), {})
     assert fault in str(refused.value)
     assert "nothing was changed" in str(refused.value)
     assert directory.identity_file.read_text() == before
@@ -157,7 +157,7 @@ def test_a_broken_identity_is_told(directory: PlayDirectory) -> None:
     """Goal: no stack trace for a damaged file. Method: cut it, empty it, let it come from the future."""
     settle(directory, desired())
     content = json.loads(directory.identity_file.read_text())
-    for text in ("{", "[]", "{}", json.dumps(content | {"format": 2}), json.dumps(content | {"nodes": 1})):
+    for text in ("{", "[]", "{}", json.dumps(content | {"format": 3}), json.dumps(content | {"nodes": 1})):
         directory.identity_file.write_text(text)
         with pytest.raises(PlayError, match=r"play\.json can't be read"):
             read_identity(directory)
@@ -200,11 +200,68 @@ def test_clusters_in_different_directories_search_in_different_places(tmp_path: 
     assert len(firsts) > 20
 
 
-def test_a_controllers_port_can_not_be_moved(directory: PlayDirectory) -> None:
-    """Goal: as before. Method: name another port in the manifest."""
-    port = settle(directory, desired()).nodes[3000].ports["CONTROLLER"]
-    with pytest.raises(PlayError, match=f"has port {port}, by which the voters know it"):
-        settle(directory, desired(f"listeners: [{{name: CONTROLLER, port: {port + 100}}}]"))
+def test_a_nodes_own_port_is_its_own_for_ever(directory: PlayDirectory) -> None:
+    """Goal: another port in the manifest is an address, not a move. Method: name other ports, in turn with none."""
+    kept = settle(directory, desired()).nodes
+    port = kept[3000].ports["CONTROLLER"] + 100
+    spec = f"listeners: [{{name: CONTROLLER, port: {port}}}]"
+    assert (
+        settle(directory, desired(spec, f"listeners: [{{name: PLAINTEXT, port: {port + 50}}}]")).nodes[0]
+        == kept[0]
+    )
+    assert settle(directory, desired(spec)).nodes[3000] == kept[3000]
+
+
+def test_ports_of_running_nodes_are_theirs(directory: PlayDirectory) -> None:
+    """Goal: an edited manifest can be settled while its cluster runs. Method: listen where a controller would."""
+    port = settle(directory, desired()).nodes[3001].ports["CONTROLLER"]
+    with socket.create_server(("127.0.0.1", port)):
+        settle_identity(directory, desired(), {}, running={3001})
+        with pytest.raises(PlayError, match=f"port {port} is in use"):
+            settle_identity(directory, desired(), {}, running={3000})
+
+
+def test_formation_and_publications_are_kept(directory: PlayDirectory) -> None:
+    """Goal: facts that were written into the world stay. Method: write and read them, and settle anew."""
+    first = settle(directory, desired())
+    with_facts = replace(
+        first,
+        formation=Formation(cluster_id=first.cluster_id, initial_voters={3000: "a"}, is_formed=True),
+        publications=(
+            Publication(
+                address=Address("127.0.0.9", 9092),
+                node_id=0,
+                listener="PLAINTEXT",
+                since_ms=1,
+                retired_at_ms=2,
+            ),
+        ),
+    )
+    write_identity(directory, with_facts)
+    assert read_identity(directory) == with_facts
+    assert settle(directory, desired()) == with_facts
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_directory_of_an_earlier_version_is_gone_on_with(directory: PlayDirectory, has_run: bool) -> None:
+    """Goal: clusters that were played before stay. Method: a file as it was written then."""
+    first = settle(directory, desired())
+    content = json.loads(directory.identity_file.read_text())
+    nodes = {
+        node_id: {key: node[key] for key in ("directory_id", "ports")}
+        for node_id, node in content["nodes"].items()
+    }
+    del content["formation"], content["publications"]
+    directory.identity_file.write_text(json.dumps({**content, "format": 1, "nodes": nodes}))
+    if has_run:
+        directory.write(directory.node_log("controller-3000"), "")
+    found = read_identity(directory)
+    assert found.formation is not None
+    assert found.formation.is_formed is has_run
+    assert found.formation.initial_voters.keys() == {3000, 3001, 3002}
+    assert [(node.role, node.implementation) for node in found.nodes.values()] == [
+        (node.role, node.implementation) for node in first.nodes.values()
+    ]
 
 
 def test_fixed_ports_that_overlap_are_refused(directory: PlayDirectory) -> None:

@@ -1,4 +1,4 @@
-"""The supervisor's loop over a runtime that is only pretended."""
+"""The supervisor's loop over a runtime and a planner that are only pretended."""
 
 import asyncio
 import signal
@@ -8,20 +8,32 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.cluster import (
+    DesiredCluster,
     NodeState,
     ObservedCluster,
     ObservedNode,
     ObservedQuorum,
 )
-from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.planning.steps import Action, CreateNode, StartNode, StopNode
-from quorate_operator.runtime import session
+from quorate_operator.planning.steps import (
+    Action,
+    CreateNode,
+    ElectPreferredLeaders,
+    Plan,
+    Refusal,
+    StartNode,
+    Step,
+    StopNode,
+    WaitFor,
+)
+from quorate_operator.runtime import session, supervisor
 from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.errors import PlayError, StepError
+from quorate_operator.runtime.layout import Layout
 from quorate_operator.runtime.status import ClusterStatus
 from quorate_operator.runtime.supervisor import Snapshot, Supervisor
+
+pytestmark = pytest.mark.usefixtures("own_ports")
 
 MANIFEST = """\
 apiVersion: quorate.dev/v1alpha1
@@ -29,15 +41,40 @@ kind: KafkaController
 metadata: {name: quorum}
 spec: {replicas: 2}
 """
-DESIRED = desired_cluster(load_manifests(MANIFEST, "test"))
 
 
-class PretendedRuntime:
-    """Nodes that come up at once, unless told otherwise."""
+def pretended_plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Plan:
+    """Creates what is absent, starts what does not run, and stops the leader last."""
+    del now_ms
+    states = {node.node_id: observed.nodes[node.node_id].state for node in desired.nodes}
+    steps: list[Step] = []
+    if desired.running:
+        for node_id, state in states.items():
+            if state is NodeState.ABSENT:
+                steps.append(CreateNode(node_id=node_id, reason="it has no formatted directory"))
+            if not state.runs:
+                reason = observed.nodes[node_id].exit_reason if state is NodeState.CRASHED else "does not run"
+                steps.append(StartNode(node_id=node_id, reason=f"it {reason}"))
+        if Stage.elects:
+            steps.append(ElectPreferredLeaders(reason="a roll is over"))
+        return Plan(steps=tuple(steps), refusals=Stage.refusals)
+    leader = observed.quorum.leader_id if observed.quorum else None
+    for node_id in sorted(
+        (one for one, state in states.items() if state.runs), key=lambda one: one == leader
+    ):
+        if steps:
+            steps.append(WaitFor(reason="the turn of the active controller"))
+        steps.append(StopNode(node_id=node_id, grace_ms=1, reason="the cluster is to stop"))
+    return Plan(steps=tuple(steps))
 
-    def __init__(self, woken: asyncio.Event) -> None:
+
+class Pretended:
+    """Runtime and infrastructure of nodes that come up at once, unless told otherwise."""
+
+    def __init__(self, layout: Layout, woken: asyncio.Event) -> None:
+        self.layout = layout
         self._woken = woken
-        self.states = {node.node_id: NodeState.ABSENT for node in DESIRED.nodes}
+        self.states = {node.node_id: NodeState.ABSENT for node in layout.desired.nodes}
         self.exits = dict.fromkeys(self.states, 0)
         self.applied: list[Action] = []
         self.failing: type[Action] | None = None
@@ -45,19 +82,32 @@ class PretendedRuntime:
         self.may_stop.set()
         self.closed = False
 
-    async def observe(self) -> ObservedCluster:
+    @property
+    def running(self) -> frozenset[int]:
+        return frozenset(node_id for node_id, state in self.states.items() if state.runs)
+
+    def use(self, layout: Layout) -> None:
+        self.layout = layout
+        for node in layout.desired.nodes:
+            self.states.setdefault(node.node_id, NodeState.ABSENT)
+            self.exits.setdefault(node.node_id, 0)
+
+    async def open(self) -> None:
+        pass
+
+    async def observe(self, desired: DesiredCluster) -> ObservedCluster:
         leader = next((node_id for node_id, state in self.states.items() if state is NodeState.READY), None)
         return ObservedCluster(
             nodes={
                 node.node_id: ObservedNode(
                     node_id=node.node_id,
                     role=node.role,
-                    state=self.states[node.node_id],
+                    state=self.states.get(node.node_id, NodeState.ABSENT),
                     exited_at_ms=int(time.time() * 1000) - 60_000,
-                    exit_reason="killed by SIGKILL",
-                    exits_in_a_row=self.exits[node.node_id],
+                    exit_reason="was killed by SIGKILL",
+                    exits_in_a_row=self.exits.get(node.node_id, 0),
                 )
-                for node in DESIRED.nodes
+                for node in desired.nodes
             },
             quorum=None
             if leader is None
@@ -66,7 +116,8 @@ class PretendedRuntime:
             ),
         )
 
-    async def apply(self, action: Action) -> None:
+    async def apply(self, action: Action, desired: DesiredCluster) -> None:
+        del desired
         self.applied.append(action)
         if self.failing is not None and isinstance(action, self.failing):
             raise StepError("no disk")
@@ -87,6 +138,9 @@ class PretendedRuntime:
         self._woken.set()
         return 4711
 
+    def process_of(self, _: int) -> None:
+        return None
+
     def kill_all(self) -> None:
         self.may_stop.set()
 
@@ -96,26 +150,29 @@ class PretendedRuntime:
     async def close(self) -> None:
         self.closed = True
 
-    def status(self, observed: ObservedCluster, *, ready: bool) -> ClusterStatus:
-        return ClusterStatus(
-            name="quorum",
-            cluster_id="id",
-            ready=ready,
-            bootstrap_servers="",
-            bootstrap_controllers="h:1,h:2",
-            quorum=observed.quorum,
-        )
-
 
 class Stage:
     """A supervisor, its runtime, and the directory through which commands come."""
 
+    elects = False
+    refusals: tuple[Refusal, ...] = ()
+
     def __init__(self, path: Path) -> None:
         woken = asyncio.Event()
-        self.directory = PlayDirectory(path)
-        self.directory.take()
-        self.runtime = PretendedRuntime(woken)
-        self.supervisor = Supervisor(self.directory, DESIRED, self.runtime, woken)  # type: ignore[arg-type]
+        layout = session.prepare(MANIFEST, "test", path, {}, lambda _: None).layout
+        self.directory = layout.directory
+        self.runtime = Pretended(layout, woken)
+        self.supervisor = Supervisor(
+            self.runtime,  # type: ignore[arg-type]
+            self.runtime,  # type: ignore[arg-type]
+            woken,
+            settle=session.settle_edited,
+            adopt=session.adopt_edited,
+        )
+
+    def request(self, manifest: str) -> session.Request:
+        """An edited manifest, as a command brings it."""
+        return session.ask_for(manifest, "edited", self.directory.path, {}, lambda _: None)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -149,8 +206,9 @@ async def until(take: Callable[[], Awaitable[Snapshot]], holds: Callable[[Snapsh
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """A supervisor that has not begun."""
+    monkeypatch.setattr(supervisor, "plan", pretended_plan)
     return Stage(tmp_path / "quorum")
 
 
@@ -177,7 +235,7 @@ async def test_a_killed_node_is_started_again(stage: Stage) -> None:
         assert await session.ask_kill(stage.directory, 3001, signal.SIGKILL) == 4711
         await stage.until(lambda snapshot: snapshot.status.ready)
         restart = stage.runtime.applied[-1]
-        assert restart == StartNode(node_id=3001, reason="it died (killed by SIGKILL)")
+        assert restart == StartNode(node_id=3001, reason="it was killed by SIGKILL")
 
 
 async def test_stop_ends_it_in_order(stage: Stage) -> None:
@@ -212,6 +270,74 @@ async def test_a_step_that_fails_ends_the_play(stage: Stage) -> None:
             await asyncio.wait_for(task, 10)
     assert stage.supervisor.stopping
     assert "failed: no disk" in [event.text for event in stage.supervisor.events_after(0)]
+
+
+async def test_what_kafka_did_not_do_is_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a cluster that serves is not stopped because a step failed. Method: an election that fails, then not."""
+    monkeypatch.setattr(supervisor, "RETRY_MS_MAX", 10)
+    monkeypatch.setattr(Stage, "elects", True)
+    stage.runtime.failing = ElectPreferredLeaders
+    async with stage.running():
+        election = ElectPreferredLeaders(reason="a roll is over")
+        failed = await stage.until(lambda snapshot: stage.runtime.applied.count(election) > 2)
+        assert (failed.status.ready, failed.status.settled, failed.status.trouble) == (True, False, "no disk")
+        assert [event.text for event in failed.events].count("failed: no disk") == 1
+        stage.runtime.failing = None
+        await stage.until(lambda snapshot: snapshot.status.trouble is None)
+        monkeypatch.setattr(Stage, "elects", False)
+        await stage.until(lambda snapshot: snapshot.status.settled)
+
+
+async def test_an_edited_manifest_is_gone_on_with(stage: Stage) -> None:
+    """Goal: a running cluster changes without a stop. Method: plan, then play, one controller more over the socket."""
+    async with stage.running():
+        await stage.until(lambda snapshot: snapshot.status.settled)
+        request = stage.request(MANIFEST.replace("2", "3"))
+        steps = (await session.ask_plan(request))["steps"]
+        assert [(step["step"], step["nodeId"], step["due"]) for step in steps] == [
+            ("CreateNode", 3002, True),
+            ("StartNode", 3002, True),
+        ]
+        assert (await session.ask_snapshot(stage.directory)).status.settled  # nothing was done
+        since = await session.ask_play(request)
+        await stage.until(lambda snapshot: snapshot.status.settled and len(snapshot.status.nodes) == 3)
+        texts = [event.text for event in (await session.ask_snapshot(stage.directory, since)).events]
+        assert texts[:2] == [
+            "another manifest is played",
+            "creating controller-3002: it has no formatted directory",
+        ]
+        assert "3" in stage.directory.manifest.read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("name: quorum", "name: other", "holds the cluster 'quorum'"),
+        ("replicas: 2", "quorum: static", "can't become static"),
+    ],
+)
+async def test_a_manifest_that_can_not_be_played_changes_nothing(
+    stage: Stage, old: str, new: str, fault: str
+) -> None:
+    """Goal: a mistake in an edit does no harm. Method: hand it to a running supervisor."""
+    async with stage.running():
+        await stage.until(lambda snapshot: snapshot.status.settled)
+        before = stage.directory.identity_file.read_text()
+        with pytest.raises(PlayError, match=fault):
+            await session.ask_play(stage.request(MANIFEST.replace(old, new)))
+        assert stage.directory.identity_file.read_text() == before
+        assert stage.directory.manifest.read_text() == MANIFEST
+
+
+async def test_what_is_refused_is_told_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a refusal is an event and in the plan. Method: a planner that refuses something."""
+    monkeypatch.setattr(Stage, "refusals", (Refusal("TooFew", "two brokers are needed"),))
+    async with stage.running():
+        await stage.until(lambda snapshot: snapshot.status.settled)
+        snapshot = await session.ask_snapshot(stage.directory)
+        assert snapshot.status.plan["refusals"] == [{"code": "TooFew", "message": "two brokers are needed"}]
+        texts = [event.text for event in snapshot.events]
+        assert texts.count("refused (TooFew): two brokers are needed") == 1
 
 
 async def test_wrong_commands_are_refused(stage: Stage) -> None:

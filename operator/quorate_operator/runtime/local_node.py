@@ -1,0 +1,108 @@
+"""One node of a played cluster: its process, and what is known of it since this supervisor began."""
+
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, Role
+from quorate_operator.runtime.processes import ChildProcess
+
+STABLE_AFTER_MS = 60_000
+"""A node that was up for so long and then died starts counting its crashes anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedWith:
+    """What a process was started with, and can't change."""
+
+    advertised: Mapping[str, Address]
+    revision: Mapping[str, str] = field(default_factory=dict)
+    controllers: frozenset[int] = frozenset()
+    """The controllers that its configuration names."""
+
+
+class LocalNode:
+    """A node and its process. `wake` is called whenever the process ended."""
+
+    def __init__(self, node_id: int, role: Role, wake: Callable[[], None]) -> None:
+        self.node_id = node_id
+        self.role = role
+        self.process: ChildProcess | None = None
+        self.started_with = StartedWith(advertised={})
+        self._wake = wake
+        self._started_at_ms: int | None = None
+        self._exited_at_ms: int | None = None
+        self._exit_reason: str | None = None
+        self._exits_in_a_row = 0
+        self._asked_to_stop = False
+
+    @property
+    def label(self) -> str:
+        """The node's name for people and directories."""
+        return f"{self.role}-{self.node_id}"
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has a process."""
+        return self.process is not None and self.process.runs
+
+    def start(self, command: Sequence[str], *, directory: Path, log: Path, started_with: StartedWith) -> None:
+        """Start its process. Raises OSError."""
+        self.process = ChildProcess.start(command, directory=directory, log=log, on_exit=self._on_exit)
+        self._started_at_ms = _now_ms()
+        self._asked_to_stop = False
+        self.started_with = started_with
+
+    async def stop(self, grace_ms: int) -> None:
+        """Ask its process to end, and kill it after `grace_ms`. Raises PlayError if even that fails."""
+        if self.process is not None and self.process.runs:
+            self._asked_to_stop = True
+            await self.process.stop(grace_ms)
+
+    def kill(self) -> None:
+        """End its process at once."""
+        self._asked_to_stop = True
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+
+    def observed(
+        self, *, pool: str, directory_id: str | None, has_volume: bool, revision: Mapping[str, str]
+    ) -> ObservedNode:
+        """The node as planning sees it; whether it is ready, others tell."""
+        if self.runs:
+            state = NodeState.STARTING
+        elif directory_id is None:
+            state = NodeState.ABSENT
+        elif self.process is None or self._asked_to_stop:
+            state = NodeState.STOPPED
+        else:
+            state = NodeState.CRASHED
+        return ObservedNode(
+            node_id=self.node_id,
+            role=self.role,
+            state=state,
+            pool=pool,
+            directory_id=directory_id,
+            has_volume=has_volume,
+            started_at_ms=self._started_at_ms,
+            exited_at_ms=self._exited_at_ms,
+            exit_reason=self._exit_reason,
+            exits_in_a_row=self._exits_in_a_row,
+            revision=revision if self.runs else {},
+            configured=self.started_with.advertised if self.runs else {},
+        )
+
+    def _on_exit(self) -> None:
+        assert self.process is not None
+        assert self._started_at_ms is not None
+        self._exited_at_ms = _now_ms()
+        self._exit_reason = self.process.exit_reason
+        was_stable = self._exited_at_ms - self._started_at_ms >= STABLE_AFTER_MS
+        self._exits_in_a_row = 1 if was_stable else self._exits_in_a_row + 1
+        self._wake()
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

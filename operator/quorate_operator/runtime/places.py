@@ -1,0 +1,131 @@
+"""Completes what manifests ask for with what only this machine knows: advertised addresses, and what a restart is for.
+
+A node listens on 127.0.0.1 and a port of its own, which never changes. Where it advertises another address, in
+127.0.0.0/8, a forwarding listener leads from there to it. Other hosts belong to somebody else: they are probed.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
+
+from quorate_operator.models.listeners import BrokerListener
+from quorate_operator.models.manifests import Manifests
+from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
+from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode
+from quorate_operator.planning.templates import TemplateError, fill_host, template_values
+from quorate_operator.runtime.errors import PlayError
+from quorate_operator.runtime.identity import ClusterIdentity
+from quorate_operator.runtime.ports import LOOPBACK
+
+NAMESPACE = "local"
+CONTROLLERS_KNOWN_MIN = 2
+"""A node that knows fewer of the controllers that there are is restarted with a configuration that has them."""
+
+_OURS = IPv4Network("127.0.0.0/8")
+
+
+def complete(manifests: Manifests, desired: DesiredCluster, identity: ClusterIdentity) -> DesiredCluster:
+    """The desired cluster with addresses and revisions.
+
+    Raises PlayError where an address would be that of two nodes, or a listener can't be had here.
+    """
+    resources: list[KafkaController | KafkaBroker] = [manifests.controllers, *manifests.brokers]
+    pools = {pool.metadata.name: pool for pool in resources}
+    completed = replace(
+        desired,
+        nodes=tuple(_completed(node, pools[node.pool], desired.name, identity) for node in desired.nodes),
+    )
+    _check_unique(completed, identity)
+    return completed
+
+
+def is_ours(address: Address) -> bool:
+    """Whether an address can be published here: one of 127.0.0.0/8."""
+    try:
+        return IPv4Address(address.host) in _OURS
+    except ValueError:
+        return False
+
+
+def knows_controllers(known: frozenset[int], controllers: frozenset[int]) -> bool:
+    """Whether a node whose configuration has these controllers finds those that there are."""
+    return len(known & controllers) >= min(CONTROLLERS_KNOWN_MIN, len(controllers))
+
+
+def _completed(
+    node: DesiredNode, pool: KafkaController | KafkaBroker, cluster: str, identity: ClusterIdentity
+) -> DesiredNode:
+    own = identity.nodes[node.node_id].own_addresses
+    advertised = {}
+    for listener in node.listeners:
+        if listener.protocol != "PLAINTEXT":
+            raise PlayError(
+                f"{node.label}: listener {listener.name}: protocol {listener.protocol}: local processes have "
+                "no Secret with a certificate; PLAINTEXT is what can be played"
+            )
+        advertised[listener.name] = _advertised(node, listener.name, pool, cluster, own[listener.name])
+    interim = {name: own[name] for name, address in advertised.items() if address != own[name]}
+    return replace(
+        node,
+        advertised=advertised,
+        interim=interim,
+        controlled=frozenset(one for one in (*advertised.values(), *interim.values()) if is_ours(one)),
+        revision={**node.revision, **_revision(node, identity)},
+    )
+
+
+def _advertised(
+    node: DesiredNode, name: str, pool: KafkaController | KafkaBroker, cluster: str, own: Address
+) -> Address:
+    listener = next(one for one in node.listeners if one.name == name)
+    template = pool.spec.host_template(node.node_id, name)
+    told_port = listener.advertised_port if isinstance(listener, BrokerListener) else None
+    if template is None:
+        port = own.port if listener.port is None else listener.port + node.place
+        return Address(LOOPBACK, told_port or port)
+    values = template_values(
+        cluster=cluster,
+        pool=node.pool,
+        node_id=node.node_id,
+        first=pool.spec.node_ids.first,
+        namespace=pool.metadata.namespace or NAMESPACE,
+    )
+    try:
+        host = fill_host(template, values, f"{pool.kind} {node.pool}: advertisedHost of listener {name}")
+    except TemplateError as error:
+        raise PlayError(str(error)) from error
+    return Address(host, told_port or listener.port or own.port)
+
+
+def _revision(node: DesiredNode, identity: ClusterIdentity) -> Mapping[str, str]:
+    content = [
+        sorted(node.config.items()),
+        [(listener.name, listener.protocol) for listener in node.listeners],
+        node.rack,
+    ]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
+    return {
+        "config": digest,
+        "implementation": str(node.implementation),
+        "quorum": "dynamic" if identity.dynamic_quorum else "static",
+        "controllers": "known",
+    }
+
+
+def _check_unique(desired: DesiredCluster, identity: ClusterIdentity) -> None:
+    owners = {
+        address: (node_id, name)
+        for node_id, node in identity.nodes.items()
+        for name, address in node.own_addresses.items()
+    }
+    for node in desired.nodes:
+        for name, address in node.advertised.items():
+            owner = owners.setdefault(address, (node.node_id, name))
+            if owner != (node.node_id, name):
+                other = f"{identity.label(owner[0])}, listener {owner[1]}"
+                raise PlayError(
+                    f"{node.label}: listener {name}: {address} is the address of {other} already; "
+                    "give each node a host of its own in 127.0.0.0/8, other than 127.0.0.1, or other ports"
+                )

@@ -1,0 +1,74 @@
+"""The disks of local nodes: directories that are formatted, made the quorum's only one, deleted."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from quorate_operator.planning.cluster import DesiredNode
+from quorate_operator.runtime.directory import PlayDirectory
+from quorate_operator.runtime.errors import StepError
+from quorate_operator.runtime.layout import Layout
+from quorate_operator.runtime.processes import ChildProcess
+
+STEP_TIMEOUT_S = 60
+LINES_SHOWN = 8
+
+
+async def create(layout: Layout, node: DesiredNode, *, is_initial: bool) -> None:
+    """Configure a node and format its directory; again after a try that was interrupted. Raises StepError."""
+    layout.directory.node_data(node.label).mkdir(parents=True, exist_ok=True)
+    layout.write_config(node)
+    command = layout.format_command(node, is_initial=is_initial)
+    await _run(layout, node.label, command, "format.log", "formatted")
+
+
+async def rebuild_quorum(layout: Layout, node: DesiredNode) -> None:
+    """Make a stopped controller the only voter, on its own disk. Raises StepError."""
+    layout.write_config(node)
+    await _run(layout, node.label, layout.rebuild_command(node), "rebuild.log", "made the only voter")
+
+
+async def delete(layout: Layout, label: str) -> None:
+    """Delete a node's data. Raises StepError."""
+    data = layout.directory.node_data(label)
+    # Whole or not at all: half of a disk must not be taken for a disk.
+    doomed = data.with_name("data.deleted")
+    if data.exists() and not doomed.exists():
+        data.rename(doomed)
+    await _run(layout, label, ["rm", "-rf", "--", str(doomed), str(data)], "delete.log", "deleted")
+
+
+def forget(layout: Layout, label: str) -> None:
+    """Remove what is left of a node that has gone, its data apart."""
+    directory = layout.directory.node(label)
+    if not directory.exists():
+        return
+    left = [path for path in directory.iterdir() if path != layout.directory.node_data(label)]
+    for path in left:
+        if path.is_file():
+            path.unlink()
+    if not any(directory.iterdir()):
+        directory.rmdir()
+
+
+def has_volume(layout: Layout, label: str) -> bool:
+    """Whether a node has data, formatted or not."""
+    data = layout.directory.node_data(label)
+    return data.is_dir() and any(data.iterdir())
+
+
+def is_formatted(directory: PlayDirectory, label: str) -> bool:
+    """Whether a node's data was formatted, for whichever cluster."""
+    return (directory.node_data(label) / "meta.properties").is_file()
+
+
+async def _run(layout: Layout, label: str, command: Sequence[str], log_name: str, what: str) -> None:
+    """Run a command on a node's disk to its end. Raises StepError with the last lines that it said."""
+    directory = layout.directory.node(label)
+    log: Path = directory / log_name
+    process = ChildProcess.start(command, directory=directory, log=log, on_exit=lambda: None)
+    if not await process.wait(STEP_TIMEOUT_S):
+        await process.stop(grace_ms=0)
+        raise StepError(f"{label} could not be {what} in {STEP_TIMEOUT_S} s; see {log}")
+    if not process.succeeded:
+        said = "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-LINES_SHOWN:])
+        raise StepError(f"{label} could not be {what} ({process.exit_reason}):\n{said}")
