@@ -1,5 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -41,7 +43,46 @@ public class PartitionDecisions {
         }
     }
 
-    private static Object change(JsonNode given) {
+    /** As ReplicationControlManager.changePartitionReassignment. */
+    private static void reassign(PartitionRegistration partition, List<Integer> replicas,
+                                 PartitionChangeBuilder builder) throws Exception {
+        List<Integer> current = new ArrayList<>();
+        for (int replica : partition.replicas) current.add(replica);
+        Object reassignment = hidden("PartitionReassignmentReplicas", PartitionAssignment.class, PartitionAssignment.class)
+            .newInstance(new PartitionAssignment(current, partition::directory),
+                new PartitionAssignment(replicas, broker -> DirectoryId.UNASSIGNED));
+        if (!ask(reassignment, "replicas").equals(current)) builder.setTargetReplicas(ask(reassignment, "replicas"));
+        if (!ask(reassignment, "removing").isEmpty()) builder.setTargetRemoving(ask(reassignment, "removing"));
+        if (!ask(reassignment, "adding").isEmpty()) builder.setTargetAdding(ask(reassignment, "adding"));
+    }
+
+    /** As ReplicationControlManager.cancelPartitionReassignment; false if it refuses. */
+    private static boolean cancel(PartitionRegistration partition, boolean uncleanAllowed,
+                                  PartitionChangeBuilder builder) throws Exception {
+        Object revert = hidden("PartitionReassignmentRevert", PartitionRegistration.class).newInstance(partition);
+        Method unclean = revert.getClass().getDeclaredMethod("unclean");
+        unclean.setAccessible(true);
+        if ((boolean) unclean.invoke(revert) && !uncleanAllowed) return false;
+        builder.setTargetIsr(ask(revert, "isr")).setTargetReplicas(ask(revert, "replicas"));
+        builder.setTargetRemoving(List.of()).setTargetAdding(List.of());
+        return true;
+    }
+
+    private static Constructor<?> hidden(String name, Class<?>... parameters) throws Exception {
+        Constructor<?> constructor =
+            Class.forName("org.apache.kafka.controller." + name).getDeclaredConstructor(parameters);
+        constructor.setAccessible(true);
+        return constructor;
+    }
+
+    @SuppressWarnings("unchecked")
+    private static List<Integer> ask(Object object, String name) throws Exception {
+        Method method = object.getClass().getDeclaredMethod(name);
+        method.setAccessible(true);
+        return (List<Integer>) method.invoke(object);
+    }
+
+    private static Object change(JsonNode given) throws Exception {
         JsonNode p = given.get("partition");
         PartitionRegistration partition = new PartitionRegistration.Builder()
             .setReplicas(ints(p.get("replicas")))
@@ -63,6 +104,8 @@ public class PartitionDecisions {
             given.get("min_insync_replicas").asInt(), given.get("elr_enabled").asBoolean());
         builder.setDefaultDirProvider(broker -> DirectoryId.UNASSIGNED);
         JsonNode wanted = given.get("wanted");
+        if (wanted.has("cancel") && !cancel(partition, wanted.get("unclean").asBoolean(), builder)) return "refused";
+        if (wanted.has("reassign")) reassign(partition, list(wanted.get("reassign")), builder);
         builder.setElection(PartitionChangeBuilder.Election.valueOf(wanted.get("election").asText()));
         if (wanted.has("isr")) builder.setTargetIsr(list(wanted.get("isr")));
         if (wanted.has("leader_recovery_state")) builder.setTargetLeaderRecoveryState(

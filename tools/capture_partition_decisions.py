@@ -80,6 +80,27 @@ def make_wanted(rng: Random, partition: dict[str, Any], may_lead: set[int]) -> d
     return wanted
 
 
+def make_reassignment(rng: Random) -> dict[str, Any]:
+    """A partition, reassigned or not, that is to get other replicas, or those of before."""
+    case = make_change(rng)
+    partition = case["partition"]
+    wanted: dict[str, Any] = {"election": "ONLINE", "directories": {}}
+    if partition["removing_replicas"] or partition["adding_replicas"]:
+        kept = [one for one in partition["replicas"] if one not in partition["adding_replicas"]]
+        if kept and rng.random() < 0.5:
+            is_unclean = rng.random() < 0.5
+            wanted |= {
+                "cancel": True,
+                "unclean": is_unclean,
+                "election": "UNCLEAN" if is_unclean else "ONLINE",
+            }
+    if "cancel" not in wanted:
+        wanted["reassign"] = rng.sample(range(1, 9), rng.randint(1, 5))
+        if rng.random() < 0.3:
+            wanted["reassign"] = rng.sample(partition["replicas"], rng.randint(1, len(partition["replicas"])))
+    return {**case, "wanted": wanted}
+
+
 def make_directories(rng: Random, count: int) -> list[int]:
     if rng.random() < 0.2:
         return [MIGRATING] * count
@@ -129,6 +150,7 @@ def main() -> None:
     for name, make, number in (
         ("partition_changes.json", make_change, options.cases),
         ("replica_placements.json", make_placement, options.cases // 4),
+        ("reassignments.json", make_reassignment, options.cases),
     ):
         cases = [make(rng) for _ in range(number)]
         answers = ask(options.jars, options.java, cases)

@@ -8,7 +8,9 @@ from uuid import UUID
 import pytest
 from quorate_controller.control.partition_change import Election, Rules, Wanted, change_partition
 from quorate_controller.control.placement import UsableBroker, place_replicas
+from quorate_controller.control.reassignments import cancellation, reassignment
 from quorate_protocol.image import LeaderRecoveryState, PartitionRegistration
+from quorate_protocol.image.partitions import UNASSIGNED_DIRECTORY
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 GOLDEN = Path(__file__).parent / "control"
@@ -37,6 +39,15 @@ def to_wanted(given: dict[str, Any]) -> Wanted:
     )
 
 
+def to_rules(case: dict[str, Any]) -> Rules:
+    return Rules(
+        metadata_version=case["metadata_version"],
+        elr_enabled=case["elr_enabled"],
+        min_insync_replicas=case["min_insync_replicas"],
+        may_lead=lambda broker_id, _: broker_id in case["may_lead"],
+    )
+
+
 def to_record(answer: dict[str, Any] | None) -> PartitionChangeRecord | None:
     if answer is None:
         return None
@@ -51,14 +62,23 @@ def to_record(answer: dict[str, Any] | None) -> PartitionChangeRecord | None:
 @pytest.mark.parametrize("case", read("partition_changes.json"), ids=lambda _: "")
 def test_a_partition_changes_as_in_kafka(case: dict[str, Any]) -> None:
     """Goal: the same record, no more and no less, in any state. Method: Kafka's own answers."""
-    rules = Rules(
-        metadata_version=case["metadata_version"],
-        elr_enabled=case["elr_enabled"],
-        min_insync_replicas=case["min_insync_replicas"],
-        may_lead=lambda broker_id, _: broker_id in case["may_lead"],
-    )
-    record = change_partition(TOPIC_ID, 0, to_partition(case["partition"]), to_wanted(case["wanted"]), rules)
+    partition, wanted = to_partition(case["partition"]), to_wanted(case["wanted"])
+    record = change_partition(TOPIC_ID, 0, partition, wanted, to_rules(case))
     assert record == to_record(case["answer"])
+
+
+@pytest.mark.parametrize("case", read("reassignments.json"), ids=lambda _: "")
+def test_replicas_are_reassigned_as_in_kafka(case: dict[str, Any]) -> None:
+    """Goal: reassignments begin, replace each other and are cancelled in any state. Method: Kafka's answers."""
+    partition, wanted = to_partition(case["partition"]), case["wanted"]
+    if "cancel" in wanted:
+        change = cancellation(partition, is_unclean_allowed=wanted["unclean"])
+        assert (change is None) == (case["answer"] == "refused")
+    else:
+        change = reassignment(partition, wanted["reassign"], lambda _: UNASSIGNED_DIRECTORY)
+    if change is not None:
+        record = change_partition(TOPIC_ID, 0, partition, change, to_rules(case))
+        assert record == to_record(case["answer"])
 
 
 class AlwaysZero:

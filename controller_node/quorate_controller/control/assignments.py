@@ -56,18 +56,7 @@ def check_manual(
     :param replication_factor: that of the partitions before this one, if there are any.
     :raises ControlError: INVALID_REPLICA_ASSIGNMENT.
     """
-    if not replicas:
-        raise _invalid("The manual partition assignment includes an empty replica list.")
-    previous = None
-    for broker_id in sorted(replicas):
-        if broker_id not in image.cluster.brokers:
-            raise _invalid(
-                f"The manual partition assignment includes broker {broker_id}, but no such broker is "
-                "registered."
-            )
-        if broker_id == previous:
-            raise _invalid(f"The manual partition assignment includes the broker {broker_id} more than once.")
-        previous = broker_id
+    check_replicas(image, replicas)
     if replication_factor is not None and len(replicas) != replication_factor:
         raise _invalid(
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but "
@@ -80,6 +69,25 @@ def check_manual(
             "fenced or in controlled shutdown."
         )
     return Assignment(replicas=tuple(replicas), isr=isr)
+
+
+def check_replicas(image: "MetadataImage", replicas: Sequence[int]) -> None:
+    """Each a registered broker, and each once.
+
+    :raises ControlError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    if not replicas:
+        raise _invalid("The manual partition assignment includes an empty replica list.")
+    previous = None
+    for broker_id in sorted(replicas):
+        if broker_id not in image.cluster.brokers:
+            raise _invalid(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker is "
+                "registered."
+            )
+        if broker_id == previous:
+            raise _invalid(f"The manual partition assignment includes the broker {broker_id} more than once.")
+        previous = broker_id
 
 
 def partition_records(
@@ -99,16 +107,14 @@ def partition_records(
             leader_epoch=0,
             partition_epoch=0,
             directories=(
-                tuple(_default_directory(image, id_) for id_ in assignment.replicas)
-                if has_directories
-                else ()
+                tuple(default_directory(image, id_) for id_ in assignment.replicas) if has_directories else ()
             ),
         )
         for partition_id, assignment in enumerate(assignments, start=first_partition_id)
     ]
 
 
-def _default_directory(image: "MetadataImage", broker_id: int) -> UUID | None:
+def default_directory(image: "MetadataImage", broker_id: int) -> UUID | None:
     """Where a broker will put a new replica, if that is known already (KIP-858).
 
     None, in records, stands for a directory of a broker that registered none.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
+from kio.schema.alter_partition_reassignments.v1.request import AlterPartitionReassignmentsRequest
 from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRequest
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
@@ -41,6 +42,7 @@ from quorate_controller.control.features import FeatureManager
 from quorate_controller.control.heartbeats import HeartbeatManager
 from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.producer_ids import ProducerIdManager
+from quorate_controller.control.reassignments import ReassignmentManager
 from quorate_controller.control.schedule import Schedule
 from quorate_controller.control.topics import TopicManager
 
@@ -83,6 +85,7 @@ class QuorumController:
         producer_ids = ProducerIdManager(image)
         topics = TopicManager(config, image, configs, rng)
         partitions = PartitionManager(image, configs)
+        reassignments = ReassignmentManager(image, configs)
         return {
             BrokerHeartbeatRequest: self._heartbeats.heartbeat,
             BrokerRegistrationRequest: cluster.register_broker,
@@ -98,7 +101,8 @@ class QuorumController:
             DeleteTopicsRequest: topics.delete_topics,
             AlterPartitionRequest: partitions.alter_partition,
             AssignReplicasToDirsRequest: partitions.assign_replicas_to_dirs,
-            ListPartitionReassignmentsRequest: partitions.list_partition_reassignments,
+            AlterPartitionReassignmentsRequest: _without_context(reassignments.alter),
+            ListPartitionReassignmentsRequest: _without_context(reassignments.list),
             ElectLeadersRequest: self._elections.elect_leaders,
         }
 

@@ -1,4 +1,4 @@
-"""What changes about one partition when its ISR, its brokers or its directories change: the one place that
+"""What changes about one partition when its ISR, replicas, brokers or directories change: the one place that
 elects.
 
 Given a partition, what is wanted of it and the rules in force, :func:`change_partition` gives the
@@ -69,7 +69,11 @@ class Wanted:
     lost_replica: int | None = None
     """A broker whose copy can't be trusted any more, so that it leaves the ELR too."""
     directories: Mapping[int, UUID] = field(default_factory=dict)
-    """Broker id -> directory that its replica is now in."""
+    """Broker id -> directory that its replica is now in; each new replica needs one."""
+    replicas: tuple[int, ...] | None = None
+    """The preferred leader first; None: as they are. The same for those that come and go (KIP-455)."""
+    removing_replicas: tuple[int, ...] | None = None
+    adding_replicas: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,10 +95,10 @@ def change_partition(
     """The record that brings ``partition`` to what is wanted, or None if it is there already."""
     recovery_state = wanted.leader_recovery_state
     target = _Target(
-        replicas=partition.replicas,
-        isr=partition.isr if wanted.isr is None else wanted.isr,
-        removing_replicas=partition.removing_replicas,
-        adding_replicas=partition.adding_replicas,
+        replicas=_or_else(wanted.replicas, partition.replicas),
+        isr=_or_else(wanted.isr, partition.isr),
+        removing_replicas=_or_else(wanted.removing_replicas, partition.removing_replicas),
+        adding_replicas=_or_else(wanted.adding_replicas, partition.adding_replicas),
         elr=partition.elr,
         leader=partition.leader,
         leader_recovery_state=partition.leader_recovery_state if recovery_state is None else recovery_state,
@@ -112,6 +116,10 @@ def change_partition(
     return None if record == nothing else record
 
 
+def _or_else(wanted: tuple[int, ...] | None, current: tuple[int, ...]) -> tuple[int, ...]:
+    return current if wanted is None else wanted
+
+
 def _complete_reassignment(target: _Target) -> None:
     """Ends a running reassignment once the replicas that it wants are in sync (KIP-455)."""
     adding, removing = target.adding_replicas, target.removing_replicas
@@ -120,7 +128,7 @@ def _complete_reassignment(target: _Target) -> None:
     isr = tuple(replica for replica in target.isr if replica not in removing)
     replicas = tuple(replica for replica in target.replicas if replica not in removing)
     # Fewer replicas than before: each has to be in sync, or removing the others would thin out the ISR.
-    needed = replicas if len(adding) < len(removing) else adding
+    needed = (*adding, *replicas) if len(adding) < len(removing) else adding
     if not isr or not replicas or not set(needed) <= set(isr):
         return
     target.isr = isr
@@ -233,8 +241,8 @@ def _directories(
 ) -> tuple[UUID | None, ...] | None:
     if metadata_version < DIRECTORY_ASSIGNMENT_SINCE or (not moved and target.replicas == partition.replicas):
         return None
-    current = dict(zip(partition.replicas, partition.directories, strict=True))
-    directories = tuple(moved.get(replica, current[replica]) for replica in target.replicas)
+    current = {**dict(zip(partition.replicas, partition.directories, strict=True)), **moved}
+    directories = tuple(current[replica] for replica in target.replicas)
     if directories == partition.directories:
         return None
     return tuple(None if directory == MIGRATING_DIRECTORY else directory for directory in directories)

@@ -1,4 +1,4 @@
-"""Requests about single partitions: AlterPartition, AssignReplicasToDirs, ListPartitionReassignments."""
+"""What brokers tell of their partitions: AlterPartition and AssignReplicasToDirs."""
 
 from collections import Counter
 from datetime import timedelta
@@ -10,12 +10,6 @@ from kio.schema.alter_partition.v3 import response as alter_response
 from kio.schema.assign_replicas_to_dirs.v0 import request as assign_request
 from kio.schema.assign_replicas_to_dirs.v0 import response as assign_response
 from kio.schema.errors import ErrorCode
-from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
-from kio.schema.list_partition_reassignments.v0.response import (
-    ListPartitionReassignmentsResponse,
-    OngoingPartitionReassignment,
-    OngoingTopicReassignment,
-)
 from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE
 from quorate_protocol.image.partitions import (
     MIGRATING_DIRECTORY,
@@ -35,8 +29,6 @@ from quorate_controller.control.partition_change import Wanted
 from quorate_controller.control.partition_rules import PartitionChanges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.image.registrations import BrokerRegistration
     from quorate_protocol.image.topics import TopicImage
@@ -48,7 +40,7 @@ _RECOVERY_STATES: Final = frozenset(LeaderRecoveryState)
 
 
 class PartitionManager:
-    """Decides on requests about single partitions. Holds no state of its own."""
+    """Decides on what brokers tell of single partitions. Holds no state of its own."""
 
     def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
         self._image = image
@@ -122,44 +114,6 @@ class PartitionManager:
             throttle_time=timedelta(0), error_code=ErrorCode.none, directories=tuple(answers)
         )
         return ControlResult(records=tuple(records), response=response, atomic=False)
-
-    def list_partition_reassignments(
-        self,
-        request: ListPartitionReassignmentsRequest,
-        _context: RequestContext,
-    ) -> ControlResult:
-        """ListPartitionReassignments 0: the running ones, of all topics or of those asked for; a read."""
-        answers = []
-        for topic, partition_ids in self._asked_for(request):
-            ongoing = tuple(
-                OngoingPartitionReassignment(
-                    partition_index=partition_id,
-                    replicas=partition.replicas,
-                    adding_replicas=partition.adding_replicas,
-                    removing_replicas=partition.removing_replicas,
-                )
-                for partition_id in partition_ids
-                if (partition := topic.partitions.get(partition_id)) and partition.is_reassigning
-            )
-            if ongoing:
-                answers.append(OngoingTopicReassignment(name=topic.name, partitions=ongoing))
-        response = ListPartitionReassignmentsResponse(
-            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, topics=tuple(answers)
-        )
-        return ControlResult(response=response)
-
-    def _asked_for(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> "Iterable[tuple[TopicImage, Sequence[int]]]":
-        topics, reassigning = self._image.topics, self._image.index.reassigning
-        if request.topics is None:
-            for topic_id in sorted({topic_id for topic_id, _ in reassigning}):
-                yield topics.by_id[topic_id], sorted(reassigning.of_topic(topic_id))
-            return
-        for asked in request.topics:
-            topic = topics.by_name.get(asked.name)
-            if topic is not None:
-                yield topic, asked.partition_indexes
 
     def _check_broker_epoch(self, broker_id: int, broker_epoch: int) -> "BrokerRegistration":
         broker = self._image.cluster.brokers.get(broker_id)

@@ -53,7 +53,7 @@ DEFAULT_TIMEOUT_MS: Final = 30_000
 RAFT_APIS: Final = frozenset((1, 52, 53, 54, 59, 80, 81, 82))
 DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_CLUSTER: Final = 60
-ACTIVE_APIS: Final = frozenset((19, 20, 33, 37, 43, 44, 46, 56, 57, 62, 63, 64, 67, 70, 73, 94))
+ACTIVE_APIS: Final = frozenset((19, 20, 33, 37, 43, 44, 45, 46, 56, 57, 62, 63, 64, 67, 70, 73, 94))
 """Answered by the active controller only."""
 READ_APIS: Final = frozenset((DESCRIBE_CONFIGS, DESCRIBE_CLUSTER))
 """Answered by control on any controller."""

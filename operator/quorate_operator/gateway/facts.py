@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from quorate_admin.types.log_dirs import LogDirDescription
 from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 from quorate_protocol.image import MetadataImage, PartitionRegistration
-from quorate_protocol.image.registrations import Listener
+from quorate_protocol.image.registrations import Listener, VersionRange
 from quorate_protocol.image.state import TOPIC_RESOURCE
 from quorate_protocol.image.views import partitions_of_broker
 from quorate_protocol.uuids import uuid_to_text
@@ -75,7 +75,7 @@ def registrations(image: MetadataImage) -> dict[int, ObservedRegistration]:
             node_id=broker.broker_id,
             role=Role.BROKER,
             endpoints=_endpoints(broker.listeners.values()),
-            features=dict(broker.supported_features),
+            features=_features(broker.supported_features),
             fenced=broker.fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown,
             rack=broker.rack,
@@ -88,7 +88,7 @@ def registrations(image: MetadataImage) -> dict[int, ObservedRegistration]:
             node_id=controller.controller_id,
             role=Role.CONTROLLER,
             endpoints=_endpoints(controller.listeners.values()),
-            features=dict(controller.supported_features),
+            features=_features(controller.supported_features),
         )
         for controller in image.cluster.controllers.values()
     }
@@ -218,6 +218,10 @@ def _voter_endpoints(endpoints: Iterable[RaftVoterEndpoint]) -> dict[str, Addres
 
 def _endpoints(listeners: Iterable[Listener]) -> dict[str, Address]:
     return {one.name: Address(one.host, one.port) for one in listeners}
+
+
+def _features(supported: Mapping[str, VersionRange]) -> dict[str, tuple[int, int]]:
+    return {name: (levels.min_level, levels.max_level) for name, levels in supported.items()}
 
 
 def _number(configs: Mapping[str, str], otherwise: int) -> int:

@@ -41,6 +41,7 @@ def test_every_request_of_the_table_has_somebody_who_decides(harness):
     assert known == {
         "AllocateProducerIdsRequest",
         "AlterConfigsRequest",
+        "AlterPartitionReassignmentsRequest",
         "AlterPartitionRequest",
         "AssignReplicasToDirsRequest",
         "BrokerHeartbeatRequest",

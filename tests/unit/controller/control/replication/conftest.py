@@ -16,6 +16,7 @@ from quorate_controller.control.api import (
 )
 from quorate_controller.control.elections import Elections
 from quorate_controller.control.partitions import PartitionManager
+from quorate_controller.control.reassignments import ReassignmentManager
 from quorate_controller.control.topics import TopicManager
 from quorate_protocol.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from quorate_protocol.records.framing import decode_record, encode_record, record_version_for
@@ -68,6 +69,7 @@ class Cluster:
         self.config = ControlConfig(node_id=3000, cluster_id="cluster", **config)
         self.topics = TopicManager(self.config, self.image, self.configs, Random(seed))
         self.partitions = PartitionManager(self.image, self.configs)
+        self.reassignments = ReassignmentManager(self.image, self.configs)
         self.elections = Elections(self.image, self.configs)
         self.replay(FeatureLevelRecord(name="metadata.version", feature_level=metadata_version))
 

@@ -1,11 +1,10 @@
-"""AssignReplicasToDirs (KIP-858) and ListPartitionReassignments (KIP-455)."""
+"""AssignReplicasToDirs (KIP-858)."""
 
 from uuid import UUID
 
 import pytest
 from kio.schema.assign_replicas_to_dirs.v0 import request as assign_request
 from kio.schema.errors import ErrorCode
-from kio.schema.list_partition_reassignments.v0 import request as list_request
 from quorate_controller.control.api import ControlError
 from quorate_protocol.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from quorate_protocol.records.generated import PartitionChangeRecord
@@ -110,35 +109,3 @@ def test_assignments_of_a_stale_broker_are_refused(jbod) -> None:
     with pytest.raises(ControlError) as refused:
         assign(jbod, jbod.directory(1), broker_epoch=1)
     assert refused.value.error_code is ErrorCode.stale_broker_epoch
-
-
-def list_reassignments(cluster, *topics):
-    asked = list_request.ListPartitionReassignmentsRequest(
-        topics=tuple(
-            list_request.ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
-            for name, numbers in topics
-        )
-        if topics
-        else None,
-    )
-    decision = cluster.partitions.list_partition_reassignments(asked, cluster.context(0))
-    assert decision.records == ()
-    return {
-        (topic.name, it.partition_index): (it.replicas, it.adding_replicas, it.removing_replicas)
-        for topic in decision.response.topics
-        for it in topic.partitions
-    }
-
-
-def test_running_reassignments_are_listed(cluster, make_partition) -> None:
-    """Goal: all of them, or those asked for.
-
-    Method: one running, others not; unknown names are passed over.
-    """
-    running = make_partition(1, 2, 3, adding_replicas=(2,), removing_replicas=(3,))
-    cluster.add_topic("a", make_partition(1), running)
-    cluster.add_topic("b", make_partition(1))
-    expected = {("a", 1): ((1, 2, 3), (2,), (3,))}
-    assert list_reassignments(cluster) == expected
-    assert list_reassignments(cluster, ("a", (0, 1, 9)), ("b", (0,)), ("c", (0,))) == expected
-    assert list_reassignments(cluster, ("a", (0,))) == {}

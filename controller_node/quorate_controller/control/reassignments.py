@@ -1,0 +1,223 @@
+"""Partitions get other replicas: AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860).
+
+A reassignment is a state of its partition. It begins with a record that adds the new replicas to the list and
+says which come and which go. It ends with the record that takes those away which go, when the new ones are in
+the ISR: the change of the ISR that completes it, by AlterPartition or otherwise, and this are decided together,
+in :mod:`quorate_controller.control.partition_change`. One that needs to wait for nothing, such as another order
+of the same replicas, begins and ends in one record. To cancel it takes the new replicas away instead.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kio.schema.alter_partition_reassignments.v1 import request as alter_request
+from kio.schema.alter_partition_reassignments.v1 import response as alter_response
+from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.list_partition_reassignments.v0.response import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from quorate_protocol.image.partitions import MIGRATING_DIRECTORY, PartitionRegistration
+from quorate_protocol.records.generated import PartitionChangeRecord
+
+from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, ControlResult, TopicConfigs
+from quorate_controller.control.assignments import check_replicas, default_directory
+from quorate_controller.control.partition_change import Election, Wanted
+from quorate_controller.control.partition_rules import PartitionChanges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from quorate_protocol.image import MetadataImage
+    from quorate_protocol.image.topics import TopicImage
+
+
+class ReassignmentManager:
+    """Decides who is to have replicas of partitions that exist. Holds no state of its own."""
+
+    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+        self._image = image
+        self._configs = configs
+
+    def alter(self, request: alter_request.AlterPartitionReassignmentsRequest) -> ControlResult:
+        """AlterPartitionReassignments 0-1: begin, replace or (no replicas) cancel; all records or none.
+
+        Errors stand in the response, partition by partition: UNKNOWN_TOPIC_OR_PARTITION;
+        NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT (also for a cancellation that would need an
+        unclean election which the topic does not allow); INVALID_REPLICATION_FACTOR, where the client does
+        not allow another one; UNKNOWN_SERVER_ERROR for each change beyond 10,000, as Kafka has it.
+        """
+        changes = PartitionChanges(self._image, self._configs)
+        records: list[PartitionChangeRecord] = []
+        answers = []
+        for topic in request.topics:
+            results = []
+            for asked in topic.partitions:
+                error_code, message = ErrorCode.none, None
+                try:
+                    record = self._alter(
+                        topic.name, asked, changes, allow=request.allow_replication_factor_change
+                    )
+                    if record is not None:
+                        _append(records, record)
+                except ControlError as error:
+                    is_known = error.error_code is not ErrorCode.unknown_server_error
+                    error_code, message = error.error_code, error.message if is_known else None
+                results.append(
+                    alter_response.ReassignablePartitionResponse(
+                        partition_index=asked.partition_index, error_code=error_code, error_message=message
+                    )
+                )
+            answers.append(
+                alter_response.ReassignableTopicResponse(name=topic.name, partitions=tuple(results))
+            )
+        response = alter_response.AlterPartitionReassignmentsResponse(
+            throttle_time=timedelta(0),
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            error_code=ErrorCode.none,
+            error_message=None,
+            responses=tuple(answers),
+        )
+        return ControlResult(records=tuple(records), response=response)
+
+    def list(self, request: ListPartitionReassignmentsRequest) -> ControlResult:
+        """ListPartitionReassignments 0: the running ones, of all topics or of those asked for; a read."""
+        answers = []
+        for topic, partition_ids in self._asked_for(request):
+            ongoing = tuple(
+                OngoingPartitionReassignment(
+                    partition_index=partition_id,
+                    replicas=partition.replicas,
+                    adding_replicas=partition.adding_replicas,
+                    removing_replicas=partition.removing_replicas,
+                )
+                for partition_id in partition_ids
+                if (partition := topic.partitions.get(partition_id)) and partition.is_reassigning
+            )
+            if ongoing:
+                answers.append(OngoingTopicReassignment(name=topic.name, partitions=ongoing))
+        response = ListPartitionReassignmentsResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, topics=tuple(answers)
+        )
+        return ControlResult(response=response)
+
+    def _alter(
+        self,
+        topic_name: str,
+        asked: alter_request.ReassignablePartition,
+        changes: PartitionChanges,
+        *,
+        allow: bool,
+    ) -> PartitionChangeRecord | None:
+        topic = self._image.topics.by_name.get(topic_name)
+        if topic is None:
+            raise _unknown(f"Unable to find a topic named {topic_name}.")
+        partition_id = asked.partition_index
+        partition = topic.partitions.get(partition_id)
+        if partition is None:
+            raise _unknown(f"Unable to find partition {topic_name}:{partition_id}.")
+        if asked.replicas is None:
+            is_unclean_allowed = self._configs.unclean_leader_election(topic.name)
+            wanted = cancellation(partition, is_unclean_allowed=is_unclean_allowed)
+            if wanted is None:
+                raise _invalid(
+                    f"Unable to revert partition assignment for {topic.name}:{partition_id} because it would "
+                    "require an unclean leader election."
+                )
+        else:
+            check_replicas(self._image, asked.replicas)
+            if not allow:
+                _check_replication_factor(partition, asked.replicas)
+            wanted = reassignment(partition, asked.replicas, self._directory_of)
+        return changes.change(topic, partition_id, wanted)
+
+    def _directory_of(self, broker_id: int) -> UUID:
+        return default_directory(self._image, broker_id) or MIGRATING_DIRECTORY
+
+    def _asked_for(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> "Iterable[tuple[TopicImage, Sequence[int]]]":
+        topics, reassigning = self._image.topics, self._image.index.reassigning
+        if request.topics is None:
+            for topic_id in sorted({topic_id for topic_id, _ in reassigning}):
+                yield topics.by_id[topic_id], sorted(reassigning.of_topic(topic_id))
+            return
+        for asked in request.topics:
+            topic = topics.by_name.get(asked.name)
+            if topic is not None:
+                yield topic, asked.partition_indexes
+
+
+def reassignment(
+    partition: PartitionRegistration, replicas: "Sequence[int]", directory_of: Callable[[int], UUID]
+) -> Wanted:
+    """The beginning of a reassignment, from whatever state the partition is in.
+
+    What comes and goes is reckoned from the replicas as they are, those of a running reassignment included.
+    Where nothing new comes, or goes, what the running one said of it stays (as in Kafka). `directory_of`
+    tells in which directory a new replica begins.
+    """
+    removing = tuple(sorted(set(partition.replicas) - set(replicas)))
+    adding = tuple(sorted(set(replicas) - set(partition.replicas)))
+    return Wanted(
+        replicas=(*replicas, *removing),
+        removing_replicas=removing or None,
+        adding_replicas=adding or None,
+        directories={broker_id: directory_of(broker_id) for broker_id in adding},
+    )
+
+
+def cancellation(partition: PartitionRegistration, *, is_unclean_allowed: bool) -> Wanted | None:
+    """Back to the replicas from before a reassignment.
+
+    None when only new replicas are in sync, so that one of the others would have to lead uncleanly, which is
+    not allowed.
+
+    :raises ControlError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT if all replicas are new.
+    """
+    if not partition.is_reassigning:
+        raise ControlError(ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress.")
+    adding = partition.adding_replicas
+    replicas = tuple(replica for replica in partition.replicas if replica not in adding)
+    isr = tuple(replica for replica in partition.isr if replica not in adding)
+    if not isr:
+        if not replicas:
+            raise _invalid("Invalid replica assignment: addingReplicas contains all replicas.")
+        if not is_unclean_allowed:
+            return None
+        isr = replicas[:1]
+    return Wanted(
+        isr=isr,
+        election=Election.UNCLEAN if is_unclean_allowed else Election.ONLINE,
+        replicas=replicas,
+        removing_replicas=(),
+        adding_replicas=(),
+    )
+
+
+def _append(records: list[PartitionChangeRecord], record: PartitionChangeRecord) -> None:
+    if len(records) >= RECORDS_PER_BATCH_MAX:
+        raise ControlError(ErrorCode.unknown_server_error)
+    records.append(record)
+
+
+def _check_replication_factor(partition: PartitionRegistration, replicas: "Sequence[int]") -> None:
+    """Compares with the partition as it would be when a running reassignment is done (KIP-860)."""
+    current = len({*partition.replicas, *partition.adding_replicas} - set(partition.removing_replicas))
+    if current != len(replicas):
+        raise ControlError(
+            ErrorCode.invalid_replication_factor,
+            f"The replication factor is changed from {current} to {len(replicas)}",
+        )
+
+
+def _unknown(message: str) -> ControlError:
+    return ControlError(ErrorCode.unknown_topic_or_partition, message)
+
+
+def _invalid(message: str) -> ControlError:
+    return ControlError(ErrorCode.invalid_replica_assignment, message)
