@@ -1,0 +1,1 @@
+"""Nodes' configuration files with Kafka's names: text and mappings in and out. Pure."""

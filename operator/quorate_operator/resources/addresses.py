@@ -1,0 +1,143 @@
+"""Where the nodes of a cluster listen in Kubernetes, and what clients are told.
+
+A host `<name>.<namespace>.svc` is a Service that Quorate makes and points at a node: a controlled address. A pod's
+own name leads to it as long as the pod lives, and nobody has to point it. Other names are somebody else's.
+"""
+
+from collections.abc import Mapping
+
+from quorate_operator.models.listeners import BrokerListener, Listener
+from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
+from quorate_operator.planning.cluster import Address, DesiredNode, Role
+from quorate_operator.planning.templates import fill_host, template_values
+from quorate_operator.resources.facts import Context, ListenerOf
+from quorate_operator.resources.names import exposure_name, is_service_name, pod_host, pod_name
+
+CONTROLLER_PORT = 9093
+BROKER_PORT_FIRST = 9092
+HTTP_PORT = 9404
+"""Where Python controllers serve metrics and health."""
+CLUSTER_DOMAIN = "cluster.local"
+
+
+def listener_port(node: DesiredNode, listener: Listener) -> int:
+    """The port that a listener has in its pod: the manifest's, else the next one that nobody has."""
+    if listener.port is not None:
+        return listener.port
+    if node.role is Role.CONTROLLER:
+        return CONTROLLER_PORT
+    taken = {other.port for other in node.listeners} | {CONTROLLER_PORT, HTTP_PORT}
+    without = [other.name for other in node.listeners if other.port is None]
+    free = [port for port in range(BROKER_PORT_FIRST, BROKER_PORT_FIRST + 100) if port not in taken]
+    return free[without.index(listener.name)]
+
+
+def contact(context: Context, node: DesiredNode) -> Address:
+    """Where the other nodes find this one by its pod's own name, on its first listener."""
+    return Address(pod_host(context, node.pool, node.node_id), listener_port(node, node.listeners[0]))
+
+
+def advertised(context: Context, node: DesiredNode) -> dict[str, Address]:
+    """By listener name, what clients are to be told. Raises TemplateError."""
+    return {listener.name: _advertised(context, node, listener) for listener in node.listeners}
+
+
+def interim(context: Context, node: DesiredNode) -> dict[str, Address]:
+    """By listener name, an address that is the node's alone for ever; where it is what is advertised, none.
+
+    Raises TemplateError.
+    """
+    pool = context.pool(node.pool)
+    addresses = {}
+    for listener in node.listeners:
+        template = pool.spec.interim_template(listener.name) if isinstance(pool, KafkaBroker) else None
+        told = _advertised(context, node, listener)
+        if template is not None:
+            host = _filled(context, node, template, f"{_field(pool, listener)}.interimHost")
+            addresses[listener.name] = Address(host, told.port)
+        elif is_inside(context, told.host) and told.host != pod_host(context, node.pool, node.node_id):
+            addresses[listener.name] = Address(
+                pod_host(context, node.pool, node.node_id), listener_port(node, listener)
+            )
+    return addresses
+
+
+def published_name(context: Context, host: str) -> str | None:
+    """The Service that a host is the name of, if Quorate can make it: `<name>.<namespace>.svc`; else None."""
+    if not is_inside(context, host):
+        return None
+    name = _without_domain(host).removesuffix(f".{context.namespace}.svc")
+    return name if is_service_name(name) and name not in _own_services(context) else None
+
+
+def is_inside(context: Context, host: str) -> bool:
+    """Whether a host is a name of this namespace, which means nothing outside of Kubernetes."""
+    return _without_domain(host).endswith(f".{context.namespace}.svc")
+
+
+def _without_domain(host: str) -> str:
+    return host.removesuffix(".").removesuffix(f".{CLUSTER_DOMAIN}")
+
+
+def controlled(context: Context, addresses: Mapping[str, Address]) -> frozenset[Address]:
+    """Those of the addresses that Quorate can point at nodes."""
+    return frozenset(
+        address for address in addresses.values() if published_name(context, address.host) is not None
+    )
+
+
+def _own_services(context: Context) -> frozenset[str]:
+    """Names that are taken: a published name must not replace a Service that does something else."""
+    manifests = context.manifests
+    names = {manifests.controllers.metadata.name}
+    for pool in manifests.brokers:
+        names.add(pool.metadata.name)
+        names |= {
+            exposure_name(pool.metadata.name, node_id, listener.name)
+            for node_id in pool.spec.claimed_node_ids()
+            for listener in pool.spec.listeners
+            if listener.exposure.type in ("LoadBalancer", "NodePort")
+        }
+    return frozenset(names)
+
+
+def _advertised(context: Context, node: DesiredNode, listener: Listener) -> Address:
+    pool = context.pool(node.pool)
+    own = Address(pod_host(context, node.pool, node.node_id), listener_port(node, listener))
+    template = pool.spec.host_template(node.node_id, listener.name)
+    host = _filled(context, node, template, f"{_field(pool, listener)}.advertisedHost") if template else None
+    if not isinstance(listener, BrokerListener):
+        return Address(host or own.host, own.port)
+    port = listener.advertised_port or own.port
+    key = ListenerOf(node.node_id, listener.name)
+    facts = context.facts
+    match listener.exposure.type:
+        case "LoadBalancer":
+            host = host or facts.load_balancers.get(key)
+            found = Address(host, port) if host else None
+        case "NodePort":
+            host = host or facts.machines.get(node.node_id)
+            node_port = listener.advertised_port or facts.node_ports.get(key)
+            found = Address(host, node_port) if host and node_port else None
+        case _:
+            found = Address(host or own.host, port)
+    # What Kubernetes has not assigned yet, or does not tell for a moment, is no reason to restart anything.
+    return found or facts.configured.get(node.node_id, {}).get(listener.name, own)
+
+
+def _filled(context: Context, node: DesiredNode, template: str, field: str) -> str:
+    values = template_values(
+        cluster=context.cluster,
+        pool=node.pool,
+        node_id=node.node_id,
+        first=node.node_id - node.place,
+        namespace=context.namespace,
+    )
+    assert values["pod"] == pod_name(node.pool, node.node_id)
+    return fill_host(template, values, field).lower()
+
+
+def _field(pool: KafkaController | KafkaBroker, listener: Listener) -> str:
+    if isinstance(pool, KafkaController):
+        return f"KafkaController {pool.metadata.name}: spec"
+    return f"KafkaBroker {pool.metadata.name}: spec.listeners[{listener.name}]"

@@ -1,0 +1,62 @@
+"""A desired cluster with what only Kubernetes knows: addresses, and what a pod's revision is made of."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from quorate_operator.models.listeners import BrokerListener
+from quorate_operator.models.manifests import Manifests
+from quorate_operator.planning.cluster import DesiredCluster, DesiredNode
+from quorate_operator.resources.addresses import advertised, controlled, interim
+from quorate_operator.resources.configs import config_revision
+from quorate_operator.resources.facts import Context, Facts, digest
+from quorate_operator.resources.pods import pod_spec
+
+
+def complete(desired: DesiredCluster, manifests: Manifests, facts: Facts) -> DesiredCluster:
+    """The cluster with the addresses and revisions of its nodes. Raises TemplateError for a host that is none."""
+    context = Context(manifests=manifests, facts=facts)
+    addressed = replace(desired, nodes=tuple(_with_addresses(context, node) for node in desired.nodes))
+    nodes = tuple(
+        replace(node, revision={**node.revision, **_revision(context, addressed, node)})
+        for node in addressed.nodes
+    )
+    return replace(addressed, nodes=nodes)
+
+
+def _with_addresses(context: Context, node: DesiredNode) -> DesiredNode:
+    told, aside = advertised(context, node), interim(context, node)
+    return replace(
+        node,
+        advertised=told,
+        interim=aside,
+        controlled=controlled(context, told) | controlled(context, aside),
+    )
+
+
+def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
+    """What a running pod can't change, by what it is for people."""
+    template = context.pool(node.pool).spec.template
+    spec = pod_spec(context, desired, node)
+    (container,) = spec["containers"]
+    rest = {key: value for key, value in spec.items() if key != "containers"}
+    rest["container"] = {key: value for key, value in container.items() if key not in ("image", "resources")}
+    revision = {
+        "config": digest(config_revision(context, desired, node)),
+        "image": str(container["image"]),
+        "resources": digest(container["resources"]),
+        "pod": digest([rest, template.labels, template.annotations]),
+    }
+    if secrets := _secret_versions(context, node):
+        revision["secrets"] = digest(secrets)
+    return revision
+
+
+def _secret_versions(context: Context, node: DesiredNode) -> Mapping[str, str]:
+    """Of the Secrets that the node's listeners name; one that nobody has seen yet counts once it is seen."""
+    names = {
+        listener.tls.secret_name
+        for listener in node.listeners
+        if isinstance(listener, BrokerListener) and listener.tls is not None
+    }
+    found = context.facts.secrets
+    return {name: found[name].version for name in sorted(names) if name in found}

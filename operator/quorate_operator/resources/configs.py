@@ -1,0 +1,155 @@
+"""The ConfigMap of a node: server.properties with Kafka's names, and the logging of stock Kafka."""
+
+import json
+from collections.abc import Mapping
+
+from quorate_operator.models.listeners import BrokerListener
+from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
+from quorate_operator.properties.logging import LOG4J2
+from quorate_operator.properties.nodes import (
+    ADVERTISED_LISTENERS,
+    ANY_HOST,
+    QuorumFacts,
+    Voter,
+    internal_topic_properties,
+    listener_properties,
+    quorum_properties,
+)
+from quorate_operator.properties.text import render_properties
+from quorate_operator.resources.addresses import HTTP_PORT, contact, listener_port
+from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.names import (
+    ANNOTATION_ADVERTISED,
+    dns_label,
+    labels_of,
+    metadata,
+    pod_name,
+)
+
+CONFIG_DIRECTORY = "/etc/quorate"
+PROPERTIES_FILE = "server.properties"
+LOG4J2_FILE = "log4j2.properties"
+DATA_DIRECTORY = "/var/lib/quorate/data"
+"""A directory of the volume: its top may have a lost+found, which Kafka takes for a partition."""
+TLS_DIRECTORY = "/etc/quorate-tls"
+COMMENT = "Written by Quorate's operator; change the KafkaController or KafkaBroker instead."
+
+_DIRECTORY_PROVIDER = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
+
+
+def config_map(
+    context: Context, desired: DesiredCluster, node: DesiredNode, advertised: Mapping[str, Address]
+) -> Object:
+    """The node's configuration as it is to be started next, with these advertised addresses by listener name."""
+    data = {PROPERTIES_FILE: render_properties(node_properties(context, desired, node, advertised), COMMENT)}
+    if node.implementation is Implementation.JAVA:
+        data[LOG4J2_FILE] = LOG4J2
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(
+            context,
+            pod_name(node.pool, node.node_id),
+            labels_of(context, node),
+            owner=context.pool(node.pool),
+            annotations={ANNOTATION_ADVERTISED: advertised_text(advertised)},
+        ),
+        "data": data,
+    }
+
+
+def node_properties(
+    context: Context, desired: DesiredCluster, node: DesiredNode, advertised: Mapping[str, Address]
+) -> dict[str, str]:
+    """The node's properties. What a manifest says by name wins over what is only a good choice."""
+    quorum = quorum_facts(context, desired)
+    is_broker = node.role is Role.BROKER
+    others = {} if node.role is Role.CONTROLLER else {quorum.listener_name: "PLAINTEXT"}
+    bound = {listener.name: Address(ANY_HOST, listener_port(node, listener)) for listener in node.listeners}
+    properties = {
+        "process.roles": node.role.value,
+        "node.id": str(node.node_id),
+        **quorum_properties(quorum),
+        **listener_properties(node.listeners, bound, {**node.advertised, **advertised}, others),
+        "log.dirs": DATA_DIRECTORY,
+    }
+    if is_broker:
+        properties["inter.broker.listener.name"] = node.listeners[0].name
+        properties |= internal_topic_properties(quorum.broker_count)
+        if node.rack is not None:
+            properties["broker.rack"] = node.rack
+        properties |= _tls_properties(context, node)
+    elif node.implementation is Implementation.PYTHON:
+        properties["quorate.http.listener"] = f"0.0.0.0:{HTTP_PORT}"
+    return properties | dict(node.config)
+
+
+def config_revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
+    """What of the properties a running node can't change, and that is worth a restart.
+
+    Addresses are planned apart; the controllers that a dynamic quorum is found by may differ from node to node.
+    """
+    properties = node_properties(context, desired, node, node.advertised)
+    skipped = (ADVERTISED_LISTENERS, "controller.quorum.bootstrap.servers")
+    return {name: value for name, value in properties.items() if name not in skipped}
+
+
+def quorum_facts(context: Context, desired: DesiredCluster) -> QuorumFacts:
+    """The quorum as every node's configuration has it. Directory ids are those that were settled at formation."""
+    formation = context.facts.formation
+    initial = formation.initial_voters if formation else {}
+    controllers = desired.of_role(Role.CONTROLLER)
+    listener = context.manifests.controllers.spec.listeners[0].name
+    return QuorumFacts(
+        voters=tuple(
+            Voter(
+                node_id=node.node_id,
+                contact=contact(context, node),
+                advertised=node.advertised.get(listener, contact(context, node)),
+                directory_id=initial.get(node.node_id),
+            )
+            for node in controllers
+        ),
+        dynamic=desired.dynamic_quorum,
+        listener_name=listener,
+        broker_count=len(desired.of_role(Role.BROKER)),
+    )
+
+
+def advertised_text(advertised: Mapping[str, Address]) -> str:
+    """The annotation that keeps what a node was started with."""
+    return json.dumps({name: str(address) for name, address in sorted(advertised.items())})
+
+
+def tls_directory(listener: str) -> str:
+    """Where the certificate of a listener is mounted."""
+    return f"{TLS_DIRECTORY}/{dns_label(listener)}"
+
+
+def _tls_properties(context: Context, node: DesiredNode) -> dict[str, str]:
+    """Certificates are read from the Secret's files when the node starts: they never pass through a ConfigMap."""
+    listeners = [
+        listener
+        for listener in node.listeners
+        if isinstance(listener, BrokerListener) and listener.tls is not None
+    ]
+    if not listeners:
+        return {}
+    properties = {"config.providers": "directory", "config.providers.directory.class": _DIRECTORY_PROVIDER}
+    for listener in listeners:
+        assert listener.tls is not None
+        prefix = f"listener.name.{listener.name.lower()}.ssl"
+        directory = tls_directory(listener.name)
+        properties |= {
+            f"{prefix}.keystore.type": "PEM",
+            f"{prefix}.keystore.certificate.chain": f"${{directory:{directory}:tls.crt}}",
+            f"{prefix}.keystore.key": f"${{directory:{directory}:tls.key}}",
+        }
+        secret = context.facts.secrets.get(listener.tls.secret_name)
+        if secret is not None and "ca.crt" in secret.keys:
+            properties |= {
+                f"{prefix}.truststore.type": "PEM",
+                f"{prefix}.truststore.certificates": f"${{directory:{directory}:ca.crt}}",
+                f"{prefix}.client.auth": "required",
+            }
+    return properties

@@ -1,0 +1,139 @@
+"""Names, labels and annotations of what a cluster is made of, and who owns it."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from quorate_operator.models.v1alpha1 import API_VERSION, KafkaBroker, KafkaController
+from quorate_operator.planning.cluster import Address, DesiredNode, Role
+from quorate_operator.resources.facts import Context, Object
+
+LABEL_CLUSTER = "quorate.dev/cluster"
+LABEL_POOL = "quorate.dev/pool"
+LABEL_NODE_ID = "quorate.dev/node-id"
+LABEL_PURPOSE = "quorate.dev/purpose"
+"""What a Service or pod is for besides running a node: `published-name`, `exposure`, `task`."""
+LABEL_COMPONENT = "app.kubernetes.io/component"
+LABEL_NAME = "app.kubernetes.io/name"
+OPERATOR_COMPONENT = "operator"
+"""The component that the operator's own pods have as a label: they may reach controllers."""
+
+ANNOTATION_REVISION = "quorate.dev/revision"
+"""On pods: `DesiredNode.revision` as JSON, as the pod was made with."""
+ANNOTATION_ADVERTISED = "quorate.dev/advertised"
+"""On pods and ConfigMaps: by listener name, `host:port` as JSON."""
+ANNOTATION_PUBLISHED = "quorate.dev/published"
+"""On Services of published names: which ports, since when, retired when, as JSON."""
+
+FINALIZER = "quorate.dev/cluster"
+NAME_LENGTH_MAX = 63
+_DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def pod_name(pool: str, node_id: int) -> str:
+    """The pod of a node, its ConfigMap, and its host name."""
+    return f"{pool}-{node_id}"
+
+
+def volume_claim_name(pool: str, node_id: int) -> str:
+    """The PersistentVolumeClaim of a node."""
+    return f"data-{pool}-{node_id}"
+
+
+def exposure_name(pool: str, node_id: int, listener: str) -> str:
+    """The Service that exposes one listener of a node outside of Kubernetes."""
+    return _short(f"{pool}-{node_id}-{dns_label(listener)}")
+
+
+def dns_label(listener: str) -> str:
+    """A listener's name in the small letters that Kubernetes wants."""
+    return listener.lower().replace("_", "-").strip("-")
+
+
+def is_service_name(text: str) -> bool:
+    """Whether a Service may have this name (RFC 1035)."""
+    return _DNS_LABEL.fullmatch(text) is not None
+
+
+def pod_host(context: Context, pool: str, node_id: int) -> str:
+    """The name that the headless Service gives a pod: the node's alone, for ever."""
+    return f"{pod_name(pool, node_id)}.{pool}.{context.namespace}.svc"
+
+
+def cluster_labels(context: Context, role: Role) -> dict[str, str]:
+    """What all objects of one role in a cluster have, and selectors select by."""
+    return {LABEL_CLUSTER: context.cluster, LABEL_COMPONENT: role.value}
+
+
+def pool_labels(context: Context, pool: str, role: Role) -> dict[str, str]:
+    """What all objects of a pool have, and selectors select by."""
+    return {**cluster_labels(context, role), LABEL_POOL: pool}
+
+
+def node_labels(context: Context, pool: str, role: Role, node_id: int) -> dict[str, str]:
+    """What one node's objects have, and Services select it by."""
+    return {**pool_labels(context, pool, role), LABEL_NODE_ID: str(node_id)}
+
+
+def descriptive_labels(context: Context, version: str | None = None) -> dict[str, str]:
+    """Kubernetes' recommended labels; nothing is selected by them, so that they may change."""
+    labels = {
+        LABEL_NAME: "quorate",
+        "app.kubernetes.io/instance": context.cluster,
+        "app.kubernetes.io/managed-by": "quorate",
+        "app.kubernetes.io/part-of": context.cluster,
+    }
+    return labels | ({"app.kubernetes.io/version": version} if version else {})
+
+
+def labels_of(context: Context, node: DesiredNode) -> dict[str, str]:
+    """All labels of a node's objects."""
+    own = node_labels(context, node.pool, node.role, node.node_id)
+    return descriptive_labels(context, node.kafka_version) | own
+
+
+def owner_references(owner: KafkaController | KafkaBroker) -> list[Object]:
+    """The resource as the one that objects are deleted with; empty while it has no uid."""
+    if owner.metadata.uid is None:
+        return []
+    reference = {
+        "apiVersion": API_VERSION,
+        "kind": owner.kind,
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return [reference]
+
+
+def metadata(
+    context: Context,
+    name: str,
+    labels: Mapping[str, str],
+    *,
+    owner: KafkaController | KafkaBroker | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Object:
+    """The metadata of an object. Without an owner it outlives the resource."""
+    result: Object = {"name": name, "namespace": context.namespace, "labels": dict(labels)}
+    if annotations:
+        result["annotations"] = dict(annotations)
+    if owner is not None and (references := owner_references(owner)):
+        result["ownerReferences"] = references
+    return result
+
+
+def parse_address(text: str) -> Address:
+    """`host:port` as `str(Address)` writes it. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdecimal()):
+        raise ValueError(f"{text!r} must be host:port")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _short(name: str) -> str:
+    if len(name) <= NAME_LENGTH_MAX:
+        return name
+    suffix = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: NAME_LENGTH_MAX - 9].rstrip('-')}-{suffix}"

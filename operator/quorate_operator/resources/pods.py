@@ -1,0 +1,346 @@
+"""The pod of a node: formatted by an init container, run under restricted pod security.
+
+A pod is made anew for each start: what it was made with stands in its annotations, so that the operator knows,
+whoever made it, what its process runs with.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from quorate_operator.models.base import quantity_bytes
+from quorate_operator.models.listeners import BrokerListener
+from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
+from quorate_operator.properties.nodes import initial_controllers
+from quorate_operator.resources.addresses import HTTP_PORT, listener_port
+from quorate_operator.resources.configs import (
+    CONFIG_DIRECTORY,
+    LOG4J2_FILE,
+    PROPERTIES_FILE,
+    advertised_text,
+    quorum_facts,
+    tls_directory,
+)
+from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.names import (
+    ANNOTATION_ADVERTISED,
+    ANNOTATION_REVISION,
+    LABEL_PURPOSE,
+    cluster_labels,
+    dns_label,
+    labels_of,
+    metadata,
+    parse_address,
+    pod_name,
+    volume_claim_name,
+)
+
+USER_ID = 1000
+"""That of the stock image's user, and of ours: the init container and the node share a volume."""
+CONTROLLER_GRACE_S = 30
+BROKER_GRACE_S = 120
+"""A broker moves the leadership of all its partitions away, which takes a while when it has many."""
+VOLUME_DIRECTORY = "/var/lib/quorate"
+TERMINATION_LOG = "/dev/termination-log"
+FORMAT_CONTAINER = "format"
+NODE_CONTAINER = "node"
+TASK_CONTAINER = "task"
+PURPOSE_TASK = "task"
+KAFKA_START = "/opt/kafka/bin/kafka-server-start.sh"
+TMP_SIZE = "256Mi"
+
+_FORMAT_RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+_HEAP_BYTES_MIN = 64 * 2**20
+_ZONE = "topology.kubernetes.io/zone"
+_MACHINE = "kubernetes.io/hostname"
+
+
+def node_pod(
+    context: Context,
+    desired: DesiredCluster,
+    node: DesiredNode,
+    advertised: Mapping[str, Address],
+    *,
+    is_initial: bool,
+) -> Object:
+    """The pod that runs a node with these advertised addresses by listener name.
+
+    `is_initial`: an empty disk is formatted as one of the first voters; otherwise it joins.
+    """
+    spec = pod_spec(context, desired, node)
+    spec["initContainers"] = [format_container(context, desired, node, is_initial=is_initial)]
+    template = context.pool(node.pool).spec.template
+    annotations = dict(template.annotations) | {
+        ANNOTATION_REVISION: json.dumps(dict(node.revision), sort_keys=True),
+        ANNOTATION_ADVERTISED: advertised_text({**node.advertised, **advertised}),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata(
+            context,
+            pod_name(node.pool, node.node_id),
+            dict(template.labels) | labels_of(context, node),
+            owner=context.pool(node.pool),
+            annotations=annotations,
+        ),
+        "spec": spec,
+    }
+
+
+def task_pod(context: Context, node: DesiredNode, name: str, arguments: Sequence[str]) -> Object:
+    """A pod that runs one `quorate` command on the volume of a node that has no process, and ends.
+
+    `name` tells it from the node's other tasks. What it prints to its termination log is its result.
+    """
+    spec = _pod_basics(context, node)
+    spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": CONTROLLER_GRACE_S}
+    spec["containers"] = [_quorate_container(context, node, TASK_CONTAINER, arguments)]
+    # No label by which Services, budgets or spreads would take it for the node.
+    labels = {
+        key: value
+        for key, value in labels_of(context, node).items()
+        if key not in cluster_labels(context, node.role) or key == "quorate.dev/cluster"
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata(
+            context,
+            f"{pod_name(node.pool, node.node_id)}-{name}"[:63],
+            labels | {LABEL_PURPOSE: PURPOSE_TASK},
+            owner=context.pool(node.pool),
+        ),
+        "spec": spec,
+    }
+
+
+def rebuild_quorum_arguments() -> tuple[str, ...]:
+    """The `quorate` command of a `task_pod` that makes a stopped controller the only voter of its quorum."""
+    return ("controller", "rebuild-quorum", "--config", f"{CONFIG_DIRECTORY}/{PROPERTIES_FILE}")
+
+
+def format_arguments(
+    context: Context, desired: DesiredCluster, node: DesiredNode, *, is_initial: bool
+) -> tuple[str, ...]:
+    """The `quorate` command that formats a node's volume, and does nothing to one that is formatted.
+
+    It writes the directory id to the termination log, where the operator reads it.
+    """
+    formation = context.facts.formation
+    cluster_id = formation.cluster_id if formation else desired.cluster_id
+    assert cluster_id is not None, "the identity is settled before the first node"
+    arguments = ["controller", "format", "--config", f"{CONFIG_DIRECTORY}/{PROPERTIES_FILE}"]
+    arguments += ["--cluster-id", cluster_id, "--ignore-formatted", "--directory-id-to", TERMINATION_LOG]
+    if node.role is Role.CONTROLLER:
+        if desired.dynamic_quorum and is_initial:
+            founders = [voter for voter in quorum_facts(context, desired).voters if voter.directory_id]
+            arguments += ["--initial-controllers", initial_controllers(founders)]
+        elif desired.dynamic_quorum:
+            arguments.append("--no-initial-controllers")
+        if desired.metadata_version is not None:
+            arguments += ["--release-version", desired.metadata_version]
+    return tuple(arguments)
+
+
+def format_container(
+    context: Context, desired: DesiredCluster, node: DesiredNode, *, is_initial: bool
+) -> Object:
+    """The init container. Brokers' volumes are formatted by Quorate, too: what it writes is what Kafka writes."""
+    arguments = format_arguments(context, desired, node, is_initial=is_initial)
+    return _quorate_container(context, node, FORMAT_CONTAINER, arguments)
+
+
+def pod_spec(context: Context, desired: DesiredCluster, node: DesiredNode) -> Object:
+    """The spec of a node's pod without what only matters to an empty disk: two that differ are two revisions."""
+    del desired  # what the others are like is in the ConfigMap
+    spec = _pod_basics(context, node)
+    is_controller = node.role is Role.CONTROLLER
+    spec |= {
+        "hostname": pod_name(node.pool, node.node_id),
+        "subdomain": node.pool,
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": CONTROLLER_GRACE_S if is_controller else BROKER_GRACE_S,
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": key,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": cluster_labels(context, node.role)},
+            }
+            for key in (_MACHINE, _ZONE)
+        ],
+        "containers": [_node_container(context, node)],
+    }
+    return spec
+
+
+def revision_of(pod: Mapping[str, object]) -> dict[str, str]:
+    """`DesiredNode.revision` as the pod was made with. Raises ValueError for garbage."""
+    return _texts(pod, ANNOTATION_REVISION)
+
+
+def configured_of(pod: Mapping[str, object]) -> dict[str, Address]:
+    """By listener name, what the pod's node was started to advertise. Raises ValueError for garbage."""
+    return {name: parse_address(text) for name, text in _texts(pod, ANNOTATION_ADVERTISED).items()}
+
+
+def _texts(pod: Mapping[str, object], annotation: str) -> dict[str, str]:
+    found = pod["metadata"]
+    assert isinstance(found, Mapping)
+    text = (found.get("annotations") or {}).get(annotation, "{}")
+    content = json.loads(text)
+    if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
+        raise ValueError(f"pod {found.get('name')}: {annotation}: {text!r}: must be a mapping of texts")
+    return content
+
+
+def _pod_basics(context: Context, node: DesiredNode) -> Object:
+    """What every pod on a node's volume has."""
+    template = context.pool(node.pool).spec.template
+    spec: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": _volumes(node),
+    }
+    if template.node_selector:
+        spec["nodeSelector"] = dict(template.node_selector)
+    if template.tolerations:
+        spec["tolerations"] = [dict(toleration) for toleration in template.tolerations]
+    if template.affinity is not None:
+        spec["affinity"] = dict(template.affinity)
+    if template.priority_class_name is not None:
+        spec["priorityClassName"] = template.priority_class_name
+    if template.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": secret.name} for secret in template.image_pull_secrets]
+    return spec
+
+
+def _volumes(node: DesiredNode) -> list[Object]:
+    volumes: list[Object] = [
+        {
+            "name": "data",
+            "persistentVolumeClaim": {"claimName": volume_claim_name(node.pool, node.node_id)},
+        },
+        {"name": "config", "configMap": {"name": pod_name(node.pool, node.node_id)}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": TMP_SIZE}},
+    ]
+    for listener in node.listeners:
+        if isinstance(listener, BrokerListener) and listener.tls is not None:
+            secret = {"secretName": listener.tls.secret_name, "defaultMode": 0o440}
+            volumes.append({"name": f"tls-{dns_label(listener.name)}"[:63], "secret": secret})
+    return volumes
+
+
+def _mounts(node: DesiredNode) -> list[Object]:
+    mounts: list[Object] = [
+        {"name": "data", "mountPath": VOLUME_DIRECTORY},
+        {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+    ]
+    for listener in node.listeners:
+        if isinstance(listener, BrokerListener) and listener.tls is not None:
+            name = f"tls-{dns_label(listener.name)}"[:63]
+            mounts.append({"name": name, "mountPath": tls_directory(listener.name), "readOnly": True})
+    return mounts
+
+
+def _container(context: Context, node: DesiredNode, name: str, image: str) -> Object:
+    template = context.pool(node.pool).spec.template
+    container: Object = {
+        "name": name,
+        "image": image,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    if policy := template.image_pull_policy or context.facts.images.pull_policy:
+        container["imagePullPolicy"] = policy
+    return container
+
+
+def _quorate_container(context: Context, node: DesiredNode, name: str, arguments: Sequence[str]) -> Object:
+    """A container that runs one command on the node's volume with Quorate's own image."""
+    return _container(context, node, name, context.facts.images.quorate) | {
+        "command": ["quorate", *arguments],
+        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - the pod's own
+        "resources": _FORMAT_RESOURCES,
+        "volumeMounts": _mounts(node),
+    }
+
+
+def _node_container(context: Context, node: DesiredNode) -> Object:
+    container = _container(context, node, NODE_CONTAINER, context.image_of(node))
+    resources = context.pool(node.pool).spec.template.resources
+    config = f"{CONFIG_DIRECTORY}/{PROPERTIES_FILE}"
+    container["ports"] = [
+        {"name": f"listener-{place}", "containerPort": listener_port(node, listener)}
+        for place, listener in enumerate(node.listeners)
+    ]
+    container["resources"] = {
+        key: dict(amounts)
+        for key, amounts in (("requests", resources.requests), ("limits", resources.limits))
+        if amounts
+    }
+    container["volumeMounts"] = _mounts(node)
+    if node.implementation is Implementation.PYTHON:
+        container["command"] = ["quorate", "controller", "run", "--config", config, "--log-format", "json"]
+        container["env"] = [{"name": "HOME", "value": "/tmp"}]  # noqa: S108 - the pod's own
+        container["ports"].append({"name": "http", "containerPort": HTTP_PORT})
+        return container | _python_probes()
+    container["command"] = [KAFKA_START, config]
+    container["env"] = _kafka_environment(resources.limits.get("memory"))
+    return container | _kafka_probes(listener_port(node, node.listeners[0]))
+
+
+def _python_probes() -> Object:
+    """Ready means member of a quorum that has a leader, and caught up: budgets count on it."""
+    return {
+        "startupProbe": _probe({"httpGet": {"path": "/healthz", "port": "http"}}, period_s=1, failures=300),
+        "livenessProbe": _probe({"httpGet": {"path": "/healthz", "port": "http"}}, period_s=10, failures=6),
+        "readinessProbe": _probe({"httpGet": {"path": "/readyz", "port": "http"}}, period_s=2, failures=3),
+    }
+
+
+def _kafka_probes(port: int) -> Object:
+    """Stock Kafka opens its listeners to clients when it has caught up with the metadata, and is unfenced."""
+    check = {"tcpSocket": {"port": port}}
+    return {
+        # Recovery of a large log after a crash takes long, and must not be interrupted.
+        "startupProbe": _probe(check, period_s=2, failures=1800),
+        "livenessProbe": _probe(check, period_s=10, failures=6),
+        "readinessProbe": _probe(check, period_s=5, failures=3),
+    }
+
+
+def _probe(check: Object, *, period_s: int, failures: int) -> Object:
+    return {**check, "periodSeconds": period_s, "failureThreshold": failures, "timeoutSeconds": 5}
+
+
+def _kafka_environment(memory_limit: str | None) -> list[Object]:
+    environment = {
+        # Everything that Kafka's scripts would write beside the program goes where the pod may write.
+        "LOG_DIR": "/tmp/logs",  # noqa: S108 - the pod's own
+        "KAFKA_LOG4J_OPTS": f"-Dlog4j2.configurationFile={CONFIG_DIRECTORY}/{LOG4J2_FILE}",
+        "EXTRA_ARGS": "-name kafkaServer",  # without the garbage collector's own log
+    }
+    if memory_limit is not None and (heap := _heap_bytes(memory_limit)):
+        environment["KAFKA_HEAP_OPTS"] = f"-Xms{heap >> 20}m -Xmx{heap >> 20}m"
+    return [{"name": name, "value": value} for name, value in environment.items()]
+
+
+def _heap_bytes(memory_limit: str) -> int | None:
+    """Half of the memory: the page cache is the other half. None where the limit is no plain size."""
+    if re.search(r"m$", memory_limit):
+        return None  # thousandths of bytes: nobody means that
+    return max(_HEAP_BYTES_MIN, quantity_bytes(memory_limit) // 2)

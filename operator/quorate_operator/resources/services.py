@@ -1,0 +1,148 @@
+"""Services: one headless of each pool, one for each exposed listener of a node, one for each published name."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from quorate_operator.models.listeners import BrokerListener
+from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Publication, Role
+from quorate_operator.resources.addresses import HTTP_PORT, listener_port, published_name
+from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.names import (
+    ANNOTATION_PUBLISHED,
+    LABEL_NODE_ID,
+    LABEL_PURPOSE,
+    descriptive_labels,
+    dns_label,
+    exposure_name,
+    labels_of,
+    metadata,
+    node_labels,
+    pool_labels,
+)
+
+PURPOSE_PUBLISHED_NAME = "published-name"
+PURPOSE_EXPOSURE = "exposure"
+
+
+def headless_service(context: Context, desired: DesiredCluster, pool: str, role: Role) -> Object:
+    """What gives the pods of a pool their host names, also before they are ready: they have to find each other."""
+    nodes = [node for node in desired.nodes if node.pool == pool]
+    ports = [
+        {"name": dns_label(listener.name), "port": listener_port(nodes[0], listener)}
+        for listener in (nodes[0].listeners if nodes else ())
+    ]
+    if role is Role.CONTROLLER:
+        ports.append({"name": "http", "port": HTTP_PORT})
+    selected = pool_labels(context, pool, role)
+    spec: Object = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selected}
+    if ports:
+        spec["ports"] = ports
+    return _service(context, pool, pool, descriptive_labels(context) | selected, spec, annotations={})
+
+
+def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
+    """The node's Services of type LoadBalancer and NodePort, one for each listener that has one."""
+    services = []
+    for listener in node.listeners:
+        if not isinstance(listener, BrokerListener):
+            continue
+        kind = listener.exposure.type
+        if kind not in ("LoadBalancer", "NodePort"):
+            continue
+        target = listener_port(node, listener)
+        outside = (listener.advertised_port or target) if kind == "LoadBalancer" else target
+        spec: Object = {
+            "type": kind,
+            "selector": node_labels(context, node.pool, node.role, node.node_id),
+            # A client on its way to one node must not be turned away while it starts, nor sent elsewhere.
+            "publishNotReadyAddresses": True,
+            "ports": [{"name": dns_label(listener.name), "port": outside, "targetPort": target}],
+        }
+        if kind == "NodePort":
+            spec["externalTrafficPolicy"] = "Local"  # clients are told the pod's own machine
+        name = exposure_name(node.pool, node.node_id, listener.name)
+        labels = labels_of(context, node) | {LABEL_PURPOSE: PURPOSE_EXPOSURE}
+        annotations = dict(listener.exposure.annotations) | {"quorate.dev/listener": listener.name}
+        services.append(_service(context, name, node.pool, labels, spec, annotations=annotations))
+    return tuple(services)
+
+
+def published_service(context: Context, node: DesiredNode, publications: Sequence[Publication]) -> Object:
+    """The Service of one name, with every port that is published of it; all of them are for this node.
+
+    When, and since when no node advertises it, stands in an annotation: `publications_of` reads it.
+    """
+    (name,) = {published_name(context, publication.address.host) for publication in publications}
+    assert name is not None, "only controlled names are published"
+    assert {publication.node_id for publication in publications} == {node.node_id}
+    targets = {listener.name: listener_port(node, listener) for listener in node.listeners}
+    # By port, since a name can be written with and without the cluster's domain.
+    ports = {publication.address.port: targets[publication.listener] for publication in publications}
+    spec = {
+        "selector": node_labels(context, node.pool, node.role, node.node_id),
+        "publishNotReadyAddresses": True,
+        "ports": [
+            {"name": f"port-{port}", "port": port, "targetPort": target}
+            for port, target in sorted(ports.items())
+        ],
+    }
+    labels = labels_of(context, node) | {LABEL_PURPOSE: PURPOSE_PUBLISHED_NAME}
+    annotations = {ANNOTATION_PUBLISHED: _published_text(publications)}
+    return _service(context, name, node.pool, labels, spec, annotations=annotations)
+
+
+def publications_of(service: Mapping[str, object]) -> tuple[Publication, ...]:
+    """What `published_service` wrote into a Service; nothing for other Services. Raises ValueError for garbage."""
+    found = service["metadata"]
+    assert isinstance(found, Mapping)
+    text = (found.get("annotations") or {}).get(ANNOTATION_PUBLISHED)
+    if text is None:
+        return ()
+    try:
+        node_id = int(found["labels"][LABEL_NODE_ID])
+        return tuple(
+            Publication(
+                address=Address(entry["host"], entry["port"]),
+                node_id=node_id,
+                listener=entry["listener"],
+                since_ms=entry["sinceMs"],
+                retired_at_ms=entry.get("retiredAtMs"),
+            )
+            for entry in json.loads(text)
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"Service {found.get('name')}: {ANNOTATION_PUBLISHED}: can't be read: {error}"
+        ) from error
+
+
+def _published_text(publications: Sequence[Publication]) -> str:
+    entries = []
+    for publication in sorted(publications, key=lambda one: one.address):
+        entry = {
+            "host": publication.address.host,
+            "port": publication.address.port,
+            "listener": publication.listener,
+            "sinceMs": publication.since_ms,
+        }
+        if publication.retired_at_ms is not None:
+            entry["retiredAtMs"] = publication.retired_at_ms
+        entries.append(entry)
+    return json.dumps(entries)
+
+
+def _service(
+    context: Context,
+    name: str,
+    pool: str,
+    labels: Mapping[str, str],
+    spec: Object,
+    *,
+    annotations: Mapping[str, str],
+) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(context, name, labels, owner=context.pool(pool), annotations=annotations),
+        "spec": spec,
+    }
