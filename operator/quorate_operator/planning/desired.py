@@ -49,6 +49,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
             )
             for node_id in pool.spec.all_node_ids()
         ]
+    pools: tuple[KafkaController | KafkaBroker, ...] = (quorum, *manifests.brokers)
     return DesiredCluster(
         name=quorum.metadata.name,
         cluster_id=quorum.spec.cluster_id,
@@ -56,10 +57,8 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
         dynamic_quorum=quorum.spec.quorum == "dynamic",
         nodes=tuple(nodes),
         lifecycle=_lifecycle(quorum),
-        rollouts={pool.metadata.name: _rollout(pool) for pool in (quorum, *manifests.brokers)},
-        decommission=frozenset(
-            node_id for pool in (quorum, *manifests.brokers) for node_id in pool.spec.decommission
-        ),
+        rollouts={pool.metadata.name: _rollout(pool) for pool in pools},
+        decommission=frozenset(node_id for pool in pools for node_id in pool.spec.decommission),
         survivor=_survivor(quorum.metadata.annotations),
     )
 

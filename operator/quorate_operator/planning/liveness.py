@@ -1,35 +1,58 @@
-"""Nodes that should run and don't are started; those that keep dying, after a pause that doubles."""
+"""Nodes that should run and don't are started; those that keep dying, after a pause that doubles.
 
+A restart is a stop, and with the next plan a start: whatever is down and desired starts first of all. Held back
+are a controller whose disk is not the voter's any more, one that can't join yet, and who would advertise an
+address that is another node's still.
+"""
+
+from quorate_operator.planning.addresses import AddressPlan
 from quorate_operator.planning.cluster import (
     DesiredCluster,
     DesiredNode,
     NodeState,
     ObservedCluster,
     ObservedNode,
+    Role,
 )
-from quorate_operator.planning.steps import StartNode, WaitFor
+from quorate_operator.planning.formation import Phase, founders_to_start, phase_of
+from quorate_operator.planning.part import Part
+from quorate_operator.planning.safety import has_other_disk, view_quorum
+from quorate_operator.planning.steps import CreateNode, StartNode, WaitFor
 
 RESTART_BACKOFF_MS_MIN = 500
 RESTART_BACKOFF_MS_MAX = 30_000
 
 
-def start_stopped(
-    desired: DesiredCluster, observed: ObservedCluster, now_ms: int
-) -> tuple[tuple[StartNode, ...], tuple[WaitFor, ...]]:
-    """The nodes to start now, and what to wait for before starting the others."""
-    starts: list[StartNode] = []
-    waits: list[WaitFor] = []
+def plan_starts(
+    desired: DesiredCluster, observed: ObservedCluster, now_ms: int, created: Part, addresses: AddressPlan
+) -> Part:
+    """The nodes to start now, and what to wait for before starting others; `created` are those of this plan."""
+    formatted = {
+        step.node_id for step in created.due if isinstance(step, CreateNode) and not _waits_for_all(step)
+    }
+    founders = _may_start(desired, observed)
+    due: list[StartNode] = []
+    rest: list[WaitFor] = []
     for node in desired.nodes:
         seen = observed.nodes[node.node_id]
-        if seen.state in (NodeState.ABSENT, NodeState.STOPPED):
-            starts.append(StartNode(node_id=node.node_id, reason="it does not run"))
-        elif seen.state is NodeState.CRASHED:
-            step = _restart(node, seen, now_ms)
-            if isinstance(step, StartNode):
-                starts.append(step)
-            else:
-                waits.append(step)
-    return tuple(starts), tuple(waits)
+        is_down = seen.state in (NodeState.STOPPED, NodeState.CRASHED) or node.node_id in formatted
+        if not is_down or seen.unreachable_host or _is_held(node, observed, founders):
+            continue
+        if node.node_id in addresses.held_back:
+            rest.append(addresses.held_back[node.node_id])
+            continue
+        pause = _pause(seen, now_ms) if seen.state is NodeState.CRASHED else None
+        if pause is not None:
+            rest.append(pause)
+            continue
+        due.append(
+            StartNode(
+                node_id=node.node_id,
+                reason=f"it died ({_death(seen)})" if seen.state is NodeState.CRASHED else "it does not run",
+                advertised=addresses.start_with.get(node.node_id, {}),
+            )
+        )
+    return Part(due=tuple(due), rest=tuple(rest))
 
 
 def restart_backoff_ms(exits_in_a_row: int) -> int:
@@ -38,15 +61,45 @@ def restart_backoff_ms(exits_in_a_row: int) -> int:
     return min(RESTART_BACKOFF_MS_MIN << doublings, RESTART_BACKOFF_MS_MAX)
 
 
-def _restart(node: DesiredNode, seen: ObservedNode, now_ms: int) -> StartNode | WaitFor:
+def _waits_for_all(step: CreateNode) -> bool:
+    """Whether other disks have to be there before this node starts: the first voters'."""
+    return step.is_initial
+
+
+def _may_start(desired: DesiredCluster, observed: ObservedCluster) -> frozenset[int] | None:
+    """While a cluster forms, the nodes that may be started; None for all."""
+    if phase_of(observed) is not Phase.FORMING:
+        return None
+    assert observed.formation is not None
+    brokers = () if observed.formation.is_rebuilt else desired.of_role(Role.BROKER)
+    return frozenset((*founders_to_start(desired, observed), *(node.node_id for node in brokers)))
+
+
+def _is_held(node: DesiredNode, observed: ObservedCluster, founders: frozenset[int] | None) -> bool:
+    """Whether another concern says when the node may start, and tells what it waits for."""
+    if founders is not None and node.node_id not in founders:
+        return True
+    view = view_quorum(observed)
+    if view is None or node.role is not Role.CONTROLLER or not view.is_dynamic:
+        return False
+    voter = view.voters.get(node.node_id)
+    # Rule 5: what comes back with another disk is another voter; the old one leaves first.
+    return voter is not None and has_other_disk(observed, voter)
+
+
+def _pause(seen: ObservedNode, now_ms: int) -> WaitFor | None:
+    """The rest of the pause after a crash."""
     assert seen.exited_at_ms is not None, "a crashed node has a time of its crash"
     due_ms = seen.exited_at_ms + restart_backoff_ms(seen.exits_in_a_row)
-    how = seen.exit_reason or "for an unknown reason"
-    times = "" if seen.exits_in_a_row <= 1 else f", {seen.exits_in_a_row} times in a row"
     if now_ms >= due_ms:
-        return StartNode(node_id=node.node_id, reason=f"it died ({how}{times})")
+        return None
     return WaitFor(
-        reason=f"{node.label} died ({how}{times}) and is started again after a pause",
-        node_ids=(node.node_id,),
+        reason=f"{seen.role}-{seen.node_id} died ({_death(seen)}) and is started again after a pause",
+        node_ids=(seen.node_id,),
         until_ms=due_ms,
     )
+
+
+def _death(seen: ObservedNode) -> str:
+    times = "" if seen.exits_in_a_row <= 1 else f", {seen.exits_in_a_row} times in a row"
+    return f"{seen.exit_reason or 'for an unknown reason'}{times}"

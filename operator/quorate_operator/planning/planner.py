@@ -1,22 +1,129 @@
-"""`plan(desired, observed, now_ms)`: what is left to do, each step with its reason. Pure."""
+"""`plan(desired, observed, now_ms)`: what is left to do, each step with its reason. Pure.
 
-from quorate_operator.planning.cluster import DesiredCluster, ObservedCluster
-from quorate_operator.planning.liveness import start_stopped
-from quorate_operator.planning.provisioning import create_missing
+Each concern is a module with a pure function of its own, and says what is due and what it waits for. Here they
+come together, in the order in which they matter:
+
+    addresses, storage, starts      what is missing is brought back; nothing of that takes anything away
+    membership                      one voter comes or goes
+    registrations, kraft.version    what is in the way of a level goes
+    brokers that leave              drained, stopped, forgotten
+    rollout                         one node is restarted
+    features                        a level is finalized, when all that runs supports it
+
+What takes a living node from service happens one at a time: a change of the voter set, or the restart of one node,
+and not while a first start is due. Steps of brokers that leave hold no replica any more.
+"""
+
+from dataclasses import replace
+
+from quorate_operator.planning.addresses import plan_addresses
+from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, NodeState, ObservedCluster
+from quorate_operator.planning.drain import plan_drain
+from quorate_operator.planning.features import plan_features, target_level
+from quorate_operator.planning.formation import plan_formation
+from quorate_operator.planning.liveness import plan_starts
+from quorate_operator.planning.membership import plan_membership
+from quorate_operator.planning.migration import plan_migration
+from quorate_operator.planning.part import Part, merge
 from quorate_operator.planning.readiness import wait_for_ready
+from quorate_operator.planning.recovery import plan_recovery, refuse_without_quorum
+from quorate_operator.planning.registrations import plan_registrations
+from quorate_operator.planning.rollout import due_for_restart, plan_rollout
 from quorate_operator.planning.shutdown import stop_all
-from quorate_operator.planning.steps import Plan
+from quorate_operator.planning.steps import (
+    AddVoter,
+    CreateNode,
+    FinalizeFeature,
+    Plan,
+    Refusal,
+    RemoveVoter,
+    StartNode,
+    WaitFor,
+)
 
 
 def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Plan:
     """The way from what is observed to what is desired.
 
-    `observed` knows every desired node, an absent one as ABSENT. An empty plan means that the cluster is as
-    desired. `now_ms` is Unix time in milliseconds.
+    `observed` knows every desired node, an absent one as ABSENT. A plan without steps means that nothing is to be
+    done; what is not done although it is asked for stands in its refusals. `now_ms` is Unix time in milliseconds.
     """
     if not desired.running:
-        return Plan(steps=stop_all(desired, observed))
-    starts, pauses = start_stopped(desired, observed, now_ms)
-    return Plan(
-        steps=(*create_missing(desired, observed), *starts, *pauses, *wait_for_ready(desired, observed)),
+        return Plan(steps=stop_all(observed, reason="the cluster is to stop"))
+    if desired.lifecycle is Lifecycle.PAUSED:
+        return _nothing("Paused", f"the cluster {desired.name} is paused: nothing is changed until it is not")
+    mismatch = _cluster_id_mismatch(desired, observed)
+    if mismatch is not None:
+        return _nothing("ClusterIdMismatch", mismatch)
+    if desired.lifecycle is Lifecycle.HIBERNATED:
+        return Plan(steps=stop_all(observed, reason="the cluster is to hibernate"))
+    refusals = refuse_without_quorum(desired, observed)
+    part = plan_recovery(desired, observed) or _running(desired, observed, now_ms)
+    return Plan(steps=(*part.due, *part.rest), refusals=(*refusals, *part.refusals))
+
+
+def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Part:
+    """The concerns of a cluster that is to serve, one after the other."""
+    addresses = plan_addresses(desired, observed, now_ms)
+    published = Part(due=addresses.steps, refusals=addresses.refusals)
+    created = plan_formation(desired, observed)
+    starts = plan_starts(desired, observed, now_ms, created, addresses)
+    membership = plan_membership(desired, observed)
+    registrations = plan_registrations(desired, observed, target_level(desired))
+    drain = plan_drain(desired, observed, now_ms)
+    drained = Part(due=drain.steps, rest=drain.waits, refusals=drain.refusals)
+    migration = plan_migration(desired, observed)
+    first = merge((created, starts, membership, migration))
+    rollout = plan_rollout(desired, observed, now_ms, addresses, hold=_hold(first))
+    pending = frozenset(
+        (
+            *due_for_restart(desired, observed, addresses),
+            *drain.leaving,
+            *_on_their_way(desired, observed),
+        )
     )
+    features = plan_features(desired, observed, pending)
+    parts = (published, created, starts, membership, registrations, drained, migration, rollout, features)
+    whole = merge((*parts, Part(rest=addresses.waits)))
+    told = {node_id for step in whole.rest if isinstance(step, WaitFor) for node_id in step.node_ids}
+    return replace(whole, rest=(*whole.rest, *wait_for_ready(desired, observed, told)))
+
+
+def _hold(first: Part) -> str | None:
+    """Why no node may be stopped now, whatever speaks for it: something else is due, and is to be seen done."""
+    if any(isinstance(step, AddVoter | RemoveVoter | FinalizeFeature) for step in first.due):
+        return "the quorum changes"
+    if any(isinstance(step, CreateNode | StartNode) for step in first.due):
+        return "nodes that are down are started first"
+    return None
+
+
+def _on_their_way(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
+    """Desired nodes that are not ready, and nodes that are there, run or vote, and are to leave."""
+    asked = {node.node_id for node in desired.nodes}
+    voters = observed.kafka.quorum.voters.keys() if observed.kafka else ()
+    coming = [node_id for node_id in asked if observed.nodes[node_id].state is not NodeState.READY]
+    going = [
+        seen.node_id for seen in observed.nodes.values() if seen.state.runs and seen.node_id not in asked
+    ]
+    return (*coming, *going, *(node_id for node_id in voters if node_id not in asked))
+
+
+def _nothing(code: str, message: str) -> Plan:
+    return Plan(steps=(), refusals=(Refusal(code, message),))
+
+
+def _cluster_id_mismatch(desired: DesiredCluster, observed: ObservedCluster) -> str | None:
+    """Whether this is another cluster than the one that is asked for, or was formed here."""
+    formed = observed.formation.cluster_id if observed.formation else None
+    found = observed.kafka.cluster_id if observed.kafka else None
+    known = [
+        (desired.cluster_id, "spec.clusterId asks for"),
+        (formed, "the cluster was formed as"),
+        (found, "its nodes answer as"),
+    ]
+    ids = [(cluster_id, what) for cluster_id, what in known if cluster_id]
+    if len({cluster_id for cluster_id, _ in ids}) <= 1:
+        return None
+    told = ", ".join(f"{what} {cluster_id}" for cluster_id, what in ids)
+    return f"{told}: a cluster keeps its id for ever, and nothing is changed before they agree"

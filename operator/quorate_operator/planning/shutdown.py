@@ -1,16 +1,16 @@
 """A whole cluster stops: brokers while controllers can let them go, then controllers, the leader last."""
 
-from quorate_operator.planning.cluster import DesiredCluster, ObservedCluster, Role
+from quorate_operator.planning.cluster import ObservedCluster, Role
 from quorate_operator.planning.steps import Step, StopNode, WaitFor
 
 GRACE_MS = 30_000
 GRACE_WITHOUT_QUORUM_MS = 3_000
 
 
-def stop_all(desired: DesiredCluster, observed: ObservedCluster) -> tuple[Step, ...]:
+def stop_all(observed: ObservedCluster, *, reason: str) -> tuple[Step, ...]:
     """The steps that stop every node that runs, in the order that keeps a quorum for those who need one."""
     leader_id = observed.quorum.leader_id if observed.quorum else None
-    running = [node for node in desired.nodes if observed.nodes[node.node_id].state.runs]
+    running = [node for node in observed.nodes.values() if node.state.runs]
     brokers = [node.node_id for node in running if node.role is Role.BROKER]
     controllers = [node.node_id for node in running if node.role is Role.CONTROLLER]
     followers = [node_id for node_id in controllers if node_id != leader_id]
@@ -28,7 +28,7 @@ def stop_all(desired: DesiredCluster, observed: ObservedCluster) -> tuple[Step, 
         if steps:
             steps.append(WaitFor(reason=f"the turn of {who}"))
         steps += [
-            StopNode(node_id=node_id, grace_ms=grace_ms, reason=f"the cluster is to stop, {who} {order}")
+            StopNode(node_id=node_id, grace_ms=grace_ms, reason=f"{reason}, {who} {order}")
             for node_id in node_ids
         ]
     return tuple(steps)

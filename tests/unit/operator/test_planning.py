@@ -7,18 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.cluster import (
-    DesiredCluster,
     NodeState,
     ObservedCluster,
     ObservedNode,
     ObservedQuorum,
-    Role,
 )
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.liveness import RESTART_BACKOFF_MS_MAX, restart_backoff_ms
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.shutdown import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
-from quorate_operator.planning.steps import CreateNode, StartNode, StopNode, WaitFor
+from quorate_operator.planning.steps import StartNode, StopNode
 
 MANIFESTS = """\
 apiVersion: quorate.dev/v1alpha1
@@ -58,17 +56,6 @@ def test_nodes_are_labelled_and_placed_in_their_pools() -> None:
         ("controller-3002", "quorum", 2),
         ("broker-0", "brokers", 0),
         ("broker-1", "brokers", 1),
-    ]
-
-
-def test_from_nothing_each_node_is_created_then_started_then_awaited() -> None:
-    """Goal: the whole way is in the plan. Method: plan with nothing there."""
-    steps = plan(DESIRED, observed(NodeState.ABSENT, quorum=None), NOW_MS).steps
-    assert [type(step) for step in steps] == [CreateNode] * 5 + [StartNode] * 5 + [WaitFor] * 3
-    assert [step.reason for step in steps[-3:]] == [
-        "a leader of the controller quorum",
-        "controllers to catch up: 3000, 3001, 3002",
-        "brokers to be registered and unfenced: 0, 1",
     ]
 
 
@@ -140,51 +127,6 @@ def test_a_stopped_cluster_stays_stopped() -> None:
     """Goal: crashed and absent nodes are let be. Method: stop with nothing running."""
     for state in (NodeState.ABSENT, NodeState.STOPPED, NodeState.CRASHED):
         assert plan(STOPPING, observed(state, quorum=None), NOW_MS).steps == ()
-
-
-def apply_due(
-    desired: DesiredCluster, states: dict[int, NodeState], cluster: ObservedCluster, now_ms: int
-) -> None:
-    """What a runtime does with the due steps, and what nodes do by themselves, in a model of it."""
-    due = plan(desired, cluster, now_ms).due
-    for step in due:
-        match step:
-            case CreateNode():
-                assert states[step.node_id] is NodeState.ABSENT
-                states[step.node_id] = NodeState.STOPPED
-            case StartNode():
-                assert not states[step.node_id].runs
-                assert states[step.node_id] is not NodeState.ABSENT
-                states[step.node_id] = NodeState.STARTING
-            case StopNode():
-                assert states[step.node_id].runs
-                states[step.node_id] = NodeState.STOPPED
-    if not due:
-        states |= {node_id: NodeState.READY for node_id, state in states.items() if state.runs}
-
-
-@given(
-    start=st.lists(st.sampled_from(list(NodeState)), min_size=5, max_size=5),
-    crashes=st.lists(
-        st.one_of(st.none(), st.sampled_from([node.node_id for node in DESIRED.nodes])), max_size=8
-    ),
-)
-def test_every_state_leads_to_a_cluster_in_service(start: list[NodeState], crashes: list[int | None]) -> None:
-    """Goal: no state is a dead end, and no step is given to a node that can't take it.
-
-    Method: from any states, apply what is due in a model, with crashes in between, until the plan is empty.
-    """
-    states = {node.node_id: state for node, state in zip(DESIRED.nodes, start, strict=True)}
-    now_ms = NOW_MS
-    for crash in [*crashes, *[None] * 12]:
-        if crash is not None and states[crash].runs:
-            states[crash] = NodeState.CRASHED
-        led = any(states[node.node_id] is NodeState.READY for node in DESIRED.of_role(Role.CONTROLLER))
-        cluster = observed(states, QUORUM if led else None, exited_at_ms=now_ms, exits_in_a_row=1)
-        now_ms += RESTART_BACKOFF_MS_MAX
-        apply_due(DESIRED, states, cluster, now_ms)
-    assert set(states.values()) == {NodeState.READY}
-    assert plan(DESIRED, observed(states), now_ms).steps == ()
 
 
 @given(

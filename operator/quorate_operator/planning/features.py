@@ -1,0 +1,204 @@
+"""Feature levels: finalized when every registered node supports them (KIP-584), lowered where nothing is lost."""
+
+from quorate_protocol import features
+from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, metadata_version_name
+
+from quorate_operator.planning.cluster import (
+    DesiredCluster,
+    DesiredNode,
+    Implementation,
+    KafkaFacts,
+    ObservedCluster,
+    ObservedRegistration,
+    Role,
+)
+from quorate_operator.planning.part import Part, labels
+from quorate_operator.planning.registrations import blockers, ghosts
+from quorate_operator.planning.steps import FinalizeFeature, Refusal, WaitFor
+
+
+def target_level(desired: DesiredCluster) -> int | None:
+    """The level of metadata.version that is asked for; None when none is, or there is no such version."""
+    if desired.metadata_version is None:
+        return None
+    try:
+        return features.metadata_version_named(desired.metadata_version)
+    except ValueError:
+        return None
+
+
+def plan_features(desired: DesiredCluster, observed: ObservedCluster, pending: frozenset[int]) -> Part:
+    """The levels to finalize next; `pending` are the nodes that are to restart, start or leave before."""
+    if observed.kafka is None:
+        return Part()
+    target = target_level(desired)
+    if desired.metadata_version is not None and target is None:
+        known = ", ".join(version.name for version in features.METADATA_VERSIONS.values())
+        return Part(
+            refusals=(
+                Refusal(
+                    "UnknownMetadataVersion",
+                    f"spec.metadataVersion: {desired.metadata_version!r}: there is no such version; "
+                    f"there are {known}",
+                ),
+            )
+        )
+    current = observed.kafka.features.get(METADATA_VERSION)
+    if target is not None and current is not None and target != current:
+        return _metadata_version(desired, observed, current, target, pending)
+    return _others(desired, observed, target, pending)
+
+
+def forbids_version(node: DesiredNode, observed: ObservedCluster) -> Refusal | None:
+    """Why the node may not be started with its release: it would not know the finalized metadata.version."""
+    if observed.kafka is None or node.implementation is not Implementation.JAVA:
+        return None
+    current = observed.kafka.features.get(METADATA_VERSION, 0)
+    highest = _highest_level(node.kafka_version)
+    if highest is None or current <= highest:
+        return None
+    return Refusal(
+        "UnsafeDowngrade",
+        f"{node.label} is not restarted with version {node.kafka_version}, which knows metadata.version up to "
+        f"{metadata_version_name(highest)}: {metadata_version_name(current)} is finalized. Lower "
+        "spec.metadataVersion first, if it can be lowered, or leave the version",
+    )
+
+
+def _highest_level(kafka_version: str) -> int | None:
+    release = tuple(int(part) for part in kafka_version.split(".")[:2])
+    return max(
+        (
+            level
+            for level, version in features.METADATA_VERSIONS.items()
+            if tuple(int(part) for part in version.release.split(".")) <= release
+        ),
+        default=None,
+    )
+
+
+def _metadata_version(
+    desired: DesiredCluster,
+    observed: ObservedCluster,
+    current: int,
+    target: int,
+    pending: frozenset[int],
+) -> Part:
+    is_downgrade = target < current
+    way = f"{metadata_version_name(current)} -> {metadata_version_name(target)}"
+    if is_downgrade and (
+        current not in features.METADATA_VERSIONS or features.loses_records(current, target)
+    ):
+        return Part(refusals=(_unsafe(current, target),))
+    return _finalize(desired, observed, METADATA_VERSION, target, pending, way=way, is_downgrade=is_downgrade)
+
+
+def _unsafe(current: int, target: int) -> Refusal:
+    changed = [
+        version.name
+        for level, version in features.METADATA_VERSIONS.items()
+        if target < level <= current and version.changes_records
+    ]
+    what = f"records changed with {', '.join(changed)}" if changed else "that level is not known here"
+    return Refusal(
+        "UnsafeDowngrade",
+        f"metadata.version is not lowered from {metadata_version_name(current)} to {metadata_version_name(target)}: "
+        f"{what}, and metadata could be lost. Set spec.metadataVersion to {metadata_version_name(current)}",
+    )
+
+
+def _others(
+    desired: DesiredCluster, observed: ObservedCluster, target: int | None, pending: frozenset[int]
+) -> Part:
+    """One of the features that come with the release, or were asked for by name."""
+    assert observed.kafka is not None
+    asked = {**(features.default_levels(target) if target is not None else {}), **desired.features}
+    for name, level in asked.items():
+        current = observed.kafka.features.get(name, 0)
+        by_name = name in desired.features
+        # What comes with a release only goes up: who raised it beyond meant it.
+        if name == KRAFT_VERSION or level == current or (level < current and not by_name):
+            continue
+        if name in features.FEATURES:
+            unmet = features.unmet_dependency(name, level, observed.kafka.features)
+            if unmet is not None:
+                return Part(refusals=(Refusal("UpgradeBlocked", unmet),))
+        return _finalize(
+            desired,
+            observed,
+            name,
+            level,
+            pending,
+            way=f"{current} -> {level}",
+            is_downgrade=level < current,
+        )
+    return Part()
+
+
+def _finalize(
+    desired: DesiredCluster,
+    observed: ObservedCluster,
+    name: str,
+    level: int,
+    pending: frozenset[int],
+    *,
+    way: str,
+    is_downgrade: bool,
+) -> Part:
+    assert observed.kafka is not None
+    against = blockers(observed.kafka.registrations.values(), name, level)
+    refreshed = {ghost.node_id for ghost in ghosts(desired, observed)}
+    stubborn = [one for one in against if one.node_id not in pending | refreshed]
+    silent = _unregistered_voters(observed.kafka)
+    if stubborn:
+        return Part(refusals=(_blocked(name, level, stubborn, observed.kafka),))
+    if against or silent:
+        waited = tuple(sorted({one.node_id for one in against} | set(silent)))
+        what = f"{name} {way}: every registered node has to support it; waiting for {_named(observed.kafka, waited)}"
+        return Part(rest=(WaitFor(reason=what, node_ids=waited),))
+    if pending and not is_downgrade:
+        # Nobody goes back from a level: it waits until what was asked for with it runs everywhere.
+        waited = tuple(sorted(pending))
+        what = (
+            f"{name} {way}: the nodes run what is asked for first, {_named(observed.kafka, waited)} not yet"
+        )
+        return Part(rest=(WaitFor(reason=what, node_ids=waited),))
+    why = "asked for, and no record is lost" if is_downgrade else "every registered node supports it"
+    step = FinalizeFeature(
+        feature=name, level=level, is_downgrade=is_downgrade, reason=f"{name} {way}: {why}"
+    )
+    return Part(due=(step,), rest=(WaitFor(reason=f"{name} to be at {way.rpartition(' -> ')[2]}"),))
+
+
+def _unregistered_voters(kafka: KafkaFacts) -> list[int]:
+    """Voters of which nobody knows yet what they support; controllers register from 3.7-IV0 on."""
+    if kafka.features.get(METADATA_VERSION, 0) < features.CONTROLLER_REGISTRATION_SINCE:
+        return []
+    return sorted(kafka.quorum.voters.keys() - kafka.registrations.keys())
+
+
+def _blocked(name: str, level: int, against: list[ObservedRegistration], kafka: KafkaFacts) -> Refusal:
+    ranges = ", ".join(
+        f"{one.role}-{one.node_id} supports {'-'.join(map(str, one.features.get(name, (0, 0))))}"
+        for one in against
+    )
+    shown = f"{metadata_version_name(level)} ({level})" if name == METADATA_VERSION else str(level)
+    now = kafka.features.get(name, 0)
+    return Refusal(
+        "UpgradeBlocked",
+        f"{name} {shown} can't be finalized, it stays {now}: {ranges}. Upgrade them (spec.version), "
+        "or ask for a level that all of them support",
+    )
+
+
+def _named(kafka: KafkaFacts, node_ids: tuple[int, ...]) -> str:
+    by_role = {
+        role: [
+            node_id
+            for node_id in node_ids
+            if (kafka.registrations[node_id].role if node_id in kafka.registrations else Role.CONTROLLER)
+            is role
+        ]
+        for role in Role
+    }
+    return ", ".join(labels(role, members) for role, members in by_role.items() if members)

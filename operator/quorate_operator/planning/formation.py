@@ -1,0 +1,178 @@
+"""A cluster is formed once, and nodes get their storage.
+
+UNSETTLED  nothing is there: the identity is settled and written down first
+FORMING    the first voters get their disks, all of them before one starts: who has run and has no disk
+           any more is therefore never formatted as a first voter again
+FORMED     a leader was seen: an empty disk joins as a new voter, see `membership`
+"""
+
+from enum import Enum, auto
+
+from quorate_operator.planning.cluster import (
+    DesiredCluster,
+    DesiredNode,
+    Formation,
+    NodeState,
+    ObservedCluster,
+    Role,
+)
+from quorate_operator.planning.part import Part, labels, listed
+from quorate_operator.planning.safety import QuorumView, majority, view_quorum
+from quorate_operator.planning.steps import CreateNode, FormCluster, Refusal, WaitFor
+
+
+class Phase(Enum):
+    """How far a cluster is in its forming."""
+
+    UNSETTLED = auto()
+    FORMING = auto()
+    FORMED = auto()
+
+
+def phase_of(observed: ObservedCluster) -> Phase:
+    """The phase. Nodes that have disks, although no identity is written down, were formed once all the same."""
+    if observed.kafka is not None:
+        return Phase.FORMED
+    if observed.formation is not None:
+        return Phase.FORMED if observed.formation.is_formed else Phase.FORMING
+    return Phase.FORMED if _has_disks(observed) else Phase.UNSETTLED
+
+
+def plan_formation(desired: DesiredCluster, observed: ObservedCluster) -> Part:
+    """The steps up to formatted storage for every desired node."""
+    phase = phase_of(observed)
+    if phase is Phase.UNSETTLED or (phase is Phase.FORMING and _is_outdated(desired, observed)):
+        return _settle(desired)
+    if phase is Phase.FORMING:
+        assert observed.formation is not None
+        return _create_founders(desired, observed, observed.formation)
+    return _create_joining(desired, observed)
+
+
+def founders_to_start(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
+    """The first voters, once each has its disk; until then none."""
+    assert observed.formation is not None
+    founders = [node.node_id for node in desired.nodes if node.node_id in observed.formation.initial_voters]
+    formatted = [node_id for node_id in founders if observed.nodes[node_id].state is not NodeState.ABSENT]
+    if formatted == founders or _has_run(observed):
+        return tuple(formatted)
+    return ()
+
+
+def _settle(desired: DesiredCluster) -> Part:
+    controllers = tuple(node.node_id for node in desired.of_role(Role.CONTROLLER))
+    return Part(
+        due=(
+            FormCluster(
+                node_ids=controllers,
+                cluster_id=desired.cluster_id,
+                reason=f"the cluster is new: {listed(controllers)} become its first voters",
+            ),
+        ),
+        rest=(
+            WaitFor(reason="the identity of the cluster to be written down"),
+            *(
+                _create(node, "it has no formatted directory", is_initial=node.role is Role.CONTROLLER)
+                for node in desired.nodes
+            ),
+        ),
+    )
+
+
+def _is_outdated(desired: DesiredCluster, observed: ObservedCluster) -> bool:
+    """Whether others are to be the first voters than was written down, and nothing was done about it yet."""
+    assert observed.formation is not None
+    if observed.formation.is_rebuilt or _has_disks(observed):
+        return False
+    asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
+    return observed.formation.initial_voters.keys() != asked
+
+
+def _create_founders(desired: DesiredCluster, observed: ObservedCluster, formation: Formation) -> Part:
+    missing = [node for node in desired.nodes if observed.nodes[node.node_id].state is NodeState.ABSENT]
+    founders = [node for node in missing if node.node_id in formation.initial_voters]
+    asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
+    left_out = sorted(formation.initial_voters.keys() - asked)
+    refusals: list[Refusal] = []
+    rest: list[WaitFor] = []
+    if left_out:
+        refusals.append(
+            Refusal(
+                "FormationUnderWay",
+                f"the cluster is being formed with controllers {listed(sorted(formation.initial_voters))}: "
+                f"ask for {listed(left_out)} too until it has a leader, and take them away then",
+            )
+        )
+    if founders and (_has_run(observed) or formation.is_rebuilt):
+        refusals += _lost_founders(formation, founders)
+        rest.append(WaitFor(reason="a leader of the controller quorum"))
+        founders = []
+    elif founders:
+        rest.append(WaitFor(reason="every first voter to have its disk"))
+    brokers = () if formation.is_rebuilt else tuple(node for node in missing if node.role is Role.BROKER)
+    return Part(
+        due=(
+            *(_create(node, "it is one of the first voters", is_initial=True) for node in founders),
+            *(_create(node, "it has no formatted directory", is_initial=False) for node in brokers),
+        ),
+        rest=tuple(rest),
+        refusals=tuple(refusals),
+    )
+
+
+def _lost_founders(formation: Formation, founders: list[DesiredNode]) -> list[Refusal]:
+    names = labels(Role.CONTROLLER, (node.node_id for node in founders))
+    voters = len(formation.initial_voters)
+    if voters - len(founders) >= majority(voters):
+        return []  # the others elect a leader, and the lost one joins anew
+    return [
+        Refusal(
+            "QuorumLost",
+            f"the disk of {names} is gone, and no leader was seen since the quorum was "
+            f"{'rebuilt' if formation.is_rebuilt else 'started'}: "
+            "it can't be formed a second time. Bring the disk back, or delete the cluster and create it anew",
+        )
+    ]
+
+
+def _create_joining(desired: DesiredCluster, observed: ObservedCluster) -> Part:
+    view = view_quorum(observed)
+    due: list[CreateNode] = []
+    for node in desired.nodes:
+        if observed.nodes[node.node_id].state is not NodeState.ABSENT:
+            continue
+        if observed.nodes[node.node_id].unreachable_host:
+            continue
+        if node.role is Role.BROKER:
+            due.append(_create(node, "it has no formatted directory", is_initial=False))
+        elif view is not None and (reason := _why_create(node, view)) is not None:
+            due.append(_create(node, reason, is_initial=False))
+    return Part(due=tuple(due))
+
+
+def _why_create(node: DesiredNode, view: QuorumView) -> str | None:
+    """Why a controller without disk gets one now; None when its turn is not yet."""
+    if view.is_dynamic:
+        # Rule 5: as long as the lost disk is a voter, the node id has no other one.
+        return None if node.node_id in view.voters else "it joins the quorum with a new disk"
+    # A static quorum knows no disks. Its voter may start anew when the others have all that is committed.
+    if node.node_id in view.voters and len(view.alive) >= majority(view.size):
+        return "its disk is gone, and the other voters have all that is committed"
+    return None
+
+
+def _create(node: DesiredNode, reason: str, *, is_initial: bool) -> CreateNode:
+    return CreateNode(node_id=node.node_id, reason=reason, is_initial=is_initial)
+
+
+def _has_disks(observed: ObservedCluster) -> bool:
+    return any(node.state is not NodeState.ABSENT for node in observed.nodes.values())
+
+
+def _has_run(observed: ObservedCluster) -> bool:
+    """Whether a controller has ever been started, as far as that shows."""
+    return any(
+        node.state.runs or node.state is NodeState.CRASHED or node.started_at_ms is not None
+        for node in observed.nodes.values()
+        if node.role is Role.CONTROLLER
+    )

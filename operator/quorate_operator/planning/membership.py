@@ -1,0 +1,224 @@
+"""Voters come and go, one at a time (KIP-853).
+
+    join     CreateNode -> StartNode -> the observer has caught up -> AddVoter
+    replace  RemoveVoter(old disk) -> join
+    leave    RemoveVoter -> StopNode -> UnregisterController -> volume by policy -> ForgetNode
+
+A dead voter that is lost or is to leave goes first: a quorum without it bears more. Then who is to come joins, and
+only then does a living voter leave: the highest id first, the leader last. Each change waits until the quorum
+bears it (`safety`); the leader refuses one while the one before it is not committed.
+"""
+
+from quorate_operator.planning.addresses import has_publications
+from quorate_operator.planning.cluster import (
+    DesiredCluster,
+    DesiredNode,
+    ObservedCluster,
+    ObservedNode,
+    ObservedVoter,
+    Role,
+    RolloutPolicy,
+    VolumePolicy,
+)
+from quorate_operator.planning.formation import Phase, phase_of
+from quorate_operator.planning.part import Part, listed, merge
+from quorate_operator.planning.registrations import awaits_unregistration
+from quorate_operator.planning.safety import QuorumView, has_other_disk, view_quorum
+from quorate_operator.planning.shutdown import GRACE_MS
+from quorate_operator.planning.steps import (
+    AddVoter,
+    DeleteVolume,
+    ForgetNode,
+    Refusal,
+    RemoveVoter,
+    Step,
+    StopNode,
+    WaitFor,
+)
+
+
+def plan_membership(desired: DesiredCluster, observed: ObservedCluster) -> Part:
+    """The next change of the voter set, and what becomes of controllers that have left it."""
+    view = view_quorum(observed)
+    if view is None or phase_of(observed) is not Phase.FORMED:
+        return Part()
+    if not view.is_dynamic:
+        return _static(desired, view)
+    return merge((_change(desired, observed, view), _goodbye(desired, observed, view)))
+
+
+def is_changing(desired: DesiredCluster, observed: ObservedCluster) -> bool:
+    """Whether the voter set is not yet what is desired: nobody is restarted meanwhile who is a living voter."""
+    view = view_quorum(observed)
+    return (
+        view is not None
+        and view.is_dynamic
+        and (
+            view.voters.keys() != {node.node_id for node in desired.of_role(Role.CONTROLLER)}
+            or any(has_other_disk(observed, voter) for voter in view.voters.values())
+        )
+    )
+
+
+def _static(desired: DesiredCluster, view: QuorumView) -> Part:
+    asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
+    if desired.dynamic_quorum or asked == view.voters.keys():
+        return Part()
+    message = (
+        f"the quorum is static, with voters {listed(sorted(view.voters))}, and is to have {listed(sorted(asked))}: "
+        "only a dynamic quorum changes its voters. Set spec.quorum: dynamic"
+    )
+    return Part(refusals=(Refusal("StaticQuorum", message),))
+
+
+def _change(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView) -> Part:
+    """At most one change of the voter set, and the waits for it and for the others."""
+    asked = {node.node_id: node for node in desired.of_role(Role.CONTROLLER)}
+    lost = [voter for voter in view.voters.values() if has_other_disk(observed, voter)]
+    leaving = _in_leave_order(view, [voter for voter in view.voters.values() if voter.node_id not in asked])
+    dead = [*lost, *(voter for voter in leaving if voter.node_id not in view.alive and voter not in lost)]
+    joining = [node for node in asked.values() if node.node_id not in view.voters]
+    if dead:
+        why = (
+            "its disk is gone, or is another one" if dead[0] in lost else "it is to leave and does not answer"
+        )
+        return _remove(dead[0], view, f"{why}: a quorum without it bears more failures")
+    if joining:
+        return _add(joining, observed, view)
+    if leaving:
+        waits = [_turn(voter, view) for voter in leaving[1:]]
+        return merge((_remove(leaving[0], view, _why_leave(leaving[0], desired)), Part(rest=tuple(waits))))
+    return Part()
+
+
+def _in_leave_order(view: QuorumView, voters: list[ObservedVoter]) -> list[ObservedVoter]:
+    return sorted(voters, key=lambda voter: (voter.node_id == view.leader_id, -voter.node_id))
+
+
+def _turn(voter: ObservedVoter, view: QuorumView) -> WaitFor:
+    last = ", the leader, last of all" if voter.node_id == view.leader_id else ""
+    return WaitFor(
+        reason=f"the turn of controller-{voter.node_id} to leave the quorum{last}", node_ids=(voter.node_id,)
+    )
+
+
+def _why_leave(voter: ObservedVoter, desired: DesiredCluster) -> str:
+    if voter.node_id in desired.decommission:
+        return "it is decommissioned"
+    size = len(desired.of_role(Role.CONTROLLER))
+    return f"the quorum is to have {size} voter{'s' if size != 1 else ''}, and it is none of them"
+
+
+def _remove(voter: ObservedVoter, view: QuorumView, why: str) -> Part:
+    forbidden = view.forbids_removal(voter.node_id)
+    if forbidden is None and voter.directory_id is not None:
+        resigns = "; it leads, and resigns with that" if voter.node_id == view.leader_id else ""
+        step = RemoveVoter(node_id=voter.node_id, directory_id=voter.directory_id, reason=f"{why}{resigns}")
+        settled = WaitFor(
+            reason=f"the quorum to be without controller-{voter.node_id}", node_ids=(voter.node_id,)
+        )
+        return Part(due=(step,), rest=(settled,))
+    reason = forbidden or "the quorum does not tell its directory id"
+    return Part(
+        rest=(
+            WaitFor(
+                reason=f"controller-{voter.node_id} to leave the quorum ({why}): {reason}",
+                node_ids=(voter.node_id,),
+            ),
+        )
+    )
+
+
+def _add(joining: list[DesiredNode], observed: ObservedCluster, view: QuorumView) -> Part:
+    """The first that has caught up becomes a voter; the others are waited for."""
+    due: list[AddVoter] = []
+    rest: list[WaitFor] = []
+    for node in joining:
+        seen = observed.nodes[node.node_id]
+        observer = _observer(observed, seen)
+        forbidden = view.forbids_addition(node.node_id)
+        if observer is None or observer.directory_id is None or not observer.caught_up:
+            what = f"{node.label} to catch up with the metadata log, before it becomes a voter"
+        elif due:
+            what = f"the turn of {node.label} to become a voter"
+        elif forbidden is not None:
+            what = f"{node.label} to become a voter: {forbidden}"
+        else:
+            due.append(
+                AddVoter(
+                    node_id=node.node_id,
+                    directory_id=observer.directory_id,
+                    endpoints=seen.configured or node.advertised,
+                    reason=f"it has caught up as an observer, and is to be a voter (of {view.size + 1})",
+                )
+            )
+            what = f"{node.label} to be a voter that has caught up"
+        rest.append(WaitFor(reason=what, node_ids=(node.node_id,)))
+    return Part(due=tuple(due), rest=tuple(rest))
+
+
+def _observer(observed: ObservedCluster, seen: ObservedNode) -> ObservedVoter | None:
+    """The node as an observer, with the disk that it has now."""
+    assert observed.kafka is not None
+    if not seen.state.runs or seen.unreachable_host:
+        return None
+    return next(
+        (
+            observer
+            for observer in observed.kafka.quorum.observers
+            if observer.node_id == seen.node_id and seen.directory_id in (None, observer.directory_id)
+        ),
+        None,
+    )
+
+
+def _goodbye(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView) -> Part:
+    """What is left to do about controllers that are no voters any more and are not desired."""
+    asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
+    return merge(
+        _dismiss(seen, observed, desired.rollouts.get(seen.pool, RolloutPolicy()))
+        for seen in observed.nodes.values()
+        if seen.role is Role.CONTROLLER
+        and not seen.is_forgotten
+        and seen.node_id not in asked
+        and seen.node_id not in view.voters
+    )
+
+
+def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolicy) -> Part:
+    """Rule 4: it stops, its registration goes, its volume goes, and nothing is left of it."""
+    node_id, name = seen.node_id, f"controller-{seen.node_id}"
+    if seen.unreachable_host:
+        return Part(
+            rest=(
+                WaitFor(
+                    reason=f"the machine of {name} to answer, or to be given up: nobody knows whether it still "
+                    "runs, so that neither its registration nor its volume is touched",
+                    node_ids=(node_id,),
+                ),
+            )
+        )
+    left: list[Step] = []
+    if seen.state.runs:
+        left.append(StopNode(node_id=node_id, grace_ms=GRACE_MS, reason="it has left the quorum"))
+    if awaits_unregistration(observed, node_id):
+        left.append(WaitFor(reason=f"the registration of {name} to be gone", node_ids=(node_id,)))
+    if seen.has_volume and policy.volumes is VolumePolicy.DELETE:
+        left.append(
+            DeleteVolume(node_id=node_id, reason="it was decommissioned, and volumes are not retained")
+        )
+    if has_publications(observed, node_id):
+        left.append(
+            WaitFor(
+                reason=f"the addresses that point at {name} to be withdrawn, before it is forgotten",
+                node_ids=(node_id,),
+            )
+        )
+    kept = "; its volume is kept" if seen.has_volume and policy.volumes is VolumePolicy.RETAIN else ""
+    left.append(ForgetNode(node_id=node_id, reason=f"it has left{kept}"))
+    # One step of a goodbye in each plan: what comes next wants to see that it was done.
+    if isinstance(left[0], WaitFor):
+        return Part(rest=tuple(left))
+    first, others = left[0], left[1:]
+    after = [WaitFor(reason=f"{name} to be gone", node_ids=(node_id,))] if others else []
+    return Part(due=(first,), rest=(*after, *others))

@@ -1,0 +1,44 @@
+"""What one concern says about the next plan; the planner puts the concerns' parts together."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from quorate_operator.planning.cluster import DesiredNode, ObservedNode, Role
+from quorate_operator.planning.steps import Action, Refusal, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """`due` may be done now. `rest` begins with a wait, and is what comes after it as far as it is known."""
+
+    due: tuple[Action, ...] = ()
+    rest: tuple[Step, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+def merge(parts: Iterable[Part]) -> Part:
+    """Several parts as one, in their order."""
+    parts = tuple(parts)
+    return Part(
+        due=tuple(action for part in parts for action in part.due),
+        rest=tuple(step for part in parts for step in part.rest),
+        refusals=tuple(refusal for part in parts for refusal in part.refusals),
+    )
+
+
+def label(node: DesiredNode | ObservedNode) -> str:
+    """The node's name for people: `controller-3000`."""
+    return f"{node.role}-{node.node_id}"
+
+
+def labels(role: Role, node_ids: Iterable[int]) -> str:
+    """`controller-3000, controller-3001`."""
+    return ", ".join(f"{role}-{node_id}" for node_id in node_ids)
+
+
+def listed(node_ids: Iterable[int]) -> str:
+    """`3000, 3001 and 3002`, or `none`."""
+    names: Sequence[str] = [str(node_id) for node_id in node_ids]
+    if len(names) < 2:
+        return names[0] if names else "none"
+    return f"{', '.join(names[:-1])} and {names[-1]}"

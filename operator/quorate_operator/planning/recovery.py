@@ -1,0 +1,141 @@
+"""A quorum that has lost its majority for ever: rebuilt from one disk, if somebody says from which.
+
+Lost means that no leader answers and that the disks of a majority are gone. A machine that does not answer may have
+a living voter, so its disk counts as there. What is done, only by the annotation that names the survivor:
+
+    stop everything -> RebuildQuorum(survivor), which writes down a new Formation
+    -> the other controllers' disks are deleted -> the survivor starts -> it leads -> the others join with new disks
+"""
+
+from quorate_operator.models.annotations import ANNOTATION_RECOVER
+from quorate_operator.planning.cluster import (
+    DesiredCluster,
+    NodeState,
+    ObservedCluster,
+    ObservedNode,
+    Role,
+)
+from quorate_operator.planning.formation import Phase, phase_of
+from quorate_operator.planning.part import Part, label
+from quorate_operator.planning.safety import majority
+from quorate_operator.planning.shutdown import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
+from quorate_operator.planning.steps import Action, DeleteVolume, RebuildQuorum, Refusal, StopNode, WaitFor
+
+
+def is_lost(desired: DesiredCluster, observed: ObservedCluster) -> bool:
+    """Whether a majority of the controllers' disks is gone, and no leader answers."""
+    if observed.quorum is not None or phase_of(observed) is not Phase.FORMED:
+        return False
+    known = _controllers(desired, observed)
+    return len(_with_disk(known)) < majority(len(known))
+
+
+def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | None:
+    """All that may be done while a quorum is lost or is being rebuilt; None when neither is so."""
+    formation = observed.formation
+    if phase_of(observed) is Phase.FORMING and formation is not None and formation.is_rebuilt:
+        return _clear_the_others(desired, observed, next(iter(formation.initial_voters)))
+    if not is_lost(desired, observed) or desired.survivor is None:
+        return None
+    survivor = observed.nodes.get(desired.survivor)
+    if survivor is None or survivor not in _with_disk(_controllers(desired, observed)):
+        return None
+    away = [seen for seen in _with_disk(_controllers(desired, observed)) if seen.unreachable_host]
+    if away:
+        names = ", ".join(label(seen) for seen in away)
+        what = f"the machine of {names} to answer, or to be given up: what runs there may still be a quorum"
+        return Part(rest=(WaitFor(reason=what, node_ids=tuple(seen.node_id for seen in away)),))
+    running = [seen for seen in observed.nodes.values() if seen.state.runs]
+    if running:
+        stops = [
+            StopNode(
+                node_id=seen.node_id,
+                grace_ms=GRACE_MS if seen.role is Role.CONTROLLER else GRACE_WITHOUT_QUORUM_MS,
+                reason=f"the quorum is rebuilt from the disk of {label(survivor)}",
+            )
+            for seen in running
+        ]
+        rest = (WaitFor(reason="every node to have stopped"), _rebuild(survivor))
+        return Part(due=tuple(stops), rest=rest)
+    return Part(due=(_rebuild(survivor),), rest=(WaitFor(reason="the quorum to be rebuilt"),))
+
+
+def refuse_without_quorum(desired: DesiredCluster, observed: ObservedCluster) -> tuple[Refusal, ...]:
+    """What to do about a lost quorum, and that an annotation of an earlier time should go."""
+    if not is_lost(desired, observed):
+        if desired.survivor is None or observed.kafka is None:
+            return ()
+        message = (
+            f"the quorum has a leader, and {ANNOTATION_RECOVER} is still set to {desired.survivor}: "
+            "remove the annotation, so that it does not act on a later day"
+        )
+        return (Refusal("RecoveryNotNeeded", message),)
+    known = _controllers(desired, observed)
+    disks = _with_disk(known)
+    states = "; ".join(f"{label(seen)} {_state(seen)}" for seen in known)
+    if not disks:
+        way = (
+            "No disk is left to rebuild it from. Bring a controller's volume back, or delete the cluster "
+            "and create it anew; brokers' volumes belong to the cluster that is lost"
+        )
+    else:
+        # Whoever was the leader, or has the most recent log, is the best choice; nobody here can tell.
+        names = " or ".join(f'"{seen.node_id}"' for seen in disks)
+        way = (
+            "Bring their volumes back. If they are gone for ever: what one controller has on its disk can be kept, "
+            "and what it has not got is lost. To do that, annotate KafkaController "
+            f"{desired.name} with {ANNOTATION_RECOVER}: {names}"
+        )
+        if desired.survivor is not None and desired.survivor not in {seen.node_id for seen in disks}:
+            way += f". It is set to {desired.survivor}, which is no controller that has its disk"
+    return (Refusal("QuorumLost", f"the quorum has lost a majority of its disks: {states}. {way}"),)
+
+
+def _rebuild(survivor: ObservedNode) -> RebuildQuorum:
+    return RebuildQuorum(
+        node_id=survivor.node_id,
+        reason=f"asked for by {ANNOTATION_RECOVER}: what {label(survivor)} has on its disk is kept, and no more",
+    )
+
+
+def _clear_the_others(desired: DesiredCluster, observed: ObservedCluster, survivor: int) -> Part | None:
+    """Disks of the time before: their logs may go on where the survivor's ends."""
+    due: list[Action] = []
+    asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
+    for seen in _controllers(desired, observed):
+        if seen.node_id == survivor or seen.unreachable_host:
+            continue
+        if seen.state.runs:
+            due.append(
+                StopNode(
+                    node_id=seen.node_id, grace_ms=GRACE_MS, reason="it is no voter of the rebuilt quorum"
+                )
+            )
+        elif seen.node_id in asked and (seen.has_volume or seen.state is not NodeState.ABSENT):
+            reason = f"the quorum is rebuilt from controller-{survivor}: this one joins anew"
+            due.append(DeleteVolume(node_id=seen.node_id, reason=reason))
+    if not due:
+        return None
+    return Part(due=tuple(due), rest=(WaitFor(reason="the disks of the old quorum to be gone"),))
+
+
+def _controllers(desired: DesiredCluster, observed: ObservedCluster) -> list[ObservedNode]:
+    """Those that are desired or there; one that was forgotten is out."""
+    asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
+    return [
+        seen
+        for node_id, seen in sorted(observed.nodes.items())
+        if seen.role is Role.CONTROLLER and (node_id in asked or not seen.is_forgotten)
+    ]
+
+
+def _with_disk(controllers: list[ObservedNode]) -> list[ObservedNode]:
+    return [seen for seen in controllers if seen.unreachable_host or seen.state is not NodeState.ABSENT]
+
+
+def _state(seen: ObservedNode) -> str:
+    if seen.unreachable_host:
+        return "is on a machine that does not answer"
+    if seen.state is NodeState.ABSENT:
+        return "has no disk"
+    return "has its disk and runs" if seen.state.runs else "has its disk and does not run"

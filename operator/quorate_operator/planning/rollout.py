@@ -1,0 +1,281 @@
+"""Rolling restarts: what a running node can't change is changed by a restart, node by node.
+
+Controllers come before brokers: brokers of a release ask controllers for what it brought. What is broken comes
+first, since nothing is lost with it. A healthy controller is restarted when every other one is ready and the quorum
+bears it, the leader last; a healthy broker when its pool has one to spare and no partition would suffer. A node that
+is not ready after its restart stops the roll. Nothing is remembered: who runs with what is asked for is done.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from quorate_operator.planning.addresses import AddressPlan, shows_new_addresses
+from quorate_operator.planning.cluster import (
+    BrokerLoad,
+    DesiredCluster,
+    DesiredNode,
+    NodeState,
+    ObservedCluster,
+    ObservedNode,
+    Role,
+    RolloutPolicy,
+)
+from quorate_operator.planning.features import forbids_version
+from quorate_operator.planning.membership import is_changing
+from quorate_operator.planning.part import Part
+from quorate_operator.planning.safety import view_quorum
+from quorate_operator.planning.shutdown import GRACE_MS
+from quorate_operator.planning.steps import ElectPreferredLeaders, Refusal, StartNode, Step, StopNode, WaitFor
+
+BROKER_GRACE_MS = 120_000
+"""A controlled shutdown moves every leadership away first, which takes a large broker longer than a controller."""
+BROKEN_AFTER_MS = 60_000
+"""A node that was started so long ago and is not ready may be restarted without waiting for it any longer."""
+ELECT_WITHIN_MS = 120_000
+"""So long after the last start of a broker, leadership is given back to preferred replicas."""
+
+_PHRASES: Mapping[str, str] = {
+    "config": "config changed",
+    "resources": "resources changed",
+    "restart": "restart requested",
+    "secrets": "secrets changed",
+}
+_SHOWN_AS_VALUES = frozenset({"version", "image"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Due:
+    """A running node that is due for a restart."""
+
+    node: DesiredNode
+    seen: ObservedNode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Situation:
+    """What every decision about a restart looks at."""
+
+    desired: DesiredCluster
+    observed: ObservedCluster
+    now_ms: int
+    addresses: AddressPlan
+    hold: str | None
+
+
+def plan_rollout(
+    desired: DesiredCluster,
+    observed: ObservedCluster,
+    now_ms: int,
+    addresses: AddressPlan,
+    *,
+    hold: str | None = None,
+) -> Part:
+    """At most one node to stop now, and the order of the others; none while `hold` speaks against it."""
+    due, refusals = _split(desired, observed, addresses)
+    situation = _Situation(desired=desired, observed=observed, now_ms=now_ms, addresses=addresses, hold=hold)
+    controllers = [one for one in due if one.node.role is Role.CONTROLLER]
+    brokers = [one for one in due if one.node.role is Role.BROKER]
+    if controllers:
+        part = _controllers(controllers, situation)
+        return Part(due=part.due, rest=(*part.rest, *_in_turn(brokers, addresses)), refusals=refusals)
+    if brokers:
+        part = _brokers(brokers, situation)
+        return Part(due=part.due, rest=part.rest, refusals=refusals)
+    return Part(due=() if hold else _elections(desired, observed, now_ms), refusals=refusals)
+
+
+def due_for_restart(
+    desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan
+) -> Mapping[int, str]:
+    """Why each running node that is due for a restart is; those that may not be restarted are left out."""
+    return {one.node.node_id: one.reason for one in _split(desired, observed, addresses)[0]}
+
+
+def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
+    """What of a running node is not as desired, addresses apart: `config changed`, `version 4.3.0 -> 4.3.1`.
+
+    A part that was never recorded is not compared, but a restart that is asked for; one that is asked for no
+    more is none.
+    """
+    found = []
+    for part in sorted(node.revision.keys() | seen.revision.keys()):
+        wanted, has = node.revision.get(part, ""), seen.revision.get(part, "")
+        if wanted == has or not seen.revision or (part == "restart" and not wanted):
+            continue
+        if part in _SHOWN_AS_VALUES and wanted and has:
+            found.append(f"{part} {has} -> {wanted}")
+        else:
+            found.append(_PHRASES.get(part, f"{part} changed"))
+    return tuple(found)
+
+
+def _split(
+    desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan
+) -> tuple[list[_Due], tuple[Refusal, ...]]:
+    """Who is due, and what is refused instead."""
+    due: list[_Due] = []
+    refusals: list[Refusal] = []
+    for node in desired.nodes:
+        seen = observed.nodes[node.node_id]
+        if not seen.state.runs:
+            continue
+        reasons = list(changes(node, seen))
+        if node.node_id in addresses.restarts:
+            reasons.append(addresses.restarts[node.node_id].reason)
+        refusal = forbids_version(node, observed) if reasons else None
+        if refusal is not None:
+            refusals.append(refusal)
+        elif reasons:
+            due.append(_Due(node=node, seen=seen, reason="; ".join(reasons)))
+    return due, tuple(refusals)
+
+
+def _controllers(due: Sequence[_Due], situation: _Situation) -> Part:
+    view = view_quorum(situation.observed)
+    leader_id = view.leader_id if view else None
+    order = sorted(due, key=lambda one: (one.seen.state is NodeState.READY, one.node.node_id == leader_id))
+    blocked = situation.hold or _why_not_controller(order[0], situation)
+    return _roll(order[0], order[1:], blocked, situation.addresses)
+
+
+def _why_not_controller(one: _Due, situation: _Situation) -> str | None:
+    """Why a controller may not be restarted now."""
+    desired, observed, now_ms = situation.desired, situation.observed, situation.now_ms
+    view = view_quorum(observed)
+    if one.seen.unreachable_host:
+        return "its machine does not answer"
+    if one.seen.state is not NodeState.READY:
+        # Nobody can do without it less than now. But without a leader, the operator may be the one who is blind.
+        peers = [observed.nodes[node.node_id] for node in desired.of_role(Role.CONTROLLER)]
+        young = [one.seen] if view is not None else peers
+        if any(_started_within(seen, now_ms, BROKEN_AFTER_MS) for seen in young if seen.state.runs):
+            return "what was started a moment ago may get ready yet"
+        return None
+    if view is None:
+        return "no leader of the quorum answers"
+    if is_changing(desired, observed):
+        return "the quorum's voters change, and are restarted afterwards"
+    stopped = _not_back(desired, observed, Role.CONTROLLER, except_for=one.node.node_id)
+    return stopped or view.forbids_stop(one.node.node_id)
+
+
+def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
+    """The first broker that may be restarted; a pool that has to wait does not hold up the others."""
+    order = sorted(due, key=lambda one: (one.seen.state is NodeState.READY, one.node.node_id))
+    blocked = [situation.hold or _why_not_broker(one, situation) for one in order]
+    chosen = blocked.index(None) if None in blocked else 0
+    others = [*order[:chosen], *order[chosen + 1 :]]
+    return _roll(order[chosen], others, blocked[chosen], situation.addresses)
+
+
+def _why_not_broker(one: _Due, situation: _Situation) -> str | None:
+    """Why a broker may not be restarted now."""
+    desired, observed, now_ms = situation.desired, situation.observed, situation.now_ms
+    if one.seen.unreachable_host:
+        return "its machine does not answer"
+    if observed.kafka is None:
+        return "no leader of the quorum answers"
+    if is_changing(desired, observed):
+        return "the quorum's voters change"
+    if one.seen.state is not NodeState.READY:
+        young = _started_within(one.seen, now_ms, BROKEN_AFTER_MS)
+        return "what was started a moment ago may get ready yet" if young else None
+    stopped = _not_back(desired, observed, Role.CONTROLLER, except_for=None)
+    if stopped:
+        return stopped
+    policy = desired.rollouts.get(one.node.pool, RolloutPolicy())
+    pool = [node.node_id for node in desired.of_role(Role.BROKER) if node.pool == one.node.pool]
+    down = [node_id for node_id in pool if not _is_back(observed, node_id)]
+    if len(down) >= policy.max_unavailable:
+        return _stops_the_roll(observed, Role.BROKER, down[0])
+    return _why_not_load(observed.kafka.loads.get(one.node.node_id), observed.kafka.offline_partitions)
+
+
+def _why_not_load(load: BrokerLoad | None, offline_partitions: int) -> str | None:
+    if offline_partitions:
+        return f"{offline_partitions} partitions have no leader"
+    if load is None:
+        return "nobody can tell yet what lies on it"
+    if load.fragile:
+        return f"{load.fragile} partitions would fall below min.insync.replicas without it"
+    return None
+
+
+def _is_back(observed: ObservedCluster, node_id: int) -> bool:
+    return observed.nodes[node_id].state is NodeState.READY and shows_new_addresses(observed, node_id)
+
+
+def _not_back(
+    desired: DesiredCluster, observed: ObservedCluster, role: Role, except_for: int | None
+) -> str | None:
+    """The first node of the role that is not ready, or does not show its new addresses, as a reason to wait."""
+    for node in desired.of_role(role):
+        if node.node_id != except_for and not _is_back(observed, node.node_id):
+            return _stops_the_roll(observed, role, node.node_id)
+    return None
+
+
+def _stops_the_roll(observed: ObservedCluster, role: Role, node_id: int) -> str:
+    seen = observed.nodes[node_id]
+    if seen.state is NodeState.READY:
+        return f"{role}-{node_id} does not tell its new addresses yet"
+    problem = seen.problem or (seen.exit_reason if seen.state is NodeState.CRASHED else None)
+    return f"{role}-{node_id} is not ready ({problem or seen.state}), and the roll stops until it is"
+
+
+def _started_within(seen: ObservedNode, now_ms: int, age_ms: int) -> bool:
+    return seen.started_at_ms is not None and now_ms - seen.started_at_ms < age_ms
+
+
+def _roll(first: _Due, others: Sequence[_Due], blocked: str | None, addresses: AddressPlan) -> Part:
+    node, after = first.node, _in_turn(others, addresses)
+    stop = _stop(first)
+    if blocked is not None:
+        reason = f"the restart of {node.label} ({first.reason}): {blocked}"
+        wait = WaitFor(reason=reason, node_ids=(node.node_id,))
+        return Part(rest=(wait, stop, *_back(node, addresses), *after))
+    stopped = WaitFor(reason=f"{node.label} to have stopped", node_ids=(node.node_id,))
+    return Part(due=(stop,), rest=(stopped, *_back(node, addresses), *after))
+
+
+def _stop(one: _Due) -> StopNode:
+    grace_ms = GRACE_MS if one.node.role is Role.CONTROLLER else BROKER_GRACE_MS
+    return StopNode(node_id=one.node.node_id, grace_ms=grace_ms, reason=one.reason)
+
+
+def _in_turn(others: Sequence[_Due], addresses: AddressPlan) -> tuple[Step, ...]:
+    """The restarts to come, as far as they are known now."""
+    steps: list[Step] = []
+    for one in others:
+        wait = WaitFor(
+            reason=f"the turn of {one.node.label} to be restarted ({one.reason})",
+            node_ids=(one.node.node_id,),
+        )
+        steps += [wait, _stop(one), *_back(one.node, addresses)]
+    return tuple(steps)
+
+
+def _back(node: DesiredNode, addresses: AddressPlan) -> tuple[Step, ...]:
+    return (
+        StartNode(
+            node_id=node.node_id,
+            advertised=addresses.start_with.get(node.node_id, {}),
+            reason="it was stopped for a restart",
+        ),
+        WaitFor(reason=f"{node.label} to be ready again", node_ids=(node.node_id,)),
+    )
+
+
+def _elections(
+    desired: DesiredCluster, observed: ObservedCluster, now_ms: int
+) -> tuple[ElectPreferredLeaders, ...]:
+    """After a roll, leadership goes back: the last broker to restart leads nothing by itself."""
+    brokers = [observed.nodes[node.node_id] for node in desired.of_role(Role.BROKER)]
+    if observed.kafka is None or not all(seen.state is NodeState.READY for seen in brokers):
+        return ()
+    unpreferred = sum(load.unpreferred for load in observed.kafka.loads.values())
+    if not unpreferred or not any(_started_within(seen, now_ms, ELECT_WITHIN_MS) for seen in brokers):
+        return ()
+    reason = f"brokers were restarted, and {unpreferred} partitions are not led by their preferred replica"
+    return (ElectPreferredLeaders(reason=reason),)
