@@ -84,6 +84,14 @@ def format_command(
         bool,
         typer.Option("--ignore-formatted", "-g", help="Skip directories that are formatted already."),
     ] = False,
+    directory_id_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--directory-id-to",
+            metavar="FILE",
+            help="Write the id of the first directory, new or not, to this file as well.",
+        ),
+    ] = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="How the result is printed.")
     ] = Output.TEXT,
@@ -105,6 +113,8 @@ def format_command(
         )
         target = load_format_target(config)
         result = format_directories(OsFileSystem(), target, options, now_ms=time.time_ns() // 1_000_000)
+    if directory_id_to is not None:
+        _write_directory_id(directory_id_to, result)
     sys.stdout.write(_as_json(result) if output is Output.JSON else _as_text(result))
 
 
@@ -126,6 +136,38 @@ def run_command(
 
     with _failures(StartError):
         run(parsed)
+
+
+@app.command("rebuild-quorum", context_settings=_CONTEXT)
+def rebuild_quorum_command(
+    config: ConfigOption,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="How the result is printed.")
+    ] = Output.TEXT,
+) -> None:
+    """Make a stopped controller the only voter of its quorum, when a majority of disks is lost for good.
+
+    What only the lost ones had is lost. The others must never be started again with the disks that they had.
+    """
+    from quorate_controller.storage.rebuild import rebuild_quorum  # noqa: PLC0415 - for this command alone
+
+    with _failures():
+        rebuilt = rebuild_quorum(OsFileSystem(), load_config(config), now_ms=time.time_ns() // 1_000_000)
+    if output is Output.JSON:
+        document = {
+            "nodeId": rebuilt.node_id,
+            "directoryId": uuid_to_text(rebuilt.directory_id),
+            "formerVoters": list(rebuilt.former_voters),
+            "leaderEpoch": rebuilt.leader_epoch,
+            "offset": rebuilt.offset,
+        }
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return
+    former = ", ".join(str(node_id) for node_id in rebuilt.former_voters)
+    sys.stdout.write(
+        f"Node {rebuilt.node_id} is the only voter from offset {rebuilt.offset} on, in epoch "
+        f"{rebuilt.leader_epoch}; the voters were {former}.\n"
+    )
 
 
 @app.command("random-uuid", context_settings=_CONTEXT)
@@ -162,6 +204,16 @@ def _quorum_choice(
         names = " and ".join(choice.value for choice in chosen)
         raise typer.BadParameter(f"{names} exclude each other")
     return chosen[0] if chosen else QuorumChoice.UNSPECIFIED
+
+
+def _write_directory_id(file: Path, result: FormatResult) -> None:
+    """For whoever can read a file of this process and not what it prints: an operator its termination log."""
+    directory_id = result.directories[0].directory_id
+    try:
+        file.write_text(uuid_to_text(directory_id) if directory_id else "")
+    except OSError as error:
+        typer.echo(f"error: --directory-id-to {file}: {error.strerror}", err=True)
+        raise typer.Exit(1) from None
 
 
 def _as_text(result: FormatResult) -> str:

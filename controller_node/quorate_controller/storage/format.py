@@ -51,7 +51,7 @@ from quorate_controller.storage.snapshots import SnapshotStore
 _INITIAL_CONTROLLER = re.compile(r"([0-9]{1,10})@(.+):([^:]+)")
 _INITIAL_CONTROLLER_FORM = "id@host:port:directory-id"
 _NODE_ID_MAX = 2**31 - 1
-_KRAFT_VERSIONS = VersionRange(lowest=KRAFT_VERSION_STATIC, highest=KRAFT_VERSION_DYNAMIC)
+SUPPORTED_KRAFT_VERSIONS = VersionRange(lowest=KRAFT_VERSION_STATIC, highest=KRAFT_VERSION_DYNAMIC)
 
 
 class FormatError(Exception):
@@ -307,7 +307,7 @@ def _check_kraft_version(target: FormatTarget, options: FormatOptions) -> None:
     if level is None:
         return
     is_dynamic = not target.has_static_voters
-    if level not in _KRAFT_VERSIONS:
+    if level not in SUPPORTED_KRAFT_VERSIONS:
         raise FormatError(f"No feature:{KRAFT_VERSION} with feature level {level}.")
     if is_dynamic and level == KRAFT_VERSION_STATIC:
         raise FormatError(
@@ -360,7 +360,7 @@ def _write_voters(
         Voter(
             key=ReplicaKey(node_id=controller.node_id, directory_id=controller.directory_id),
             endpoints=(Endpoint(listener=listener, host=controller.host, port=controller.port),),
-            kraft_versions=_KRAFT_VERSIONS,
+            kraft_versions=SUPPORTED_KRAFT_VERSIONS,
         )
         for controller in controllers.values()
     )

@@ -1,0 +1,80 @@
+"""Making a stopped controller the only voter of its quorum: the way out when a majority of disks is lost for good.
+
+Kafka has no tool for it: RemoveRaftVoter (KIP-853) needs the very majority that is gone. What decides who the
+voters are is the last VotersRecord of the log, committed or not, so one more is written behind all that the
+controller has, naming it alone. All that it has is committed by that; what only the others had is lost.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from quorate_protocol.records.control import encode_control_batch
+
+from quorate_controller.config import ControllerConfig
+from quorate_controller.raft.model import Endpoint, ReplicaKey, Voter
+from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC, HardState
+from quorate_controller.raft.voters import VoterSet
+from quorate_controller.storage.controller_storage import METADATA_PARTITION, ControllerStorage
+from quorate_controller.storage.errors import StorageError
+from quorate_controller.storage.filesystem import FileSystem
+from quorate_controller.storage.format import SUPPORTED_KRAFT_VERSIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuiltQuorum:
+    """What rebuilding did: who were voters before, and where the log says that there is one."""
+
+    node_id: int
+    directory_id: UUID
+    former_voters: tuple[int, ...]
+    leader_epoch: int
+    offset: int
+
+
+def rebuild_quorum(file_system: FileSystem, config: ControllerConfig, *, now_ms: int) -> RebuiltQuorum:
+    """Make the controller of this configuration the only voter. Durable on return.
+
+    Raises StorageError: it runs, is not formatted, or its quorum is static. Nothing was changed then.
+    """
+    storage = ControllerStorage.open(file_system, config.storage)
+    try:
+        return _rebuild(storage, config, now_ms)
+    finally:
+        storage.close()
+
+
+def _rebuild(storage: ControllerStorage, config: ControllerConfig, now_ms: int) -> RebuiltQuorum:
+    state = storage.log_state()
+    if not state.voters or not any(
+        one.kraft_version >= KRAFT_VERSION_DYNAMIC for one in state.kraft_versions
+    ):
+        raise StorageError(
+            config.storage.metadata_log_dir / METADATA_PARTITION,
+            "has no voters: the quorum is static (kraft.version 0), or the controller never was one of it",
+            advice="In a static quorum, name the survivor alone in controller.quorum.voters",
+        )
+    survivor = Voter(
+        key=ReplicaKey(node_id=config.node_id, directory_id=storage.directory_id),
+        endpoints=tuple(
+            Endpoint(listener=one.name, host=one.host, port=one.port) for one in config.advertised_listeners
+        ),
+        kraft_versions=SUPPORTED_KRAFT_VERSIONS,
+    )
+    # An epoch of its own: a former voter that comes back all the same must not have one of the same number with
+    # other records, or their logs could never be told apart.
+    log_epoch = state.epochs[-1].epoch if state.epochs else 0
+    snapshot_epoch = state.snapshot_id.epoch if state.snapshot_id is not None else 0
+    epoch = max(storage.hard_state.leader_epoch, log_epoch, snapshot_epoch) + 1
+    # The epoch first: a log that is ahead of quorum-state in epochs would be taken for a damaged one.
+    storage.save_hard_state(HardState(leader_epoch=epoch), kraft_version=KRAFT_VERSION_DYNAMIC)
+    record = VoterSet.of((survivor,)).to_record()
+    offset = state.end_offset
+    storage.append(encode_control_batch([record], offset, epoch, now_ms))
+    storage.flush()
+    return RebuiltQuorum(
+        node_id=config.node_id,
+        directory_id=storage.directory_id,
+        former_voters=tuple(voter.node_id for voter in state.voters[-1].voters.voters),
+        leader_epoch=epoch,
+        offset=offset,
+    )

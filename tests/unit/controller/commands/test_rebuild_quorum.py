@@ -1,0 +1,100 @@
+"""`quorate controller rebuild-quorum`: one voter is left, with all that its disk has."""
+
+import json
+from pathlib import Path
+
+import pytest
+from quorate_controller import commands
+from quorate_controller.config import ControllerConfig, load_config
+from quorate_controller.storage.controller_storage import ControllerStorage
+from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_protocol.uuids import uuid_to_text
+from typer.testing import CliRunner, Result
+
+DIRECTORY_IDS = {
+    3000: "CCCCCCCCCCCCCCCCCCCCAg",
+    3001: "CCCCCCCCCCCCCCCCCCCCAw",
+    3002: "CCCCCCCCCCCCCCCCCCCCBA",
+}
+VOTERS = ",".join(f"{node_id}@h{node_id}:9093:{one}" for node_id, one in DIRECTORY_IDS.items())
+
+
+def call(*arguments: object) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(commands.app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    """The file of one controller of three."""
+    path = tmp_path / "controller.properties"
+    path.write_text(
+        "process.roles=controller\nnode.id=3001\ncontroller.listener.names=CONTROLLER\n"
+        "listeners=CONTROLLER://:9093\nadvertised.listeners=CONTROLLER://survivor:9093\n"
+        f"controller.quorum.bootstrap.servers=localhost:9093\nlog.dirs={tmp_path}/data\n"
+    )
+    return path
+
+
+@pytest.fixture
+def config(config_file: Path) -> ControllerConfig:
+    """The controller, formatted as one of three voters."""
+    assert call("format", "-c", config_file, "-t", "abc", "-I", VOTERS).exit_code == 0
+    return load_config(config_file)
+
+
+def test_the_survivor_is_the_only_voter(config: ControllerConfig, config_file: Path) -> None:
+    """Goal: it can lead alone from where its log ends. Method: rebuild, and open the disk as a start does."""
+    result = call("rebuild-quorum", "-c", config_file)
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "Node 3001 is the only voter from offset 0 on, in epoch 1; the voters were 3000, 3001, 3002.\n",
+    )
+    storage = ControllerStorage.open(OsFileSystem(), config.storage)
+    try:
+        (voter,) = storage.log_state().voters[-1].voters.voters
+        assert (voter.node_id, uuid_to_text(voter.key.directory_id)) == (3001, DIRECTORY_IDS[3001])
+        assert [(one.host, one.port) for one in voter.endpoints] == [("survivor", 9093)]
+        assert storage.hard_state.leader_epoch == storage.log_state().epochs[-1].epoch == 1
+    finally:
+        storage.close()
+
+
+def test_rebuilding_twice_is_rebuilding(config_file: Path, config: ControllerConfig) -> None:
+    """Goal: whoever was interrupted does it again. Method: twice; each has an epoch of its own."""
+    del config
+    call("rebuild-quorum", "-c", config_file)
+    result = call("rebuild-quorum", "-c", config_file, "-o", "json")
+    assert json.loads(result.stdout) == {
+        "nodeId": 3001,
+        "directoryId": DIRECTORY_IDS[3001],
+        "formerVoters": [3001],
+        "leaderEpoch": 2,
+        "offset": 1,
+    }
+
+
+def test_a_controller_that_runs_is_left_alone(config: ControllerConfig, config_file: Path) -> None:
+    """Goal: no log is changed below a process. Method: hold its directory."""
+    storage = ControllerStorage.open(OsFileSystem(), config.storage)
+    try:
+        result = call("rebuild-quorum", "-c", config_file)
+    finally:
+        storage.close()
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("choice", ["static", "observer"])
+def test_what_has_no_voters_is_refused(config_file: Path, choice: str) -> None:
+    """Goal: a message that says the way out. Method: a static quorum, and a controller that never was a voter."""
+    if choice == "static":
+        text = config_file.read_text().replace("bootstrap.servers=localhost:9093", "voters=3001@h:9093")
+        config_file.write_text(text)
+    flags = ["-N"] if choice == "observer" else []
+    assert call("format", "-c", config_file, "-t", "abc", *flags).exit_code == 0
+    result = call("rebuild-quorum", "-c", config_file)
+    assert result.exit_code == 1
+    assert "has no voters" in result.stderr
+    assert "controller.quorum.voters" in result.stderr
