@@ -18,11 +18,12 @@ from quorate_operator.planning.cluster import (
     Publication,
     Role,
 )
+from quorate_operator.properties.nodes import QuorumFacts, Voter
 from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.errors import PlayError
 from quorate_operator.runtime.kafka import Kafka
 from quorate_operator.runtime.ports import LOOPBACK, PORT_MAX, first_free, is_free, owner_of
-from quorate_operator.runtime.properties import HTTP, QuorumFacts, Voter
+from quorate_operator.runtime.properties import HTTP
 
 FORMAT = 2
 FORMAT_WITHOUT_FORMATION = 1
@@ -159,7 +160,7 @@ def quorum_facts(desired: DesiredCluster, identity: ClusterIdentity) -> QuorumFa
             Voter(
                 node_id=node.node_id,
                 directory_id=kept.directory_id,
-                port=own.port,
+                contact=own,
                 advertised=node.advertised.get(listener, own),
             )
         )

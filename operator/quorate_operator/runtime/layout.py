@@ -6,15 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
+from quorate_operator.properties.logging import LOG4J2
+from quorate_operator.properties.nodes import initial_controllers
+from quorate_operator.properties.text import render_properties
 from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.identity import ClusterIdentity, quorum_facts
-from quorate_operator.runtime.properties import (
-    LOG4J2,
-    broker_properties,
-    controller_properties,
-    initial_controllers,
-    render_properties,
-)
+from quorate_operator.runtime.properties import COMMENT, broker_properties, controller_properties
 
 # -P: nothing is imported from the directory of the node.
 QUORATE = (sys.executable, "-P", "-m", "quorate")
@@ -74,7 +71,7 @@ class Layout:
         ports = self.identity.nodes[node.node_id].ports
         facts = quorum_facts(self.desired, self.identity)
         properties = build(node, ports, facts, self.directory.node_data(node.label))
-        self.directory.write(self.config_file(node), render_properties(properties))
+        self.directory.write(self.config_file(node), render_properties(properties, COMMENT))
         if node.implementation is Implementation.JAVA:
             self.directory.write(self._log4j_file(node), LOG4J2)
 

@@ -13,9 +13,9 @@ from quorate_admin.client import AdminClient
 from quorate_admin.types.controllers import ControllerListener, ControllerRegistration
 from quorate_admin.types.quorum import QuorumDescription
 from quorate_operator.planning.cluster import DesiredNode, Role
+from quorate_operator.properties.nodes import initial_controllers
 from quorate_operator.runtime.identity import quorum_facts
 from quorate_operator.runtime.layout import QUORATE
-from quorate_operator.runtime.properties import initial_controllers
 from quorate_protocol.uuids import uuid_to_text
 from support.cluster import START_TIMEOUT_S, TOOL_TIMEOUT_S, Cluster
 from support.ledger import ContinuousTopics

@@ -8,11 +8,11 @@ import pytest
 from quorate_controller.config import parse_properties
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.properties.text import render_properties
 from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.identity import settle_identity
 from quorate_operator.runtime.kafka import Kafka
 from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.properties import render_properties
 from quorate_operator.runtime.tools import TOOLS, write_tools
 
 pytestmark = pytest.mark.usefixtures("own_ports")
@@ -119,8 +119,8 @@ def test_heap_options_of_the_environment_are_heard(tmp_path: Path) -> None:
 def test_properties_come_back_as_they_were(value: str) -> None:
     """Goal: Java reads what we meant. Method: parse with the reader that follows Java's rules."""
     properties = {"key": value, "k=e:y #!": "x"}
-    assert parse_properties(render_properties(properties)) == properties
-    assert render_properties(properties).isascii()
+    assert parse_properties(render_properties(properties, "x")) == properties
+    assert render_properties(properties, "x").isascii()
 
 
 def test_tools_know_the_cluster_and_keep_what_they_are_told(tmp_path: Path) -> None:

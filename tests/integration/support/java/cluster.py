@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Self
 
 from quorate_operator.planning.cluster import DesiredNode, Role
+from quorate_operator.properties.text import render_properties
 from quorate_operator.runtime import session
 from quorate_operator.runtime.layout import Layout
 from quorate_operator.runtime.ports import LOOPBACK
-from quorate_operator.runtime.properties import render_properties
 from support.cluster import Cluster, environment_for, free_ports, manifests
 from support.java.tls import Certificates
 from support.java.tools import JavaTools
@@ -45,7 +45,7 @@ class SecuredLayout(Layout):
         # Of a dataclass with slots, a class of its own without its zero-argument super().
         Layout.write_config(self, node)
         file = self.config_file(node)
-        self.directory.write(file, file.read_text() + render_properties(self._security(node)))
+        self.directory.write(file, file.read_text() + render_properties(self._security(node), "The test's."))
 
     def _security(self, node: DesiredNode) -> dict[str, str]:
         own = CLUSTER_LISTENERS[node.role]
@@ -186,7 +186,7 @@ class JavaCluster(Cluster):
     def client_config(self, name: str, properties: Mapping[str, str]) -> Path:
         """A file for `--command-config` with these properties."""
         file = self.layout.directory.path / f"{name}.properties"
-        file.write_text(render_properties(properties))
+        file.write_text(render_properties(properties, "The test's."))
         return file
 
     def _secured(self, node_ids: Sequence[int], listener: str) -> str:
