@@ -65,6 +65,20 @@ def test_format_gives_json(config_file: Path, tmp_path: Path):
     }
 
 
+def test_format_writes_the_directory_id_to_a_file(config_file: Path, tmp_path: Path):
+    """Goal: an operator learns the id from a file. Method: format, format again, and name a file that can't be."""
+    file = tmp_path / "termination-log"
+    arguments = ("format", "-c", config_file, "-t", "abc", "-s", "-g", "--directory-id-to")
+    assert call(*arguments, file).exit_code == 0
+    written = file.read_text()
+    assert f"directory.id={written}\n" in (tmp_path / "data" / "meta.properties").read_text()
+    file.write_text("")
+    assert call(*arguments, file).exit_code == 0
+    assert file.read_text() == written
+    result = call(*arguments, tmp_path)
+    assert (result.exit_code, result.stderr) == (1, f"error: --directory-id-to {tmp_path}: Is a directory\n")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
