@@ -14,8 +14,9 @@ from quorate_operator.planning.cluster import (
     ObservedVoter,
     Role,
 )
-from quorate_operator.planning.steps import Plan
+from quorate_operator.runtime.wording import Label
 from quorate_operator.web.port import ClusterSnapshot
+from quorate_operator.web.words import action_words
 
 
 class Health(StrEnum):
@@ -77,10 +78,12 @@ def health_of(snapshot: ClusterSnapshot) -> Health:
     is_formed = observed.formation is not None and observed.formation.is_formed
     if observed.quorum is None and is_formed:
         return Health.NO_QUORUM
-    if snapshot.problem is not None or plan.refusals:
+    if snapshot.problem is not None:
         return Health.ATTENTION
-    if desired.lifecycle is Lifecycle.PAUSED:
+    if desired.lifecycle is Lifecycle.PAUSED:  # a plan that is paused refuses everything else, and says so
         return Health.PAUSED
+    if plan.refusals:
+        return Health.ATTENTION
     return Health.WORKING if plan.steps else Health.READY
 
 
@@ -136,16 +139,27 @@ def ghosts(observed: ObservedCluster) -> tuple[Ghost, ...]:
     )
 
 
-def next_words(plan: Plan | None) -> str:
+def next_words(snapshot: ClusterSnapshot) -> str:
     """What happens now, in some words: for the list of clusters and for screen readers."""
+    plan = snapshot.plan
     if plan is None:
         return "nothing is known yet"
     if plan.due:
-        more = len(plan.due) - 1
-        return f"{plan.due[0].reason}{f', and {more} more' if more else ''}"
+        more = f", and {len(plan.due) - 1} more" if len(plan.due) > 1 else ""
+        return f"{action_words(plan.due[0], label_of(snapshot))}{more}: {plan.due[0].reason}"
     if plan.waits:
         return f"waits for {plan.waits[0].reason}"
     return "nothing to do"
+
+
+def label_of(snapshot: ClusterSnapshot) -> Label:
+    """Names nodes as people know them: `controller-3000`."""
+    labels: dict[int, str] = {}
+    if snapshot.observed is not None:
+        labels |= {one.node_id: f"{one.role}-{one.node_id}" for one in snapshot.observed.nodes.values()}
+    if snapshot.desired is not None:
+        labels |= {one.node_id: one.label for one in snapshot.desired.nodes}
+    return lambda node_id: labels.get(node_id, f"node {node_id}")
 
 
 def _controllers(observed: ObservedCluster) -> list[ObservedNode]:

@@ -62,7 +62,7 @@ def _card(snapshot: ClusterSnapshot) -> Html:
         "li",
         element("h2", element("a", key.name, href=cluster_path(key)), " ", element("small", key.namespace)),
         element("p", pill(health_of(snapshot)), " ", told),
-        element("p", next_words(snapshot.plan), class_="why"),
+        element("p", next_words(snapshot), class_="why"),
         element("p", "seen ", moment(snapshot.at_ms), class_="quiet"),
     )
 

@@ -9,14 +9,14 @@ from quorate_operator.web.html import Html, element
 from quorate_operator.web.words import counted
 
 WIDTH: Final = 520
-GAUGE_RADIUS: Final = 60
+GAUGE_RADIUS: Final = 58
 OBSERVERS_IN_A_ROW: Final = 5
 
 
 def quorum_picture(facts: QuorumFacts) -> Html:
     """Voters in a ring, the leader on top; in the middle how many are caught up; observers below."""
     count = len(facts.voters)
-    radius, node_radius = (145, 36) if count <= 5 else (175, 30)
+    radius, node_radius = (158, 36) if count <= 5 else (175, 30)
     centre_x, centre_y = WIDTH / 2, radius + node_radius + 14
     # The leader on top, the others clockwise behind it by id.
     lead = next((place for place, one in enumerate(facts.voters) if one.is_leader), 0)
@@ -50,7 +50,8 @@ def quorum_picture(facts: QuorumFacts) -> Html:
         observers,
         viewBox=f"0 0 {WIDTH} {below + 4:.0f}",
         role="img",
-        aria_labelledby="picture-title picture-desc",
+        aria_labelledby="picture-title",
+        aria_describedby="picture-desc",
         class_="quorum",
     )
 
@@ -114,7 +115,13 @@ def _node(replica: Replica, x: float, y: float, radius: float) -> Html:
         halo,
         element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=radius),
         element("text", label, x=f"{x:.1f}", y=f"{y + size * 0.35:.1f}", class_="id", font_size=size),
-        element("text", replica_words(replica), x=f"{x:.1f}", y=f"{y + radius + 22:.1f}", class_="state"),
+        element(
+            "text",
+            replica_words(replica),
+            x=f"{x:.1f}",
+            y=f"{y + radius + (28 if replica.is_leader else 22):.1f}",
+            class_="state",
+        ),
         class_=f"{kind} {tone_of(replica)}",
         aria_hidden="true",
     )

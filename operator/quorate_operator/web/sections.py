@@ -17,7 +17,17 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.steps import Plan, Step, WaitFor
-from quorate_operator.web.facts import Ghost, Health, Replica, ghosts, health_of, next_words, quorum_facts
+from quorate_operator.runtime.wording import Label
+from quorate_operator.web.facts import (
+    Ghost,
+    Health,
+    Replica,
+    ghosts,
+    health_of,
+    label_of,
+    next_words,
+    quorum_facts,
+)
 from quorate_operator.web.html import Child, Html, element, fragment
 from quorate_operator.web.picture import quorum_picture, spare_words, tone_of
 from quorate_operator.web.port import ClusterKey, ClusterSnapshot
@@ -58,7 +68,7 @@ def cluster_sections(snapshot: ClusterSnapshot, access: Access) -> dict[str, Htm
     """The contents of each part of the page by its id."""
     observed = snapshot.observed
     parts = {"announcement": announcement(snapshot), "summary": _summary(snapshot, access)}
-    parts["plan"] = _plan(snapshot.plan)
+    parts["plan"] = _plan(snapshot.plan, label_of(snapshot))
     if observed is not None:
         parts["quorum"] = _quorum(snapshot.key, observed, access)
         parts["brokers"] = _brokers(snapshot.key, observed, access)
@@ -79,7 +89,7 @@ def cluster_sections(snapshot: ClusterSnapshot, access: Access) -> dict[str, Htm
 
 def announcement(snapshot: ClusterSnapshot) -> Html:
     """One sentence for screen readers, said when it changes."""
-    return fragment(f"{snapshot.key.name}: {health_of(snapshot)}; {next_words(snapshot.plan)}.")
+    return fragment(f"{snapshot.key.name}: {health_of(snapshot)}; {next_words(snapshot)}.")
 
 
 def pill(health: Health) -> Html:
@@ -125,7 +135,7 @@ def _summary(snapshot: ClusterSnapshot, access: Access) -> Html:
             facts.append(("Offline", element("strong", offline, class_="bad")))
     facts.append(("Last look", moment(snapshot.at_ms)))
     return fragment(
-        element("p", pill(health_of(snapshot)), " ", next_words(snapshot.plan), class_="lead"),
+        element("p", pill(health_of(snapshot)), " ", next_words(snapshot), class_="lead"),
         element("p", element("strong", "Problem: "), snapshot.problem, class_="box bad")
         if snapshot.problem
         else None,
@@ -169,7 +179,7 @@ def cluster_path(key: ClusterKey) -> str:
     return f"/clusters/{key.namespace}/{key.name}"
 
 
-def _plan(plan: Plan | None) -> Html:
+def _plan(plan: Plan | None, label: Label) -> Html:
     parts: list[Child] = [_heading("plan", "Plan")]
     if plan is None:
         return fragment(parts, element("p", "There is no plan yet.", class_="quiet"))
@@ -180,16 +190,18 @@ def _plan(plan: Plan | None) -> Html:
     if not plan.steps:
         return fragment(parts, element("p", "The cluster is as it is asked to be.", class_="quiet"))
     due = len(plan.due)
-    items = [_step(step, is_due=place < due) for place, step in enumerate(plan.steps[:STEPS_SHOWN_MAX])]
+    items = [
+        _step(step, label, is_due=place < due) for place, step in enumerate(plan.steps[:STEPS_SHOWN_MAX])
+    ]
     parts.append(element("ol", items, class_="steps"))
     if (more := len(plan.steps) - STEPS_SHOWN_MAX) > 0:
         parts.append(element("p", f"and {counted(more, 'step', 'steps')} more", class_="quiet"))
     return fragment(parts)
 
 
-def _step(step: Step, *, is_due: bool) -> Html:
+def _step(step: Step, label: Label, *, is_due: bool) -> Html:
     if isinstance(step, WaitFor):
-        until = [" until ", moment(step.until_ms)] if step.until_ms is not None else None
+        until = ["; at the latest ", moment(step.until_ms)] if step.until_ms is not None else None
         mark = element("span", "wait", class_="tag")
         return element("li", mark, " ", element("span", step.reason, until, class_="what"), class_="wait")
     mark = element("span", "now" if is_due else "later", class_="tag")
@@ -197,7 +209,7 @@ def _step(step: Step, *, is_due: bool) -> Html:
         "li",
         mark,
         " ",
-        element("span", action_words(step), class_="what"),
+        element("span", action_words(step, label), class_="what"),
         " ",
         element("span", step.reason, class_="why"),
         class_="now" if is_due else "later",
@@ -426,7 +438,7 @@ def _reached(reached: Reached | None, node_id: int, cluster_id: str | None) -> C
     if reached is None:
         return element("span", "not looked at", class_="quiet")
     if reached.error is not None:
-        return _said(reached.error, "bad")
+        return _said(reached.error, "bad long")
     if cluster_id is not None and reached.cluster_id not in (None, cluster_id):
         return _said(f"another cluster, {reached.cluster_id}", "bad")
     if reached.node_id is None:

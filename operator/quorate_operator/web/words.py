@@ -1,66 +1,21 @@
 """Steps, times and sizes in words. Pure."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
 
-from quorate_operator.planning.steps import (
-    Action,
-    AddVoter,
-    CreateNode,
-    DeleteVolume,
-    ElectPreferredLeaders,
-    FinalizeFeature,
-    ForgetNode,
-    FormCluster,
-    PublishAddress,
-    ReassignPartitions,
-    RebuildQuorum,
-    RefreshRegistration,
-    RemoveVoter,
-    RetireAddress,
-    StartNode,
-    StopNode,
-    UnregisterBroker,
-    UnregisterController,
-    WithdrawAddress,
-)
+from quorate_operator.planning.steps import Action
+from quorate_operator.runtime.wording import Label, in_words
 
 UNKNOWN: Final = "\N{EN DASH}"
 """Stands in a table for what is not known."""
 
-_PLAIN: Final[Mapping[type, str]] = {
-    CreateNode: "Create node {0.node_id}",
-    StartNode: "Start node {0.node_id}",
-    StopNode: "Stop node {0.node_id}",
-    DeleteVolume: "Delete the volume of node {0.node_id}",
-    ForgetNode: "Forget node {0.node_id}",
-    RebuildQuorum: "Rebuild the quorum from controller {0.node_id}",
-    PublishAddress: "Publish {0.address} for node {0.node_id}",
-    RetireAddress: "Retire {0.address} of node {0.node_id}",
-    WithdrawAddress: "Withdraw {0.address} from node {0.node_id}",
-    AddVoter: "Add voter {0.node_id}",
-    RemoveVoter: "Remove voter {0.node_id}",
-    UnregisterController: "Unregister controller {0.node_id}",
-    RefreshRegistration: "Refresh the registration of controller {0.node_id}",
-    UnregisterBroker: "Unregister broker {0.node_id}",
-    ElectPreferredLeaders: "Elect preferred leaders",
-}
 
-
-def action_words(action: Action) -> str:
-    """What an action does and to whom: `Remove voter 3002`."""
-    match action:
-        case FormCluster():
-            return f"Form the cluster with controllers {', '.join(map(str, action.node_ids))}"
-        case FinalizeFeature():
-            verb = "Downgrade" if action.is_downgrade else "Finalize"
-            return f"{verb} {action.feature} to {level_words(action.feature, action.level)}"
-        case ReassignPartitions():
-            return f"Reassign {counted(len(action.targets), 'partition', 'partitions')}"
-    return _PLAIN[type(action)].format(action)
+def action_words(action: Action, label: Label) -> str:
+    """What an action does and to whom, without its reason: `Remove voter controller-3002`."""
+    words = in_words(action, label).removesuffix(f": {action.reason}")
+    return words[:1].upper() + words[1:]
 
 
 def level_words(feature: str, level: int) -> str:

@@ -1,0 +1,305 @@
+"""The server of the status page: what it serves, to whom, and what it refuses."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import pytest
+from quorate_operator.handlers.snapshots import SnapshotRegistry
+from quorate_operator.web import server
+from quorate_operator.web.port import ClusterKey, CommandError
+from quorate_operator.web.server import StatusPage
+from quorate_operator.web.sessions import (
+    FAILURES_MAX,
+    FAILURES_WINDOW_MS,
+    SESSION_MS,
+    SESSIONS_MAX,
+    Sessions,
+    TooManyFailuresError,
+)
+from support.snapshots import busy, well
+
+TOKEN = "correct horse"
+CLUSTER = "/clusters/kafka/quorum"
+NOW_MS = 1_000_000
+
+
+class Commands:
+    """Writes down what it is asked to do, or refuses."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, ClusterKey, object]] = []
+        self.refusal: str | None = None
+
+    async def pause(self, key: ClusterKey, *, paused: bool) -> None:
+        """Write it down."""
+        self._note("pause", key, paused)
+
+    async def restart_node(self, key: ClusterKey, node_id: int) -> None:
+        """Write it down."""
+        self._note("restart", key, node_id)
+
+    def _note(self, what: str, key: ClusterKey, value: object) -> None:
+        if self.refusal is not None:
+            raise CommandError(self.refusal)
+        self.done.append((what, key, value))
+
+
+class Site:
+    """A running page, and a browser without a screen."""
+
+    def __init__(self, registry: SnapshotRegistry, commands: Commands, client: aiohttp.ClientSession) -> None:
+        self.registry = registry
+        self.commands = commands
+        self.client = client
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and body."""
+        async with self.client.get(path, allow_redirects=False) as response:
+            return response.status, await response.text()
+
+    async def post(self, path: str, headers: dict[str, str] | None = None, **form: str) -> tuple[int, str]:
+        """Status, and where it leads or what it says."""
+        async with self.client.post(path, data=form, headers=headers, allow_redirects=False) as response:
+            return response.status, response.headers.get("Location") or await response.text()
+
+    async def unlock(self) -> str:
+        """Give the token; the word that forms have to bring."""
+        assert await self.post("/unlock", token=TOKEN) == (303, "/?notice=unlocked")
+        _, page = await self.get(CLUSTER)
+        return re.findall(r'name="csrf" value="([^"]+)"', page)[0]
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Starts a page with a busy cluster."""
+    opened: list[tuple[StatusPage, aiohttp.ClientSession]] = []
+
+    async def begin(token: str | None = TOKEN, *, commands: bool = True) -> Site:
+        registry, recorder = SnapshotRegistry(), Commands()
+        registry.put(busy())
+        page = StatusPage(registry, recorder if commands else None, token)
+        await page.start("127.0.0.1", 0)
+        jar = aiohttp.CookieJar(unsafe=True)  # of an address instead of a name
+        client = aiohttp.ClientSession(f"http://127.0.0.1:{page.port}", cookie_jar=jar)
+        opened.append((page, client))
+        return Site(registry, recorder, client)
+
+    yield begin
+    for page, client in opened:
+        await client.close()
+        await page.close()
+
+
+async def test_pages_and_assets_are_served_with_a_strict_policy(start: Start) -> None:
+    """Goal: everything from this server, nothing from elsewhere. Method: get it, look at the headers."""
+    site = await start()
+    for path, kind in (
+        ("/", "text/html"),
+        (CLUSTER, "text/html"),
+        ("/assets/style.css", "text/css"),
+        ("/assets/live.js", "text/javascript"),
+        ("/assets/icon.svg", "image/svg+xml"),
+    ):
+        async with site.client.get(path) as response:
+            assert response.status == 200
+            assert response.content_type == kind
+            assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+            assert "unsafe" not in response.headers["Content-Security-Policy"]
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+            assert not re.search(r"(src|href)=\"(https?:)?//", await response.text())
+
+
+@pytest.mark.parametrize(
+    "path", ["/clusters/kafka/other", "/nothing", "/assets/../server.py", "/assets/x", "/clusters/a"]
+)
+async def test_what_is_not_there_is_said_on_a_page(start: Start, path: str) -> None:
+    """Goal: no traceback, no file. Method: wrong addresses."""
+    status, page = await (await start()).get(path)
+    assert status == 404
+    assert "Not found" in page
+
+
+async def test_without_a_token_nothing_can_be_done(start: Start) -> None:
+    """Goal: read-only. Method: forms without having unlocked, and a page that can't be unlocked."""
+    for site in (await start(), await start(token=None), await start(commands=False)):
+        for path in (f"{CLUSTER}/pause", f"{CLUSTER}/restart", "/lock"):
+            status, _ = await site.post(path, node="3000", csrf="guessed")
+            assert status == 403
+        assert site.commands.done == []
+    status, said = await (await start(token=None)).post("/unlock", token="anything")
+    assert (status, "only shows" in said) == (403, True)
+
+
+async def test_the_token_allows_to_pause_resume_and_restart(start: Start) -> None:
+    """Goal: the three commands. Method: unlock, use the word of the forms, lock again."""
+    site = await start()
+    csrf = await site.unlock()
+    key = ClusterKey("kafka", "quorum")
+    assert await site.post(f"{CLUSTER}/pause", csrf=csrf) == (303, f"{CLUSTER}?notice=paused")
+    assert await site.post(f"{CLUSTER}/resume", csrf=csrf) == (303, f"{CLUSTER}?notice=resumed")
+    assert await site.post(f"{CLUSTER}/restart", csrf=csrf, node="3001") == (
+        303,
+        f"{CLUSTER}?notice=restarting",
+    )
+    assert site.commands.done == [("pause", key, True), ("pause", key, False), ("restart", key, 3001)]
+    assert await site.post("/lock", csrf=csrf) == (303, "/?notice=locked")
+    assert (await site.post(f"{CLUSTER}/pause", csrf=csrf))[0] == 403
+    assert len(site.commands.done) == 3
+
+
+async def test_forms_of_other_sites_are_refused(start: Start) -> None:
+    """Goal: no forged request. Method: a wrong word, none, and another site's Origin with the right one."""
+    site = await start()
+    csrf = await site.unlock()
+    assert (await site.post(f"{CLUSTER}/pause", csrf="guessed"))[0] == 403
+    assert (await site.post(f"{CLUSTER}/pause"))[0] == 403
+    for origin in ("https://evil.example", "null"):
+        status, said = await site.post(f"{CLUSTER}/pause", headers={"Origin": origin}, csrf=csrf)
+        assert (status, "another site" in said) == (403, True)
+    assert site.commands.done == []
+    async with site.client.post("/unlock", data={"token": TOKEN}, allow_redirects=False) as response:
+        cookie = response.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+
+
+@pytest.mark.parametrize("node", ["", "7", "-1", "3000 ", "²", "3000; rm", "9" * 400])
+async def test_only_nodes_of_the_cluster_can_be_restarted(start: Start, node: str) -> None:
+    """Goal: a message with the value and what is allowed. Method: wrong nodes."""
+    site = await start()
+    status, said = await site.post(f"{CLUSTER}/restart", csrf=await site.unlock(), node=node)
+    assert status == 400
+    assert "must be one of 0, 1, 2, 3000" in said
+    assert site.commands.done == []
+
+
+async def test_a_command_that_fails_says_why(start: Start) -> None:
+    """Goal: no silent failure. Method: the API server refuses."""
+    site = await start()
+    csrf = await site.unlock()
+    site.commands.refusal = "kafkacontrollers quorum is forbidden"
+    status, said = await site.post(f"{CLUSTER}/pause", csrf=csrf)
+    assert status == 502
+    assert "quorum is forbidden" in said
+    status, _ = await site.post("/clusters/kafka/other/pause", csrf=csrf)
+    assert status == 404
+
+
+async def test_large_forms_are_refused(start: Start) -> None:
+    """Goal: bounded memory. Method: a token of 64 KiB."""
+    status, said = await (await start()).post("/unlock", token="x" * 2**16)
+    assert status == 413
+    assert "4096 bytes" in said
+
+
+async def events(response: aiohttp.ClientResponse) -> AsyncIterator[tuple[str, dict[str, str]]]:
+    """The server-sent events of a stream: kind and data."""
+    kind = "message"
+    async for raw in response.content:
+        line = raw.decode().rstrip("\n")
+        if line.startswith("event: "):
+            kind = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield kind, json.loads(line.removeprefix("data: "))
+            kind = "message"
+
+
+async def test_a_stream_sends_what_changed_and_ends_with_its_cluster(start: Start) -> None:
+    """Goal: live, without sending the same twice. Method: change, then delete a cluster."""
+    site = await start()
+    async with site.client.get(f"{CLUSTER}/events") as response:
+        assert response.content_type == "text/event-stream"
+        stream = events(response)
+        _, first = await anext(stream)
+        assert {"summary", "plan", "quorum", "brokers", "registrations", "addresses", "events"} <= set(first)
+        site.registry.put(replace(busy(), at_ms=busy().at_ms, problem="no route"))
+        _, second = await anext(stream)
+        assert "no route" in second["summary"]
+        assert "brokers" not in second
+        site.registry.forget(ClusterKey("kafka", "quorum"))
+        assert await anext(stream) == ("gone", {})
+
+
+async def test_the_list_is_live_too(start: Start) -> None:
+    """Goal: new clusters appear. Method: one more."""
+    site = await start()
+    async with site.client.get("/events") as response:
+        stream = events(response)
+        await anext(stream)
+        site.registry.put(replace(well(), key=ClusterKey("kafka", "second")))
+        _, changed = await anext(stream)
+        assert "/clusters/kafka/second" in changed["clusters-list"]
+        assert "1 ready" in changed["announcement"]
+
+
+async def test_a_quiet_stream_beats_so_that_a_dead_reader_is_noticed(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no stream stays for ever. Method: a short heartbeat; a comment arrives without a change."""
+    monkeypatch.setattr(server, "HEARTBEAT_S", 0.01)
+    site = await start()
+    async with site.client.get(f"{CLUSTER}/events") as response:
+        await response.content.readuntil(b"\n\n")
+        assert await response.content.readuntil(b"\n\n") == b":\n\n"
+
+
+async def test_the_number_of_streams_is_bounded(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: many open pages don't exhaust the operator. Method: one more than allowed, then one less."""
+    monkeypatch.setattr(server, "STREAMS_MAX", 1)
+    site = await start()
+    async with site.client.get("/events") as first:
+        await first.content.readuntil(b"\n\n")
+        async with site.client.get("/events") as second:
+            assert second.status == 503
+            assert second.headers["Retry-After"]
+
+
+async def test_closing_ends_the_streams() -> None:
+    """Goal: the operator stops at once. Method: close with a reader attached."""
+    registry = SnapshotRegistry()
+    registry.put(busy())
+    page = StatusPage(registry)
+    await page.start("127.0.0.1", 0)
+    async with aiohttp.ClientSession() as client:
+        response = await client.get(f"http://127.0.0.1:{page.port}{CLUSTER}/events")
+        await response.content.readuntil(b"\n\n")
+        await asyncio.wait_for(page.close(), 10)
+        response.close()
+
+
+def test_sessions_end_and_are_bounded() -> None:
+    """Goal: a token is needed again some day. Method: time, and many sessions."""
+    sessions = Sessions(TOKEN)
+    name = sessions.unlock(TOKEN, NOW_MS)
+    assert sessions.find(name, NOW_MS + SESSION_MS - 1) is not None
+    assert sessions.find(name, NOW_MS + SESSION_MS) is None
+    assert sessions.find(None, NOW_MS) is None
+    for _ in range(SESSIONS_MAX):
+        sessions.unlock(TOKEN, NOW_MS)
+    assert sessions.find(name, NOW_MS) is None, "the oldest gives way"
+
+
+def test_guessing_the_token_is_slow() -> None:
+    """Goal: nobody tries them all. Method: wrong ones until none is looked at, then a minute later."""
+    sessions = Sessions(TOKEN)
+    for _ in range(FAILURES_MAX):
+        assert sessions.unlock("wrong", NOW_MS) is None
+    with pytest.raises(TooManyFailuresError):
+        sessions.unlock(TOKEN, NOW_MS)
+    assert sessions.unlock(TOKEN, NOW_MS + FAILURES_WINDOW_MS) is not None
+
+
+def test_an_empty_token_is_no_token() -> None:
+    """Goal: an empty Secret does not open the page to everybody. Method: blank tokens."""
+    with pytest.raises(ValueError, match="is empty"):
+        Sessions(" \n")
+    assert Sessions(None).unlock("", NOW_MS) is None
+    assert Sessions(f"{TOKEN}\n").unlock(TOKEN, NOW_MS) is not None, "a file ends with a line break"
