@@ -13,6 +13,7 @@ Protocol = Literal["PLAINTEXT", "SSL"]
 ExposureType = Literal["Internal", "LoadBalancer", "NodePort", "External"]
 
 _TLS_RULE = "is needed with protocol SSL, and allowed with no other"
+_EXTERNAL_RULE = "is needed with exposure.type External: the name that somebody else points at the nodes"
 
 
 class Exposure(Model):
@@ -69,7 +70,11 @@ class BrokerListener(Listener):
             {
                 "rule": "(self.protocol == 'SSL') == has(self.tls)",
                 "message": f"tls {_TLS_RULE}",
-            }
+            },
+            {
+                "rule": "self.exposure.type != 'External' || has(self.advertisedHost)",
+                "message": f"advertisedHost {_EXTERNAL_RULE}",
+            },
         )
     )
 
@@ -96,9 +101,11 @@ class BrokerListener(Listener):
     )
 
     @model_validator(mode="after")
-    def _certificates_come_with_ssl(self) -> Self:
+    def _what_belongs_together_is_there(self) -> Self:
         if (self.protocol == "SSL") != (self.tls is not None):
             raise ValueError(f"tls: {_TLS_RULE}; protocol is {self.protocol}")
+        if self.exposure.type == "External" and self.advertised_host is None:
+            raise ValueError(f"advertisedHost: {_EXTERNAL_RULE}")
         return self
 
 

@@ -22,7 +22,7 @@ Message = Annotated[str, Field(max_length=32768)]
 class StatusModel(Model):
     """What every part of a status shares: an older operator reads what a newer one wrote."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
 
 
 class Condition(StatusModel):
@@ -63,6 +63,13 @@ class FormationStatus(StatusModel):
     is_formed: bool = Field(
         default=False,
         description="Whether a leader was seen since. From then on an empty disk joins and never forms.",
+    )
+    is_static: bool = Field(
+        default=False,
+        description="Whether it was formed with static voters, and has not been seen with dynamic ones since.",
+    )
+    is_rebuilt: bool = Field(
+        default=False, description="Whether the quorum was rebuilt from the disk of the only initial voter."
     )
 
 

@@ -1,0 +1,181 @@
+"""The CustomResourceDefinitions as they are generated: what an API server would refuse, or people would miss."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from quorate_operator.models.crds import CRD_BYTES_MAX, custom_resource_definitions
+from quorate_operator.models.status import (
+    Condition,
+    KafkaBrokerStatus,
+    KafkaControllerStatus,
+    VoterStatus,
+)
+
+REPOSITORY = Path(__file__).parents[4]
+NAMES = ("kafkacontrollers.quorate.dev", "kafkabrokers.quorate.dev")
+SIZE_BYTES_WANTED = 100_000
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    """tools/crds.py, which is a script."""
+    spec = importlib.util.spec_from_file_location("crds_script", REPOSITORY / "tools" / "crds.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def schemas(definition: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema in a definition, with its path."""
+
+    def walk(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield path, schema
+        for name, field in schema.get("properties", {}).items():
+            yield from walk(f"{path}.{name}", field)
+        for key in ("items", "additionalProperties"):
+            if isinstance(schema.get(key), dict):
+                yield from walk(f"{path}[]", schema[key])
+
+    (version,) = definition["spec"]["versions"]
+    yield from walk("", version["schema"]["openAPIV3Schema"])
+
+
+@pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
+def test_schemas_are_structural(definition: dict[str, Any]) -> None:
+    """Goal: an API server takes them. Method: no word that a structural schema lacks, and a type everywhere."""
+    refused = {"$ref", "$defs", "anyOf", "oneOf", "const", "title", "propertyNames", "prefixItems"}
+    for path, schema in schemas(definition):
+        assert not refused & schema.keys(), path
+        assert "type" in schema or schema.get("x-kubernetes-int-or-string"), path
+        assert schema.get("additionalProperties") is not False, path
+        assert schema.get("default", "") is not None, path
+
+
+@pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
+def test_every_field_is_described(definition: dict[str, Any]) -> None:
+    """Goal: `kubectl explain` helps. Method: each property of spec and status, but those of Kubernetes itself."""
+    for path, schema in schemas(definition):
+        if path.startswith((".spec", ".status")) and not path.endswith("[]"):
+            assert schema.get("description"), path
+
+
+@pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
+def test_lists_can_be_merged_and_are_bounded(definition: dict[str, Any]) -> None:
+    """Goal: two appliers of one list do not overwrite each other; rules stay cheap. Method: each list of objects."""
+    opaque = {".spec.template.tolerations"}
+    for path, schema in schemas(definition):
+        if schema.get("type") == "array":
+            assert "maxItems" in schema, path
+            assert path in opaque or "x-kubernetes-list-type" in schema, path
+        for key in schema.get("x-kubernetes-list-map-keys", ()):
+            assert key in schema["items"]["required"], path
+
+
+@pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
+def test_rules_say_what_is_allowed(definition: dict[str, Any]) -> None:
+    """Goal: no refusal without words. Method: each CEL rule has a message of one line."""
+    count = 0
+    for path, schema in schemas(definition):
+        for rule in schema.get("x-kubernetes-validations", ()):
+            count += 1
+            assert rule["message"], path
+            assert "\n" not in rule["message"], path
+    assert count >= 10
+
+
+def test_files_are_up_to_date_and_small(generator: ModuleType) -> None:
+    """Goal: crds/ is what the models say, and kubectl apply takes it. Method: compare, and count bytes."""
+    for name, text in generator.files().items():
+        assert (REPOSITORY / "crds" / name).read_text() == text, "run tools/crds.py"
+        assert len(text.encode()) < SIZE_BYTES_WANTED < CRD_BYTES_MAX
+        assert yaml.safe_load(text)["metadata"]["name"] == name.removesuffix(".yaml")
+        assert "&id" not in text
+
+
+def test_the_generator_writes_elsewhere_and_checks(
+    generator: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: a chart can have copies that are checked. Method: write, check, spoil, check."""
+    monkeypatch.setattr("sys.argv", ["crds.py", "--to", f"{tmp_path}/copies"])
+    assert generator.main() == 0
+    monkeypatch.setattr("sys.argv", ["crds.py", "--to", f"{tmp_path}/copies", "--check"])
+    assert generator.main() == 0
+    spoilt = tmp_path / "copies" / "kafkabrokers.quorate.dev.yaml"
+    spoilt.write_text(spoilt.read_text() + "# more\n")
+    assert generator.main() == 1
+    assert f"{spoilt} is not up to date: run tools/crds.py" in capsys.readouterr().err
+
+
+def test_names_do_not_clash() -> None:
+    """Goal: short names lead to one kind. Method: all names of both kinds, beside Kubernetes' own."""
+    taken = {
+        "cm",
+        "cs",
+        "ds",
+        "ep",
+        "ev",
+        "ing",
+        "no",
+        "ns",
+        "po",
+        "pv",
+        "pvc",
+        "rc",
+        "rs",
+        "sa",
+        "svc",
+        "crd",
+    }
+    names = [
+        name
+        for definition in custom_resource_definitions()
+        for name in (
+            definition["spec"]["names"]["plural"],
+            definition["spec"]["names"]["singular"],
+            *definition["spec"]["names"]["shortNames"],
+        )
+    ]
+    assert len(set(names)) == len(names)
+    assert not taken & set(names)
+
+
+def test_a_status_is_written_as_the_schema_has_it() -> None:
+    """Goal: what the operator writes is kept whole. Method: every key of a dump is a property of the schema."""
+    status = KafkaControllerStatus(
+        observed_generation=1,
+        conditions=(
+            Condition(
+                type="Ready",
+                status="True",
+                last_transition_time="2026-01-01T00:00:00Z",
+                reason="AllReady",
+                message="",
+            ),
+        ),
+        voters=(VoterStatus(node_id=3000, directory_id="d", endpoint="h:1", caught_up=True, lag=0),),
+    )
+    dumped = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert dumped["voters"] == [
+        {"nodeId": 3000, "directoryId": "d", "endpoint": "h:1", "caughtUp": True, "lag": 0}
+    ]
+    controllers, brokers = custom_resource_definitions()
+    for definition, written in (
+        (controllers, dumped),
+        (brokers, KafkaBrokerStatus().model_dump(by_alias=True)),
+    ):
+        (version,) = definition["spec"]["versions"]
+        known = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        assert written.keys() <= known.keys()
+
+
+def test_an_older_operator_reads_a_newer_status() -> None:
+    """Goal: an operator can be rolled back. Method: fields that it does not know."""
+    status = KafkaControllerStatus.model_validate({"replicas": 3, "later": 1, "quorum": None})
+    assert status.replicas == 3
