@@ -2,7 +2,8 @@
 
 A ghost is registered, and neither desired, nor a voter, nor does it have a process. From metadata.version 33 on it
 is unregistered. Below, it is let be, unless its range of levels blocks an upgrade that is asked for: then it is
-registered again with the range of the cluster (ADR 9), and unregistered when 33 is reached.
+registered again with the range of the cluster and no endpoints (ADR 9), and unregistered when 33 is reached. So is
+one that still tells of addresses which others are to have.
 """
 
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from quorate_protocol.features import (
     metadata_version_name,
 )
 
+from quorate_operator.planning.addresses import has_publications
 from quorate_operator.planning.cluster import (
     DesiredCluster,
     KafkaFacts,
@@ -31,21 +33,22 @@ def plan_registrations(desired: DesiredCluster, observed: ObservedCluster, targe
     due: list[UnregisterController | RefreshRegistration] = []
     for ghost in ghosts(desired, observed):
         if can_unregister(observed.kafka):
-            due.append(
-                UnregisterController(
-                    node_id=ghost.node_id, reason="it is gone: it runs no more and is no voter"
-                )
-            )
-        elif target is not None and blocks(ghost, METADATA_VERSION, target):
-            lowest, highest = ghost.features.get(METADATA_VERSION, (0, 0))
-            due.append(
-                RefreshRegistration(
-                    node_id=ghost.node_id,
-                    reason=f"it is gone, and its registration (metadata.version {lowest} to {highest}) blocks "
-                    f"{metadata_version_name(target)}",
-                )
-            )
+            reason = "it is gone: it runs no more and is no voter"
+            due.append(UnregisterController(node_id=ghost.node_id, reason=reason))
+        elif (obstacle := _obstacle(ghost, observed, target)) is not None:
+            reason = f"it is gone, and its registration {obstacle}"
+            due.append(RefreshRegistration(node_id=ghost.node_id, reason=reason))
     return Part(due=tuple(due))
+
+
+def _obstacle(ghost: ObservedRegistration, observed: ObservedCluster, target: int | None) -> str | None:
+    """What a ghost that can't be unregistered yet is in the way of."""
+    if target is not None and blocks(ghost, METADATA_VERSION, target):
+        lowest, highest = ghost.features.get(METADATA_VERSION, (0, 0))
+        return f"(metadata.version {lowest} to {highest}) blocks {metadata_version_name(target)}"
+    if ghost.endpoints and has_publications(observed, ghost.node_id):
+        return "tells of addresses that can't be given to another node meanwhile"
+    return None
 
 
 def ghosts(desired: DesiredCluster, observed: ObservedCluster) -> tuple[ObservedRegistration, ...]:
