@@ -1,0 +1,1 @@
+"""A model of a Kafka cluster for `plan()`: deterministic, without sockets and clocks. See `world.World`."""

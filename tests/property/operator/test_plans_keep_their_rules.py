@@ -1,0 +1,190 @@
+"""Any edits, any faults, an operator killed at any moment: no step breaks a rule, and in the end all is as desired."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from operator_model.driver import Cluster
+from operator_model.wish import Wish
+from operator_model.world import Node
+from quorate_operator.planning.cluster import Lifecycle, Role, VolumePolicy
+
+CONTROLLERS_MAX = 5
+BROKERS_MAX = 5
+BROKERS_MIN = 2
+"""As many as partitions have replicas: fewer are refused, which `test_drain` shows."""
+choices = st.integers(0, 11)
+
+
+class Operated(RuleBasedStateMachine):
+    """A cluster whose user edits, whose machines fail, and whose operator is killed."""
+
+    @initialize(
+        seed=st.integers(0, 2**32),
+        controllers=st.integers(1, CONTROLLERS_MAX),
+        brokers=st.integers(BROKERS_MIN, 4),
+        dynamic=st.booleans(),
+        is_external=st.booleans(),
+        volumes=st.sampled_from(VolumePolicy),
+        is_up=st.booleans(),
+    )
+    def begin(
+        self,
+        seed: int,
+        controllers: int,
+        brokers: int,
+        dynamic: bool,
+        is_external: bool,
+        volumes: VolumePolicy,
+        is_up: bool,
+    ) -> None:
+        wish = Wish(
+            controllers=controllers,
+            brokers=brokers,
+            dynamic=dynamic,
+            is_external=is_external,
+            volumes=volumes,
+        )
+        self.cluster = Cluster(wish, seed)
+        if is_up:
+            self.cluster.settle()
+            self.cluster.create_partitions()
+
+    # -- the operator
+
+    @rule(rounds=st.integers(1, 12))
+    def reconcile(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self.cluster.round()
+        self.cluster.create_partitions()
+
+    @rule(cut=st.integers(0, 4), half=st.booleans())
+    def reconcile_and_die(self, cut: int, half: bool) -> None:
+        self.cluster.round(cut=cut, half=half)
+
+    @rule(seconds=st.sampled_from((5, 20, 70)))
+    def time_passes(self, seconds: int) -> None:
+        self.cluster.world.tick(seconds * 1000)
+
+    # -- the user
+
+    @property
+    def is_formed(self) -> bool:
+        formation = self.cluster.world.formation
+        return formation is not None and formation.is_formed
+
+    @property
+    def can_change_voters(self) -> bool:
+        return self.is_formed and self.cluster.world.kraft_version >= 1
+
+    @precondition(lambda self: self.can_change_voters)
+    @rule(replicas=st.integers(1, CONTROLLERS_MAX))
+    def scale_controllers(self, replicas: int) -> None:
+        self.cluster.wish.scale(Role.CONTROLLER, replicas)
+
+    @precondition(lambda self: self.is_formed)
+    @rule(replicas=st.integers(BROKERS_MIN, BROKERS_MAX))
+    def scale_brokers(self, replicas: int) -> None:
+        self.cluster.wish.scale(Role.BROKER, replicas)
+
+    @precondition(lambda self: self.can_change_voters)
+    @rule(choice=choices)
+    def replace_one(self, choice: int) -> None:
+        nodes = self.cluster.wish.nodes()
+        self.cluster.wish.replace(nodes[choice % len(nodes)][0])
+
+    @rule()
+    def take_back(self) -> None:
+        if self.can_change_voters:
+            self.cluster.wish.take_back()
+
+    @rule()
+    def rename_all(self) -> None:
+        self.cluster.wish.rename()
+
+    @rule(role=st.sampled_from(Role), length=st.integers(2, 5), choice=choices)
+    def rotate(self, role: Role, length: int, choice: int) -> None:
+        ids = self.cluster.wish.ids(role)
+        if len(ids) < 2:
+            return
+        start = choice % len(ids)
+        listener = "CONTROLLER" if role is Role.CONTROLLER else ("INTERNAL", "EXTERNAL")[choice % 2]
+        self.cluster.wish.rotate((ids[start:] + ids[:start])[:length], listener)
+
+    @precondition(lambda self: self.is_formed)
+    @rule(choice=choices)
+    def inherit(self, choice: int) -> None:
+        ids = self.cluster.wish.ids(Role.BROKER)
+        if len(ids) > BROKERS_MIN:
+            leaving, heir = ids[choice % len(ids)], ids[(choice + 1) % len(ids)]
+            self.cluster.wish.inherit(leaving, heir, "EXTERNAL")
+
+    @rule()
+    def change_config(self) -> None:
+        self.cluster.wish.config += 1
+
+    @precondition(lambda self: self.is_formed)
+    @rule()
+    def upgrade(self) -> None:
+        self.cluster.wish.metadata_version = "4.4"
+
+    @precondition(lambda self: self.is_formed)
+    @rule()
+    def become_dynamic(self) -> None:
+        self.cluster.wish.dynamic = True
+
+    @precondition(lambda self: self.is_formed)
+    @rule(lifecycle=st.sampled_from(Lifecycle))
+    def live(self, lifecycle: Lifecycle) -> None:
+        self.cluster.wish.lifecycle = lifecycle
+
+    # -- the world
+
+    @rule(choice=choices)
+    def crash(self, choice: int) -> None:
+        if node := self.cluster.some(choice, lambda node: node.is_up):
+            self.cluster.crash(node)
+
+    @rule(choice=choices)
+    def lose_disk(self, choice: int) -> None:
+        if node := self.cluster.some(choice, self.cluster.can_lose_disk):
+            self.cluster.lose_disk(node)
+
+    @rule(choice=choices, ticks=st.integers(1, 10))
+    def lag_behind(self, choice: int, ticks: int) -> None:
+        if node := self.cluster.some(choice, lambda node: node.is_up):
+            node.lag = ticks
+
+    @rule()
+    def change_leader(self) -> None:
+        self.cluster.world.leader_id = None
+        self.cluster.world.elect()
+
+    @rule(choice=choices)
+    def lose_machine(self, choice: int) -> None:
+        def allowed(node: Node) -> bool:
+            return node.is_up and not any(one.is_lost for one in self.cluster.world.nodes.values())
+
+        if node := self.cluster.some(choice, allowed):
+            node.is_lost = True
+
+    @rule()
+    def machine_comes_back(self) -> None:
+        for node in self.cluster.world.nodes.values():
+            node.is_lost = False
+
+    def teardown(self) -> None:
+        """Liveness: when faults have ended, and nobody pauses the cluster, it becomes what is desired."""
+        if not hasattr(self, "cluster"):
+            return
+        if self.cluster.wish.lifecycle is Lifecycle.PAUSED:
+            self.cluster.wish.lifecycle = Lifecycle.RUNNING
+        self.cluster.settle()
+
+
+Operated.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+TestPlansKeepTheirRules = Operated.TestCase
+TestPlansKeepTheirRules.__doc__ = """Goal: the six rules of planning hold whatever happens, and plans end.
+
+Method: hypothesis draws edits, faults and deaths of the operator; the model cluster judges each step of the real
+`plan()`. A failure prints the rules in their order.
+"""
