@@ -36,7 +36,7 @@ def _with_addresses(context: Context, node: DesiredNode) -> DesiredNode:
 def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
     """What a running pod can't change, by what it is for people."""
     template = context.pool(node.pool).spec.template
-    spec = pod_spec(context, desired, node)
+    spec = pod_spec(context, node)
     (container,) = spec["containers"]
     rest = {key: value for key, value in spec.items() if key != "containers"}
     rest["container"] = {key: value for key, value in container.items() if key not in ("image", "resources")}

@@ -30,7 +30,6 @@ from quorate_operator.resources.names import (
     dns_label,
     labels_of,
     metadata,
-    parse_address,
     pod_name,
     volume_claim_name,
 )
@@ -67,7 +66,7 @@ def node_pod(
 
     `is_initial`: an empty disk is formatted as one of the first voters; otherwise it joins.
     """
-    spec = pod_spec(context, desired, node)
+    spec = pod_spec(context, node)
     spec["initContainers"] = [format_container(context, desired, node, is_initial=is_initial)]
     template = context.pool(node.pool).spec.template
     annotations = dict(template.annotations) | {
@@ -151,9 +150,8 @@ def format_container(
     return _quorate_container(context, node, FORMAT_CONTAINER, arguments)
 
 
-def pod_spec(context: Context, desired: DesiredCluster, node: DesiredNode) -> Object:
+def pod_spec(context: Context, node: DesiredNode) -> Object:
     """The spec of a node's pod without what only matters to an empty disk: two that differ are two revisions."""
-    del desired  # what the others are like is in the ConfigMap
     spec = _pod_basics(context, node)
     is_controller = node.role is Role.CONTROLLER
     spec |= {
@@ -173,26 +171,6 @@ def pod_spec(context: Context, desired: DesiredCluster, node: DesiredNode) -> Ob
         "containers": [_node_container(context, node)],
     }
     return spec
-
-
-def revision_of(pod: Mapping[str, object]) -> dict[str, str]:
-    """`DesiredNode.revision` as the pod was made with. Raises ValueError for garbage."""
-    return _texts(pod, ANNOTATION_REVISION)
-
-
-def configured_of(pod: Mapping[str, object]) -> dict[str, Address]:
-    """By listener name, what the pod's node was started to advertise. Raises ValueError for garbage."""
-    return {name: parse_address(text) for name, text in _texts(pod, ANNOTATION_ADVERTISED).items()}
-
-
-def _texts(pod: Mapping[str, object], annotation: str) -> dict[str, str]:
-    found = pod["metadata"]
-    assert isinstance(found, Mapping)
-    text = (found.get("annotations") or {}).get(annotation, "{}")
-    content = json.loads(text)
-    if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
-        raise ValueError(f"pod {found.get('name')}: {annotation}: {text!r}: must be a mapping of texts")
-    return content
 
 
 def _pod_basics(context: Context, node: DesiredNode) -> Object:
