@@ -54,6 +54,7 @@ PARTS = {
     "resume": Part(CLUSTERS, "End a pause.", is_member=True),
     "status": Part(CLUSTERS, "Show clusters in a Kubernetes.", is_member=True),
     "plan": Part("quorate_operator.commands.plan", "Print what playing manifests would do, with reasons."),
+    "operator": Part("quorate_operator.commands.operator", "Run the operator of Kubernetes."),
     "play": Part(
         "quorate_operator.commands.play", "Run a whole cluster on this machine, from its manifests."
     ),

@@ -107,9 +107,8 @@ class KubernetesApi:
         settings = Configuration()
         settings.connection_pool_maxsize = CONNECTIONS_MAX
         try:
-            await config.load_config(
-                client_configuration=settings, **({"context": context} if context else {})
-            )
+            chosen = {"context": context} if context else {}
+            await config.load_config(client_configuration=settings, **chosen)  # type: ignore[no-untyped-call]
         except (config.ConfigException, OSError) as error:
             raise ApiError(0, "NoConfiguration", f"no way to a Kubernetes API was found: {error}") from error
         return cls(ApiClient(settings))
@@ -196,10 +195,7 @@ class KubernetesApi:
             "resourceVersion": version,
             "timeoutSeconds": str(WATCH_TIMEOUT_S),
         }
-        timeout = aiohttp.ClientTimeout(
-            total=WATCH_TIMEOUT_S + 10, sock_read=WATCH_SILENCE_S, sock_connect=30
-        )
-        response = await self._send("GET", kind.path(namespace), query, None, "application/json", timeout)
+        response = await self._send("GET", kind.path(namespace), query, limits=_WATCH_LIMITS)
         try:
             if response.status >= 400:
                 raise _error(response.status, await response.read())

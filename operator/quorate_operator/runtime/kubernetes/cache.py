@@ -24,16 +24,17 @@ _Key = tuple[str, str, str]
 
 
 class ObjectCache:
-    """The objects that Quorate made, by kind, namespace and name.
+    """The objects that Quorate made, by kind, namespace and name."""
 
-    `wake` is called with namespace and cluster whenever one of them changed.
-    """
-
-    def __init__(self, wake: Callable[[str, str], None] | None = None) -> None:
-        self._wake = wake or (lambda *_: None)
+    def __init__(self) -> None:
+        self._wake: Callable[[str, str], None] = lambda *_: None
         self._objects: dict[_Key, Object] = {}
         self._by_cluster: dict[tuple[str, str], dict[_Key, Object]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
+
+    def on_change(self, wake: Callable[[str, str], None]) -> None:
+        """Have `wake` called with namespace and cluster whenever one of a cluster's objects changed."""
+        self._wake = wake
 
     def of_cluster(self, kind: Kind, namespace: str, cluster: str) -> list[Object]:
         """The objects of one kind of a cluster."""

@@ -1,0 +1,79 @@
+"""One task for each cluster: none of them waits for another."""
+
+import asyncio
+from collections.abc import Callable
+
+from quorate_operator.handlers.reconciler import ClusterReconciler, Shared
+from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Object
+from quorate_operator.web.port import ClusterKey
+
+MakeReconciler = Callable[[ClusterKey, Shared], ClusterReconciler]
+
+
+class Clusters:
+    """The reconciles that run, by cluster. For one event loop; close it."""
+
+    def __init__(self, shared: Shared, make: MakeReconciler) -> None:
+        self._shared = shared
+        self._make = make
+        self._running: dict[ClusterKey, tuple[ClusterReconciler, asyncio.Task[None]]] = {}
+
+    def seen(self, body: Object) -> None:
+        """A KafkaController or KafkaBroker is there; its cluster is looked at if it changed."""
+        changed = self._shared.store.put(body)
+        key = self._shared.store.cluster_of(body)
+        if key not in self._running:
+            reconciler = self._make(key, self._shared)
+            task = asyncio.create_task(reconciler.run(), name=f"reconcile {key.namespace}/{key.name}")
+            self._running[key] = reconciler, task
+        elif changed:
+            self._running[key][0].wake()
+        self._count()
+
+    def gone(self, body: Object) -> None:
+        """A resource was deleted. With its last one a cluster is forgotten."""
+        store, metrics = self._shared.store, self._shared.metrics
+        key = store.cluster_of(body)
+        store.remove(body)
+        metrics.tell_state(body["kind"], key.namespace, body["metadata"]["name"], None)
+        resources = store.of_cluster(key)
+        if resources.quorum is None:
+            self._shared.snapshots.forget(key)
+        if resources.quorum is None and not resources.pools:
+            running = self._running.pop(key, None)
+            if running is not None:
+                running[1].cancel()
+        else:
+            self.wake(*key)
+        self._count()
+
+    def wake(self, namespace: str, cluster: str) -> None:
+        """Something of the cluster changed."""
+        running = self._running.get(ClusterKey(namespace, cluster))
+        if running is not None:
+            running[0].wake()
+
+    def may_go(self, body: Object) -> bool:
+        """Whether the deletion of a resource may be completed: none of its pods is left."""
+        running = self._running.get(self._shared.store.cluster_of(body))
+        if running is None:
+            return True
+        if body["kind"] == BROKERS.name:
+            return running[0].has_stopped(body["metadata"]["name"])
+        return running[0].is_stopped
+
+    async def close(self) -> None:
+        """End every reconcile where it is."""
+        tasks = [task for _, task in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._running.clear()
+
+    def _count(self) -> None:
+        metrics = self._shared.metrics
+        for (kind, namespace), number in self._shared.store.count().items():
+            metrics.resources.labels(kind, namespace).set(number)
+            if kind == CONTROLLERS.name:
+                paused = self._shared.store.count_paused(namespace)
+                metrics.paused.labels(kind, namespace).set(paused)

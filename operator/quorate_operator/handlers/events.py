@@ -1,0 +1,74 @@
+"""Events of Kubernetes: each step with its reason, each failure, told once and not at every try."""
+
+import contextlib
+import secrets
+import time
+from collections import OrderedDict
+from datetime import UTC, datetime
+
+from quorate_operator.handlers.snapshots import SnapshotRegistry
+from quorate_operator.runtime.kubernetes.api import EVENT, ApiError, KubernetesApi, Object
+from quorate_operator.web.port import ClusterEvent, ClusterKey
+
+TOLD_MAX = 2048
+REPEAT_AFTER_S = 600.0
+"""What goes on being true is told again after this time."""
+NOTE_LENGTH_MAX = 1024
+REASON_LENGTH_MAX = 128
+
+
+class EventTeller:
+    """Writes Events about KafkaControllers and KafkaBrokers, and tells the status page."""
+
+    def __init__(self, api: KubernetesApi, snapshots: SnapshotRegistry, identity: str) -> None:
+        self._api = api
+        self._snapshots = snapshots
+        self._identity = identity
+        self._told: OrderedDict[tuple[str, ...], float] = OrderedDict()
+
+    async def tell(
+        self, cluster: ClusterKey, about: Object, reason: str, note: str, *, is_warning: bool = False
+    ) -> None:
+        """Tell it, unless the same was told and not settled since. An Event that can't be written is dropped."""
+        key = (about["metadata"]["uid"], reason, note)
+        now = time.monotonic()
+        if self._told.get(key, -REPEAT_AFTER_S) > now - REPEAT_AFTER_S:
+            return
+        self._told[key] = now
+        self._told.move_to_end(key)
+        while len(self._told) > TOLD_MAX:
+            self._told.popitem(last=False)
+        at_ms = time.time_ns() // 1_000_000
+        text = f"{reason}: {note}"
+        self._snapshots.tell(cluster, ClusterEvent(at_ms=at_ms, text=text, is_warning=is_warning))
+        with contextlib.suppress(ApiError):  # an Event is for people; nothing depends on it
+            await self._api.create(EVENT, cluster.namespace, self._event(about, reason, note, is_warning))
+
+    def settle(self, about: Object, reason: str, note: str) -> None:
+        """The step was done: when it has to be done once more, that is told again."""
+        self._told.pop((about["metadata"]["uid"], reason, note), None)
+
+    def _event(self, about: Object, reason: str, note: str, is_warning: bool) -> Object:
+        metadata = about["metadata"]
+        return {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.name,
+            "metadata": {
+                "name": f"{metadata['name']}.{secrets.token_hex(8)}",
+                "namespace": metadata["namespace"],
+            },
+            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": "quorate.dev/operator",
+            "reportingInstance": self._identity[:REASON_LENGTH_MAX],
+            "action": reason[:REASON_LENGTH_MAX],
+            "reason": reason[:REASON_LENGTH_MAX],
+            "type": "Warning" if is_warning else "Normal",
+            "note": note[:NOTE_LENGTH_MAX],
+            "regarding": {
+                "apiVersion": about["apiVersion"],
+                "kind": about["kind"],
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+            },
+        }

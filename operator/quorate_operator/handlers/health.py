@@ -1,0 +1,85 @@
+"""Whether the operator moves, and what it tells over HTTP: /healthz, /readyz, /metrics."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+
+BEAT_S = 1.0
+BEAT_AGE_S_MAX = 30.0
+"""An event loop that did not come round for so long is stuck."""
+LOOK_AGE_S_MAX = 300.0
+"""A look at a cluster takes seconds; each request in it is bounded."""
+
+
+class Pulse:
+    """Remembers when the event loop came round, and which looks are under way since when."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._beat = clock()
+        self._looks: dict[object, float] = {}
+        self.is_ready = False
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        while True:
+            self._beat = self._clock()
+            await asyncio.sleep(BEAT_S)
+
+    def begin(self, look: object) -> None:
+        """A look begins."""
+        self._looks[look] = self._clock()
+
+    def end(self, look: object) -> None:
+        """It is over."""
+        self._looks.pop(look, None)
+
+    def fault(self) -> str | None:
+        """What does not move, or None."""
+        now = self._clock()
+        if now - self._beat > BEAT_AGE_S_MAX:
+            return f"the event loop has not come round for {now - self._beat:.0f} s"
+        stuck = [
+            f"{look}: {now - since:.0f} s"
+            for look, since in self._looks.items()
+            if now - since > LOOK_AGE_S_MAX
+        ]
+        return f"looks do not end: {', '.join(stuck)}" if stuck else None
+
+
+def health_app(pulse: Pulse, registry: CollectorRegistry) -> web.Application:
+    """/healthz: the loop moves. /readyz: it reconciles, or waits for its turn. /metrics: for Prometheus."""
+
+    async def live(_: web.Request) -> web.Response:
+        fault = pulse.fault()
+        return web.Response(text=f"{fault or 'ok'}\n", status=503 if fault else 200)
+
+    async def ready(_: web.Request) -> web.Response:
+        return web.Response(
+            text="ok\n" if pulse.is_ready else "starting\n", status=200 if pulse.is_ready else 503
+        )
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(registry), headers={"Content-Type": "text/plain; version=0.0.4"}
+        )
+
+    app = web.Application()
+    app.add_routes([web.get("/healthz", live), web.get("/readyz", ready), web.get("/metrics", metrics)])
+    return app
+
+
+@asynccontextmanager
+async def served(app: web.Application, host: str, port: int) -> AsyncIterator[None]:
+    """Serve an app for a while. Raises OSError when the port can't be had."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        yield
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,160 @@
+"""The operator process: waits for its turn, reconciles while it holds the Lease, and ends when it loses it."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Collection, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from quorate_operator.gateway.kafka import KafkaGateway
+from quorate_operator.handlers.clusters import Clusters
+from quorate_operator.handlers.commands import AnnotationCommands
+from quorate_operator.handlers.events import EventTeller
+from quorate_operator.handlers.health import Pulse, health_app, served
+from quorate_operator.handlers.metrics import OperatorMetrics
+from quorate_operator.handlers.reconciler import LOOKS_AT_A_TIME_MAX, ClusterReconciler, Shared
+from quorate_operator.handlers.resources import QuorumOf, ResourceStore
+from quorate_operator.handlers.snapshots import SnapshotRegistry
+from quorate_operator.handlers.wiring import run_kopf
+from quorate_operator.runtime.composite import ClusterRuntime
+from quorate_operator.runtime.kubernetes.api import ApiError, KubernetesApi
+from quorate_operator.runtime.kubernetes.cache import ObjectCache, Watcher
+from quorate_operator.runtime.kubernetes.infrastructure import KubernetesInfrastructure
+from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
+from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.server import StatusPage
+
+LEADER_LEASE = "quorate-operator"
+EXPECTED_ERRORS = (LeaseLostError, ApiError, OSError)
+"""What ends the process with a line for people."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorOptions:
+    """How an operator process is run.
+
+    `namespaces` is None for all of them. `lease_namespace` holds the Lease of leader election. `listen` is the
+    host and port of /healthz, /readyz and /metrics, `web` those of the status page; None: not served.
+    """
+
+    identity: str
+    image: str
+    namespaces: Collection[str] | None
+    lease_namespace: str
+    leader_election: bool = True
+    lease_duration_s: int = 15
+    listen: tuple[str, int] | None = None
+    web: tuple[str, int] | None = None
+    web_token: str | None = None
+
+
+async def run_operator(options: OperatorOptions) -> None:
+    """Run until SIGTERM or SIGINT. Raises LeaseLostError, ApiError and OSError."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    metrics, pulse = OperatorMetrics(), Pulse()
+    async with AsyncExitStack() as stack:
+        api = await KubernetesApi.connect()
+        stack.push_async_callback(api.close)
+        snapshots = SnapshotRegistry()
+        if options.listen is not None:
+            await stack.enter_async_context(served(health_app(pulse, metrics.registry), *options.listen))
+        if options.web is not None:
+            page = StatusPage(snapshots, AnnotationCommands(api), options.web_token)
+            await page.start(*options.web)
+            stack.push_async_callback(page.close)
+        shared = Shared(
+            api=api,
+            store=ResourceStore(),
+            snapshots=snapshots,
+            events=EventTeller(api, snapshots, options.identity),
+            metrics=metrics,
+            pulse=pulse,
+            looks=asyncio.Semaphore(LOOKS_AT_A_TIME_MAX),
+            identity=options.identity,
+            lease_duration_s=options.lease_duration_s,
+        )
+        work = [pulse.run(), _lead(options, shared, stop)]
+        await _until_stopped(work, stop)
+
+
+async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -> None:
+    work: list[Coroutine[Any, Any, None]] = []
+    async with AsyncExitStack() as stack:
+        if options.leader_election:
+            lease = Lease(
+                shared.api,
+                options.lease_namespace,
+                LEADER_LEASE,
+                options.identity,
+                duration_s=options.lease_duration_s,
+            )
+            shared.pulse.is_ready = True  # a replica that waits is as it should be
+            log.info("%s waits for the Lease %s/%s", options.identity, options.lease_namespace, LEADER_LEASE)
+            await lease.take()
+            stack.push_async_callback(lease.release)
+            work.append(lease.keep())
+        log.info("%s leads", options.identity)
+        shared.metrics.leading.set(1)
+        work.append(_reconcile_all(options, shared, stop))
+        await _until_stopped(work, stop)
+
+
+async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -> None:
+    cache = ObjectCache()
+    clusters = Clusters(shared, partial(_reconciler, cache, options.image))
+    cache.on_change(clusters.wake)
+    watcher = Watcher(shared.api, cache, options.namespaces)
+    ready = asyncio.Event()
+
+    async def handle() -> None:
+        # Nothing is judged before all that is there is known.
+        await watcher.wait_filled()
+        await run_kopf(clusters, options.namespaces, ready=ready, stop=stop)
+
+    async def tell_ready() -> None:
+        await ready.wait()
+        shared.pulse.is_ready = True
+        log.info("ready")
+        await stop.wait()
+
+    try:
+        await _until_stopped([watcher.run(), handle(), tell_ready()], stop)
+    finally:
+        await clusters.close()
+
+
+def _reconciler(cache: ObjectCache, image: str, key: ClusterKey, shared: Shared) -> ClusterReconciler:
+    infrastructure = KubernetesInfrastructure(
+        shared.api,
+        cache,
+        QuorumOf(shared.store, key),
+        namespace=key.namespace,
+        name=key.name,
+        image=image,
+    )
+    return ClusterReconciler(key, shared, infrastructure, ClusterRuntime(infrastructure, KafkaGateway()))
+
+
+async def _until_stopped(work: Collection[Coroutine[Any, Any, None]], stop: asyncio.Event) -> None:
+    """Run all of it until `stop` is set or one of them ends; raises what that one raised."""
+    tasks = [asyncio.create_task(one) for one in (*work, _waiting(stop))]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _waiting(stop: asyncio.Event) -> None:
+    await stop.wait()

@@ -1,0 +1,145 @@
+"""The KafkaControllers and KafkaBrokers as they were seen last, by the cluster that they belong to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from quorate_operator.models.annotations import ANNOTATION_PAUSE
+from quorate_operator.models.manifests import Manifests, joined, load_object
+from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
+from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Object
+from quorate_operator.web.port import ClusterKey
+
+KOPF_PREFIX = "kopf.quorate.dev"
+"""Of the annotations in which kopf keeps what it has to know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterResources:
+    """What was applied for one cluster; `quorum` is None when pools belong to a KafkaController that isn't there.
+
+    `leaving_pools` are those that are being deleted.
+    """
+
+    quorum: Object | None
+    pools: Mapping[str, Object]
+    leaving_pools: frozenset[str]
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the KafkaController is being deleted."""
+        return self.quorum is not None and is_deleted(self.quorum)
+
+    def manifests(self) -> Manifests:
+        """What is asked for. Raises ManifestError."""
+        assert self.quorum is not None
+        source = f"namespace {self.quorum['metadata']['namespace']}"
+        quorum = load_object(self.quorum, source)
+        assert isinstance(quorum, KafkaController)
+        pools = []
+        for name, body in sorted(self.pools.items()):
+            if name not in self.leaving_pools:
+                pool = load_object(body, source)
+                assert isinstance(pool, KafkaBroker)
+                pools.append(pool)
+        return joined(quorum, pools, source)
+
+
+class ResourceStore:
+    """Every KafkaController and KafkaBroker. For one event loop."""
+
+    def __init__(self) -> None:
+        self._quorums: dict[ClusterKey, Object] = {}
+        self._pools: dict[ClusterKey, Object] = {}
+
+    def put(self, body: Object) -> bool:
+        """A resource as it was seen. Whether anything changed that a reconcile acts on."""
+        known = self._of_kind(body)
+        key = key_of(body)
+        before = known.get(key)
+        if before is not None and _is_older(body, before):
+            return False
+        known[key] = body
+        return before is None or _essence(before) != _essence(body)
+
+    def remove(self, body: Object) -> None:
+        """A resource that is gone."""
+        self._of_kind(body).pop(key_of(body), None)
+
+    def cluster_of(self, body: Object) -> ClusterKey:
+        """The cluster that a resource belongs to."""
+        if body["kind"] == CONTROLLERS.name:
+            return key_of(body)
+        return ClusterKey(body["metadata"]["namespace"], body["spec"]["controllers"])
+
+    def of_cluster(self, key: ClusterKey) -> ClusterResources:
+        """What was applied for a cluster."""
+        pools = {
+            name: body
+            for (namespace, name), body in self._pools.items()
+            if namespace == key.namespace and body["spec"]["controllers"] == key.name
+        }
+        leaving = frozenset(name for name, body in pools.items() if is_deleted(body))
+        return ClusterResources(quorum=self._quorums.get(key), pools=pools, leaving_pools=leaving)
+
+    def count(self) -> Mapping[tuple[str, str], int]:
+        """How many there are, by kind and namespace."""
+        counted: dict[tuple[str, str], int] = {}
+        for kind, known in ((CONTROLLERS, self._quorums), (BROKERS, self._pools)):
+            for namespace, _ in known:
+                counted[kind.name, namespace] = counted.get((kind.name, namespace), 0) + 1
+        return counted
+
+    def count_paused(self, namespace: str) -> int:
+        """How many clusters of a namespace are paused."""
+        return sum(
+            bool(body["spec"].get("paused"))
+            or body["metadata"].get("annotations", {}).get(ANNOTATION_PAUSE) == "true"
+            for key, body in self._quorums.items()
+            if key.namespace == namespace
+        )
+
+    def _of_kind(self, body: Object) -> dict[ClusterKey, Object]:
+        return self._quorums if body["kind"] == CONTROLLERS.name else self._pools
+
+
+class QuorumOf:
+    """The KafkaController of one cluster. Implements `QuorumSource`."""
+
+    def __init__(self, store: ResourceStore, key: ClusterKey) -> None:
+        self._store = store
+        self._key = key
+
+    def quorum(self) -> Object | None:
+        """It, or None."""
+        return self._store.of_cluster(self._key).quorum
+
+    def seen(self, quorum: Object) -> None:
+        """It, as it is after a write of ours."""
+        self._store.put(quorum)
+
+
+def key_of(body: Object) -> ClusterKey:
+    """Namespace and name of a resource."""
+    return ClusterKey(body["metadata"]["namespace"], body["metadata"]["name"])
+
+
+def is_deleted(body: Object) -> bool:
+    """Whether its deletion was asked for."""
+    return body["metadata"].get("deletionTimestamp") is not None
+
+
+def _is_older(body: Object, than: Object) -> bool:
+    """Whether an event comes after a write of ours that it does not know yet."""
+    one, other = body["metadata"], than["metadata"]
+    return one["uid"] == other["uid"] and int(one["resourceVersion"]) < int(other["resourceVersion"])
+
+
+def _essence(body: Object) -> tuple[object, ...]:
+    """Without the status, and what kopf writes down: those are our own writes."""
+    metadata = body["metadata"]
+    annotations = {
+        name: value
+        for name, value in metadata.get("annotations", {}).items()
+        if not name.startswith(KOPF_PREFIX)
+    }
+    return metadata["uid"], metadata.get("generation"), is_deleted(body), annotations, metadata.get("labels")

@@ -1,0 +1,84 @@
+"""What kopf does for Quorate: it watches the two kinds, holds their deletion until all is stopped, and knocks.
+
+Handlers only wake the reconcile of the cluster. `on.event` is enough for creation, change and resumption: a
+reconcile does not ask what happened, and kopf's own handlers for these would write into each object.
+"""
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+import kopf
+
+from quorate_operator.handlers.clusters import Clusters
+from quorate_operator.handlers.resources import KOPF_PREFIX
+from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, REQUEST_TIMEOUT_S, Object
+
+FINALIZER = "quorate.dev/cluster"
+KNOCK_INTERVAL_S = 60.0
+DELETION_LOOK_S = 1.0
+WORKERS_MAX = 64
+EXIT_TIMEOUT_S = 5.0
+
+
+def settings_of(*, cluster_wide: bool) -> kopf.OperatorSettings:
+    """kopf's settings: bounded requests and watches, our finalizer and annotations, no Events of its own."""
+    settings = kopf.OperatorSettings()
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 310
+    settings.watching.connect_timeout = 30
+    settings.watching.inactivity_timeout = 70
+    settings.networking.request_timeout = REQUEST_TIMEOUT_S
+    settings.queueing.worker_limit = WORKERS_MAX
+    settings.posting.enabled = False
+    settings.persistence.finalizer = FINALIZER
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=KOPF_PREFIX)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+        prefix=KOPF_PREFIX, key="last-handled"
+    )
+    settings.process.ultimate_exiting_timeout = EXIT_TIMEOUT_S
+    # Without the rights to list CustomResourceDefinitions and namespaces, which a namespaced install lacks.
+    settings.scanning.disabled = not cluster_wide
+    return settings
+
+
+def registry_of(clusters: Clusters) -> kopf.OperatorRegistry:
+    """The handlers, for these clusters."""
+    registry = kopf.OperatorRegistry()
+
+    async def happened(event: kopf.RawEvent, **_: Any) -> None:
+        body: Object = dict(event["object"])
+        if event["type"] == "DELETED":
+            clusters.gone(body)
+        else:
+            clusters.seen(body)
+
+    async def knock(namespace: str | None, name: str | None, body: kopf.Body, **_: Any) -> None:
+        is_quorum = body["kind"] == CONTROLLERS.name
+        clusters.wake(namespace or "", name or "" if is_quorum else body["spec"]["controllers"])
+
+    async def deleted(body: kopf.Body, **_: Any) -> None:
+        if not clusters.may_go(dict(body)):
+            raise kopf.TemporaryError("its pods are being stopped", delay=DELETION_LOOK_S)
+
+    for kind in (CONTROLLERS, BROKERS):
+        group, version = kind.api_version.split("/")
+        kopf.on.event(group, version, kind.plural, registry=registry)(happened)
+        kopf.timer(group, version, kind.plural, registry=registry, interval=KNOCK_INTERVAL_S)(knock)
+        kopf.on.delete(group, version, kind.plural, registry=registry)(deleted)
+    return registry
+
+
+async def run_kopf(
+    clusters: Clusters, namespaces: Collection[str] | None, *, ready: asyncio.Event, stop: asyncio.Event
+) -> None:
+    """Watch and handle until `stop` is set or something fails for good. `ready` is set when it has begun."""
+    await kopf.operator(
+        registry=registry_of(clusters),
+        settings=settings_of(cluster_wide=namespaces is None),
+        standalone=True,
+        clusterwide=namespaces is None,
+        namespaces=list(namespaces or ()),
+        ready_flag=ready,
+        stop_flag=stop,
+    )

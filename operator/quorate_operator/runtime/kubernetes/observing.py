@@ -1,0 +1,223 @@
+"""What pods, claims and Services say of nodes. Pure: objects of the API in, planning's words out."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, Role
+from quorate_operator.resources.names import (
+    ANNOTATION_ADVERTISED,
+    ANNOTATION_REVISION,
+    LABEL_COMPONENT,
+    LABEL_NODE_ID,
+    LABEL_POOL,
+    LABEL_PURPOSE,
+    parse_address,
+)
+from quorate_operator.resources.pods import FORMAT_CONTAINER, NODE_CONTAINER
+from quorate_operator.runtime.kubernetes.api import Object
+
+ANNOTATION_DIRECTORY_ID = "quorate.dev/directory-id"
+"""On claims: the directory id that the volume was formatted with."""
+ANNOTATION_CLUSTER_ID = "quorate.dev/cluster-id"
+"""On claims: the cluster that the volume belongs to, so that a new KafkaController of the name goes on with it."""
+ANNOTATION_FORMAT = "quorate.dev/format"
+"""On claims that were made for a node: `initial` or `join`, how the volume is formatted when it is empty."""
+FORMAT_INITIAL = "initial"
+FORMAT_JOIN = "join"
+
+VOLUME = "volume"
+"""A part of `revision` that only the claim tells: it is `kept`, or `deleted` while a pod still holds it."""
+
+_DIRECTORY_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+_STUCK = frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeObjects:
+    """What there is of one node."""
+
+    node_id: int
+    role: Role
+    pool: str
+    pod: Object | None = None
+    claim: Object | None = None
+    config: Object | None = None
+
+
+def by_node(
+    pods: Iterable[Object], claims: Iterable[Object], configs: Iterable[Object]
+) -> dict[int, NodeObjects]:
+    """The nodes that anything is there of. Objects without our labels are not ours."""
+    found: dict[int, dict[str, Any]] = {}
+    for part, objects in (("config", configs), ("claim", claims), ("pod", pods)):
+        for item in objects:
+            labels = item["metadata"].get("labels", {})
+            if LABEL_PURPOSE in labels or not labels.get(LABEL_NODE_ID, "").isdecimal():
+                continue
+            try:
+                role = Role(labels.get(LABEL_COMPONENT, ""))
+            except ValueError:
+                continue
+            node = found.setdefault(int(labels[LABEL_NODE_ID]), {})
+            node |= {part: item, "role": role, "pool": labels.get(LABEL_POOL, "")}
+    return {node_id: NodeObjects(node_id=node_id, **parts) for node_id, parts in found.items()}
+
+
+def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> ObservedNode:
+    """The node as its objects show it; whether a running one is in service is judged elsewhere."""
+    pod, claim = objects.pod, objects.claim
+    # The last words of the format container win: a volume that lost its content was formatted anew.
+    directory_id = formatted_directory_id(pod) or annotation(claim, ANNOTATION_DIRECTORY_ID)
+    is_prepared = claim is not None and (
+        directory_id is not None
+        or (objects.config is not None and annotation(claim, ANNOTATION_FORMAT) is not None)
+    )
+    state = NodeState.STOPPED if is_prepared else NodeState.ABSENT
+    facts: dict[str, Any] = {}
+    if pod is not None:
+        state, facts = _state_of(pod)
+        revision = _json(annotation(pod, ANNOTATION_REVISION))
+        is_leaving = claim is None or claim["metadata"].get("deletionTimestamp") is not None
+        facts |= {
+            "revision": {**revision, VOLUME: "deleted" if is_leaving else "kept"},
+            "configured": configured_of(pod),
+        }
+    return ObservedNode(
+        node_id=objects.node_id,
+        role=objects.role,
+        pool=objects.pool,
+        state=state,
+        directory_id=directory_id,
+        has_volume=claim is not None,
+        unreachable_host=unreachable_host,
+        # ForgetNode removes the configuration and leaves the claim.
+        is_forgotten=pod is None and objects.config is None,
+        **facts,
+    )
+
+
+def configured_of(item: Object | None) -> dict[str, Address]:
+    """The advertised addresses that a pod or ConfigMap was made with, by listener name."""
+    told = _json(annotation(item, ANNOTATION_ADVERTISED))
+    return {name: parse_address(text) for name, text in told.items()}
+
+
+def formatted_directory_id(pod: Object | None) -> str | None:
+    """The directory id that the format container wrote as its last words, or None."""
+    for status in _statuses(pod, "initContainerStatuses"):
+        ended = status.get("state", {}).get("terminated") or {}
+        if status["name"] == FORMAT_CONTAINER and ended.get("exitCode") == 0:
+            told = (ended.get("message") or "").split()
+            return told[-1] if told and _DIRECTORY_ID.fullmatch(told[-1]) else None
+    return None
+
+
+def is_suspicious(pod: Object) -> bool:
+    """Whether only its machine can say how a pod is: it is not ready, or its deletion does not come to an end."""
+    if not pod["spec"].get("nodeName"):
+        return False
+    if pod["metadata"].get("deletionTimestamp") is not None:
+        return True
+    conditions = pod.get("status", {}).get("conditions", ())
+    is_running = any("running" in status.get("state", {}) for status in _statuses(pod, "containerStatuses"))
+    return is_running and any(one["type"] == "Ready" and one["status"] != "True" for one in conditions)
+
+
+def is_machine_gone(machine: Object | None) -> bool:
+    """Whether a machine does not answer the control plane any more, or is no more."""
+    if machine is None:
+        return True
+    ready = [
+        one["status"] for one in machine.get("status", {}).get("conditions", ()) if one["type"] == "Ready"
+    ]
+    return ready == ["Unknown"]
+
+
+def annotation(item: Object | None, name: str) -> str | None:
+    """An annotation of an object that may be missing."""
+    if item is None:
+        return None
+    value = item["metadata"].get("annotations", {}).get(name)
+    return value if isinstance(value, str) else None
+
+
+def _state_of(pod: Object) -> tuple[NodeState, dict[str, Any]]:
+    status = pod.get("status", {})
+    phase = status.get("phase")
+    if phase in ("Failed", "Succeeded"):
+        reason = (
+            ": ".join(status[part] for part in ("reason", "message") if status.get(part)) or f"pod {phase}"
+        )
+        ended = [_time_ms(one) for one in _ends(pod)]
+        at_ms = max((one for one in ended if one is not None), default=None)
+        at_ms = at_ms or _time_ms(pod["metadata"]["creationTimestamp"]) or 0
+        return NodeState.CRASHED, {"exited_at_ms": at_ms, "exit_reason": reason, "exits_in_a_row": 1}
+    main = next((one for one in _statuses(pod, "containerStatuses") if one["name"] == NODE_CONTAINER), None)
+    running = (main or {}).get("state", {}).get("running")
+    problem = _problem(pod)
+    if main is None or running is None:
+        # kubelet starts a container that ended again, after pauses of its own: the pod is there, and starting.
+        return NodeState.STARTING, {"problem": problem}
+    state = NodeState.READY if main.get("ready") else NodeState.STARTING
+    return state, {"started_at_ms": _time_ms(running.get("startedAt")), "problem": problem}
+
+
+def _problem(pod: Object) -> str | None:
+    for one in pod.get("status", {}).get("conditions", ()):
+        if one["type"] == "PodScheduled" and one["status"] == "False":
+            return f"{one.get('reason', 'Unschedulable')}: {one.get('message', 'no machine to run it on')}"
+    for status in (*_statuses(pod, "initContainerStatuses"), *_statuses(pod, "containerStatuses")):
+        state = status.get("state", {})
+        waiting = state.get("waiting") or {}
+        reason = waiting.get("reason")
+        if reason in _STUCK:
+            return f"{reason}: {waiting.get('message', '')}"
+        ended = state.get("terminated") or (status.get("lastState", {}).get("terminated") or {})
+        failed = ended.get("exitCode", 0) != 0
+        if failed and (reason == "CrashLoopBackOff" or "terminated" in state):
+            what = "formatting" if status["name"] == FORMAT_CONTAINER else "the process"
+            told = (ended.get("message") or "").strip().splitlines()
+            times = status.get("restartCount", 0) + 1
+            return f"{what} ended with status {ended['exitCode']}, {times} times so far" + (
+                f": {told[-1]}" if told else ""
+            )
+    return None
+
+
+def _ends(pod: Object) -> list[str | None]:
+    states = [one.get("state", {}).get("terminated") or {} for one in _statuses(pod, "containerStatuses")]
+    return [state.get("finishedAt") for state in states]
+
+
+def _statuses(pod: Object | None, part: str) -> list[Object]:
+    return list((pod or {}).get("status", {}).get(part) or ())
+
+
+def _json(text: str | None) -> Mapping[str, Any]:
+    """A JSON object; nothing for anything else, which somebody else wrote."""
+    if not text:
+        return {}
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _time_ms(text: str | None) -> int | None:
+    return int(datetime.fromisoformat(text).timestamp() * 1000) if text else None
