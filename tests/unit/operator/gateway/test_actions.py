@@ -1,0 +1,233 @@
+"""The steps that Kafka does: what is asked, what counts as done, and what a person is told otherwise."""
+
+import inspect
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from quorate_admin.errors import ConnectionFailedError, ErrorCode, ServerError, UnsupportedByServerError
+from quorate_admin.results import Results
+from quorate_admin.types.elections import ElectionType
+from quorate_admin.types.features import FeatureDescription, FeatureUpdate, UpgradeType
+from quorate_admin.types.partitions import TopicPartition
+from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+from quorate_operator.gateway import actions
+from quorate_operator.gateway.actions import Leader, perform
+from quorate_operator.planning.cluster import Address, PartitionId
+from quorate_operator.planning.steps import (
+    AddVoter,
+    ElectPreferredLeaders,
+    FinalizeFeature,
+    KafkaAction,
+    ReassignPartitions,
+    RefreshRegistration,
+    RemoveVoter,
+    UnregisterBroker,
+    UnregisterController,
+)
+from quorate_operator.runtime.errors import StepError
+from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
+from quorate_protocol.uuids import uuid_to_text
+
+DISK = UUID(int=7 << 100)
+ADD = AddVoter(
+    node_id=3001,
+    directory_id=uuid_to_text(DISK),
+    endpoints={"CONTROLLER": Address("c1", 9093)},
+    reason="r",
+)
+REMOVE = RemoveVoter(node_id=3001, directory_id=uuid_to_text(DISK), reason="r")
+UNREGISTER = UnregisterController(node_id=3001, reason="r")
+REFRESH = RefreshRegistration(node_id=3001, reason="r")
+UNREGISTER_BROKER = UnregisterBroker(node_id=1, reason="r")
+FINALIZE = FinalizeFeature(feature="metadata.version", level=30, reason="r")
+ELECT = ElectPreferredLeaders(reason="r")
+A0, A1 = PartitionId("a", 0), PartitionId("a", 1)
+REASSIGN = ReassignPartitions(node_id=1, targets={A0: (2, 3), A1: ()}, reason="r")
+T0, T1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+class Client:
+    """Answers, or raises, what the test says by method; remembers what was asked."""
+
+    def __init__(self, **answers: Any) -> None:
+        self._answers = answers
+        self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        async def ask(*arguments: Any, **named: Any) -> Any:
+            self.asked.append((name, arguments, named))
+            answer = self._answers.get(name)
+            if inspect.isfunction(answer):
+                answer = answer(*arguments)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return ask
+
+
+def voters(*replicas: tuple[int, UUID]) -> QuorumDescription:
+    """A quorum of these."""
+    return QuorumDescription(
+        leader_id=3000,
+        leader_epoch=1,
+        high_watermark=1,
+        voters=tuple(
+            ReplicaDescription(
+                node_id=node_id,
+                directory_id=directory_id,
+                log_end_offset=1,
+                last_fetch_ms=None,
+                last_caught_up_ms=None,
+            )
+            for node_id, directory_id in replicas
+        ),
+        observers=(),
+    )
+
+
+async def do(action: KafkaAction, client: Client, metadata: Any, *, is_last_attempt: bool = True) -> bool:
+    """Do it with what the image has."""
+    leader = Leader(client=client, cluster_id="c", described=voters(), image=metadata.image)
+    return await perform(action, leader, is_last_attempt=is_last_attempt)
+
+
+async def test_voters_come_and_go(metadata) -> None:
+    """Goal: the request has all that Kafka checks. Method: one voter added and removed."""
+    client = Client()
+    assert await do(ADD, client, metadata)
+    assert await do(REMOVE, client, metadata)
+    endpoint = RaftVoterEndpoint(name="CONTROLLER", host="c1", port=9093)
+    assert client.asked == [
+        ("add_raft_voter", (3001, DISK, [endpoint]), {"cluster_id": "c"}),
+        ("remove_raft_voter", (3001, DISK), {"cluster_id": "c"}),
+    ]
+
+
+async def test_a_voter_that_is_there_already(metadata) -> None:
+    """Goal: the same disk is success, another is none. Method: a duplicate, with either directory."""
+    duplicate = ServerError(ErrorCode.duplicate_voter, "it is a voter")
+    same = Client(add_raft_voter=duplicate, describe_metadata_quorum=voters((3001, DISK)))
+    assert await do(ADD, same, metadata)
+    other = Client(add_raft_voter=duplicate, describe_metadata_quorum=voters((3001, UUID(int=9 << 100))))
+    with pytest.raises(
+        StepError, match="controller 3001 was not made a voter: DUPLICATE_VOTER: it is a voter"
+    ):
+        await do(ADD, other, metadata)
+
+
+@pytest.mark.parametrize(
+    ("action", "method", "code"),
+    [
+        (REMOVE, "remove_raft_voter", ErrorCode.voter_not_found),
+        (UNREGISTER, "unregister_controller", CONTROLLER_ID_NOT_REGISTERED),
+        (UNREGISTER_BROKER, "unregister_broker", ErrorCode.broker_id_not_registered),
+    ],
+)
+async def test_what_is_gone_is_done(metadata, action: KafkaAction, method: str, code: ErrorCode) -> None:
+    """Goal: a step that was half done is success. Method: the server knows nothing of it any more."""
+    metadata.controller(3001)
+    metadata.broker(1, fenced=True)
+    client = Client(**{method: ServerError(code)})
+    assert await do(action, client, metadata)
+    assert [asked[0] for asked in client.asked] == [method]
+
+
+@pytest.mark.parametrize("action", [UNREGISTER, REFRESH, UNREGISTER_BROKER])
+async def test_nothing_is_asked_about_who_is_not_registered(metadata, action: KafkaAction) -> None:
+    """Goal: above all no ghost is made by refreshing. Method: an image without it."""
+    client = Client()
+    assert await do(action, client, metadata)
+    assert client.asked == []
+
+
+async def test_a_ghost_is_refreshed(metadata) -> None:
+    """Goal: also one that was refreshed before. Method: registered, whether listed or not."""
+    metadata.controller(3001)
+    client = Client()
+    assert await do(REFRESH, client, metadata)
+    assert client.asked == [("refresh_controller", (3001,), {"allow_unlisted": True})]
+
+
+async def test_a_broker_that_is_needed_stays(metadata) -> None:
+    """Goal: no replica is lost. Method: a broker in service; one that holds a replica."""
+    metadata.broker(1)
+    with pytest.raises(StepError, match="node 1 was not unregistered: it is in service; stop it first"):
+        await do(UNREGISTER_BROKER, Client(), metadata)
+    metadata.broker(1, fenced=True)
+    metadata.topic("a", ((1,), (1,)))
+    with pytest.raises(StepError, match="it holds replicas, of a-0 among others"):
+        await do(UNREGISTER_BROKER, Client(), metadata)
+
+
+async def test_features_go_up_and_safely_down(metadata) -> None:
+    """Goal: the level that is there is not asked for. Method: same, higher, lower."""
+    levels = FeatureDescription(finalized={"metadata.version": 30}, finalized_epoch=1, supported={})
+    client = Client(describe_features=levels)
+    assert await do(FINALIZE, client, metadata)
+    assert await do(replace(FINALIZE, level=33), client, metadata)
+    assert await do(replace(FINALIZE, level=27, is_downgrade=True), client, metadata)
+    updates = [arguments[0] for name, arguments, _ in client.asked if name == "update_features"]
+    assert updates == [
+        {"metadata.version": FeatureUpdate(max_level=33)},
+        {"metadata.version": FeatureUpdate(max_level=27, upgrade_type=UpgradeType.SAFE_DOWNGRADE)},
+    ]
+
+
+async def test_partitions_are_reassigned_in_bounded_requests(
+    metadata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no request is too large. Method: two partitions at one per request; no replicas cancel."""
+    monkeypatch.setattr(actions, "PARTITIONS_PER_REQUEST_MAX", 1)
+    gone = {T1: ServerError(ErrorCode.no_reassignment_in_progress)}
+    client = Client(alter_partition_reassignments=lambda asked: Results(errors=gone if T1 in asked else {}))
+    assert await do(REASSIGN, client, metadata)
+    assert [arguments for _, arguments, _ in client.asked] == [({T0: (2, 3)},), ({T1: None},)]
+
+
+async def test_a_partition_that_can_not_be_reassigned(metadata) -> None:
+    """Goal: a person sees which and why. Method: one that was deleted is fine, one that is refused is not."""
+    errors = {
+        T0: ServerError(ErrorCode.unknown_topic_or_partition),
+        T1: ServerError(ErrorCode.invalid_replica_assignment, "no such broker"),
+    }
+    client = Client(alter_partition_reassignments=Results(errors=errors))
+    expected = "2 partitions were not reassigned: INVALID_REPLICA_ASSIGNMENT: a-1: no such broker"
+    with pytest.raises(StepError, match=expected):
+        await do(REASSIGN, client, metadata)
+
+
+async def test_preferred_leaders_where_they_can_lead(metadata) -> None:
+    """Goal: only partitions that need it are asked for. Method: led well, in sync, and not in sync."""
+    for node_id in (1, 2):
+        metadata.broker(node_id)
+    metadata.topic("a", ((1, 2), (2, 1)), ((1, 2), (1, 2)), ((1, 2), (2,)))
+    over = Results(errors={T0: ServerError(ErrorCode.election_not_needed)})
+    client = Client(elect_leaders=over)
+    assert await do(ELECT, client, metadata)
+    assert client.asked == [("elect_leaders", (ElectionType.PREFERRED, (T0,)), {})]
+    refused = Client(elect_leaders=Results(errors={T0: ServerError(ErrorCode.cluster_authorization_failed)}))
+    with pytest.raises(StepError, match="preferred leaders were not elected: CLUSTER_AUTHORIZATION_FAILED"):
+        await do(ELECT, refused, metadata)
+
+
+@pytest.mark.parametrize(
+    "error", [ServerError(ErrorCode.not_controller), ConnectionFailedError("host:1: it was closed")]
+)
+async def test_another_leader_may_have_taken_over(metadata, error: Exception) -> None:
+    """Goal: asked of the next one, a few times. Method: refused by the former leader, or cut off."""
+    client = Client(add_raft_voter=error)
+    assert not await do(ADD, client, metadata, is_last_attempt=False)
+    with pytest.raises(StepError, match="controller 3001 was not made a voter: "):
+        await do(ADD, client, metadata)
+
+
+async def test_what_the_leader_is_too_old_for(metadata) -> None:
+    """Goal: a sentence for a person. Method: a Java controller before 4.4 is asked to unregister one."""
+    metadata.controller(3001)
+    client = Client(unregister_controller=UnsupportedByServerError("host:1 has no UnregisterController"))
+    expected = "node 3001 was not unregistered: the active controller can't do that: host:1 has no Unregister"
+    with pytest.raises(StepError, match=expected):
+        await do(UNREGISTER, client, metadata, is_last_attempt=False)

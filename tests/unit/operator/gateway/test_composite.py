@@ -1,0 +1,280 @@
+"""A runtime of two halves: who is asked what, who is probed, what is remembered."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from quorate_operator.planning.cluster import (
+    Address,
+    DesiredCluster,
+    DesiredNode,
+    Formation,
+    Implementation,
+    KafkaFacts,
+    NodeState,
+    ObservedCluster,
+    ObservedNode,
+    ObservedQuorum,
+    ObservedRegistration,
+    ObservedVoter,
+    Publication,
+    Reached,
+    Role,
+)
+from quorate_operator.planning.steps import ElectPreferredLeaders, StopNode
+from quorate_operator.runtime.composite import SETTLED_PROBE_INTERVAL_MS, ClusterRuntime, addresses_to_probe
+
+FORMATION = Formation(cluster_id="ours", initial_voters={3000: "disk"}, is_formed=False)
+VOTER = ObservedVoter(
+    node_id=3000, directory_id="disk", log_end_offset=1, last_fetch_ms=9, last_caught_up_ms=9, caught_up=True
+)
+QUORUM = ObservedQuorum(
+    leader_id=3000, leader_epoch=1, high_watermark=1, kraft_version=1, voters={3000: VOTER}
+)
+
+
+def broker_registration(node_id: int) -> ObservedRegistration:
+    """A broker in service."""
+    return ObservedRegistration(node_id=node_id, role=Role.BROKER, endpoints={}, features={})
+
+
+def address(name: str) -> Address:
+    """A name of a broker."""
+    return Address(name, 9092)
+
+
+def node(node_id: int, role: Role, advertised: str, interim: str | None = None) -> DesiredNode:
+    """A node that shall be called so."""
+    return DesiredNode(
+        node_id=node_id,
+        role=role,
+        pool="pool",
+        place=0,
+        implementation=Implementation.JAVA,
+        kafka_version="4.3.1",
+        listeners=(),
+        config={},
+        advertised={"PLAINTEXT": address(advertised)},
+        interim={"PLAINTEXT": address(interim)} if interim else {},
+    )
+
+
+def running(node_id: int, role: Role, configured: str, started_at_ms: int = 1) -> ObservedNode:
+    """A node with a process that is called so."""
+    return ObservedNode(
+        node_id=node_id,
+        role=role,
+        state=NodeState.STARTING,
+        started_at_ms=started_at_ms,
+        configured={"PLAINTEXT": address(configured)},
+    )
+
+
+CONTROLLER, BROKER = node(3000, Role.CONTROLLER, "c0"), node(0, Role.BROKER, "b0")
+DESIRED = DesiredCluster(
+    name="c", cluster_id=None, metadata_version=None, dynamic_quorum=True, nodes=(CONTROLLER, BROKER)
+)
+
+
+class Place:
+    """An infrastructure that says what the test says."""
+
+    def __init__(self, *nodes: ObservedNode) -> None:
+        self.found = {one.node_id: one for one in nodes}
+        self.formed: Formation | None = FORMATION
+        self.published: tuple[Publication, ...] = ()
+        self.applied: list[object] = []
+        self.leaders_seen: list[int] = []
+
+    async def nodes(self, _: DesiredCluster) -> Mapping[int, ObservedNode]:
+        """As found."""
+        return dict(self.found)
+
+    async def formation(self) -> Formation | None:
+        """As settled."""
+        return self.formed
+
+    async def note_leader(self, kraft_version: int) -> None:
+        """Remember that it was called."""
+        self.leaders_seen.append(kraft_version)
+
+    async def publications(self) -> tuple[Publication, ...]:
+        """As published."""
+        return self.published
+
+    async def apply(self, action: object, _: DesiredCluster) -> None:
+        """Remember it."""
+        self.applied.append(action)
+
+    def contacts(self, _: DesiredCluster) -> Mapping[int, Address]:
+        """Each node by its number."""
+        return {node_id: Address("contact", node_id) for node_id in self.found}
+
+
+class Kafka:
+    """A gateway that says what the test says."""
+
+    def __init__(self, facts: KafkaFacts | None) -> None:
+        self.facts = facts
+        self.problem: str | None = None
+        self.asked: list[tuple[Any, ...]] = []
+        self.probed: list[frozenset[Address]] = []
+        self.applied: list[object] = []
+        self.reached = Reached(at_ms=0, node_id=0, cluster_id="ours")
+
+    async def observe(self, *asked: Any) -> KafkaFacts | None:
+        """The facts."""
+        self.asked.append(asked)
+        return self.facts
+
+    async def probe(self, addresses: frozenset[Address], _: frozenset[int]) -> Mapping[Address, Reached]:
+        """Everybody answers alike."""
+        self.probed.append(addresses)
+        return dict.fromkeys(addresses, self.reached)
+
+    async def apply(self, action: object) -> None:
+        """Remember it."""
+        self.applied.append(action)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def facts(*registered: int, answering: Iterable[int] = (0,)) -> KafkaFacts:
+    """A leader that knows these brokers."""
+    return KafkaFacts(
+        quorum=QUORUM,
+        cluster_id="ours",
+        registrations={node_id: broker_registration(node_id) for node_id in registered},
+        answering=frozenset(answering),
+    )
+
+
+def made(place: Place, kafka: Kafka, now_ms: list[int] | None = None) -> ClusterRuntime:
+    """The runtime of both; `now_ms` holds the time."""
+    clock = now_ms if now_ms is not None else [0]
+    return ClusterRuntime(place, kafka, now_ms=lambda: clock[0])
+
+
+def look(runtime: ClusterRuntime, desired: DesiredCluster = DESIRED) -> ObservedCluster:
+    """One look."""
+    return asyncio.run(runtime.observe(desired))
+
+
+def test_states_are_judged_and_remembered() -> None:
+    """Goal: READY, UNREADY and STARTING. Method: a broker becomes ready, is silent, and is a new process."""
+    place = Place(running(3000, Role.CONTROLLER, "c0"), running(0, Role.BROKER, "b0"))
+    kafka = Kafka(facts(0))
+    runtime = made(place, kafka)
+    assert {one.node_id: one.state for one in look(runtime).nodes.values()} == {
+        3000: NodeState.READY,
+        0: NodeState.READY,
+    }
+    kafka.facts = facts(0, answering=())
+    assert look(runtime).nodes[0].state is NodeState.UNREADY
+    place.found[0] = running(0, Role.BROKER, "b0", started_at_ms=2)
+    assert look(runtime).nodes[0].state is NodeState.STARTING
+
+
+def test_each_is_asked_at_its_contact_and_partitions_of_those_that_leave() -> None:
+    """Goal: who is asked, and who is draining. Method: a broker is decommissioned, another only registered."""
+    place = Place(
+        running(3000, Role.CONTROLLER, "c0"), running(0, Role.BROKER, "b0"), running(1, Role.BROKER, "b1")
+    )
+    kafka = Kafka(facts(0, 1, 7))
+    runtime = made(place, kafka)
+    look(runtime)
+    controllers, brokers = {3000: Address("contact", 3000)}, {n: Address("contact", n) for n in (0, 1)}
+    assert kafka.asked == [
+        (controllers, brokers, frozenset({1})),
+        (controllers, brokers, frozenset({1, 7})),
+    ]
+    look(runtime)
+    assert [asked[2] for asked in kafka.asked[2:]] == [{1, 7}], "it is known from the last look"
+    kafka.facts = facts(0, 1)
+    look(runtime)
+    look(runtime)
+    assert [asked[2] for asked in kafka.asked[3:]] == [{1, 7}, {1}]
+
+
+def test_the_first_leader_is_written_down_once() -> None:
+    """Goal: an empty disk never forms a second cluster. Method: with and without leader, formed and not."""
+    place = Place(running(3000, Role.CONTROLLER, "c0"))
+    kafka = Kafka(None)
+    runtime = made(place, kafka)
+    assert look(runtime).formation == FORMATION
+    kafka.facts = facts()
+    observed = look(runtime)
+    assert observed.formation is not None
+    assert observed.formation.is_formed
+    place.formed = observed.formation
+    look(runtime)
+    assert place.leaders_seen == [1]
+
+
+def test_controllers_of_another_cluster_tell_nothing() -> None:
+    """Goal: no step is done to somebody else's cluster. Method: another cluster id at our contacts."""
+    place = Place(running(3000, Role.CONTROLLER, "c0"))
+    observed = look(made(place, Kafka(replace(facts(0), cluster_id="theirs"))))
+    assert (observed.kafka, observed.quorum) == (None, None)
+    assert observed.nodes[3000].problem == "it answers as one of the cluster theirs, not of ours"
+    assert place.leaders_seen == []
+
+
+def test_why_a_log_can_not_be_read_is_told() -> None:
+    """Goal: a person sees the reason. Method: a gateway with a problem, beside a broker."""
+    kafka = Kafka(None)
+    kafka.problem = "the metadata log can't be read: CLUSTER_AUTHORIZATION_FAILED"
+    place = Place(running(3000, Role.CONTROLLER, "c0"), running(0, Role.BROKER, "b0"))
+    nodes = look(made(place, kafka)).nodes
+    assert (nodes[3000].problem, nodes[0].problem) == (kafka.problem, None)
+
+
+def test_actions_go_to_who_does_them() -> None:
+    """Goal: Kafka's to the gateway, the others to the place. Method: one of each."""
+    place, kafka = Place(), Kafka(None)
+    runtime = made(place, kafka)
+    elect, stop = ElectPreferredLeaders(reason="r"), StopNode(node_id=1, reason="r", grace_ms=1)
+    asyncio.run(runtime.apply(elect, DESIRED))
+    asyncio.run(runtime.apply(stop, DESIRED))
+    assert (kafka.applied, place.applied) == ([elect], [stop])
+
+
+def test_what_is_about_to_change_is_probed() -> None:
+    """Goal: old, new and interim names of whoever is renamed, and what is still published.
+
+    Method: one node as it should be, one renamed, one stopped, and a retired name.
+    """
+    desired = replace(
+        DESIRED,
+        nodes=(BROKER, node(1, Role.BROKER, "new1", "interim1"), node(2, Role.BROKER, "b2", "interim2")),
+    )
+    nodes = {
+        0: running(0, Role.BROKER, "b0"),
+        1: running(1, Role.BROKER, "old1"),
+        2: ObservedNode(node_id=2, role=Role.BROKER, state=NodeState.STOPPED),
+    }
+    published = (
+        Publication(address=address("b0"), node_id=0, listener="PLAINTEXT", since_ms=0),
+        Publication(address=address("older1"), node_id=1, listener="PLAINTEXT", since_ms=0, retired_at_ms=1),
+    )
+    changing, settled = addresses_to_probe(desired, nodes, published)
+    assert settled == {address("b0")}
+    assert changing == {address(one) for one in ("old1", "new1", "interim1", "b2", "interim2", "older1")}
+
+
+def test_a_name_that_is_settled_is_probed_now_and_then() -> None:
+    """Goal: an idle cluster costs little. Method: looks within and beyond the interval; one that fails."""
+    place = Place(running(0, Role.BROKER, "b0"), running(3000, Role.CONTROLLER, "c0"))
+    kafka, now_ms = Kafka(None), [0]
+    runtime = made(place, kafka, now_ms)
+    both = {address("b0"), address("c0")}
+    assert look(runtime).probes.keys() == both
+    assert look(runtime).probes.keys() == both
+    assert kafka.probed == [both]
+    now_ms[0] = SETTLED_PROBE_INTERVAL_MS
+    kafka.reached = Reached(at_ms=now_ms[0], error="refused")
+    look(runtime)
+    look(runtime)
+    assert kafka.probed == [both, both, both], "one that does not answer is asked again"

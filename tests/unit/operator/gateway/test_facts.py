@@ -1,0 +1,172 @@
+"""What an image and the description of a quorum say, as planning wants it."""
+
+from uuid import UUID
+
+import pytest
+from quorate_admin.types.log_dirs import LogDirDescription, ReplicaInfo
+from quorate_admin.types.partitions import TopicPartition
+from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+from quorate_operator.gateway import facts
+from quorate_operator.planning.cluster import Address, BrokerLoad, PartitionId, Role
+from quorate_protocol.uuids import uuid_to_text
+
+NOW_MS = 1_000_000
+LEADER_MS = NOW_MS + 30_000
+"""The leader's clock goes fast."""
+DISK = UUID(int=77)
+
+
+def replica(
+    node_id: int, end: int = 10, age_ms: int | None = 0, caught_up_age_ms: int | None = 0
+) -> ReplicaDescription:
+    """A replica that fetched, and was caught up, so long ago by the leader's clock; None: never."""
+    return ReplicaDescription(
+        node_id=node_id,
+        directory_id=DISK,
+        log_end_offset=end,
+        last_fetch_ms=None if age_ms is None else LEADER_MS - age_ms,
+        last_caught_up_ms=None if caught_up_age_ms is None else LEADER_MS - caught_up_age_ms,
+    )
+
+
+def test_the_quorum_in_our_clock_and_without_brokers() -> None:
+    """Goal: who keeps up, since when, by our clock. Method: replicas in all states, a leader whose clock is wrong."""
+    described = QuorumDescription(
+        leader_id=3000,
+        leader_epoch=4,
+        high_watermark=10,
+        voters=(
+            replica(3000),
+            replica(3001, age_ms=400),
+            replica(3002, end=9, age_ms=100, caught_up_age_ms=5_000),
+            replica(3003, end=2, age_ms=100, caught_up_age_ms=60_000),
+            replica(3004, age_ms=6_000, caught_up_age_ms=6_000),
+            replica(3005, end=-1, age_ms=None, caught_up_age_ms=None),
+        ),
+        observers=(replica(3006), replica(0), replica(3001, end=0, caught_up_age_ms=None)),
+        nodes={3001: (RaftVoterEndpoint(name="CONTROLLER", host="c1", port=9093),)},
+    )
+    quorum = facts.observed_quorum(described, 1, brokers=(0,), now_ms=NOW_MS)
+    assert (quorum.leader_id, quorum.leader_epoch, quorum.high_watermark, quorum.kraft_version) == (
+        3000,
+        4,
+        10,
+        1,
+    )
+    assert {node_id for node_id, one in quorum.voters.items() if one.caught_up} == {3000, 3001, 3002}
+    assert [(one.node_id, one.caught_up) for one in quorum.observers] == [(3006, True), (3001, False)]
+    voter = quorum.voters[3001]
+    assert voter.directory_id == uuid_to_text(DISK)
+    assert voter.last_fetch_ms == NOW_MS - 400
+    assert voter.endpoints == {"CONTROLLER": Address("c1", 9093)}
+    assert quorum.voters[3000].last_fetch_ms == NOW_MS
+    assert quorum.voters[3005].last_fetch_ms is None
+
+
+def test_registrations_of_both_roles(metadata) -> None:
+    """Goal: one mapping of node ids. Method: a fenced broker in a rack and a controller."""
+    metadata.broker(1, fenced=True, rack="r")
+    metadata.controller(3000)
+    found = facts.registrations(metadata.image)
+    broker, controller = found[1], found[3000]
+    assert (broker.role, broker.fenced, broker.rack, broker.epoch) == (Role.BROKER, True, "r", 101)
+    assert broker.endpoints == {"PLAINTEXT": Address("b1", 9092)}
+    assert broker.features == {"metadata.version": (7, 30)}
+    assert (controller.role, controller.epoch) == (Role.CONTROLLER, -1)
+    assert controller.endpoints == {"CONTROLLER": Address("c3000", 9093)}
+    assert controller.features == {"metadata.version": (7, 33)}
+
+
+def log_dir(
+    sizes: dict[TopicPartition, int], usable_bytes: int | None, **fields: object
+) -> LogDirDescription:
+    """A directory with replicas of these sizes."""
+    return LogDirDescription(
+        error=None,
+        replicas={
+            one: ReplicaInfo(size_bytes=size, offset_lag=0, is_future=False) for one, size in sizes.items()
+        },
+        total_bytes=None,
+        usable_bytes=usable_bytes,
+        **{"is_cordoned": False, **fields},
+    )
+
+
+def test_partitions_of_who_leaves_and_of_who_moves(metadata) -> None:
+    """Goal: these and no others, with their sizes. Method: one broker drains, another topic is reassigned."""
+    for node_id in (1, 2, 3):
+        metadata.broker(node_id)
+    metadata.topic("b", ((1, 2), (1, 2)), ((2, 3), (2,)))
+    metadata.topic("a", ((3, 2), (2,)), adding_replicas=(3,), removing_replicas=(2,))
+    dirs = {
+        2: {"/1": log_dir({TopicPartition("b", 0): 7}, 100), "/2": log_dir({TopicPartition("x", 0): 1}, 50)},
+        1: {"/1": log_dir({TopicPartition("b", 0): 9}, None)},
+    }
+    watched = facts.partitions_to_watch(metadata.image, frozenset({1}), dirs)
+    assert [(one.partition, one.replicas, one.isr, one.leader, one.size_bytes) for one in watched] == [
+        (PartitionId("a", 0), (3, 2), (2,), 2, None),
+        (PartitionId("b", 0), (1, 2), (1, 2), 1, 9),
+    ]
+    assert (watched[0].adding, watched[0].removing) == ((3,), (2,))
+    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), dirs)
+    assert (found[2].used_bytes, found[2].free_bytes) == (8, 150)
+    assert (found[1].used_bytes, found[1].free_bytes) == (9, None), "it does not tell its free space"
+    assert (found[3].used_bytes, found[3].free_bytes) == (None, None), "it was not asked"
+
+
+def test_a_cordoned_directory_has_no_room(metadata) -> None:
+    """Goal: free means free for new replicas. Method: two directories, one of them cordoned (KIP-1066)."""
+    metadata.broker(1)
+    dirs = {1: {"/1": log_dir({}, 100), "/2": log_dir({}, 50, is_cordoned=True)}}
+    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), dirs)
+    assert found[1].free_bytes == 100
+
+
+def test_loads_are_counted_by_broker(metadata) -> None:
+    """Goal: replicas, leaders, unpreferred, and brokers that are gone. Method: a few partitions on three."""
+    metadata.broker(1)
+    metadata.broker(2)
+    metadata.broker(3, fenced=True)
+    metadata.topic("a", ((1, 2, 9), (2, 1)), ((2, 1), (2, 1)), ((3, 2), (2,)), ((9,), ()))
+    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {})
+    assert found == {
+        1: BrokerLoad(replicas=2, leaders=0, unpreferred=1),
+        2: BrokerLoad(replicas=3, leaders=3, fragile=1),
+        3: BrokerLoad(replicas=1),
+        9: BrokerLoad(replicas=2),
+    }
+    assert list(facts.unpreferred_partitions(metadata.image)) == [PartitionId("a", 0)]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "min_insync", "fragile"),
+    [
+        ((1, 2, 3), (1, 2, 3), 2, ()),
+        ((1, 2, 3), (1, 2), 2, (1, 2)),
+        ((1, 2, 3), (1, 2), 1, ()),
+        ((1, 2, 3), (1,), 1, (1,)),
+        ((1, 2), (1, 2), 2, ()),
+        ((1, 2), (1,), 2, (1,)),
+        ((1, 2, 3), (1, 2, 3), 5, ()),
+        ((1,), (1,), 1, ()),
+        ((1, 2), (), 1, ()),
+    ],
+)
+def test_fragile_partitions(
+    metadata, replicas: tuple[int, ...], isr: tuple[int, ...], min_insync: int, fragile: tuple[int, ...]
+) -> None:
+    """Goal: who may not stop now. Method: a partition in each state; what can't be kept does not block for ever."""
+    metadata.topic("a", (replicas, isr))
+    counts = facts.count_partitions(metadata.image, min_insync, {})
+    assert tuple(sorted(counts.fragile)) == fragile
+
+
+def test_min_insync_replicas_by_level(metadata) -> None:
+    """Goal: the topic's, else the cluster's, else the brokers' own. Method: each level, and nonsense."""
+    assert facts.min_insync_replicas(metadata.image, 3) == (3, {})
+    metadata.config(2, "a", {"min.insync.replicas": "2", "retention.ms": "1"})
+    metadata.config(2, "b", {"retention.ms": "1"})
+    assert facts.min_insync_replicas(metadata.image, 3) == (3, {"a": 2})
+    metadata.config(4, "", {"min.insync.replicas": "4"})
+    metadata.config(2, "a", {"min.insync.replicas": "nonsense"})
+    assert facts.min_insync_replicas(metadata.image, 3) == (4, {"a": 4})

@@ -1,0 +1,222 @@
+"""The gateway: whom it believes, what it keeps, with nodes that hang or are mistaken."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from quorate_admin.errors import RequestTimeoutError, UnreachableError
+from quorate_admin.types.cluster import ClusterDescription, NodeDescription
+from quorate_admin.types.features import FeatureDescription
+from quorate_admin.types.quorum import QuorumDescription
+from quorate_operator.gateway import facts, kafka
+from quorate_operator.gateway.kafka import KafkaGateway
+from quorate_operator.planning.cluster import Address, KafkaFacts
+from quorate_operator.planning.steps import ElectPreferredLeaders
+from quorate_operator.runtime.errors import StepError
+
+CONTROLLERS = {node_id: Address("host", node_id) for node_id in (3000, 3001, 3002)}
+BROKERS = {0: Address("host", 9092), 1: Address("host", 9093)}
+NOT_LEADER = UnreachableError({"host": "NOT_LEADER_OR_FOLLOWER"})
+
+
+def quorum(leader_id: int, epoch: int, high_watermark: int = 10) -> QuorumDescription:
+    """What a controller that believes to lead answers."""
+    return QuorumDescription(
+        leader_id=leader_id, leader_epoch=epoch, high_watermark=high_watermark, voters=(), observers=()
+    )
+
+
+def brokers(*fenced: bool) -> ClusterDescription:
+    """Brokers 0, 1, ... in service or fenced."""
+    nodes = tuple(
+        NodeDescription(node_id=node_id, host="host", port=9092 + node_id, rack=None, fenced=one)
+        for node_id, one in enumerate(fenced)
+    )
+    return ClusterDescription(cluster_id="c", controller_id=-1, nodes=nodes)
+
+
+class Client:
+    """A client of one node, whose answer is given; without one it hangs."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    async def _ask(self) -> Any:
+        if self._answer is None:
+            await asyncio.Event().wait()
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+    async def describe_metadata_quorum(self) -> Any:
+        """The quorum, of a controller."""
+        return await self._ask()
+
+    async def describe_cluster(self) -> Any:
+        """The cluster, of either kind."""
+        answer = await self._ask()
+        return brokers() if isinstance(answer, QuorumDescription) else answer
+
+    async def describe_features(self) -> FeatureDescription:
+        """A dynamic quorum."""
+        return FeatureDescription(finalized={"kraft.version": 1}, finalized_epoch=1, supported={})
+
+    async def describe_configs(self, _: object) -> Any:
+        """A broker that tells no configuration."""
+        raise RequestTimeoutError("no answer")
+
+
+class Log:
+    """In place of the image that follows a live log."""
+
+    epoch = 0
+
+    def __init__(self, image: Any) -> None:
+        self.image = image
+        self.failure: Exception | None = None
+        self.asked: list[Address] = []
+
+    def __call__(self, config: Any) -> "Log":
+        """Made for a leader."""
+        self.asked.append(config.bootstrap_controllers[0])
+        return self
+
+    async def redirect(self, config: Any, contacts: Mapping[int, Any]) -> None:
+        """Pointed at another leader."""
+        assert contacts.keys() == CONTROLLERS.keys()
+        self.asked.append(config.bootstrap_controllers[0])
+
+    async def refresh(self, *, timeout_ms: int) -> None:
+        """Up to date, or not."""
+        assert timeout_ms
+        if self.failure is not None:
+            raise self.failure
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.fixture
+def log(metadata, monkeypatch: pytest.MonkeyPatch) -> Log:
+    """The log of whoever leads."""
+    made = Log(metadata.image)
+    monkeypatch.setattr(kafka, "LiveImage", made)
+    return made
+
+
+@pytest.fixture
+def gateway(log: Log, monkeypatch: pytest.MonkeyPatch) -> KafkaGateway:
+    """A gateway that waits for nobody and follows this log."""
+    assert log.epoch == 0
+    monkeypatch.setattr(kafka, "ASK_TIMEOUT_MS", 20)
+    return KafkaGateway()
+
+
+def answer(gateway: KafkaGateway, answers: Mapping[int, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on nodes answer so, by port."""
+    monkeypatch.setattr(gateway._contacts, "client", lambda _, address: Client(answers.get(address.port)))
+
+
+async def look(
+    gateway: KafkaGateway, answers: Mapping[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> KafkaFacts | None:
+    """Look at nodes that answer so."""
+    answer(gateway, answers, monkeypatch)
+    return await gateway.observe(CONTROLLERS, BROKERS, frozenset())
+
+
+async def test_a_controller_that_hangs_does_not_hide_the_quorum(
+    gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a suspended node is that node's fault alone. Method: the first does not answer, the second leads."""
+    found = await look(gateway, {3001: quorum(3001, 4), 3002: NOT_LEADER}, monkeypatch)
+    assert found is not None
+    assert (found.quorum.leader_id, found.quorum.leader_epoch, found.quorum.kraft_version) == (3001, 4, 1)
+    assert (found.cluster_id, found.features) == ("c", {"metadata.version": 30, "kraft.version": 1})
+
+
+async def test_of_two_that_believe_to_lead_the_later_epoch_counts(
+    gateway: KafkaGateway, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: one that slept while it led is not believed. Method: two leaders; then the next, whom the log follows."""
+    answers = {3000: quorum(3000, 4), 3001: quorum(3001, 5), 3002: NOT_LEADER}
+    for _ in range(2):
+        found = await look(gateway, answers, monkeypatch)
+        assert found is not None
+        assert found.quorum.leader_id == 3001
+    found = await look(gateway, {**answers, 3002: quorum(3002, 6)}, monkeypatch)
+    assert found is not None
+    assert found.quorum.leader_id == 3002
+    assert [one.port for one in log.asked] == [3001, 3002]
+
+
+@pytest.mark.parametrize("answers", [{}, {3000: quorum(3000, 1, high_watermark=-1)}])
+async def test_without_a_commit_in_its_epoch_there_is_no_leader(
+    gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch, answers: Mapping[int, Any]
+) -> None:
+    """Goal: elected is not yet in service. Method: nobody answers; a leader without high watermark."""
+    assert await look(gateway, answers, monkeypatch) is None
+    assert gateway.problem is None
+    with pytest.raises(StepError, match="no controller answers as the leader"):
+        await gateway.apply(ElectPreferredLeaders(reason="r"))
+
+
+async def test_a_log_that_can_not_be_read_is_a_problem(
+    gateway: KafkaGateway, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no half truth, and the reason. Method: a leader whose log can't be read, and then can."""
+    log.failure = RequestTimeoutError("not caught up")
+    assert await look(gateway, {3000: quorum(3000, 1)}, monkeypatch) is None
+    assert gateway.problem == "the metadata log can't be read: not caught up"
+    with pytest.raises(StepError, match="not caught up"):
+        await gateway.apply(ElectPreferredLeaders(reason="r"))
+    log.failure = None
+    assert await look(gateway, {3000: quorum(3000, 1)}, monkeypatch) is not None
+    assert gateway.problem is None
+
+
+async def test_another_history_is_read_from_its_beginning(
+    gateway: KafkaGateway, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a quorum that came back from a backup. Method: the log has seen a later epoch than the leader's."""
+    assert await look(gateway, {3000: quorum(3000, 9)}, monkeypatch) is not None
+    log.epoch = 9
+    made: list[object] = []
+    monkeypatch.setattr(kafka, "LiveImage", lambda config: made.append(config) or log)
+    assert await look(gateway, {3000: quorum(3000, 2)}, monkeypatch) is not None
+    assert len(made) == 1
+
+
+async def test_a_broker_speaks_for_itself(gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a dead broker is not in service although others think so. Method: broker 1 hangs, 0 names both."""
+    led = {3000: quorum(3000, 1)}
+    found = await look(gateway, {**led, 9092: brokers(False, False)}, monkeypatch)
+    assert found is not None
+    assert found.answering == {0}
+    fenced = brokers(False, True)
+    found = await look(gateway, {**led, 9092: fenced, 9093: fenced}, monkeypatch)
+    assert found is not None
+    assert found.answering == {0}
+
+
+async def test_partitions_are_counted_when_they_changed(
+    gateway: KafkaGateway, metadata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a look at an idle cluster looks at no partition. Method: count the counts, in place and in a thread."""
+    counted = []
+    count = facts.count_partitions
+    monkeypatch.setattr(facts, "count_partitions", lambda *given: counted.append(given) or count(*given))
+    metadata.broker(1)
+    for _ in range(2):
+        found = await look(gateway, {3000: quorum(3000, 1)}, monkeypatch)
+        assert found is not None
+    assert (len(counted), found.loads[1].replicas) == (1, 0)
+    monkeypatch.setattr(kafka, "PARTITIONS_COUNTED_IN_PLACE_MAX", 0)
+    metadata.topic("a", ((1,), (1,)))
+    found = await look(gateway, {3000: quorum(3000, 1)}, monkeypatch)
+    assert found is not None
+    assert (len(counted), found.loads[1].replicas) == (2, 1)
+    metadata.config(2, "a", {"min.insync.replicas": "2"})
+    await look(gateway, {3000: quorum(3000, 1)}, monkeypatch)
+    assert len(counted) == 3
