@@ -41,7 +41,7 @@ def plan_starts(
         if node.node_id in addresses.held_back:
             rest.append(addresses.held_back[node.node_id])
             continue
-        pause = _pause(seen, now_ms) if seen.state is NodeState.CRASHED else None
+        pause = _pause(seen, now_ms)
         if pause is not None:
             rest.append(pause)
             continue
@@ -52,6 +52,13 @@ def plan_starts(
                 advertised=addresses.start_with.get(node.node_id, {}),
             )
         )
+    due += (
+        StartNode(
+            node_id=seen.node_id, reason="it is to leave the quorum, which may have no leader without it"
+        )
+        for seen in _needed_to_elect(desired, observed)
+        if _pause(seen, now_ms) is None
+    )
     return Part(due=tuple(due), rest=tuple(rest))
 
 
@@ -87,8 +94,31 @@ def _is_held(node: DesiredNode, observed: ObservedCluster, founders: frozenset[i
     return voter is not None and has_other_disk(observed, voter)
 
 
+def _needed_to_elect(desired: DesiredCluster, observed: ObservedCluster) -> tuple[ObservedNode, ...]:
+    """Controllers that are to leave and do not run, while those that stay run and have no leader.
+
+    Nobody can tell then who is a voter; who leaves can only do so while a majority of them lives.
+    """
+    asked = {node.node_id for node in desired.nodes}
+    staying = [observed.nodes[node.node_id] for node in desired.of_role(Role.CONTROLLER)]
+    if observed.kafka is not None or phase_of(observed) is not Phase.FORMED:
+        return ()
+    if any(seen.state in (NodeState.STOPPED, NodeState.CRASHED) for seen in staying):
+        return ()
+    return tuple(
+        seen
+        for seen in observed.nodes.values()
+        if seen.role is Role.CONTROLLER
+        and seen.node_id not in asked
+        and seen.state in (NodeState.STOPPED, NodeState.CRASHED)
+        and not (seen.is_forgotten or seen.unreachable_host)
+    )
+
+
 def _pause(seen: ObservedNode, now_ms: int) -> WaitFor | None:
     """The rest of the pause after a crash."""
+    if seen.state is not NodeState.CRASHED:
+        return None
     assert seen.exited_at_ms is not None, "a crashed node has a time of its crash"
     due_ms = seen.exited_at_ms + restart_backoff_ms(seen.exits_in_a_row)
     if now_ms >= due_ms:

@@ -100,7 +100,7 @@ class Cluster:
         made, idle = Plan(steps=()), 0
         for rounds in range(rounds_max):
             made = self.round()
-            if not made.steps:
+            if not made.steps and not self.plan().steps:
                 self.check_desired_state()
                 return rounds
             if made.due:

@@ -122,7 +122,8 @@ class Wish:
             nodes=tuple(self._node(node_id, role, is_static) for node_id, role in self.nodes()),
             lifecycle=self.lifecycle,
             rollouts={
-                pool: RolloutPolicy(overlap_ms=OVERLAP_MS, volumes=self.volumes) for pool in ("quorum", "pool")
+                pool: RolloutPolicy(overlap_ms=OVERLAP_MS, volumes=self.volumes)
+                for pool in ("quorum", "pool")
             },
             decommission=self.decommission,
         )

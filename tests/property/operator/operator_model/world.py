@@ -181,7 +181,9 @@ class World:
         """Commits a record: a majority has it from now on."""
         assert self.leader_id is not None
         self.committed += 1
-        live = sorted(self.live_voters(), key=lambda node_id: (node_id != self.leader_id, self.nodes[node_id].lag))
+        live = sorted(
+            self.live_voters(), key=lambda node_id: (node_id != self.leader_id, self.nodes[node_id].lag)
+        )
         for place, node_id in enumerate(live):
             disk = self.nodes[node_id].disk
             assert disk is not None
@@ -296,7 +298,7 @@ class World:
             if self.now_ms - told_ms >= OVERLAP_MS:
                 continue
             publication = self.publications.get(address)
-            leads_to = publication.node_id if publication is not None else self.dns.get(address)
+            leads_to = publication.node_id if publication is not None else self.answers_at(address)
             assert leads_to in (None, node_id), (
                 f"a client was told {address} for node {node_id} {self.now_ms - told_ms} ms ago, "
                 f"and it leads to node {leads_to}"
@@ -451,7 +453,8 @@ class World:
             free_bytes=500 * 1024**3,
             fragile=sum(self.is_fragile(one, broker_id) for one in own),
             unpreferred=sum(
-                one.replicas[0] == broker_id and one.leader != broker_id and broker_id in one.isr for one in own
+                one.replicas[0] == broker_id and one.leader != broker_id and broker_id in one.isr
+                for one in own
             ),
         )
 
