@@ -1,4 +1,4 @@
-"""Build etcd, kube-apiserver and kubectl into a cache, unless they are there, and print the directory.
+"""Build etcd, kube-apiserver, kubectl and helm into a cache, unless they are there, and print the directory.
 
 Tests look there, or where KUBEBUILDER_ASSETS says. Exits with 1, and says what is missing, when they can't be built.
 """
@@ -9,7 +9,7 @@ import sys
 from local_kubernetes.errors import LocalKubernetesError
 from local_kubernetes.golang import programs
 
-PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
+PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm")
 
 
 def main() -> int:
