@@ -1,0 +1,138 @@
+"""What a cluster has beside its nodes: Services, PodDisruptionBudgets, the NetworkPolicy."""
+
+from dataclasses import replace
+
+import pytest
+from quorate_operator.models.manifests import load_object
+from quorate_operator.models.v1alpha1 import KafkaController
+from quorate_operator.planning.cluster import Address, Publication, Role
+from quorate_operator.resources.budgets import brokers_budget, controllers_budget
+from quorate_operator.resources.names import node_labels, owner_references
+from quorate_operator.resources.network import controllers_policy
+from quorate_operator.resources.services import (
+    exposures,
+    headless_service,
+    publications_of,
+    published_service,
+)
+
+from .conftest import Make
+
+EXPOSED = (
+    "listeners: [{name: IN}, {name: LB, advertisedPort: 443, exposure: {type: LoadBalancer, annotations: {a: b}}}, "
+    "{name: NP, port: 9999, exposure: {type: NodePort}}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "voters", "pods", "available"),
+    [
+        (3, 3, 3, 2),
+        (3, 2, 3, 3),
+        (3, 3, 4, 3),
+        (5, 5, 5, 4),
+        (5, 3, 3, 2),
+        (1, 1, 1, 0),
+        (2, 2, 2, 1),
+        (3, 0, 0, 0),
+    ],
+)
+def test_a_drain_never_takes_the_quorum(
+    make: Make, replicas: int, voters: int, pods: int, available: int
+) -> None:
+    """Goal: evictions follow the voters, not the replicas. Method: how many have to stay, by who votes."""
+    budget = controllers_budget(make(f"replicas: {replicas}").context, voters=voters, pods=pods)
+    assert budget["spec"]["minAvailable"] == available
+    assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+    assert budget["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"] == "controller"
+
+
+@pytest.mark.parametrize(
+    ("spec", "pods", "available"), [("", 3, 2), ("rollout: {maxUnavailable: 2}", 3, 1), ("", 1, 0)]
+)
+def test_a_drain_takes_as_many_brokers_as_a_roll(make: Make, spec: str, pods: int, available: int) -> None:
+    """Goal: one number for both. Method: the budget of a pool."""
+    budget = brokers_budget(make(brokers=spec).context, "brokers", pods=pods)
+    assert budget["spec"]["minAvailable"] == available
+    assert budget["metadata"]["name"] == "brokers"
+
+
+def test_the_headless_service_names_pods_that_are_not_ready(make: Make) -> None:
+    """Goal: nodes find each other while they start. Method: the Service of each role."""
+    cluster = make(brokers=EXPOSED)
+    service = headless_service(cluster.context, cluster.desired, "brokers", Role.BROKER)
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert [port["port"] for port in service["spec"]["ports"]] == [9092, 9094, 9999]
+    quorum = headless_service(cluster.context, cluster.desired, "quorum", Role.CONTROLLER)
+    assert [port["name"] for port in quorum["spec"]["ports"]] == ["controller", "http"]
+
+
+def test_each_exposed_listener_of_a_node_has_a_service(make: Make) -> None:
+    """Goal: a client reaches the node that it asked for. Method: types, ports, selector of one node's Services."""
+    cluster = make(brokers=EXPOSED)
+    balancer, node_port = exposures(cluster.context, cluster.node(1))
+    assert balancer["metadata"]["name"] == "brokers-1-lb"
+    assert balancer["metadata"]["annotations"]["a"] == "b"
+    assert balancer["spec"]["ports"] == [{"name": "lb", "port": 443, "targetPort": 9094}]
+    assert node_port["spec"]["type"] == "NodePort"
+    assert node_port["spec"]["externalTrafficPolicy"] == "Local"
+    for service in (balancer, node_port):
+        assert service["spec"]["selector"] == node_labels(cluster.context, "brokers", Role.BROKER, 1)
+    assert exposures(cluster.context, cluster.node(3000)) == ()
+
+
+def test_a_published_name_remembers_what_it_is_for(make: Make) -> None:
+    """Goal: no operator has to remember publications. Method: write a Service, read it back."""
+    cluster = make(brokers="listeners: [{name: IN}, {name: OUT}]")
+    node = cluster.node(1)
+    one = Publication(address=Address("b1.kafka.svc", 9092), node_id=1, listener="IN", since_ms=5)
+    two = replace(one, address=Address("b1.kafka.svc", 443), listener="OUT", retired_at_ms=7)
+    same = replace(one, address=Address("b1.kafka.svc.cluster.local", 9092))
+    service = published_service(cluster.context, node, [one, two, same])
+    assert service["metadata"]["name"] == "b1"
+    assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [
+        (443, 9094),
+        (9092, 9092),
+    ]
+    assert service["spec"]["selector"]["quorate.dev/node-id"] == "1"
+    assert set(publications_of(service)) == {one, two, same}
+    assert publications_of(headless_service(cluster.context, cluster.desired, "brokers", Role.BROKER)) == ()
+
+
+@pytest.mark.parametrize("text", ["{", "[{}]", "[1]", '[{"host": "a"}]'])
+def test_a_spoilt_publication_is_told(make: Make, text: str) -> None:
+    """Goal: a hand-edited Service does not become a traceback. Method: annotations that are none."""
+    cluster = make()
+    one = Publication(address=Address("b1.kafka.svc", 9092), node_id=1, listener="PLAINTEXT", since_ms=5)
+    service = published_service(cluster.context, cluster.node(1), [one])
+    service["metadata"]["annotations"]["quorate.dev/published"] = text
+    with pytest.raises(ValueError, match=r"^Service b1: quorate.dev/published: can't be read: "):
+        publications_of(service)
+
+
+def test_clients_are_kept_off_the_controllers(make: Make) -> None:
+    """Goal: only members and the operator get in. Method: who may reach the controllers' port, and who the pages."""
+    cluster = make(operator_namespace="quorate-system")
+    policy = controllers_policy(cluster.context, cluster.desired)
+    members, pages = policy["spec"]["ingress"]
+    assert [port["port"] for port in members["ports"]] == [9093]
+    inside, operator = members["from"]
+    assert "namespaceSelector" not in inside
+    assert inside["podSelector"]["matchLabels"] == {"quorate.dev/cluster": "quorum"}
+    assert operator["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "quorate-system"}
+    assert operator["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"
+    assert ("from" in pages, pages["ports"][0]["port"]) == (False, 9404)
+
+
+def test_objects_belong_to_their_resource_once_it_has_a_uid(make: Make) -> None:
+    """Goal: Kubernetes deletes what a deleted resource had. Method: with uid, and without."""
+    quorum = make().context.manifests.controllers
+    assert owner_references(quorum) == []
+    body = quorum.model_dump(by_alias=True, exclude_none=True, mode="json")
+    body["metadata"]["uid"] = "u-1"
+    loaded = load_object(body, "kafka/quorum")
+    assert isinstance(loaded, KafkaController)
+    (reference,) = owner_references(loaded)
+    assert (reference["kind"], reference["name"], reference["uid"]) == ("KafkaController", "quorum", "u-1")
+    assert reference["controller"] is True

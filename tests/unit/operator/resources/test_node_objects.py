@@ -1,0 +1,231 @@
+"""The pod, the ConfigMap and the volume claim of a node."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quorate_controller.config import load_config, load_format_target, parse_properties
+from quorate_operator.planning.cluster import Address
+from quorate_operator.resources.configs import DATA_DIRECTORY, config_map
+from quorate_operator.resources.facts import SecretFacts
+from quorate_operator.resources.names import exposure_name, parse_address
+from quorate_operator.resources.pods import format_arguments, node_pod, rebuild_quorum_arguments, task_pod
+from quorate_operator.resources.volumes import volume_claim
+
+from .conftest import Cluster, Make
+
+LONGEST = "q" * 52
+
+
+def pod_of(cluster: Cluster, node_id: int, *, is_initial: bool = True) -> dict[str, Any]:
+    """The pod of a node that advertises what is desired."""
+    node = cluster.node(node_id)
+    return node_pod(cluster.context, cluster.desired, node, node.advertised, is_initial=is_initial)
+
+
+def properties_of(cluster: Cluster, node_id: int, **advertised: Address) -> dict[str, str]:
+    """The node's server.properties, read back."""
+    item = config_map(cluster.context, cluster.desired, cluster.node(node_id), advertised)
+    return parse_properties(item["data"]["server.properties"])
+
+
+@pytest.mark.parametrize("node_id", [3000, 0])
+def test_pods_are_restricted(make: Make, node_id: int) -> None:
+    """Goal: Pod Security's restricted level. Method: what it asks of every container and volume."""
+    cluster = make(brokers="listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]")
+    task = task_pod(cluster.context, cluster.node(node_id), "rebuild", rebuild_quorum_arguments())
+    for pod in (pod_of(cluster, node_id), task):
+        spec = pod["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] > 0
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["automountServiceAccountToken"] is False
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert {mount["name"] for mount in container["volumeMounts"]} <= {
+                volume["name"] for volume in spec["volumes"]
+            }
+            assert any(mount["mountPath"] == "/tmp" for mount in container["volumeMounts"])
+        kinds = {kind for volume in spec["volumes"] for kind in volume if kind != "name"}
+        assert kinds <= {"persistentVolumeClaim", "configMap", "emptyDir", "secret"}
+
+
+def test_a_pod_has_its_own_name_and_tells_what_it_was_made_with(make: Make) -> None:
+    """Goal: stable names; the operator knows what runs, whoever made it. Method: names and annotations."""
+    cluster = make()
+    node = cluster.node(3001)
+    later = {"CONTROLLER": Address("c.kafka.svc", 9093)}
+    pod = node_pod(cluster.context, cluster.desired, node, later, is_initial=False)
+    assert (pod["metadata"]["name"], pod["spec"]["hostname"], pod["spec"]["subdomain"]) == (
+        "quorum-3001",
+        "quorum-3001",
+        "quorum",
+    )
+    annotations = pod["metadata"]["annotations"]
+    assert json.loads(annotations["quorate.dev/revision"]) == node.revision
+    assert json.loads(annotations["quorate.dev/advertised"]) == {"CONTROLLER": "c.kafka.svc:9093"}
+    labels = pod["metadata"]["labels"]
+    assert labels["quorate.dev/node-id"] == "3001"
+    assert labels["app.kubernetes.io/component"] == "controller"
+
+
+def test_what_a_task_is_not_taken_for(make: Make) -> None:
+    """Goal: no Service or budget takes a task for the node. Method: the labels that they select by."""
+    cluster = make()
+    pod = task_pod(cluster.context, cluster.node(3000), "rebuild", rebuild_quorum_arguments())
+    assert "app.kubernetes.io/component" not in pod["metadata"]["labels"]
+    assert pod["metadata"]["labels"]["quorate.dev/purpose"] == "task"
+    assert pod["spec"]["containers"][0]["command"][:3] == ["quorate", "controller", "rebuild-quorum"]
+
+
+def test_readiness_is_membership(make: Make) -> None:
+    """Goal: budgets count voters that are caught up. Method: the page that a Python controller is asked for."""
+    (container,) = pod_of(make(), 3000)["spec"]["containers"]
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    assert {"name": "http", "containerPort": 9404} in container["ports"]
+    (broker,) = pod_of(make(), 0)["spec"]["containers"]
+    assert broker["readinessProbe"]["tcpSocket"] == {"port": 9092}
+
+
+def test_who_forms_and_who_joins(make: Make) -> None:
+    """Goal: an empty disk forms once, and joins ever after. Method: the arguments of the formatter."""
+    cluster = make("metadataVersion: '4.3'")
+    context, desired = cluster.context, cluster.desired
+    first = format_arguments(context, desired, cluster.node(3000), is_initial=True)
+    voters = first[first.index("--initial-controllers") + 1]
+    assert voters.split(",")[1] == f"3001@quorum-3001.quorum.kafka.svc:9093:{'B' * 22}"
+    assert first[first.index("--cluster-id") + 1] == "4L6g3nShT-eMCtK--X86sw"
+    assert first[-2:] == ("--release-version", "4.3")
+    later = format_arguments(context, desired, cluster.node(3000), is_initial=False)
+    assert "--no-initial-controllers" in later
+    broker = format_arguments(context, desired, cluster.node(0), is_initial=True)
+    static = make("quorum: static")
+    fixed = format_arguments(static.context, static.desired, static.node(3000), is_initial=True)
+    for arguments in (broker, fixed):
+        assert not [argument for argument in arguments if "initial-controllers" in argument]
+    for arguments in (first, later, broker, fixed):
+        assert {"--ignore-formatted", "--directory-id-to"} <= set(arguments)
+
+
+@pytest.mark.parametrize("spec", ["", "quorum: static", "config: {metadata.log.segment.bytes: 8388608}"])
+def test_our_controllers_accept_their_configuration(make: Make, tmp_path: Path, spec: str) -> None:
+    """Goal: what is written is what is read. Method: the controller's own parser, for each kind of quorum."""
+    cluster = make(spec)
+    file = tmp_path / "server.properties"
+    item = config_map(cluster.context, cluster.desired, cluster.node(3000), {})
+    file.write_text(item["data"]["server.properties"])
+    config = load_config(file)
+    assert config.node_id == 3000
+    assert [f"{one}" for one in load_format_target(file).log_dirs] == [DATA_DIRECTORY]
+
+
+def test_a_broker_knows_racks_certificates_and_copies(make: Make, tmp_path: Path) -> None:
+    """Goal: brokers get what follows from the manifest, and the manifest's own word wins. Method: read it back."""
+    cluster = make(
+        brokers="nodes: [{nodeId: 0, rack: east}], config: {offsets.topic.replication.factor: 1}, "
+        "listeners: [{name: IN}, {name: OUT_SIDE, protocol: SSL, port: 9443, tls: {secretName: cert}}]",
+        secrets={"cert": SecretFacts(version="1", keys=frozenset({"tls.crt", "tls.key", "ca.crt"}))},
+    )
+    properties = properties_of(cluster, 0, OUT_SIDE=Address("b0.example.com", 443))
+    assert properties["broker.rack"] == "east"
+    assert properties["offsets.topic.replication.factor"] == "1"
+    assert properties["default.replication.factor"] == "3"
+    assert properties["listeners"] == "IN://:9092,OUT_SIDE://:9443"
+    assert properties["advertised.listeners"] == (
+        "IN://brokers-0.brokers.kafka.svc:9092,OUT_SIDE://b0.example.com:443"
+    )
+    assert properties["listener.security.protocol.map"] == "IN:PLAINTEXT,OUT_SIDE:SSL,CONTROLLER:PLAINTEXT"
+    assert properties["listener.name.out_side.ssl.keystore.key"] == (
+        "${directory:/etc/quorate-tls/out-side:tls.key}"
+    )
+    assert properties["listener.name.out_side.ssl.client.auth"] == "required"
+    mounts = pod_of(cluster, 0)["spec"]["containers"][0]["volumeMounts"]
+    assert {"name": "tls-out-side", "mountPath": "/etc/quorate-tls/out-side", "readOnly": True} in mounts
+    file = tmp_path / "server.properties"
+    item = config_map(cluster.context, cluster.desired, cluster.node(0), {})
+    file.write_text(item["data"]["server.properties"])
+    assert load_format_target(file).node_id == 0
+
+
+def test_half_of_a_brokers_memory_is_heap(make: Make) -> None:
+    """Goal: the page cache gets its half. Method: the environment with a limit, a small one and none."""
+
+    def heap(limits: str) -> str | None:
+        spec = f"template: {{resources: {{limits: {{{limits}}}}}}}"
+        environment = pod_of(make(brokers=spec), 0)["spec"]["containers"][0]["env"]
+        return next((one["value"] for one in environment if one["name"] == "KAFKA_HEAP_OPTS"), None)
+
+    assert heap("memory: 2Gi") == "-Xms1024m -Xmx1024m"
+    assert heap("memory: 64Mi") == "-Xms64m -Xmx64m"
+    assert heap("cpu: 1") is None
+
+
+def test_the_template_is_in_the_pod_and_does_not_replace_our_labels(make: Make) -> None:
+    """Goal: people place pods as they need. Method: every part of a template, and a label of ours."""
+    spec = pod_of(
+        make(
+            brokers="template: {labels: {quorate.dev/node-id: '9', team: a}, annotations: {x: y}, "
+            "nodeSelector: {disk: fast}, tolerations: [{key: k, operator: Exists}], priorityClassName: high, "
+            "affinity: {nodeAffinity: {}}, imagePullPolicy: Never, imagePullSecrets: [{name: registry}]}"
+        ),
+        0,
+    )
+    assert spec["metadata"]["labels"]["quorate.dev/node-id"] == "0"
+    assert spec["metadata"]["labels"]["team"] == "a"
+    assert spec["metadata"]["annotations"]["x"] == "y"
+    assert spec["spec"]["tolerations"] == [{"key": "k", "operator": "Exists"}]
+    assert spec["spec"]["affinity"] == {"nodeAffinity": {}}
+    assert spec["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+    assert (spec["spec"]["priorityClassName"], spec["spec"]["nodeSelector"]) == ("high", {"disk": "fast"})
+    assert {one["imagePullPolicy"] for one in spec["spec"]["containers"]} == {"Never"}
+
+
+def test_which_image_runs_what(make: Make) -> None:
+    """Goal: one image for controllers and formatting, Kafka's for the rest. Method: mixed nodes, named images."""
+    cluster = make("nodes: [{nodeId: 3001, implementation: java}], image: own:1", "version: 4.2.0")
+
+    def images(node_id: int) -> tuple[str, str]:
+        spec = pod_of(cluster, node_id)["spec"]
+        return spec["initContainers"][0]["image"], spec["containers"][0]["image"]
+
+    assert images(3000) == ("quorate:9", "own:1")
+    assert images(3001) == ("quorate:9", "apache/kafka:4.3.1")
+    assert images(0) == ("quorate:9", "apache/kafka:4.2.0")
+
+
+def test_a_volume_outlives_its_resource(make: Make) -> None:
+    """Goal: deleting a resource keeps the data. Method: the claim has a class and size, and no owner."""
+    cluster = make("storage: {size: 20Gi, className: fast}")
+    claim = volume_claim(cluster.context, cluster.node(3000))
+    assert claim["metadata"]["name"] == "data-quorum-3000"
+    assert "ownerReferences" not in claim["metadata"]
+    assert claim["spec"]["resources"] == {"requests": {"storage": "20Gi"}}
+    assert claim["spec"]["storageClassName"] == "fast"
+
+
+def test_names_are_never_too_long() -> None:
+    """Goal: what the API server accepts as a name of a pool gives names that it accepts. Method: the longest."""
+    name = exposure_name(LONGEST, 2**31 - 1, "A" * 63)
+    assert len(name) == 63
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
+    assert name != exposure_name(LONGEST, 2**31 - 1, "A" * 62)
+    assert len(f"{LONGEST}-{2**31 - 1}") == 63
+
+
+@pytest.mark.parametrize("address", [Address("h", 1), Address("::1", 9092), Address("a.b.svc", 65535)])
+def test_addresses_are_read_as_they_are_written(address: Address) -> None:
+    """Goal: annotations keep addresses. Method: there and back."""
+    assert parse_address(str(address)) == address
+
+
+@pytest.mark.parametrize("text", ["h", "h:", ":1", "h:x", ""])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    """Goal: a hand-edited annotation is told. Method: texts that are no host and port."""
+    with pytest.raises(ValueError, match=f"^'{text}' must be host:port$"):
+        parse_address(text)

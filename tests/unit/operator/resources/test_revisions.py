@@ -1,0 +1,96 @@
+"""What restarts a node: the parts of its revision, and what changes none of them."""
+
+from dataclasses import replace
+
+import pytest
+from quorate_operator.planning.cluster import DesiredNode
+from quorate_operator.resources.facts import Images, SecretFacts
+
+from .conftest import FORMATION, Make
+
+TLS = "listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]"
+
+
+def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
+    """The parts of the revision that differ."""
+    names = before.revision.keys() | after.revision.keys()
+    return {name for name in names if before.revision.get(name) != after.revision.get(name)}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "parts"),
+    [
+        ("config: {num.io.threads: 4}", {"config"}),
+        ("version: 4.3.0", {"version", "image"}),
+        ("image: 'registry.example.com/kafka:1'", {"image"}),
+        ("template: {resources: {requests: {cpu: 1}}}", {"resources"}),
+        ("template: {resources: {limits: {memory: 2Gi}}}", {"resources", "pod"}),
+        ("template: {labels: {a: b}}", {"pod"}),
+        ("template: {nodeSelector: {disk: fast}}", {"pod"}),
+        ("nodes: [{nodeId: 0, rack: east}]", {"config"}),
+        ("nodes: [{nodeId: 1, rack: east}]", set()),
+        ("replicas: 5", set()),
+        ("replicas: 1", {"config"}),
+        ("decommission: [2]", set()),
+        ("storage: {size: 20Gi}", set()),
+        ("rollout: {overlap: 1h}", set()),
+        ("listeners: [{name: PLAINTEXT, advertisedHost: 'b{nodeId}.kafka.svc'}]", set()),
+        ("listeners: [{name: PLAINTEXT, port: 9192}]", {"config", "pod"}),
+    ],
+)
+def test_a_broker_is_restarted_for_what_it_can_not_change_while_it_runs(
+    make: Make, brokers: str, parts: set[str]
+) -> None:
+    """Goal: each restart has a reason, and nothing else restarts. Method: one change of the manifest at a time.
+
+    One broker alone keeps its own topics once, three do it three times: that is worth a restart.
+    """
+    assert changed(make().node(0), make(brokers=brokers).node(0)) == parts
+
+
+@pytest.mark.parametrize(
+    ("controllers", "parts"),
+    [
+        ("replicas: 5", set()),
+        ("decommission: [3001]", set()),
+        ("advertisedHost: 'c{nodeId}.kafka.svc'", set()),
+        ("metadataVersion: '4.3'", set()),
+        ("paused: true", set()),
+        ("quorum: static", {"config"}),
+        ("config: {metadata.log.segment.bytes: 8388608}", {"config"}),
+        ("nodes: [{nodeId: 3000, implementation: java}]", {"config", "image", "pod"}),
+    ],
+)
+def test_a_controller_is_restarted_for_what_it_can_not_change_while_it_runs(
+    make: Make, controllers: str, parts: set[str]
+) -> None:
+    """Goal: as for brokers; other controllers come and go without restarts. Method: one change at a time."""
+    assert changed(make().node(3000), make(controllers=controllers).node(3000)) == parts
+
+
+def test_the_brokers_of_a_static_quorum_know_all_voters(make: Make) -> None:
+    """Goal: a static quorum's voters stand in every configuration. Method: another replica restarts a broker."""
+    before, after = make("quorum: static").node(0), make("quorum: static, replicas: 5").node(0)
+    assert changed(before, after) == {"config"}
+
+
+def test_a_certificate_that_changes_rolls_the_nodes(make: Make) -> None:
+    """Goal: renewed certificates are used. Method: another version, a Secret of somebody else, an authority."""
+    with_keys = SecretFacts(version="1", keys=frozenset({"tls.crt", "tls.key"}))
+    before = make(brokers=TLS, secrets={"cert": with_keys}).node(0)
+    renewed = {"cert": replace(with_keys, version="2")}
+    assert changed(before, make(brokers=TLS, secrets=renewed).node(0)) == {"secrets"}
+    others = {"cert": with_keys, "other": with_keys}
+    assert changed(before, make(brokers=TLS, secrets=others).node(0)) == set()
+    trusting = {"cert": SecretFacts(version="1", keys=with_keys.keys | {"ca.crt"})}
+    assert changed(before, make(brokers=TLS, secrets=trusting).node(0)) == {"config"}
+
+
+def test_what_forming_and_the_operators_image_change(make: Make) -> None:
+    """Goal: a cluster does not roll because it was formed; a new image rolls controllers alone. Method: facts."""
+    before = make()
+    formed = make(formation=replace(FORMATION, is_formed=True))
+    newer = make(images=Images(quorate="quorate:10"))
+    for node_id, parts in ((3000, {"image"}), (0, set())):
+        assert changed(before.node(node_id), formed.node(node_id)) == set()
+        assert changed(before.node(node_id), newer.node(node_id)) == parts
