@@ -1,6 +1,7 @@
 """Builds Go programs into a cache: once, whole or not at all, one builder at a time."""
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 from quorate_operator.runtime.kafka import cache_directory
 
 from local_kubernetes.errors import LocalKubernetesError
-from local_kubernetes.versions import GO_MIN, HELM, KIND, KUBERNETES
+from local_kubernetes.versions import COREDNS, GO_MIN, HELM, KIND, KUBERNETES, LOCAL_PATH_PROVISIONER
 
 MODULES = Path(__file__).parents[1] / "modules"
 BUILD_TIMEOUT_S = 3_000
@@ -52,6 +53,22 @@ def programs(names: Sequence[str], environment: Mapping[str, str], progress: Pro
     return paths
 
 
+def module_directory(module: str, environment: Mapping[str, str]) -> Path:
+    """Where Go keeps the sources of `path@version`, fetched if need be. Raises LocalKubernetesError."""
+    told = subprocess.run(
+        [_find_go(environment), "mod", "download", "-json", module],
+        cwd=MODULES / "pause",
+        env={**environment, "GOFLAGS": "-mod=mod", "GOWORK": "off"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_TIMEOUT_S,
+    )
+    if told.returncode:
+        raise LocalKubernetesError(f"{module} can't be fetched: {told.stdout}{told.stderr}")
+    return Path(json.loads(told.stdout)["Dir"])
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Alone among all processes that lock this file; it goes with the process, however that ends."""
@@ -80,10 +97,10 @@ class _Builder:
         if kubernetes:
             packages = [f"k8s.io/kubernetes/cmd/{name}" for name in kubernetes]
             self._build(kubernetes, "kubernetes", _KUBERNETES_LINKER, packages)
-        if "etcd" in names:
-            self._build(["etcd"], "etcd", "-s -w", ["go.etcd.io/etcd/server/v3"])
         for name in names:
-            if name in _INSTALLED:
+            if name in _MODULES:
+                self._build([name], name, "-s -w", [_MODULES[name]])
+            elif name in _INSTALLED:
                 self._install(name, *_INSTALLED[name])
 
     def _build(self, names: Sequence[str], module: str, linker: str, packages: Sequence[str]) -> None:
@@ -134,9 +151,12 @@ _KUBERNETES = frozenset(
         *("kubeadm", "kubectl", "kubelet"),
     }
 )
+_MODULES = {"etcd": "go.etcd.io/etcd/server/v3", "pause": "quorate.dev/tools/pause"}
 _INSTALLED = {
+    "coredns": ("github.com/coredns/coredns", COREDNS),
     "helm": ("helm.sh/helm/v3/cmd/helm", HELM),
     "kind": ("sigs.k8s.io/kind", KIND),
+    "local-path-provisioner": ("github.com/rancher/local-path-provisioner", LOCAL_PATH_PROVISIONER),
 }
 
 

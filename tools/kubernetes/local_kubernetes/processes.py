@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+import psutil
+
 from local_kubernetes.errors import LocalKubernetesError
 
 STOP_TIMEOUT_S = 20
@@ -74,3 +76,12 @@ class Service:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def end_tree(self) -> None:
+        """End it and its children by force, the children first: for `unshare`, whose child is all there is."""
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self.pid).children()
+            for child in children:
+                child.kill()
+            psutil.wait_procs(children, STOP_TIMEOUT_S)
+        self.stop(signal.SIGKILL)

@@ -1,0 +1,29 @@
+# One image for the operator and the controllers that it starts; `quorate --help` tells what else is in it.
+#
+#   docker build -t quorate:0.1.0 .
+#
+# Another base, Debian's own Python for instance, is chosen with --build-arg BASE=...; it needs Python 3.11 or newer
+# with venv. Where a build reaches no package index, put the wheels of all dependencies, and of hatchling, into dist/wheels.
+ARG BASE=python:3.13-slim-bookworm
+
+FROM ${BASE} AS build
+WORKDIR /source
+COPY . .
+RUN python3 -m venv /opt/quorate \
+    && if [ -d dist/wheels ]; then offline="--no-index --find-links=dist/wheels"; fi \
+    && /opt/quorate/bin/pip install --no-cache-dir --disable-pip-version-check $offline \
+        --constraint=constraints.txt '.[operator]' \
+    && /opt/quorate/bin/pip uninstall --yes --quiet pip setuptools 2>/dev/null
+
+FROM ${BASE}
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.title="quorate" \
+      org.opencontainers.image.description="Runs Apache Kafka KRaft quorums: the operator, and controllers in Python" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}"
+COPY --from=build /opt/quorate /opt/quorate
+ENV PATH=/opt/quorate/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PYTHONUNBUFFERED=1
+# The user of volumes, too: the same as in the image of stock Kafka.
+USER 1000:1000
+ENTRYPOINT ["quorate"]

@@ -1,0 +1,3 @@
+module quorate.dev/tools/pause
+
+go 1.24.0
