@@ -14,6 +14,7 @@ from quorate_operator.handlers.clusters import Clusters
 from quorate_operator.handlers.commands import AnnotationCommands
 from quorate_operator.handlers.events import EventTeller
 from quorate_operator.handlers.health import Pulse, health_app, served
+from quorate_operator.handlers.leading import tell_leading
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import LOOKS_AT_A_TIME_MAX, ClusterReconciler, Shared
 from quorate_operator.handlers.resources import QuorumOf, ResourceStore
@@ -70,6 +71,7 @@ async def run_operator(options: OperatorOptions) -> None:
             page = StatusPage(snapshots, AnnotationCommands(api), options.web_token)
             await page.start(*options.web)
             stack.push_async_callback(page.close)
+            await tell_leading(api, options.lease_namespace, options.identity, leads=False)
         shared = Shared(
             api=api,
             store=ResourceStore(),
@@ -103,6 +105,8 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
             work.append(lease.keep())
         log.info("%s leads", options.identity)
         shared.metrics.leading.set(1)
+        if options.web is not None:
+            await tell_leading(shared.api, options.lease_namespace, options.identity, leads=True)
         work.append(_reconcile_all(options, shared, stop))
         await _until_stopped(work, stop)
 
