@@ -12,14 +12,15 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* Name and component are what the NetworkPolicy of each cluster lets in. */ -}}
 {{- define "quorate.selectorLabels" -}}
-app.kubernetes.io/name: quorate-operator
+app.kubernetes.io/name: quorate
 app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
 {{- end -}}
 
 {{- define "quorate.labels" -}}
 {{ include "quorate.selectorLabels" . }}
-app.kubernetes.io/component: operator
 app.kubernetes.io/part-of: quorate
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}

@@ -44,6 +44,7 @@ from quorate_operator.web.words import (
 STEPS_SHOWN_MAX: Final = 40
 ROWS_SHOWN_MAX: Final = 200
 EVENTS_SHOWN_MAX: Final = 50
+WIDE_FACTS: Final = frozenset({"Cluster id", "Other features"})
 
 TONES: Final[Mapping[Health, str]] = {
     Health.READY: "good",
@@ -139,8 +140,14 @@ def _summary(snapshot: ClusterSnapshot, access: Access) -> Html:
         element("p", element("strong", "Problem: "), snapshot.problem, class_="box bad")
         if snapshot.problem
         else None,
-        element("dl", [element("div", element("dt", name), element("dd", value)) for name, value in facts]),
+        element("dl", [_fact(name, value) for name, value in facts]),
         _pause_form(snapshot, access),
+    )
+
+
+def _fact(name: str, value: Child) -> Html:
+    return element(
+        "div", element("dt", name), element("dd", value), class_="wide" if name in WIDE_FACTS else None
     )
 
 

@@ -20,7 +20,6 @@ class RollingCluster:
         assert start.observed is not None
         self._start, self._desired, self._observed = start, start.desired, start.observed
         self._now_ms = NOW_MS
-        self.events: list[ClusterEvent] = []
 
     def ask_restart(self) -> None:
         """Ask for a restart of each controller, as an annotation does."""
@@ -38,16 +37,19 @@ class RollingCluster:
             desired=self._desired,
             observed=self._observed,
             plan=plan(self._desired, self._observed, self._now_ms),
-            events=tuple(self.events),
         )
 
-    def do(self, actions: tuple[Action, ...]) -> None:
-        """Do what is due; a second passes."""
+    def do(self, actions: tuple[Action, ...]) -> list[ClusterEvent]:
+        """Do what is due, and tell it; a second passes."""
         self._now_ms += SECOND_MS
         for action in actions:
             self._do(action)
-            text = f"{type(action).__name__} {action.node_id}: {action.reason}"
-            self.events.append(ClusterEvent(at_ms=self._now_ms, text=text))
+        return [
+            ClusterEvent(
+                at_ms=self._now_ms, text=f"{type(action).__name__} {action.node_id}: {action.reason}"
+            )
+            for action in actions
+        ]
 
     def _do(self, action: Action) -> None:
         match action:
