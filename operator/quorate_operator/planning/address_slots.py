@@ -99,7 +99,7 @@ class Moves:
 def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
     """The slots of desired nodes, and all addresses that belong to any node."""
     advertised: dict[Address, set[SlotId]] = {}
-    for slot_id, address in _told(observed):
+    for slot_id, address in _told(desired, observed):
         advertised.setdefault(address, set()).add(slot_id)
     slots = {}
     for node in desired.nodes:
@@ -120,14 +120,19 @@ def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
     )
 
 
-def _told(observed: ObservedCluster) -> Iterable[tuple[SlotId, Address]]:
-    """Every address that a process advertises, or that Kafka tells of a node."""
+def _told(desired: DesiredCluster, observed: ObservedCluster) -> Iterable[tuple[SlotId, Address]]:
+    """Every address that a process advertises, or that Kafka tells of a node that is there or is to be."""
+    asked = {node.node_id for node in desired.nodes}
     for node in observed.nodes.values():
         if node.state.runs:
             yield from _slots(node.node_id, node.configured)
     if observed.kafka is None:
         return
     for registration in observed.kafka.registrations.values():
+        seen = observed.nodes.get(registration.node_id)
+        is_there = registration.node_id in asked or (seen is not None and seen.state.runs)
+        if registration.role is Role.CONTROLLER and not is_there:
+            continue  # below metadata.version 33 it stays when the controller has gone for good (KIP-1312)
         yield from _slots(registration.node_id, registration.endpoints)
     for voter in observed.kafka.quorum.voters.values():
         yield from _slots(voter.node_id, voter.endpoints)
