@@ -17,7 +17,6 @@ from quorate_operator.planning.cluster import (
     DesiredNode,
     ObservedCluster,
     Publication,
-    Role,
 )
 from quorate_operator.planning.steps import Refusal
 
@@ -99,7 +98,7 @@ class Moves:
 def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
     """The slots of desired nodes, and all addresses that belong to any node."""
     advertised: dict[Address, set[SlotId]] = {}
-    for slot_id, address in _told(desired, observed):
+    for slot_id, address in _told(observed):
         advertised.setdefault(address, set()).add(slot_id)
     slots = {}
     for node in desired.nodes:
@@ -120,19 +119,14 @@ def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
     )
 
 
-def _told(desired: DesiredCluster, observed: ObservedCluster) -> Iterable[tuple[SlotId, Address]]:
-    """Every address that a process advertises, or that Kafka tells of a node that is there or is to be."""
-    asked = {node.node_id for node in desired.nodes}
+def _told(observed: ObservedCluster) -> Iterable[tuple[SlotId, Address]]:
+    """Every address that a process advertises, or that Kafka tells of a node; of ghosts, too, until they go."""
     for node in observed.nodes.values():
         if node.state.runs:
             yield from _slots(node.node_id, node.configured)
     if observed.kafka is None:
         return
     for registration in observed.kafka.registrations.values():
-        seen = observed.nodes.get(registration.node_id)
-        is_there = registration.node_id in asked or (seen is not None and seen.state.runs)
-        if registration.role is Role.CONTROLLER and not is_there:
-            continue  # below metadata.version 33 it stays when the controller has gone for good (KIP-1312)
         yield from _slots(registration.node_id, registration.endpoints)
     for voter in observed.kafka.quorum.voters.values():
         yield from _slots(voter.node_id, voter.endpoints)
@@ -297,7 +291,7 @@ class _Moving:
 
 
 def describe_slot(slot: SlotId, desired: DesiredCluster, observed: ObservedCluster) -> str:
-    """`broker-2`, also for nodes that are not desired."""
+    """`broker-2`, also for nodes that are not desired; `node 2` for those that left no trace of what they were."""
     for node in desired.nodes:
         if node.node_id == slot.node_id:
             return node.label
@@ -306,4 +300,4 @@ def describe_slot(slot: SlotId, desired: DesiredCluster, observed: ObservedClust
         return f"{seen.role}-{slot.node_id}"
     registrations = observed.kafka.registrations if observed.kafka else {}
     registration = registrations.get(slot.node_id)
-    return f"{registration.role if registration else Role.BROKER}-{slot.node_id}"
+    return f"{registration.role}-{slot.node_id}" if registration else f"node {slot.node_id}"

@@ -291,4 +291,7 @@ class _Look:
         pools = {node.node_id: node.pool for node in self.desired.nodes}
         seen = self.observed.nodes.get(node_id)
         pool = pools.get(node_id, seen.pool if seen else "")
-        return self.desired.rollouts.get(pool, RolloutPolicy()).overlap_ms
+        if pool in self.desired.rollouts or not self.desired.rollouts:
+            return self.desired.rollouts.get(pool, RolloutPolicy()).overlap_ms
+        # Nobody knows any more whose it was: the longest there is.
+        return max(policy.overlap_ms for policy in self.desired.rollouts.values())

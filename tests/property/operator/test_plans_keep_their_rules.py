@@ -1,4 +1,4 @@
-"""Any edits, any faults, an operator killed at any moment: no step breaks a rule, and in the end all is as desired."""
+"""Any edits and faults, an operator killed at any moment: no step breaks a rule, and all becomes as desired."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -29,6 +29,7 @@ class Operated(RuleBasedStateMachine):
     )
     def begin(
         self,
+        *,
         seed: int,
         controllers: int,
         brokers: int,

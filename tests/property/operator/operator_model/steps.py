@@ -158,7 +158,7 @@ class _Stepper:
             advertised, revision, features = node.last.advertised, node.last.revision, node.last.features
         else:
             advertised = {**wanted.advertised, **action.advertised}
-            revision, features = dict(wanted.revision), FEATURES[wanted.kafka_version]
+            revision, features = dict(wanted.revision), FEATURES
             for listener, address in advertised.items():
                 publication = world.publications.get(address)
                 is_own = publication is not None and publication.node_id == node.node_id
@@ -325,7 +325,7 @@ class _Stepper:
         node = world.nodes.get(action.node_id)
         assert node is None or node.process is None, f"{action}: it lives"
         world.registrations[action.node_id] = replace(
-            world.registrations[action.node_id], endpoints={}, features=FEATURES["4.3.1"]
+            world.registrations[action.node_id], endpoints={}, features=FEATURES
         )
         world.write()
 

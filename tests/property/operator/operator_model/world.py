@@ -30,8 +30,16 @@ from quorate_operator.planning.cluster import (
 from operator_model.wish import OVERLAP_MS
 
 CLUSTER_ID = "model-cluster-id-00000"
-FEATURES = {"4.2.0": {"metadata.version": (7, 29), "kraft.version": (0, 1)}}
-FEATURES["4.3.1"] = {"metadata.version": (7, 33), "kraft.version": (0, 1)}
+FEATURES = {
+    "metadata.version": (7, 33),
+    "kraft.version": (0, 1),
+    "eligible.leader.replicas.version": (0, 1),
+    "group.version": (0, 1),
+    "share.version": (0, 2),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 3),
+}
+"""What every node of the model supports. Metadata.version 33 is ahead of Kafka 4.3.1: to be upgraded to."""
 PARTITION_SIZE_BYTES = 4 * 1024**3
 REGISTRATION_LEVEL = 33
 """From this metadata.version on, controllers can be unregistered (KIP-1312)."""
@@ -187,8 +195,11 @@ class World:
         for place, node_id in enumerate(live):
             disk = self.nodes[node_id].disk
             assert disk is not None
-            if 2 * place <= len(self.voters) or self.nodes[node_id].lag == 0:
+            if 2 * place <= len(self.voters):
                 disk.log_end = self.committed
+        for node in self.nodes.values():
+            if node.is_up and node.disk is not None and node.lag == 0 and self._process(node.node_id).joined:
+                node.disk.log_end = self.committed
 
     # -- time
 
