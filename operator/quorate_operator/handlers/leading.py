@@ -1,4 +1,4 @@
-"""Which replica works, as a label of its pod: the Service of the status page leads to the one that knows something."""
+"""Which replica works, as a label of its pod: the Service of the status page leads to the one that knows."""
 
 import logging
 

@@ -1,0 +1,248 @@
+"""The chart: what it becomes with which values, and what it refuses."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts" / "quorate"
+EVERYTHING: dict[str, Any] = {
+    "metrics": {
+        "podMonitor": {"create": True, "labels": {"release": "prometheus"}},
+        "prometheusRule": {"create": True, "runbookUrl": "https://runbooks.example.com/quorate"},
+        "dashboards": {"create": True, "annotations": {"folder": "Kafka"}},
+    },
+    "web": {"tokenSecret": {"name": "page-token"}},
+    "networkPolicy": {"metricsFrom": [{"namespaceSelector": {}}], "webFrom": [{"podSelector": {}}]},
+    "serviceAccount": {"annotations": {"a": "b"}},
+    "image": {"repository": "registry.example.com/quorate", "digest": f"sha256:{'a' * 64}"},
+    "imagePullSecrets": [{"name": "pull"}],
+    "operator": {"env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]},
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"c": "d"},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "control", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "priorityClassName": "system-cluster-critical",
+    "topologySpreadConstraints": [
+        {"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    ],
+}
+LITTLE: dict[str, Any] = {
+    "replicas": 1,
+    "watchNamespaces": ["kafka"],
+    "web": {"enabled": False},
+    "crds": {"install": False},
+    "networkPolicy": {"create": False},
+    "rbac": {"create": False},
+    "serviceAccount": {"create": False, "name": "mine"},
+    "tests": {"create": False},
+}
+
+
+def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Those of a kind."""
+    return [one for one in objects if one["kind"] == kind]
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING, LITTLE], ids=["defaults", "everything", "little"])
+def test_helm_finds_nothing_to_complain_about(helm: Callable[..., Any], values: dict[str, Any]) -> None:
+    """Goal: a good chart. Method: `helm lint --strict`."""
+    ran = helm("lint", "--strict", str(CHART), "--values", "-", stdin=yaml.safe_dump(values))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"replicas": 3}, "replicas"),
+        ({"replicas": "2"}, "replicas"),
+        ({"replcas": 1}, "replcas"),
+        ({"image": {"tag": "a b"}}, "image/tag"),
+        ({"image": {"digest": "sha256:1"}}, "image/digest"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "image/pullPolicy"),
+        ({"watchNamespaces": ["Kafka"]}, "watchNamespaces/0"),
+        ({"watchNamespaces": ["kafka", "kafka"]}, "watchNamespaces"),
+        ({"web": {"tokenSecret": "page-token"}}, "web/tokenSecret"),
+        ({"web": {"token": "secret"}}, "token"),
+        ({"operator": {"logLevel": "verbose"}}, "operator/logLevel"),
+        ({"resources": {"limits": {"memory": "lots"}}}, "resources/limits/memory"),
+        ({"metrics": {"podMonitor": {"interval": "0s"}}}, "metrics/podMonitor/interval"),
+        ({"networkPolicy": {"webFrom": [{}]}}, "networkPolicy/webFrom/0"),
+        ({"crds": {"keep": "yes"}}, "crds/keep"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_field(
+    helm: Callable[..., Any], values: dict[str, Any], field: str
+) -> None:
+    """Goal: the message names the field. Method: wrong values of each kind."""
+    ran = helm("template", "quorate", str(CHART), "--values", "-", stdin=yaml.safe_dump(values))
+    assert ran.returncode != 0
+    assert field in ran.stderr.replace(".", "/")
+
+
+def test_every_value_is_in_the_schema_and_used() -> None:
+    """Goal: no value that does nothing, none that is not checked. Method: compare values, schema and templates."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    templates = "".join(path.read_text() for path in (CHART / "templates").rglob("*.*"))
+
+    def compare(value: dict[str, Any], known: dict[str, Any], path: str) -> None:
+        assert known["additionalProperties"] is False, path
+        free = {"global"} if not path else {"claims"} if path == ".resources" else set()
+        assert set(value) == set(known["properties"]) - free, path
+        for name, inner in value.items():
+            here = f"{path}.{name}"
+            if isinstance(inner, dict) and inner and "properties" in known["properties"][name]:
+                if f".Values{here} " not in templates:
+                    compare(inner, known["properties"][name], here)
+            else:
+                assert re.search(rf"\.Values{re.escape(here)}\b", templates), here
+
+    compare(values, schema, "")
+
+
+def test_the_definitions_are_those_of_the_models(render: Callable[..., Any]) -> None:
+    """Goal: `helm upgrade` brings the definitions, and uninstalling keeps them. Method: compare with crds/."""
+    wanted = {path.name: path for path in (ROOT / "crds").glob("*.yaml")}
+    packed = {path.name: path for path in (CHART / "files" / "crds").glob("*.yaml")}
+    again = "run tools/crds.py"
+    assert {name: path.read_text() for name, path in packed.items()} == {
+        name: path.read_text() for name, path in wanted.items()
+    }, again
+    definitions = {one["metadata"]["name"]: one for one in of_kind(render(), "CustomResourceDefinition")}
+    assert len(definitions) == len(wanted) == 2
+    for definition in definitions.values():
+        kept = definition["metadata"].pop("annotations")
+        assert kept == {"helm.sh/resource-policy": "keep"}
+        assert definition == yaml.safe_load(wanted[f"{definition['metadata']['name']}.yaml"].read_text())
+    for one in of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition"):
+        assert "annotations" not in one["metadata"]
+    assert of_kind(render({"crds": {"install": False}}), "CustomResourceDefinition") == []
+
+
+def test_a_list_of_namespaces_asks_for_nothing_beyond_them(render: Callable[..., Any]) -> None:
+    """Goal: no cluster-wide right. Method: look at the kinds of roles and where they are."""
+    objects = render({"watchNamespaces": ["kafka", "staging"]})
+    kinds = {one["kind"] for one in objects}
+    assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
+    roles = [one["metadata"]["namespace"] for one in of_kind(objects, "Role")]
+    assert sorted(roles) == ["kafka", "quorate-system", "staging"]
+    (deployment,) = of_kind(objects, "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [one for one in arguments if "namespace" in one] == ["--namespace=kafka", "--namespace=staging"]
+
+
+def test_two_releases_do_not_meet(render: Callable[..., Any]) -> None:
+    """Goal: two operators in one Kubernetes. Method: no name is there twice, apart from the definitions."""
+
+    def names(objects: list[dict[str, Any]]) -> set[tuple[str, ...]]:
+        return {
+            (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])
+            for one in objects
+            if one["kind"] != "CustomResourceDefinition"
+        }
+
+    first, second = render(release="one"), render(release="two", namespace="other")
+    assert names(first) & names(second) == set()
+    assert names(first) & names(render(release="one", namespace="other")) == set()
+
+
+def test_selectors_find_the_pods(render: Callable[..., Any]) -> None:
+    """Goal: Services, budget and policy are about the operator. Method: match their selectors with its labels."""
+    objects = render(EVERYTHING)
+    (deployment,) = of_kind(objects, "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    ports = {one["name"] for one in deployment["spec"]["template"]["spec"]["containers"][0]["ports"]}
+    selectors = [one["spec"]["selector"] for one in of_kind(objects, "Service")]
+    selectors += [one["spec"]["selector"]["matchLabels"] for one in of_kind(objects, "PodDisruptionBudget")]
+    selectors += [one["spec"]["podSelector"]["matchLabels"] for one in of_kind(objects, "NetworkPolicy")]
+    selectors += [
+        one["spec"]["selector"]["matchLabels"]
+        for one in of_kind(objects, "PodMonitor")
+        if one["metadata"]["name"].endswith("-operator")
+    ]
+    assert len(selectors) == 5
+    leading = {**labels, "quorate.dev/leads": "true"}
+    for selector in selectors:
+        assert selector.items() <= leading.items()
+    for service in of_kind(objects, "Service"):
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+    # What the policy of each cluster lets through to its controllers.
+    assert labels["app.kubernetes.io/name"] == "quorate"
+    assert labels["app.kubernetes.io/component"] == "operator"
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_the_operator_knows_its_options(render: Callable[..., Any], values: dict[str, Any]) -> None:
+    """Goal: the container starts. Method: the command's own parser takes its arguments."""
+    from quorate_operator.commands.operator import app  # noqa: PLC0415
+    from typer.main import get_command  # noqa: PLC0415
+
+    (deployment,) = of_kind(render(values), "Deployment")
+    first, command, *options = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert (first, command) == ("operator", "run")
+    group = get_command(app)
+    run = group.get_command(group.make_context("operator", ["run"], resilient_parsing=True), "run")  # type: ignore[attr-defined]
+    context = run.make_context("run", options)
+    assert context.params["listen"] == ":8080"
+    assert context.params["web"] == ":8081"
+    assert (context.params["web_token_file"] is not None) == bool(values)
+
+
+def test_one_replica_blocks_no_drain(render: Callable[..., Any]) -> None:
+    """Goal: no budget that can't be met. Method: one replica and two."""
+    assert of_kind(render({"replicas": 1}), "PodDisruptionBudget") == []
+    assert len(of_kind(render(), "PodDisruptionBudget")) == 1
+
+
+def test_what_is_turned_off_is_not_there(render: Callable[..., Any]) -> None:
+    """Goal: only what was asked for. Method: everything off."""
+    kinds = sorted(one["kind"] for one in render(LITTLE))
+    assert kinds == ["Deployment", "Service"]
+
+
+def test_metrics_of_alerts_and_dashboards_exist(render: Callable[..., Any]) -> None:
+    """Goal: no alert that can never fire. Method: each name is one of docs/metrics.md or of the operator."""
+    from quorate_operator.handlers.metrics import OperatorMetrics  # noqa: PLC0415
+
+    known = set(re.findall(r"^\| `([a-z0-9_]+)`", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+    known |= set(re.findall(r"`(process_[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
+    for family in OperatorMetrics().registry.collect():
+        known |= {family.name, *(f"{family.name}_{end}" for end in ("total", "bucket", "count", "sum"))}
+    objects = render(EVERYTHING)
+    (rule,) = of_kind(objects, "PrometheusRule")
+    expressions = [one["expr"] for group in rule["spec"]["groups"] for one in group["rules"]]
+    for dashboard in of_kind(objects, "ConfigMap"):
+        for text in dashboard["data"].values():
+            content = json.loads(text)
+            expressions += [
+                target["expr"] for panel in content["panels"] for target in panel.get("targets", ())
+            ]
+            assert len({panel["id"] for panel in content["panels"]}) == len(content["panels"])
+    assert len(expressions) > 40
+    used = set().union(*(re.findall(r"\b(?:kafka|quorate|process)_[a-z0-9_]+", one) for one in expressions))
+    used -= {"quorate_dev_cluster"}
+    assert used - known == set()
+    for expression in expressions:
+        for opening, closing in ("()", "{}", "[]"):
+            assert expression.count(opening) == expression.count(closing), expression
+
+
+def test_each_alert_has_its_section_in_the_runbook(render: Callable[..., Any]) -> None:
+    """Goal: nobody is woken without being told what to do. Method: compare with the headings of operations.md."""
+    (rule,) = of_kind(render(EVERYTHING), "PrometheusRule")
+    alerts = [one for group in rule["spec"]["groups"] for one in group["rules"]]
+    headings = re.findall(r"^### (Quorate\w+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    assert headings == [one["alert"] for one in alerts]
+    for alert in alerts:
+        anchor = f"#{alert['alert'].lower()}"
+        assert alert["annotations"]["runbook"] == f"docs/operations.md{anchor}"
+        assert alert["annotations"]["runbook_url"] == f"https://runbooks.example.com/quorate{anchor}"
+        assert alert["labels"]["severity"] in ("critical", "warning")
+        assert alert["annotations"]["summary"]
