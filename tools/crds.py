@@ -1,4 +1,4 @@
-"""Write the CustomResourceDefinitions from the models: into crds/ and the chart, or into the directory that --to names.
+"""Write the CustomResourceDefinitions from the models: into crds/ and the chart, or into the directory of --to.
 
 With --check, write nothing and fail when a file is not what would be written.
 """
