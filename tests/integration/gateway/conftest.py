@@ -1,0 +1,76 @@
+"""A cluster that the gateway's tests share: Python controllers, one more than it needs, and stock brokers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from quorate_operator.gateway.kafka import KafkaGateway
+from quorate_operator.planning.cluster import Address, KafkaFacts
+from quorate_operator.planning.steps import KafkaAction
+from support.cluster import Cluster, manifests
+
+_Answer = TypeVar("_Answer")
+
+
+class Gatekeeper:
+    """A cluster with the gateway to it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def address(self, node_id: int) -> Address:
+        """Where a node listens."""
+        host, _, port = self.cluster.address(node_id).rpartition(":")
+        return Address(host, int(port))
+
+    def run(self, work: Callable[[KafkaGateway], Awaitable[_Answer]]) -> _Answer:
+        """Work with a gateway that has just been started."""
+
+        async def work_and_close() -> _Answer:
+            gateway = KafkaGateway()
+            try:
+                return await work(gateway)
+            finally:
+                await gateway.close()
+
+        return asyncio.run(work_and_close())
+
+    async def look(self, gateway: KafkaGateway, *draining: int) -> KafkaFacts | None:
+        """What the nodes that run say."""
+        running = {
+            node_id: self.address(node_id)
+            for node_id in (*self.cluster.controllers, *self.cluster.brokers)
+            if self.cluster.runs(node_id)
+        }
+        controllers = {one: at for one, at in running.items() if one in self.cluster.controllers}
+        brokers = {one: at for one, at in running.items() if one in self.cluster.brokers}
+        return await gateway.observe(controllers, brokers, frozenset(draining))
+
+    def facts(self, *draining: int) -> KafkaFacts:
+        """What is known now."""
+        found = self.run(lambda gateway: self.look(gateway, *draining))
+        assert found is not None, self.cluster.describe("no leader answers")
+        return found
+
+    def apply(self, *actions: KafkaAction) -> None:
+        """Do steps, by an operator that was started for them."""
+
+        async def do(gateway: KafkaGateway) -> None:
+            await self.look(gateway)
+            for action in actions:
+                await gateway.apply(action)
+
+        self.run(do)
+
+
+@pytest.fixture(scope="package")
+def gatekeeper(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[Gatekeeper]:
+    """Four Python controllers and three stock brokers, running."""
+    manifest = manifests(controllers=4, brokers=3)
+    cluster = Cluster.create(tmp_path_factory.mktemp("gateway") / "cluster", kafka_jars, manifest)
+    try:
+        yield Gatekeeper(cluster.start_all())
+    finally:
+        cluster.close()

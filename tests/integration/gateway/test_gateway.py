@@ -1,0 +1,234 @@
+"""The gateway against real controllers and brokers: what it tells, who answers where, and every step that it does."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from quorate_admin.types.controllers import ControllerListener, ControllerRegistration
+from quorate_admin.types.topics import NewTopic
+from quorate_operator.gateway.kafka import KafkaGateway
+from quorate_operator.planning.cluster import Address, KafkaFacts, PartitionId, Reached
+from quorate_operator.planning.steps import (
+    AddVoter,
+    ElectPreferredLeaders,
+    FinalizeFeature,
+    KafkaAction,
+    ReassignPartitions,
+    RefreshRegistration,
+    RemoveVoter,
+    UnregisterBroker,
+    UnregisterController,
+)
+from quorate_operator.runtime.errors import StepError
+from support.cluster import Cluster, free_ports, manifests
+from support.java.tools import JavaTools
+from support.waiting import eventually
+
+from .conftest import Gatekeeper
+
+pytestmark = pytest.mark.integration
+
+QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
+SPARE, GHOST, LEAVING = 3003, 99, 2
+TIMEOUT_S = 60
+PROBED_WITHIN_S = 10
+
+
+def create_topic(gatekeeper: Gatekeeper, name: str, *replicas: int) -> PartitionId:
+    """A topic with one partition on these brokers."""
+    created = gatekeeper.cluster.ask(
+        lambda client: client.create_topics([NewTopic(name=name, assignments={0: replicas})]),
+        brokers=gatekeeper.cluster.brokers,
+    )
+    assert created is not None
+    created.raise_any()
+    return PartitionId(name, 0)
+
+
+def register_ghost(cluster: Cluster) -> None:
+    """A controller that was there once, whose features end before those of today."""
+    registration = ControllerRegistration(
+        controller_id=GHOST,
+        incarnation_id=uuid4(),
+        listeners=(
+            ControllerListener(name="CONTROLLER", host="127.0.0.1", port=free_ports(1), security_protocol=0),
+        ),
+        features={"metadata.version": (7, 30), "kraft.version": (0, 1)},
+    )
+
+    async def register(client) -> bool:
+        await client.register_controller(registration)
+        return True
+
+    leader = cluster.await_leader()
+    assert cluster.ask(register, controllers=[leader])
+
+
+def twice(action: KafkaAction) -> tuple[KafkaAction, KafkaAction]:
+    """Done, and done again as by an operator that was killed in between."""
+    return action, action
+
+
+def test_facts_are_what_stock_tools_print(gatekeeper: Gatekeeper, java_tool: JavaTools) -> None:
+    """Goal: leader, epoch, voters, levels, partitions. Method: beside the tools of stock Kafka."""
+    partition = create_topic(gatekeeper, "facts", 2, 0)
+    brokers = ("--bootstrap-server", gatekeeper.cluster.bootstrap_servers)
+    facts = gatekeeper.facts(LEAVING)
+    status = java_tool(QUORUM, *brokers, "describe", "--status").succeeded().stdout
+    printed = dict(re.findall(r"^(\w+): +(.*)$", status, re.MULTILINE))
+    assert int(printed["LeaderId"]) == facts.quorum.leader_id
+    assert int(printed["LeaderEpoch"]) == facts.quorum.leader_epoch
+    assert printed["ClusterId"] == facts.cluster_id
+    assert int(printed["HighWatermark"]) >= facts.quorum.high_watermark > 0
+    assert {node_id for node_id, one in facts.quorum.voters.items() if one.caught_up} == {
+        *gatekeeper.cluster.controllers
+    }
+    for voter in facts.quorum.voters.values():
+        assert f'"directoryId": "{voter.directory_id}"' in printed["CurrentVoters"]
+        assert voter.endpoints == {"CONTROLLER": gatekeeper.address(voter.node_id)}
+    levels = java_tool(FEATURES, *brokers, "describe").succeeded().stdout
+    finalized = dict(re.findall(r"Feature: (\S+)\s.*FinalizedVersionLevel: (\S+)\s", levels))
+    assert facts.features["kraft.version"] == int(finalized["kraft.version"])
+    assert facts.features["transaction.version"] == int(finalized["transaction.version"])
+    assert facts.registrations.keys() == {*gatekeeper.cluster.controllers, *gatekeeper.cluster.brokers}
+    assert facts.answering == {*gatekeeper.cluster.brokers}
+    (watched,) = [one for one in facts.partitions if one.partition == partition]
+    assert (watched.replicas, sorted(watched.isr), watched.leader) == ((2, 0), [0, 2], 2)
+    assert watched.size_bytes == 0
+    assert all((load.free_bytes or 0) > 0 for load in facts.loads.values())
+    assert facts.offline_partitions == 0
+
+
+def test_a_look_costs_little_after_the_first(gatekeeper: Gatekeeper) -> None:
+    """Goal: one image is followed, not loaded again. Method: a topic that is created between two looks is seen."""
+
+    async def look_twice(gateway: KafkaGateway) -> tuple[KafkaFacts | None, KafkaFacts | None]:
+        first = await gatekeeper.look(gateway, 1)
+        await asyncio.to_thread(create_topic, gatekeeper, "followed", 1)
+        return first, await gatekeeper.look(gateway, 1)
+
+    first, second = gatekeeper.run(look_twice)
+    assert first is not None
+    assert second is not None
+    seen = {one.partition for one in second.partitions} - {one.partition for one in first.partitions}
+    assert seen == {PartitionId("followed", 0)}
+
+
+def test_probes_tell_who_answers(gatekeeper: Gatekeeper) -> None:
+    """Goal: by cluster and node, and nobody holds up the others.
+
+    Method: nodes of both kinds, a port with nobody, a name that is none, and one that takes connections and is
+    silent; and an operator that does not know the node which answers.
+    """
+    nodes = (*gatekeeper.cluster.controllers, *gatekeeper.cluster.brokers)
+    nobody, silent = Address("127.0.0.1", free_ports(1)), Address("127.0.0.1", free_ports(1))
+    nowhere = Address("no-such-name.invalid", 9092)
+
+    async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async def probe_all(gateway: KafkaGateway) -> Mapping[Address, Reached]:
+        addresses = {gatekeeper.address(one) for one in nodes}
+        server = await asyncio.start_server(be_silent, silent.host, silent.port)
+        async with server, asyncio.timeout(PROBED_WITHIN_S):
+            return await gateway.probe(frozenset({*addresses, nobody, nowhere, silent}), frozenset(nodes))
+
+    reached = gatekeeper.run(probe_all)
+    cluster_id = gatekeeper.facts().cluster_id
+    for node_id in nodes:
+        told = reached[gatekeeper.address(node_id)]
+        assert (told.cluster_id, told.node_id, told.error) == (cluster_id, node_id, None)
+    for where, error in ((nobody, "refused"), (nowhere, "not known"), (silent, "no answer")):
+        assert (reached[where].cluster_id, reached[where].node_id) == (None, None)
+        assert error in (reached[where].error or "")
+    known = frozenset({gatekeeper.address(0)})
+    stranger = gatekeeper.run(lambda gateway: gateway.probe(known, frozenset({1, 2})))
+    assert [(one.cluster_id, one.node_id) for one in stranger.values()] == [(cluster_id, None)]
+
+
+def test_a_voter_goes_and_comes(gatekeeper: Gatekeeper) -> None:
+    """Goal: RemoveVoter and AddVoter, each again as well. Method: the spare controller, whose process runs on."""
+    voter = gatekeeper.facts().quorum.voters[SPARE]
+    assert voter.directory_id is not None
+    gatekeeper.apply(*twice(RemoveVoter(node_id=SPARE, directory_id=voter.directory_id, reason="test")))
+
+    def is_caught_up_observer() -> bool:
+        quorum = gatekeeper.facts().quorum
+        assert SPARE not in quorum.voters
+        return any(
+            (one.node_id, one.directory_id, one.caught_up) == (SPARE, voter.directory_id, True)
+            for one in quorum.observers
+        )
+
+    eventually(is_caught_up_observer, TIMEOUT_S, "an observer that may become a voter again")
+    add = AddVoter(node_id=SPARE, directory_id=voter.directory_id, endpoints=voter.endpoints, reason="test")
+    gatekeeper.apply(*twice(add))
+    assert gatekeeper.facts().quorum.voters[SPARE].endpoints == voter.endpoints
+    with pytest.raises(StepError, match=f"controller {SPARE} was not made a voter: DUPLICATE_VOTER"):
+        gatekeeper.apply(replace(add, directory_id="A" * 21 + "Q"))
+
+
+def test_a_broker_leaves(gatekeeper: Gatekeeper) -> None:
+    """Goal: ReassignPartitions, ElectPreferredLeaders, UnregisterBroker.
+
+    Method: a broker is drained, stopped and unregistered; too early it is refused.
+    """
+    partition = create_topic(gatekeeper, "drained", LEAVING, 0)
+    unregister = UnregisterBroker(node_id=LEAVING, reason="test")
+    with pytest.raises(StepError, match=f"node {LEAVING} was not unregistered: it is in service"):
+        gatekeeper.apply(unregister)
+    held = {one.partition for one in gatekeeper.facts(LEAVING).partitions}
+    assert partition in held
+    targets = {**dict.fromkeys(held, (1, 0)), partition: (0, 1)}
+    drain = ReassignPartitions(node_id=LEAVING, targets=targets, reason="test")
+    gatekeeper.apply(*twice(drain))
+    eventually(lambda: not gatekeeper.facts(LEAVING).partitions, TIMEOUT_S, "nothing on the broker")
+    cancel = ReassignPartitions(node_id=LEAVING, targets={partition: ()}, reason="test")
+    gatekeeper.apply(cancel, replace(cancel, targets={PartitionId("no such topic", 0): ()}))
+
+    gatekeeper.apply(ReassignPartitions(node_id=-1, targets={partition: (1, 0)}, reason="test"))
+    assert gatekeeper.facts().loads[1].unpreferred > 0
+    gatekeeper.apply(*twice(ElectPreferredLeaders(reason="test")))
+    assert gatekeeper.facts().loads[1].unpreferred == 0
+
+    gatekeeper.cluster.terminate(LEAVING)
+    eventually(lambda: gatekeeper.facts().registrations[LEAVING].fenced, TIMEOUT_S, "the broker to be fenced")
+    gatekeeper.apply(*twice(unregister))
+    facts = gatekeeper.facts()
+    assert LEAVING not in facts.registrations
+    assert LEAVING not in facts.loads
+
+
+def test_a_ghost_is_refreshed_and_unregistered(tmp_path: Path) -> None:
+    """Goal: RefreshRegistration, FinalizeFeature, UnregisterController, each again as well.
+
+    Method: a ghost that keeps a controller of its own from metadata.version 33; it can't be unregistered below.
+    """
+    cluster = Cluster.create(tmp_path / "cluster", None, manifests(controllers=1, brokers=0))
+    gatekeeper = Gatekeeper(cluster)
+    finalize = FinalizeFeature(feature="metadata.version", level=33, reason="test")
+    unregister = UnregisterController(node_id=GHOST, reason="test")
+    try:
+        cluster.start_all()
+        register_ghost(cluster)
+        with pytest.raises(StepError, match=r"metadata\.version was not set to 33: .*99"):
+            gatekeeper.apply(finalize)
+        with pytest.raises(StepError, match=f"node {GHOST} was not unregistered: UNSUPPORTED_VERSION"):
+            gatekeeper.apply(unregister)
+        gatekeeper.apply(*twice(RefreshRegistration(node_id=GHOST, reason="test")))
+        ghost = gatekeeper.facts().registrations[GHOST]
+        assert (ghost.endpoints, ghost.features["metadata.version"]) == ({}, (7, 33))
+        gatekeeper.apply(*twice(finalize))
+        gatekeeper.apply(*twice(unregister))
+        gatekeeper.apply(RefreshRegistration(node_id=GHOST, reason="it makes no ghost of one that is gone"))
+        facts = gatekeeper.facts()
+        assert facts.features["metadata.version"] == 33
+        assert GHOST not in facts.registrations
+    finally:
+        cluster.close()
