@@ -132,7 +132,7 @@ class _Drain:
         is_refused = self._refuse(node_id, held)
         if not is_refused:
             self.to_drain.append(node_id)
-        alone = [one for one in held if set(one.isr) <= {node_id}]
+        alone = [one for one in held if not self._has_another_in_sync(one, node_id)]
         if seen is None or seen.state.runs or not (alone or is_refused):
             return
         if seen.state is NodeState.ABSENT:
@@ -152,11 +152,20 @@ class _Drain:
             self.waits.append(WaitFor(reason=reason, node_ids=(node_id,), until_ms=due_ms))
             return
         reason = (
-            f"{len(alone)} partitions have nobody else in sync"
+            f"{len(alone)} partitions have nobody else in sync that serves"
             if alone
             else "it can't leave, and does not run"
         )
         self.steps.append(StartNode(node_id=node_id, reason=reason))
+
+    def _has_another_in_sync(self, partition: ObservedPartition, node_id: int) -> bool:
+        """Whether another broker than this one has all of the partition, and serves."""
+        return any(
+            other != node_id
+            and other in self.kafka.registrations
+            and not self.kafka.registrations[other].fenced
+            for other in partition.isr
+        )
 
     def _refuse(self, node_id: int, held: Iterable[ObservedPartition]) -> bool:
         staying = len(self.desired.of_role(Role.BROKER))

@@ -126,7 +126,8 @@ class Operated(RuleBasedStateMachine):
     @precondition(lambda self: self.is_formed)
     @rule()
     def upgrade(self) -> None:
-        self.cluster.wish.metadata_version = "4.4"
+        """To the first release that can unregister controllers."""
+        self.cluster.wish.version, self.cluster.wish.metadata_version = "4.4.0", "4.4-IV2"
 
     @precondition(lambda self: self.is_formed)
     @rule()

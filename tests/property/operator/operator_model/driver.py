@@ -7,6 +7,7 @@ from random import Random
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, NodeState, PartitionId, Role
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import Action, Plan, StopNode
+from quorate_protocol.features import metadata_version_named
 
 from operator_model.steps import apply
 from operator_model.wish import Wish
@@ -139,6 +140,8 @@ class Cluster:
         controllers = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
         assert set(world.voters) == controllers
         assert world.sound_voters() == controllers
+        assert world.features["metadata.version"] == metadata_version_named(self.wish.metadata_version)
+        assert (world.kraft_version == 1) == self.wish.dynamic
         assert not [one for one in world.nodes.values() if one.process and one.node_id not in wanted]
         self._check_leftovers(set(wanted))
 

@@ -158,7 +158,7 @@ class _Stepper:
             advertised, revision, features = node.last.advertised, node.last.revision, node.last.features
         else:
             advertised = {**wanted.advertised, **action.advertised}
-            revision, features = dict(wanted.revision), FEATURES
+            revision, features = dict(wanted.revision), FEATURES[wanted.kafka_version]
             for listener, address in advertised.items():
                 publication = world.publications.get(address)
                 is_own = publication is not None and publication.node_id == node.node_id
@@ -220,7 +220,7 @@ class _Stepper:
         node = world.nodes[action.node_id]
         assert node.process is None, f"rule 4: {action}: it runs"
         assert not world.is_voter(node), f"rule 4: {action}: it is a voter"
-        can_unregister = node.role is Role.BROKER or world.features["metadata.version"] >= REGISTRATION_LEVEL
+        can_unregister = node.role is Role.BROKER or world.seen_level >= REGISTRATION_LEVEL
         assert not can_unregister or node.node_id not in world.registrations, f"rule 4: {action}: registered"
         node.disk = None
         node.has_volume = self.half
@@ -325,7 +325,7 @@ class _Stepper:
         node = world.nodes.get(action.node_id)
         assert node is None or node.process is None, f"{action}: it lives"
         world.registrations[action.node_id] = replace(
-            world.registrations[action.node_id], endpoints={}, features=FEATURES
+            world.registrations[action.node_id], endpoints={}, features=FEATURES["4.4.0"]
         )
         world.write()
 

@@ -30,8 +30,7 @@ from quorate_operator.planning.cluster import (
 from operator_model.wish import OVERLAP_MS
 
 CLUSTER_ID = "model-cluster-id-00000"
-FEATURES = {
-    "metadata.version": (7, 33),
+_OTHER_FEATURES = {
     "kraft.version": (0, 1),
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
@@ -39,7 +38,11 @@ FEATURES = {
     "streams.version": (0, 1),
     "transaction.version": (0, 3),
 }
-"""What every node of the model supports. Metadata.version 33 is ahead of Kafka 4.3.1: to be upgraded to."""
+FEATURES = {
+    "4.3.1": {"metadata.version": (7, 30), **_OTHER_FEATURES},
+    "4.4.0": {"metadata.version": (7, 33), **_OTHER_FEATURES},
+}
+"""The lowest and highest levels that a release supports."""
 PARTITION_SIZE_BYTES = 4 * 1024**3
 REGISTRATION_LEVEL = 33
 """From this metadata.version on, controllers can be unregistered (KIP-1312)."""
@@ -131,6 +134,8 @@ class World:
     partitions: dict[PartitionId, Partition] = field(default_factory=dict)
     told_ms: dict[tuple[Address, int], int] = field(default_factory=dict)
     """When a client was last told an address for a node."""
+    seen_level: int = 0
+    """The metadata.version when the operator last looked."""
     disks: int = 0
     """How many disks were ever formatted; names them."""
 
@@ -221,7 +226,7 @@ class World:
         for node in self.nodes.values():
             if not node.is_up or node.disk is None:
                 continue
-            if node.lag > 0:
+            if node.lag > 0 and node.node_id != self.leader_id:
                 node.lag -= 1
                 continue
             self._process(node.node_id).joined = True
@@ -316,13 +321,23 @@ class World:
             )
 
     def point_dns(self, desired: DesiredCluster) -> None:
-        """Who owns the names that the operator does not control points them at the nodes that are to have them."""
+        """Who owns the names that the operator does not control points them at the nodes that are to have them.
+
+        They read the plan: not before nobody is told the name for another node, and its window has passed.
+        """
+        advertised = {
+            (address, registration.node_id)
+            for registration in self.registrations.values()
+            for address in registration.endpoints.values()
+        }
         for node in desired.nodes:
             for address in node.advertised.values():
                 if address in node.controlled or self.dns.get(address) == node.node_id:
                     continue
                 is_held = any(
-                    told == address and holder != node.node_id and self.now_ms - at_ms < OVERLAP_MS
+                    told == address
+                    and holder != node.node_id
+                    and ((told, holder) in advertised or self.now_ms - at_ms < OVERLAP_MS)
                     for (told, holder), at_ms in self.told_ms.items()
                 )
                 if not is_held:
@@ -333,6 +348,7 @@ class World:
     def observe(self, desired: DesiredCluster) -> ObservedCluster:
         """What runtime and gateway tell."""
         self.elect()
+        self.seen_level = self.features.get("metadata.version", 0)
         kafka = self._facts()
         if kafka is not None and self.formation is not None:
             self.formation = replace(
