@@ -1,0 +1,317 @@
+"""The chart under a real API server: every object is taken, the operator may do what it does, and no more."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kubernetes.client
+import pytest
+import yaml
+from kubernetes.client import ApiException
+from local_kubernetes.api_server import ApiServer
+from support.cluster import DIE_WITH_PARENT, free_ports
+from support.waiting import eventually
+
+TIMEOUT_S = 60
+OPERATOR = "quorate"
+# The kinds of the Prometheus operator, as far as an API server has to know them to take objects.
+FOREIGN = {"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
+ALLOWED = [
+    *(
+        (verb, "quorate.dev", kind, "")
+        for kind in ("kafkacontrollers", "kafkabrokers")
+        for verb in ("list", "watch", "patch")
+    ),
+    *((verb, "quorate.dev", "kafkacontrollers", "status") for verb in ("patch", "update")),
+    ("update", "quorate.dev", "kafkabrokers", "finalizers"),
+    *((verb, "", "pods", "") for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    *((verb, "", "persistentvolumeclaims", "") for verb in ("list", "watch", "create", "patch", "delete")),
+    *((verb, "", "services", "") for verb in ("list", "watch", "create", "patch", "delete")),
+    *((verb, "", "configmaps", "") for verb in ("list", "watch", "create", "patch", "delete")),
+    *(
+        (verb, "policy", "poddisruptionbudgets", "")
+        for verb in ("list", "watch", "create", "patch", "delete")
+    ),
+    *(
+        (verb, "networking.k8s.io", "networkpolicies", "")
+        for verb in ("list", "watch", "create", "patch", "delete")
+    ),
+    *((verb, "coordination.k8s.io", "leases", "") for verb in ("get", "create", "update")),
+    ("get", "", "secrets", ""),
+    ("create", "events.k8s.io", "events", ""),
+]
+NEVER = [
+    *((verb, "", "secrets", "") for verb in ("list", "watch", "create", "patch", "update", "delete")),
+    *(("create", "", "pods", part) for part in ("exec", "attach", "portforward", "eviction")),
+    *(
+        (verb, "quorate.dev", "kafkacontrollers", "")
+        for verb in ("create", "update", "delete", "deletecollection")
+    ),
+    ("get", "", "pods", "log"),
+    *(("deletecollection", "", kind, "") for kind in ("pods", "persistentvolumeclaims")),
+    ("delete", "coordination.k8s.io", "leases", ""),
+    ("create", "rbac.authorization.k8s.io", "roles", ""),
+    ("create", "rbac.authorization.k8s.io", "rolebindings", ""),
+    ("impersonate", "", "serviceaccounts", ""),
+    ("create", "", "serviceaccounts", "token"),
+    ("create", "apps", "deployments", ""),
+]
+EVERYWHERE = [
+    ("get", "", "nodes", ""),
+    ("list", "", "namespaces", ""),
+    ("watch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+]
+NEVER_EVERYWHERE = [
+    ("patch", "", "nodes", ""),
+    ("delete", "", "namespaces", ""),
+    ("patch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+    ("delete", "", "persistentvolumes", ""),
+    ("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
+]
+
+Right = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """A release: where its operator runs, and whose clusters it looks after."""
+
+    own: str
+    clusters: str
+    is_wide: bool
+
+
+def kubectl(server: ApiServer, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run kubectl with all rights."""
+    assert server.programs.kubectl is not None
+    command = [str(server.programs.kubectl), f"--kubeconfig={server.kubeconfig}", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+
+
+def applied(server: ApiServer, objects: list[dict[str, Any]], *options: str) -> None:
+    """Apply objects; every one has to be taken."""
+    ran = kubectl(
+        server, "apply", "--server-side", *options, "--filename", "-", stdin=yaml.safe_dump_all(objects)
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "Warning" not in ran.stderr
+
+
+@pytest.fixture(scope="module")
+def prepared(api_server: ApiServer, render: Callable[..., list[dict[str, Any]]]) -> ApiServer:
+    """An API server with the definitions of the chart, and those of the Prometheus operator in outline."""
+    open_schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    foreign = [
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{plural}.monitoring.coreos.com"},
+            "spec": {
+                "group": "monitoring.coreos.com",
+                "scope": "Namespaced",
+                "names": {"plural": plural, "kind": kind},
+                "versions": [{"name": "v1", "served": True, "storage": True, "schema": open_schema}],
+            },
+        }
+        for plural, kind in FOREIGN.items()
+    ]
+    ours = [one for one in render() if one["kind"] == "CustomResourceDefinition"]
+    applied(api_server, [*foreign, *ours], "--force-conflicts")
+    names = [f"crd/{one['metadata']['name']}" for one in (*foreign, *ours)]
+    waited = kubectl(api_server, "wait", "--for=condition=Established", "--timeout=60s", *names)
+    assert waited.returncode == 0, waited.stderr
+    return api_server
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("is_wide", [True, False], ids=["cluster-wide", "namespaced"])
+def test_every_object_is_taken(
+    prepared: ApiServer,
+    render: Callable[..., list[dict[str, Any]]],
+    namespace: str,
+    is_wide: bool,
+    replicas: int,
+) -> None:
+    """Goal: `helm install` works, also where pods are restricted. Method: a dry run of all objects, with all options,
+    in a namespace that refuses what is not restricted.
+    """
+    values = {
+        "replicas": replicas,
+        "watchNamespaces": [] if is_wide else [namespace],
+        "metrics": {name: {"create": True} for name in ("podMonitor", "prometheusRule", "dashboards")},
+        "web": {"tokenSecret": {"name": "page-token"}},
+    }
+    objects = render(values, namespace=namespace)
+    assert len(objects) > 12
+    applied(prepared, objects, "--dry-run=server", "--force-conflicts", "--validate=strict")
+
+
+@pytest.fixture(params=[True, False], ids=["cluster-wide", "namespaced"])
+def installed(
+    request: pytest.FixtureRequest,
+    prepared: ApiServer,
+    api_client: kubernetes.client.ApiClient,
+    render: Callable[..., list[dict[str, Any]]],
+    namespace: str,
+) -> Iterator[Installed]:
+    """The rights of a release, in force; and taken back in the end."""
+    clusters = f"{namespace}-clusters"
+    kubernetes.client.CoreV1Api(api_client).create_namespace({"metadata": {"name": clusters}})
+    values = {"watchNamespaces": [] if request.param else [clusters]}
+    objects = [
+        one
+        for one in render(values, namespace=namespace)
+        if one["apiVersion"].startswith("rbac.") or one["kind"] == "ServiceAccount"
+    ]
+    applied(prepared, objects)
+    yield Installed(own=namespace, clusters=clusters, is_wide=request.param)
+    ran = kubectl(prepared, "delete", "--wait=false", "--filename", "-", stdin=yaml.safe_dump_all(objects))
+    assert ran.returncode == 0, ran.stderr
+
+
+def may(
+    client: kubernetes.client.ApiClient, installed: Installed, right: Right, namespace: str | None
+) -> bool:
+    """Whether the operator's service account may."""
+    verb, group, resource, subresource = right
+    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+    if namespace is not None:
+        attributes["namespace"] = namespace
+    user = f"system:serviceaccount:{installed.own}:{OPERATOR}"
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{installed.own}", "system:authenticated"]
+    body = {"spec": {"user": user, "groups": groups, "resourceAttributes": attributes}}
+    review = kubernetes.client.AuthorizationV1Api(client).create_subject_access_review(body)
+    return bool(review.status.allowed)
+
+
+def test_the_operator_may_do_what_it_does_and_no_more(
+    api_client: kubernetes.client.ApiClient, installed: Installed
+) -> None:
+    """Goal: least rights. Method: ask the API server, for the namespaces of clusters, its own, and all others."""
+
+    def granted(rights: list[Right], namespace: str | None) -> list[Right]:
+        return [right for right in rights if may(api_client, installed, right, namespace)]
+
+    assert granted(ALLOWED, installed.clusters) == ALLOWED
+    assert granted(NEVER, installed.clusters) == []
+    assert granted(NEVER, installed.own) == []
+    assert granted(NEVER_EVERYWHERE, None) == []
+    assert granted(EVERYWHERE, None) == (EVERYWHERE if installed.is_wide else [])
+    own: list[Right] = [("update", "coordination.k8s.io", "leases", ""), ("patch", "", "pods", "")]
+    assert granted(own, installed.own) == own
+    if not installed.is_wide:
+        assert granted(ALLOWED, "kube-system") == []
+        assert granted([("get", "", "secrets", ""), ("create", "", "pods", "")], installed.own) == []
+
+
+def test_those_who_may_edit_may_edit_clusters(
+    prepared: ApiServer,
+    api_client: kubernetes.client.ApiClient,
+    render: Callable[..., list[dict[str, Any]]],
+) -> None:
+    """Goal: people with Kubernetes' own roles need no further ones. Method: the labels that the roles collect by."""
+    roles = [
+        one for one in render(namespace="people") if "aggregate" in str(one["metadata"].get("labels", {}))
+    ]
+    applied(prepared, roles)
+    api = kubernetes.client.RbacAuthorizationV1Api(api_client)
+    assert len(roles) == 2
+    for role in roles:
+        made = api.read_cluster_role(role["metadata"]["name"])
+        verbs = {verb for rule in made.rules for verb in rule.verbs}
+        is_edit = "rbac.authorization.k8s.io/aggregate-to-edit" in made.metadata.labels
+        assert ("delete" in verbs) == is_edit
+        assert ("get" in verbs) != is_edit
+        assert {group for rule in made.rules for group in rule.api_groups} == {"quorate.dev"}
+
+
+def test_the_rights_are_enough_for_a_real_operator(
+    prepared: ApiServer,
+    api_client: kubernetes.client.ApiClient,
+    installed: Installed,
+    tmp_path: Path,
+) -> None:
+    """Goal: nothing is forbidden that the operator tries. Method: run it as the chart's service account, have it
+    make a cluster and let it go again; look for refusals in what it says.
+    """
+    log = tmp_path / "operator.log"
+    command = [
+        *DIE_WITH_PARENT,
+        *(f"{Path(sys.executable).with_name('quorate')}", "operator", "run", "--lease-duration=2"),
+        *(
+            f"--lease-namespace={installed.own}",
+            "--image=quorate:test",
+            f"--listen=127.0.0.1:{free_ports(1)}",
+        ),
+        *(() if installed.is_wide else (f"--namespace={installed.clusters}",)),
+    ]
+    config = prepared.kubeconfig_of(installed.own, OPERATOR)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**os.environ, "KUBECONFIG": str(config)}
+        )
+    try:
+        manifests = [
+            _resource("KafkaController", "quorum", {"replicas": 3}),
+            _resource("KafkaBroker", "brokers", {"controllers": "quorum", "replicas": 1}),
+        ]
+        applied(prepared, manifests, "--namespace", installed.clusters)
+        core = kubernetes.client.CoreV1Api(api_client)
+        policy = kubernetes.client.PolicyV1Api(api_client)
+        networking = kubernetes.client.NetworkingV1Api(api_client)
+        for what, found in {
+            "pods": core.list_namespaced_pod,
+            "volumes": core.list_namespaced_persistent_volume_claim,
+            "Services": core.list_namespaced_service,
+            "ConfigMaps": core.list_namespaced_config_map,
+            "budgets": policy.list_namespaced_pod_disruption_budget,
+            "policies": networking.list_namespaced_network_policy,
+        }.items():
+            eventually(
+                lambda found=found: [
+                    one
+                    for one in found(installed.clusters).items
+                    if (one.metadata.labels or {}).get("quorate.dev/cluster") == "quorum"
+                ],
+                TIMEOUT_S,
+                f"{what} of the cluster",
+                seen=lambda: log.read_text()[-3000:],
+            )
+        custom = kubernetes.client.CustomObjectsApi(api_client)
+
+        def resource() -> dict[str, Any] | None:
+            try:
+                found: dict[str, Any] = custom.get_namespaced_custom_object(
+                    "quorate.dev", "v1alpha1", installed.clusters, "kafkacontrollers", "quorum"
+                )
+            except ApiException as error:
+                if error.status != 404:
+                    raise
+                return None
+            return found
+
+        eventually(lambda: "conditions" in (resource() or {}).get("status", {}), TIMEOUT_S, "a status")
+        events = kubernetes.client.EventsV1Api(api_client)
+        eventually(lambda: events.list_namespaced_event(installed.clusters).items, TIMEOUT_S, "an Event")
+        gone = kubectl(
+            prepared,
+            *("delete", "kafkacontrollers,kafkabrokers", "--all", "--wait=false"),
+            *("--namespace", installed.clusters),
+        )
+        assert gone.returncode == 0, gone.stderr
+        eventually(
+            lambda: resource() is None, TIMEOUT_S, "the cluster to go", seen=lambda: log.read_text()[-3000:]
+        )
+    finally:
+        process.terminate()
+        process.wait(TIMEOUT_S)
+    said = log.read_text()
+    assert "forbidden" not in said.lower(), said[-3000:]
+
+
+def _resource(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "quorate.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
