@@ -1,0 +1,189 @@
+"""Who answers at an address: nodes that know KIP-1242 and those that do not, behind TLS or not, and nobody."""
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quorate_admin.security.config import SecurityConfig
+from quorate_operator.gateway import probing
+from quorate_operator.planning.cluster import Address, Reached
+from quorate_protocol.errors import ErrorCode
+from support.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode, answer, nested
+
+TLS_HANDSHAKE = 22
+TLS_ALERT = bytes((21, 3, 3, 0, 2, 2, 70))
+"""A fatal alert, protocol_version: what Java answers to whoever speaks no TLS."""
+NODES = frozenset({0, 1, 2, 3000})
+
+
+def configured_as(node_id: int) -> Any:
+    """A handler of DescribeConfigs: a node tells its own configuration, and refuses that of others."""
+
+    def handle(request: Any) -> Any:
+        results = tuple(
+            nested(
+                "DescribeConfigs",
+                "DescribeConfigsResult",
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+                error_code=ErrorCode.none if one.resource_name == str(node_id) else ErrorCode.invalid_request,
+            )
+            for one in request.body.resources
+        )
+        return answer("DescribeConfigs", results=results)
+
+    return handle
+
+
+def address_of(node: FakeNode) -> Address:
+    """Where a node listens."""
+    host, _, port = node.address.rpartition(":")
+    return Address(host, int(port))
+
+
+async def probe(*addresses: Address, node_ids: frozenset[int] = NODES) -> list[Reached]:
+    """What is reached at each address."""
+    reached = await probing.probe(addresses, node_ids, SecurityConfig())
+    return [reached[address] for address in addresses]
+
+
+def said(reached: Reached) -> tuple[str | None, int | None, str | None]:
+    """Without the time."""
+    return reached.cluster_id, reached.node_id, reached.error
+
+
+@pytest.mark.parametrize("is_controllers", [False, True])
+@pytest.mark.parametrize("api_versions_max", [4, 5])
+async def test_a_node_is_told_by_what_it_says_of_itself(is_controllers: bool, api_versions_max: int) -> None:
+    """Goal: brokers and controllers, of 4.3 and of 4.4. Method: each; one that knows v5 confirms who it is."""
+    cluster = FakeCluster((1, 2), is_controllers=is_controllers, api_versions_max=api_versions_max)
+    for node_id, node in cluster.nodes.items():
+        node.handlers["DescribeConfigs"] = configured_as(node_id)
+    async with cluster:
+        nodes = list(cluster.nodes.values())
+        reached = await probe(*map(address_of, nodes))
+        assert [said(one) for one in reached] == [(CLUSTER_ID, 1, None), (CLUSTER_ID, 2, None)]
+        checked = [request.body.node_id for request in nodes[0].received("ApiVersions")]
+        assert (1 in checked) == (api_versions_max == 5)
+
+
+async def test_a_node_whose_peers_stand_in_for_it_is_found_out() -> None:
+    """Goal: a swapped address does not pass. Method: node 2 answers where everybody lists 1."""
+    async with FakeCluster((1, 2)) as cluster:
+        first, second = cluster.nodes.values()
+        first.advertised, second.advertised = second.address, first.address
+        second.handlers["DescribeConfigs"] = configured_as(2)
+        (reached,) = await probe(address_of(second))
+    assert said(reached) == (CLUSTER_ID, 2, None)
+
+
+async def test_a_node_that_nobody_knows_has_no_id() -> None:
+    """Goal: the cluster is told all the same. Method: a node that is none of those that may answer."""
+    async with FakeCluster((7,), cluster_id="another") as cluster:
+        (node,) = cluster.nodes.values()
+        node.handlers["DescribeConfigs"] = configured_as(7)
+        (reached,) = await probe(address_of(node))
+    assert said(reached) == ("another", None, None)
+
+
+async def test_one_that_contradicts_itself() -> None:
+    """Goal: KIP-1242's answer counts. Method: it tells the configuration of 2, and says that it is not 2."""
+    async with FakeCluster((1,)) as cluster:
+        (node,) = cluster.nodes.values()
+        node.handlers["DescribeConfigs"] = configured_as(2)
+        (reached,) = await probe(address_of(node))
+    assert (reached.cluster_id, reached.node_id) == (None, None)
+    assert reached.error == "REBOOTSTRAP_REQUIRED: it tells the configuration of 2 and is not it"
+
+
+async def test_what_is_not_allowed_is_told() -> None:
+    """Goal: a person sees which right is missing. Method: DescribeConfigs is forbidden."""
+
+    def forbid(request: Any) -> Any:
+        results = tuple(
+            nested(
+                "DescribeConfigs",
+                "DescribeConfigsResult",
+                resource_name=one.resource_name,
+                error_code=ErrorCode.cluster_authorization_failed,
+            )
+            for one in request.body.resources
+        )
+        return answer("DescribeConfigs", results=results)
+
+    async with FakeCluster((1,), handlers={"DescribeConfigs": forbid}) as cluster:
+        (reached,) = await probe(address_of(cluster.nodes[1]))
+    assert "needs DESCRIBE_CONFIGS on the cluster" in (reached.error or "")
+
+
+async def test_nobody_holds_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: bounded, and never an exception. Method: silence, hanging up, no listener, names that are none."""
+    monkeypatch.setattr(probing, "PROBE_TIMEOUT_MS", 300)
+    monkeypatch.setattr(probing, "PROBES_AT_ONCE_MAX", 2)
+    async with FakeCluster((1, 2, 0)) as cluster:
+        silent, cut, gone = cluster.nodes.values()
+        silent.handlers["DescribeCluster"] = lambda _: SILENCE
+        cut.handlers["DescribeCluster"] = lambda _: HANG_UP
+        await gone.stop()
+        label_too_long = Address(f"{'a' * 70}.invalid", 9092)
+        reached = await probe(*map(address_of, cluster.nodes.values()), label_too_long)
+    errors = ("no answer from", "the server closed the connection", "Connection refused", "label")
+    for one, error in zip(reached, errors, strict=True):
+        assert (one.cluster_id, one.node_id) == (None, None)
+        assert error in (one.error or "")
+
+
+@asynccontextmanager
+async def alerting(node: FakeNode) -> AsyncIterator[Address]:
+    """A listener in front of a TLS one that tells whoever speaks no TLS so, as Java does."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = await reader.read(65536)
+        if first[:1] == bytes((TLS_HANDSHAKE,)):
+            behind_reader, behind_writer = await asyncio.open_connection(*address_of(node))
+            behind_writer.write(first)
+            await asyncio.gather(pump(reader, behind_writer), pump(behind_reader, writer))
+        else:
+            writer.write(TLS_ALERT)
+            writer.close()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield Address(*server.sockets[0].getsockname())
+
+
+@pytest.fixture
+def own_certificate(tmp_path: Path) -> ssl.SSLContext:
+    """What a listener uses whose certificate nobody else signed, for another name."""
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"),
+            *("-days", "2", "-subj", "/CN=elsewhere"),
+            *("-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    return context
+
+
+async def test_a_listener_with_tls_is_spoken_to_so(own_certificate: ssl.SSLContext) -> None:
+    """Goal: external listeners are probed, whoever signed their certificate. Method: one that signed its own."""
+    handlers = {"DescribeConfigs": configured_as(1)}
+    cluster = FakeCluster((1,), ssl_context=own_certificate, handlers=handlers)
+    async with cluster, alerting(cluster.nodes[1]) as address:
+        (reached,) = await probe(address)
+    assert said(reached) == (CLUSTER_ID, 1, None)
