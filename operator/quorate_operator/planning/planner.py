@@ -34,10 +34,12 @@ from quorate_operator.planning.steps import (
     AddVoter,
     CreateNode,
     FinalizeFeature,
+    KafkaAction,
     Plan,
     Refusal,
     RemoveVoter,
     StartNode,
+    StopNode,
     WaitFor,
 )
 
@@ -75,6 +77,9 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
     migration = plan_migration(desired, observed)
     first = merge((created, starts, membership, migration))
     rollout = plan_rollout(desired, observed, now_ms, addresses, hold=_hold(first))
+    if _stops_leader(rollout, observed) and _asks_kafka(merge((registrations, drained))):
+        hold = "the active controller is asked for something else first"
+        rollout = plan_rollout(desired, observed, now_ms, addresses, hold=hold)
     pending = frozenset(
         (
             *due_for_restart(desired, observed, addresses),
@@ -96,6 +101,15 @@ def _hold(first: Part) -> str | None:
     if any(isinstance(step, CreateNode | StartNode) for step in first.due):
         return "nodes that are down are started first"
     return None
+
+
+def _stops_leader(rollout: Part, observed: ObservedCluster) -> bool:
+    leader_id = observed.kafka.quorum.leader_id if observed.kafka else None
+    return any(isinstance(step, StopNode) and step.node_id == leader_id for step in rollout.due)
+
+
+def _asks_kafka(part: Part) -> bool:
+    return any(isinstance(step, KafkaAction) for step in part.due)
 
 
 def _on_their_way(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:

@@ -1,0 +1,138 @@
+"""What manifests ask for: node ids, lifecycle, rollouts, requests by annotation; and host templates."""
+
+import pytest
+from quorate_operator.models.manifests import load_manifests
+from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role, RolloutPolicy, VolumePolicy
+from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.planning.templates import TemplateError, check_template, fill_host, template_values
+
+VALUES = template_values(cluster="quorum", pool="brokers", node_id=1002, first=1000, namespace="kafka")
+
+
+def desired(controllers: str = "{}", brokers: str = "", annotations: str = "{}") -> DesiredCluster:
+    """The cluster of a spec, in YAML's flow style."""
+    text = f"""\
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaController
+metadata: {{name: quorum, annotations: {annotations}}}
+spec: {controllers}
+"""
+    if brokers:
+        text += f"""\
+---
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaBroker
+metadata: {{name: brokers}}
+spec: {brokers}
+"""
+    return desired_cluster(load_manifests(text, "test"))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "decommission", "ids"),
+    [
+        (3, "[]", [3000, 3001, 3002]),
+        (3, "[3002]", [3000, 3001, 3003]),
+        (2, "[3002]", [3000, 3001]),
+        (3, "[3000, 3003]", [3001, 3002, 3004]),
+    ],
+)
+def test_a_pool_has_the_first_ids_that_are_not_decommissioned(
+    replicas: int, decommission: str, ids: list[int]
+) -> None:
+    """Goal: decommission is declarative. Method: sizes and lists."""
+    cluster = desired(f"{{replicas: {replicas}, decommission: {decommission}}}")
+    assert [node.node_id for node in cluster.nodes] == ids
+    assert [node.place for node in cluster.nodes] == [node_id - 3000 for node_id in ids]
+    assert not cluster.decommission & set(ids)
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "lifecycle"),
+    [
+        ("{}", "{}", Lifecycle.RUNNING),
+        ("{paused: true}", "{}", Lifecycle.PAUSED),
+        ("{}", '{quorate.dev/pause: "true"}', Lifecycle.PAUSED),
+        ("{}", '{quorate.dev/pause: "false"}', Lifecycle.RUNNING),
+        ("{hibernated: true}", "{}", Lifecycle.HIBERNATED),
+        ("{hibernated: true, paused: true}", "{}", Lifecycle.PAUSED),
+    ],
+)
+def test_lifecycles(spec: str, annotations: str, lifecycle: Lifecycle) -> None:
+    """Goal: pause before hibernation before running. Method: fields and the annotation."""
+    assert desired(spec, annotations=annotations).lifecycle is lifecycle
+
+
+def test_restarts_are_asked_for_by_annotation() -> None:
+    """Goal: of all nodes, and of one. Method: both annotations together."""
+    cluster = desired(annotations="{quorate.dev/restart: monday, quorate.dev/restart-3001: again}")
+    assert {node.node_id: node.revision["restart"] for node in cluster.nodes} == {
+        3000: "monday",
+        3001: "monday again",
+        3002: "monday",
+    }
+    assert all("restart" not in node.revision for node in desired().nodes)
+
+
+def test_rollouts_and_racks() -> None:
+    """Goal: each pool has its own policy. Method: a pool with all of it, and one with defaults."""
+    cluster = desired(
+        brokers="{controllers: quorum, replicas: 1, rollout: {overlap: 90s, maxUnavailable: 2}, "
+        "storage: {onDecommission: Delete}, nodes: [{nodeId: 0, rack: a}]}"
+    )
+    assert cluster.rollouts == {
+        "quorum": RolloutPolicy(),
+        "brokers": RolloutPolicy(overlap_ms=90_000, max_unavailable=2, volumes=VolumePolicy.DELETE),
+    }
+    assert cluster.of_role(Role.BROKER)[0].rack == "a"
+
+
+def test_the_survivor_is_named_by_annotation() -> None:
+    """Goal: recovery is explicit. Method: with and without the annotation."""
+    assert desired(annotations='{quorate.dev/recover-quorum-from: "3001"}').survivor == 3001
+    assert desired().survivor is None
+
+
+@pytest.mark.parametrize(
+    ("template", "host"),
+    [
+        ("b{nodeId}.kafka.example.com", "b1002.kafka.example.com"),
+        ("{pod}.{service}.{namespace}.svc", "brokers-1002.brokers.kafka.svc"),
+        ("127.0.0.{offset}", "127.0.0.2"),
+        ("{cluster}-{pool}-{nodeId}", "quorum-brokers-1002"),
+        ("fd00::1", "fd00::1"),
+    ],
+)
+def test_templates_are_filled_in(template: str, host: str) -> None:
+    """Goal: every placeholder. Method: templates and what they give."""
+    assert fill_host(template, VALUES, "spec.advertisedHost") == host
+
+
+@pytest.mark.parametrize(
+    ("template", "fault"),
+    [
+        (
+            "b{nodeid}.x",
+            "unknown placeholder {nodeid}; did you mean {nodeId}? placeholders are {nodeId}, {offset}",
+        ),
+        ("b{nodeId:>4}", "unknown placeholder {nodeId:>4}; "),
+        ("b{nodeId!r}", "unknown placeholder {nodeId!r}; "),
+        ("b{}", "unknown placeholder {}; "),
+        ("b{nodeId", "expected '}' before end of string; placeholders are {nodeId}"),
+    ],
+)
+def test_a_bad_template_is_told_with_its_field(template: str, fault: str) -> None:
+    """Goal: field, value and what is allowed. Method: each kind of mistake."""
+    with pytest.raises(TemplateError) as told:
+        check_template(template, "spec.listeners[0].advertisedHost")
+    assert str(told.value).startswith(f"spec.listeners[0].advertisedHost: {template!r}: ")
+    assert fault in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "template", ["b_{nodeId}!", "-{nodeId}", "b..{nodeId}", "x" * 64, ".".join(["x" * 60] * 5)]
+)
+def test_what_gives_no_host_is_told(template: str) -> None:
+    """Goal: no name that DNS can't have. Method: characters, empty parts, lengths."""
+    with pytest.raises(TemplateError, match="which is no host"):
+        fill_host(template, VALUES, "spec.advertisedHost")

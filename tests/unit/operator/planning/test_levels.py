@@ -1,0 +1,168 @@
+"""Feature levels, ghosts, and the migration from static voters."""
+
+import pytest
+from quorate_operator.planning.cluster import NodeState, Role
+from quorate_operator.planning.steps import FinalizeFeature, RefreshRegistration, UnregisterController
+from scenarios import REVISION, Situation, briefly, healthy
+
+OLD = {"metadata.version": (7, 29)}
+LEVELS_4_2 = {
+    "metadata_version": 29,
+    "transaction_version": 2,
+    "group_version": 1,
+    "eligible_leader_replicas_version": 1,
+    "share_version": 1,
+    "streams_version": 1,
+}
+
+
+def at_4_2(brokers: int = 1) -> Situation:
+    """A cluster at 4.2 with all that comes with it, which is to be at 4.3."""
+    situation = healthy(3, brokers).finalized(
+        **{key: level for key, level in LEVELS_4_2.items() if key != "eligible_leader_replicas_version"}
+    )
+    situation = situation.kafka(
+        features={**situation.observed.kafka.features, "eligible.leader.replicas.version": 1}  # type: ignore[union-attr]
+    )
+    return situation.asking(metadata_version="4.3")
+
+
+def test_a_level_is_finalized_when_every_node_supports_it() -> None:
+    """Goal: the upgrade's last step. Method: everything runs 4.3.1."""
+    (step,) = at_4_2().due()
+    assert step == FinalizeFeature(
+        feature="metadata.version",
+        level=30,
+        reason="metadata.version 4.2-IV1 -> 4.3-IV0: every registered node supports it",
+    )
+
+
+def test_nodes_that_are_due_for_a_restart_come_first() -> None:
+    """Goal: nobody goes back from a level, so the release runs everywhere first. Method: a pending roll."""
+    rolling = at_4_2().node(0, revision={**REVISION, "version": "4.2.0"}).registered(0, Role.BROKER, OLD)
+    assert briefly(rolling.due()) == ["StopNode 0"]
+    assert (
+        "metadata.version 4.2-IV1 -> 4.3-IV0: every registered node has to support it; waiting for broker-0"
+        in rolling.waits()
+    )
+
+
+def test_who_blocks_an_upgrade_is_named() -> None:
+    """Goal: the refusal says who, with which range, and the way out. Method: a broker of another owner is too old."""
+    blocked = at_4_2().registered(77, Role.BROKER, OLD)
+    assert blocked.due() == ()
+    assert blocked.refusals()["UpgradeBlocked"] == (
+        "metadata.version 4.3-IV0 (30) can't be finalized, it stays 29: broker-77 supports 7-29. "
+        "Upgrade them (spec.version), or ask for a level that all of them support"
+    )
+
+
+def test_a_voter_that_is_not_registered_is_waited_for() -> None:
+    """Goal: nobody knows what it supports. Method: one voter less among the registrations."""
+    silent = at_4_2().unregistered(3002)
+    assert silent.due() == ()
+    assert "waiting for controller-3002" in silent.waits()
+
+
+def test_an_unsafe_downgrade_is_refused_and_a_safe_one_is_done() -> None:
+    """Goal: no metadata is lost. Method: 4.3 -> 4.2 (records changed), and 4.2 -> 4.1 (none did)."""
+    unsafe = healthy(3).asking(metadata_version="4.2")
+    assert unsafe.due() == ()
+    assert "records changed with 4.3-IV0" in unsafe.refusals()["UnsafeDowngrade"]
+    (step,) = healthy(3).finalized(metadata_version=29).asking(metadata_version="4.1").due()
+    assert isinstance(step, FinalizeFeature)
+    assert (step.level, step.is_downgrade) == (27, True)
+
+
+def test_an_unknown_version_is_told_with_those_that_exist() -> None:
+    """Goal: a typing error is told. Method: a version that is none."""
+    message = healthy(3).asking(metadata_version="9.9").refusals()["UnknownMetadataVersion"]
+    assert "'9.9': there is no such version; there are 3.3-IV3" in message
+
+
+def test_features_of_the_release_follow() -> None:
+    """Goal: what a new cluster of that release has. Method: metadata.version is there, share.version is not."""
+    situation = at_4_2().finalized(metadata_version=30, share_version=0)
+    features = dict.fromkeys(("share.version",), (0, 9)) | {"metadata.version": (7, 30)}
+    for node_id, one in situation.observed.kafka.registrations.items():  # type: ignore[union-attr]
+        situation = situation.registered(node_id, one.role, features)
+    (step,) = situation.due()
+    assert isinstance(step, FinalizeFeature)
+    assert (step.feature, step.level) == ("share.version", 1)
+    assert situation.finalized(share_version=2).plan().steps == ()
+
+
+def test_a_feature_without_what_it_needs_is_refused() -> None:
+    """Goal: Kafka's own rule, before it is asked. Method: ELR at a metadata.version that is too old."""
+    asked = healthy(3).finalized(metadata_version=22).asking(features={"eligible.leader.replicas.version": 1})
+    assert "depends on metadata.version level 23" in asked.refusals()["UpgradeBlocked"]
+
+
+def test_a_ghost_is_unregistered_where_that_is_possible() -> None:
+    """Goal: rule 6 from metadata.version 33 on. Method: a registration that nobody stands for."""
+    (step,) = healthy(3).finalized(metadata_version=33).registered(3099, Role.CONTROLLER).due()
+    assert step == UnregisterController(node_id=3099, reason="it is gone: it runs no more and is no voter")
+
+
+def test_a_ghost_that_blocks_an_upgrade_is_refreshed_then_the_level_is_finalized() -> None:
+    """Goal: rule 6 below 33. Method: an old range; then that of the cluster."""
+    blocked = at_4_2().registered(3099, Role.CONTROLLER, OLD)
+    (step,) = blocked.due()
+    assert step == RefreshRegistration(
+        node_id=3099, reason="it is gone, and its registration (metadata.version 7 to 29) blocks 4.3-IV0"
+    )
+    assert blocked.refusals() == {}
+    assert briefly(blocked.registered(3099, Role.CONTROLLER).due()) == ["FinalizeFeature"]
+
+
+def test_a_ghost_that_harms_nobody_is_let_be() -> None:
+    """Goal: no lie without need. Method: an old range, and no upgrade asked for."""
+    assert healthy(3).registered(3099, Role.CONTROLLER, OLD).plan().steps == ()
+
+
+@pytest.mark.parametrize("life", ["desired", "voter", "runs", "unknown"])
+def test_what_may_live_is_no_ghost(life: str) -> None:
+    """Goal: nobody's registration is taken who may come back. Method: four signs of life."""
+    situation = healthy(4).finalized(metadata_version=33)
+    if life == "desired":
+        situation = situation.down(3003)
+    elif life == "voter":
+        situation = situation.asking_controllers(3000, 3001, 3002)
+    else:
+        situation = situation.asking_controllers(3000, 3001, 3002).no_voter(3003)
+    if life == "unknown":
+        situation = situation.node(3003, state=NodeState.STOPPED, unreachable_host=True)
+    assert not [step for step in situation.due() if isinstance(step, UnregisterController)]
+
+
+def static() -> Situation:
+    """A static quorum that is to be dynamic."""
+    return healthy(3).quorum(kraft_version=0).finalized(kraft_version=0)
+
+
+def test_a_static_quorum_becomes_dynamic_when_every_voter_is_there() -> None:
+    """Goal: kraft.version 1 is finalized with all voters. Method: one is down, then none."""
+    (start,) = static().down(3001).due()
+    assert type(start).__name__ == "StartNode"
+    assert "controller-3001 to be caught up: every voter tells its disk" in static().down(3001).waits()
+    (step,) = static().due()
+    assert isinstance(step, FinalizeFeature)
+    assert (step.feature, step.level) == ("kraft.version", 1)
+
+
+def test_membership_and_restarts_wait_for_the_migration() -> None:
+    """Goal: one thing at a time. Method: a scale and a new configuration while the quorum is static still."""
+    asked = static().asking_controllers(*range(3000, 3005)).asking_config()
+    assert briefly(asked.due()) == ["FinalizeFeature"]
+
+
+def test_configurations_without_voters_roll_afterwards() -> None:
+    """Goal: the last phase is a roll like any other. Method: kraft.version 1, and another configuration."""
+    assert briefly(healthy(3).asking_config().due()) == ["StopNode 3001"]
+
+
+def test_there_is_no_way_back_to_static() -> None:
+    """Goal: told, and nothing else held up. Method: ask a dynamic quorum to be static."""
+    asked = healthy(3).asking(dynamic_quorum=False).down(3001)
+    assert briefly(asked.due()) == ["StartNode 3001"]
+    assert "Kafka knows no way back" in asked.refusals()["NoWayBack"]

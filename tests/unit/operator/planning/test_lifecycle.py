@@ -1,0 +1,64 @@
+"""Pause, hibernation and waking, and machines that do not answer meanwhile."""
+
+from quorate_operator.planning.cluster import Lifecycle, NodeState
+from quorate_operator.planning.steps import StopNode
+from scenarios import Situation, briefly, healthy
+
+
+def test_a_paused_cluster_is_left_alone() -> None:
+    """Goal: nothing is changed, and it is told. Method: much to do, and a pause."""
+    situation = healthy(3, brokers=1).asking_config().down(3001).asking(lifecycle=Lifecycle.PAUSED)
+    assert situation.plan().steps == ()
+    assert situation.refusals() == {
+        "Paused": "the cluster quorum is paused: nothing is changed until it is not"
+    }
+
+
+def hibernating() -> Situation:
+    """A cluster that is to sleep."""
+    return healthy(3, brokers=2).asking(lifecycle=Lifecycle.HIBERNATED)
+
+
+def test_hibernation_stops_brokers_then_standbys_then_the_leader() -> None:
+    """Goal: who needs a quorum leaves while there is one. Method: apply what is due and look again."""
+    situation, order = hibernating(), []
+    while stops := situation.due():
+        assert all(isinstance(step, StopNode) for step in stops)
+        order.append(briefly(stops))
+        for stop in stops:
+            assert stop.node_id is not None
+            situation = situation.down(stop.node_id)
+    assert order == [["StopNode 0", "StopNode 1"], ["StopNode 3001", "StopNode 3002"], ["StopNode 3000"]]
+    assert situation.plan().steps == ()
+
+
+def test_hibernation_keeps_registrations_and_volumes() -> None:
+    """Goal: sleeping is no leaving. Method: all is down, at the level at which a ghost would be unregistered."""
+    asleep = hibernating().finalized(metadata_version=33)
+    for node_id in asleep.observed.nodes:
+        asleep = asleep.down(node_id)
+    assert asleep.plan().steps == ()
+
+
+def test_waking_starts_everything() -> None:
+    """Goal: the way back. Method: all is down, and it is to run."""
+    asleep = healthy(3, brokers=1).leaderless()
+    for node_id in asleep.observed.nodes:
+        asleep = asleep.down(node_id)
+    assert briefly(asleep.due()) == ["StartNode 3000", "StartNode 3001", "StartNode 3002", "StartNode 0"]
+
+
+def test_what_runs_without_being_desired_sleeps_too() -> None:
+    """Goal: hibernation is of the whole cluster. Method: a controller on its way out."""
+    situation = hibernating().asking_controllers(3000, 3001).down(0).down(1)
+    assert briefly(situation.due()) == ["StopNode 3001", "StopNode 3002"]
+
+
+def test_a_machine_that_does_not_answer_is_waited_for() -> None:
+    """Goal: nobody claims that it sleeps. Method: one machine is away, all others are down."""
+    situation = hibernating()
+    for node_id in (0, 1, 3000, 3002):
+        situation = situation.down(node_id)
+    away = situation.node(3001, state=NodeState.UNREADY, unreachable_host=True)
+    assert away.due() == ()
+    assert "the machines of 3001 to answer, or to be given up" in away.waits()

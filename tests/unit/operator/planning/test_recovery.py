@@ -1,0 +1,101 @@
+"""A quorum that has lost its majority for ever, and the one way back."""
+
+from dataclasses import replace
+
+import pytest
+from quorate_operator.planning.cluster import Formation, NodeState
+from quorate_operator.planning.steps import RebuildQuorum
+from scenarios import CLUSTER_ID, Situation, briefly, healthy
+
+
+def lost(brokers: int = 0) -> Situation:
+    """3000 has its disk and runs; 3001 and 3002 have none any more."""
+    situation = healthy(3, brokers).leaderless()
+    return situation.down(3001, NodeState.ABSENT).down(3002, NodeState.ABSENT)
+
+
+def test_a_lost_quorum_is_told_with_the_way_out() -> None:
+    """Goal: nothing is done, everything is said. Method: two of three disks gone."""
+    assert lost().due() == ()
+    assert lost().refusals()["QuorumLost"] == (
+        "the quorum has lost a majority of its disks: controller-3000 has its disk and runs; controller-3001 has "
+        "no disk; controller-3002 has no disk. Bring their volumes back. If they are gone for ever: what one "
+        "controller has on its disk can be kept, and what it has not got is lost. To do that, annotate "
+        'KafkaController quorum with quorate.dev/recover-quorum-from: "3000"'
+    )
+
+
+def test_a_survivor_without_disk_is_refused() -> None:
+    """Goal: a typing error loses nothing. Method: the annotation names a controller without disk."""
+    asked = lost().asking(survivor=3001)
+    assert asked.due() == ()
+    assert "It is set to 3001, which is no controller that has its disk" in asked.refusals()["QuorumLost"]
+
+
+def test_a_quorum_is_rebuilt_from_its_survivor() -> None:
+    """Goal: the whole way. Method: each step's result is shown to the next look."""
+    asked = lost(brokers=1).asking(survivor=3000)
+    assert briefly(asked.due()) == ["StopNode 3000", "StopNode 0"]
+    stopped = asked.down(3000).down(0)
+    (rebuild,) = stopped.due()
+    assert isinstance(rebuild, RebuildQuorum)
+    assert rebuild.reason == (
+        "asked for by quorate.dev/recover-quorum-from: what controller-3000 has on its disk is kept, and no more"
+    )
+    written = Formation(
+        cluster_id=CLUSTER_ID, initial_voters={3000: "disk-3000"}, is_formed=False, is_rebuilt=True
+    )
+    rebuilt = stopped.seeing(formation=written)
+    assert briefly(rebuilt.due()) == ["StartNode 3000"]
+    starting = rebuilt.node(3000, state=NodeState.STARTING)
+    assert starting.due() == ()
+    before = healthy(3, brokers=1).asking(survivor=3000).no_voter(3001).no_voter(3002)
+    leads = before.down(3001, NodeState.ABSENT).no_voter(3001).down(3002, NodeState.ABSENT).no_voter(3002)
+    leads = leads.down(0).seeing(formation=replace(written, is_formed=True))
+    assert briefly(leads.due()) == [
+        "CreateNode 3001",
+        "CreateNode 3002",
+        "StartNode 3001",
+        "StartNode 3002",
+        "StartNode 0",
+    ]
+    assert "remove the annotation" in leads.refusals()["RecoveryNotNeeded"]
+
+
+def test_other_disks_of_the_old_quorum_go_before_the_survivor_starts() -> None:
+    """Goal: no log of the time before meets the new one. Method: 3 of 5 disks gone, one beside the survivor."""
+    situation = healthy(5).leaderless().asking(survivor=3000)
+    for node_id in (3002, 3003, 3004):
+        situation = situation.down(node_id, NodeState.ABSENT)
+    situation = situation.down(3000).down(3001)
+    assert briefly(situation.due()) == ["RebuildQuorum 3000"]
+    written = Formation(
+        cluster_id=CLUSTER_ID, initial_voters={3000: "disk-3000"}, is_formed=False, is_rebuilt=True
+    )
+    rebuilt = situation.seeing(formation=written)
+    assert briefly(rebuilt.due()) == ["DeleteVolume 3001"]
+    assert briefly(rebuilt.down(3001, NodeState.ABSENT).due()) == ["StartNode 3000"]
+
+
+def test_a_machine_that_does_not_answer_may_have_a_quorum() -> None:
+    """Goal: no second quorum beside a living one. Method: one machine silent, one or three disks gone."""
+    silent = healthy(3).leaderless().node(3001, state=NodeState.UNREADY, unreachable_host=True)
+    asked = silent.down(3002, NodeState.ABSENT).asking(survivor=3000)
+    assert asked.refusals().get("QuorumLost") is None
+    assert not any(isinstance(step, RebuildQuorum) for step in asked.plan().steps)
+    five = healthy(5).leaderless().node(3001, state=NodeState.UNREADY, unreachable_host=True)
+    for node_id in (3002, 3003, 3004):
+        five = five.down(node_id, NodeState.ABSENT)
+    waiting = five.asking(survivor=3000)
+    assert waiting.due() == ()
+    assert "the machine of controller-3001 to answer, or to be given up" in waiting.waits()
+
+
+@pytest.mark.parametrize("gone", [(), (3001,)])
+def test_a_minority_of_disks_is_not_a_lost_quorum(gone: tuple[int, ...]) -> None:
+    """Goal: an annotation of an earlier day does nothing to a quorum in trouble. Method: one disk gone at most."""
+    situation = healthy(3).leaderless().asking(survivor=3000)
+    for node_id in gone:
+        situation = situation.down(node_id, NodeState.ABSENT)
+    assert situation.due() == ()
+    assert situation.refusals() == {}

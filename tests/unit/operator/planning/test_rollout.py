@@ -1,0 +1,206 @@
+"""Rolling restarts: who, when, why, and what stops them."""
+
+from dataclasses import replace
+
+import pytest
+from quorate_operator.planning.cluster import Address, Implementation, NodeState, Role, RolloutPolicy
+from quorate_operator.planning.steps import ElectPreferredLeaders, StartNode, StopNode, WaitFor
+from scenarios import NOW_MS, REVISION, Situation, briefly, healthy
+
+
+def stops(situation: Situation) -> list[int]:
+    """The nodes that are to stop now."""
+    return [step.node_id for step in situation.due() if isinstance(step, StopNode)]
+
+
+def restarted(situation: Situation, node_id: int) -> Situation:
+    """A node that runs with what is asked for."""
+    (node,) = (one for one in situation.desired.nodes if one.node_id == node_id)
+    return situation.node(node_id, revision=node.revision, started_at_ms=NOW_MS)
+
+
+def test_controllers_roll_one_by_one_and_the_leader_last_then_brokers() -> None:
+    """Goal: the order of a whole roll. Method: apply each restart and look again."""
+    situation = healthy(3, brokers=2).asking_config()
+    order = []
+    while found := stops(situation):
+        order += found
+        down = situation.down(found[0])
+        assert briefly(down.due()) == [f"StartNode {found[0]}"]
+        situation = restarted(situation, found[0])
+    assert order == [3001, 3002, 3000, 0, 1]
+
+
+def test_the_plan_tells_the_whole_roll() -> None:
+    """Goal: what will happen is shown in order. Method: the steps of a plan for two controllers and a broker."""
+    steps = healthy(3, brokers=1).asking_config().plan().steps
+    told = [step for step in steps if not isinstance(step, WaitFor)]
+    assert [(type(step), step.node_id) for step in told] == [
+        (kind, node_id) for node_id in (3001, 3002, 3000, 0) for kind in (StopNode, StartNode)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("running", "asked", "reason"),
+    [
+        ({"version": "4.3.0"}, {"version": "4.3.1"}, "version 4.3.0 -> 4.3.1"),
+        (
+            {"config": "a", "image": "x:1"},
+            {"config": "b", "image": "x:2"},
+            "config changed; image x:1 -> x:2",
+        ),
+        ({"config": "a"}, {"config": "a", "restart": "now"}, "restart requested"),
+        ({"config": "a", "restart": "1"}, {"config": "a", "restart": "2"}, "restart requested"),
+        ({"resources": "a"}, {"resources": "b"}, "resources changed"),
+        ({"config": "a", "secrets": "x"}, {"config": "a"}, "secrets changed"),
+        ({"config": "a", "restart": "1"}, {"config": "a"}, None),
+        ({}, {"config": "a"}, None),
+    ],
+)
+def test_the_reason_names_what_changed(
+    running: dict[str, str], asked: dict[str, str], reason: str | None
+) -> None:
+    """Goal: a person reads why. Method: revisions; a request taken back, and one never recorded, are none."""
+    situation = healthy(3).node(3001, revision=running).asking_node(3001, revision=asked)
+    assert [step.reason for step in situation.due()] == ([reason] if reason else [])
+
+
+def test_a_node_that_is_not_ready_after_its_restart_stops_the_roll() -> None:
+    """Goal: a bad configuration costs one node. Method: 3001 runs with it, and does not get ready."""
+    situation = restarted(healthy(3).asking_config(), 3001)
+    situation = situation.node(3001, state=NodeState.STARTING, problem="listener port in use")
+    situation = situation.voter(3001, caught_up=False)
+    assert situation.due() == ()
+    assert (
+        "the restart of controller-3002 (config changed): controller-3001 is not ready (listener port in use), "
+        "and the roll stops until it is"
+    ) in situation.waits()
+
+
+def test_what_is_broken_is_restarted_first_once_it_had_its_time() -> None:
+    """Goal: the correction of a bad configuration arrives. Method: 3001 hangs with the old one, young and old."""
+    hanging = healthy(3).asking_config().node(3001, state=NodeState.UNREADY).voter(3001, caught_up=False)
+    assert stops(hanging) == [3001]
+    young = hanging.node(3001, started_at_ms=NOW_MS - 1_000)
+    assert stops(young) == []
+
+
+def test_without_a_leader_only_what_hangs_is_restarted_one_after_another() -> None:
+    """Goal: expired certificates heal, a healthy quorum that nobody sees is spared. Method: no leader answers."""
+    blind = healthy(3).asking_config().leaderless()
+    assert stops(blind) == [3000]
+    assert stops(restarted(blind, 3000)) == []
+    assert stops(blind.node(3001, state=NodeState.READY).node(3000, started_at_ms=NOW_MS)) == []
+
+
+@pytest.mark.parametrize(
+    ("controllers", "dead", "expected"), [(1, 0, [3000]), (2, 0, [3001]), (2, 1, []), (5, 1, [])]
+)
+def test_rule_one_for_restarts(controllers: int, dead: int, expected: list[int]) -> None:
+    """Goal: a majority stays, with the exception for one and two voters. Method: sizes and dead voters."""
+    situation = healthy(controllers)
+    for node_id in range(3000 + controllers - dead, 3000 + controllers):
+        situation = situation.node(node_id, state=NodeState.UNREADY).voter(node_id, caught_up=False)
+        situation = restarted(situation.asking_config(), node_id)
+    assert stops(situation.asking_config()) == expected
+
+
+def test_nobody_restarts_while_voters_change() -> None:
+    """Goal: one thing at a time. Method: a roll and a scale together."""
+    situation = healthy(3, brokers=1).asking_controllers(*range(3000, 3004)).observer(3003, caught_up=False)
+    assert stops(situation.asking_config()) == []
+    assert "the quorum's voters change" in situation.asking_config().waits()
+
+
+def test_a_voter_whose_new_address_does_not_show_stops_the_roll() -> None:
+    """Goal: controllers update their voter endpoints, one after the other. Method: 3001 advertises a new name."""
+    new = {"CONTROLLER": Address("new-3001", 9092)}
+    situation = restarted(healthy(3).asking_config(), 3001).asking_node(3001, advertised=new)
+    situation = situation.node(3001, configured=new)
+    assert stops(situation) == []
+    assert "controller-3001 does not tell its new addresses yet" in situation.waits()
+
+
+def test_a_machine_that_does_not_answer_is_not_asked_to_stop() -> None:
+    """Goal: no step that can't be done. Method: the only one that is due is away."""
+    away = healthy(3).node(3001, revision={**REVISION, "config": "old"}, unreachable_host=True)
+    assert away.due() == ()
+    assert "the restart of controller-3001 (config changed): its machine does not answer" in away.waits()
+
+
+BROKERS = {"role": Role.BROKER}
+
+
+def test_brokers_roll_within_their_budget() -> None:
+    """Goal: maxUnavailable. Method: one broker is down already, with 1 and with 2 allowed."""
+    situation = healthy(3, brokers=4).asking_config(**BROKERS)  # type: ignore[arg-type]
+    starting = restarted(situation, 0).node(0, state=NodeState.STARTING)
+    assert stops(starting) == []
+    assert "broker-0 is not ready (starting), and the roll stops until it is" in starting.waits()
+    two = starting.asking(rollouts={"brokers": RolloutPolicy(max_unavailable=2)})
+    assert stops(two) == [1]
+
+
+@pytest.mark.parametrize(
+    ("load", "kafka", "wait"),
+    [
+        ({"fragile": 3}, {}, "3 partitions would fall below min.insync.replicas without it"),
+        ({}, {"offline_partitions": 2}, "2 partitions have no leader"),
+        ({}, {"loads": {}}, "nobody can tell yet what lies on it"),
+    ],
+)
+def test_a_broker_stays_while_partitions_would_suffer(
+    load: dict[str, int], kafka: dict[str, object], wait: str
+) -> None:
+    """Goal: no acknowledged write is at risk. Method: what makes a restart of broker 0 harmful."""
+    situation = healthy(3, brokers=1).asking_config(**BROKERS).load(0, **load).kafka(**kafka)  # type: ignore[arg-type]
+    assert stops(situation) == []
+    assert wait in situation.waits()
+
+
+def test_a_pool_that_waits_holds_up_no_other() -> None:
+    """Goal: brokers that may restart do. Method: broker 0 has fragile partitions, broker 1 has none."""
+    situation = healthy(3, brokers=2).asking_config(**BROKERS).load(0, fragile=1)  # type: ignore[arg-type]
+    assert stops(situation) == [1]
+
+
+def test_brokers_wait_for_controllers_that_are_down() -> None:
+    """Goal: brokers restart under a whole quorum. Method: a controller in its pause after a crash."""
+    situation = healthy(3, brokers=1).asking_config(**BROKERS)  # type: ignore[arg-type]
+    crashed = situation.down(3002, NodeState.CRASHED, exited_at_ms=NOW_MS, exits_in_a_row=4)
+    assert stops(crashed) == []
+
+
+def test_leadership_goes_back_after_a_roll() -> None:
+    """Goal: the last broker to restart leads again. Method: right after a restart, and an hour later."""
+    situation = healthy(3, brokers=2).load(1, unpreferred=4)
+    assert situation.due() == ()
+    (elect,) = situation.node(1, started_at_ms=NOW_MS - 5_000).due()
+    assert isinstance(elect, ElectPreferredLeaders)
+    assert "4 partitions are not led by their preferred replica" in elect.reason
+
+
+def test_a_release_that_does_not_know_the_finalized_level_is_refused() -> None:
+    """Goal: a broker that could not start again is not stopped. Method: 4.3.1 -> 4.2.0 at metadata.version 30."""
+    older = healthy(3, brokers=1).asking_node(
+        0, kafka_version="4.2.0", revision={**REVISION, "version": "4.2.0"}
+    )
+    assert older.due() == ()
+    assert "Lower spec.metadataVersion first" in older.refusals()["UnsafeDowngrade"]
+    assert stops(older.finalized(metadata_version=29)) == [0]
+    ours = replace(older.desired.nodes[-1], implementation=Implementation.PYTHON)
+    assert stops(older.asking(nodes=(*older.desired.nodes[:-1], ours))) == [0]
+
+
+def test_the_leader_finishes_what_it_is_asked_for_before_it_restarts() -> None:
+    """Goal: no request to a leader that is being stopped. Method: a ghost to unregister, and the leader's turn."""
+    situation = healthy(1).asking_config().finalized(metadata_version=33).registered(3099, Role.CONTROLLER)
+    assert briefly(situation.due()) == ["UnregisterController 3099"]
+    assert "the active controller is asked for something else first" in situation.waits()
+
+
+def test_a_start_says_what_to_advertise() -> None:
+    """Goal: StartNode.advertised comes from the addresses. Method: a stopped node."""
+    (start,) = healthy(3).down(3001).due()
+    assert isinstance(start, StartNode)
+    assert start.advertised == {"CONTROLLER": Address("controller-3001", 9092)}
