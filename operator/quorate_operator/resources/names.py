@@ -42,7 +42,7 @@ def volume_claim_name(pool: str, node_id: int) -> str:
 
 def exposure_name(pool: str, node_id: int, listener: str) -> str:
     """The Service that exposes one listener of a node outside of Kubernetes."""
-    return _short(f"{pool}-{node_id}-{dns_label(listener)}")
+    return short_name(f"{pool}-{node_id}-{dns_label(listener)}")
 
 
 def dns_label(listener: str) -> str:
@@ -132,7 +132,8 @@ def parse_address(text: str) -> Address:
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
+    """The name itself, or one that begins like it and is no other's, if it is too long for Kubernetes."""
     if len(name) <= NAME_LENGTH_MAX:
         return name
     suffix = hashlib.sha256(name.encode()).hexdigest()[:8]

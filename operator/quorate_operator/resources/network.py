@@ -41,7 +41,7 @@ def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
     }
     where = context.facts.operator_namespace
     operator = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": where} if where else {}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": where}} if where else {},
         "podSelector": {"matchLabels": {LABEL_NAME: "quorate", LABEL_COMPONENT: OPERATOR_COMPONENT}},
     }
     return {

@@ -31,6 +31,7 @@ from quorate_operator.resources.names import (
     labels_of,
     metadata,
     pod_name,
+    short_name,
     volume_claim_name,
 )
 
@@ -106,7 +107,7 @@ def task_pod(context: Context, node: DesiredNode, name: str, arguments: Sequence
         "kind": "Pod",
         "metadata": metadata(
             context,
-            f"{pod_name(node.pool, node.node_id)}-{name}"[:63],
+            short_name(f"{pod_name(node.pool, node.node_id)}-{name}"),
             labels | {LABEL_PURPOSE: PURPOSE_TASK},
             owner=context.pool(node.pool),
         ),
@@ -214,7 +215,7 @@ def _volumes(node: DesiredNode) -> list[Object]:
     for listener in node.listeners:
         if isinstance(listener, BrokerListener) and listener.tls is not None:
             secret = {"secretName": listener.tls.secret_name, "defaultMode": 0o440}
-            volumes.append({"name": f"tls-{dns_label(listener.name)}"[:63], "secret": secret})
+            volumes.append({"name": short_name(f"tls-{dns_label(listener.name)}"), "secret": secret})
     return volumes
 
 
@@ -226,7 +227,7 @@ def _mounts(node: DesiredNode) -> list[Object]:
     ]
     for listener in node.listeners:
         if isinstance(listener, BrokerListener) and listener.tls is not None:
-            name = f"tls-{dns_label(listener.name)}"[:63]
+            name = short_name(f"tls-{dns_label(listener.name)}")
             mounts.append({"name": name, "mountPath": tls_directory(listener.name), "readOnly": True})
     return mounts
 

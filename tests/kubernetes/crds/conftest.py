@@ -1,0 +1,114 @@
+"""Requests to the API server as they are, and the definitions installed."""
+
+import json
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from local_kubernetes.api_server import ApiServer
+from support.requirements import missing
+
+CRDS = Path(__file__).parents[3] / "crds"
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+TIMEOUT_S = 60
+
+Object = dict[str, Any]
+
+
+class Answer(NamedTuple):
+    """What the API server said; for a refusal, `message` has its words."""
+
+    status: int
+    body: Object
+
+    @property
+    def message(self) -> str:
+        """The words of a refusal."""
+        return str(self.body.get("message", ""))
+
+
+class Api:
+    """Sends requests and returns answers, refusals too."""
+
+    def __init__(self, server: ApiServer) -> None:
+        config = yaml.safe_load(server.kubeconfig.read_text())
+        self._token = config["users"][0]["user"]["token"]
+        self._context = ssl.create_default_context(cafile=f"{server.ca_file}")
+        self._url = server.url
+
+    def send(
+        self, method: str, path: str, body: Object | None = None, kind: str = "application/json"
+    ) -> Answer:
+        """One request; `path` begins with a slash and has the query."""
+        request = urllib.request.Request(
+            self._url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self._token}", "Content-Type": kind},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._context) as answer:
+                return Answer(answer.status, json.load(answer))
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(error.code, json.load(error))
+
+    def create(self, namespace: str, item: Object) -> Answer:
+        """Create a KafkaController or KafkaBroker; unknown fields are refused, as kubectl asks for."""
+        return self.send("POST", f"{path_of(namespace, item['kind'])}?fieldValidation=Strict", item)
+
+    def change(self, namespace: str, kind: str, name: str, spec: Object) -> Answer:
+        """Merge into a resource's spec."""
+        return self.send("PATCH", f"{path_of(namespace, kind)}/{name}", {"spec": spec}, MERGE)
+
+    def change_status(self, namespace: str, kind: str, name: str, status: Object) -> Answer:
+        """Merge into a resource's status."""
+        return self.send("PATCH", f"{path_of(namespace, kind)}/{name}/status", {"status": status}, MERGE)
+
+
+def path_of(namespace: str, kind: str) -> str:
+    """Where the resources of a kind are."""
+    return f"/apis/quorate.dev/v1alpha1/namespaces/{namespace}/{kind.lower()}s"
+
+
+Kubectl = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def kubectl(api_server: ApiServer) -> Kubectl:
+    """Runs kubectl with all rights and returns what it prints."""
+    program = api_server.programs.kubectl
+    if program is None:
+        missing("kubernetes", "kubectl is missing: run tools/kubernetes/control_plane.py, which builds it")
+
+    def run(*arguments: str) -> str:
+        command = [f"{program}", f"--kubeconfig={api_server.kubeconfig}", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert done.returncode == 0, f"{arguments}: {done.stderr}"
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def api(api_server: ApiServer, kubectl: Kubectl) -> Api:
+    """The API server with the definitions, as kubectl applies them."""
+    files = [f"--filename={file}" for file in sorted(CRDS.glob("*.yaml"))]
+    kubectl("apply", "--server-side", "--force-conflicts", *files)
+    kubectl("wait", "--for=condition=Established", f"--timeout={TIMEOUT_S}s", *files)
+    return Api(api_server)
+
+
+def resource(kind: str, name: str = "one", spec: Object | None = None) -> Object:
+    """A resource with this spec; a KafkaBroker belongs to `quorum`."""
+    given = spec or {}
+    if kind == "KafkaBroker":
+        given = {"controllers": "quorum", **given}
+    return {"apiVersion": "quorate.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": given}

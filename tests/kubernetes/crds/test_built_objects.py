@@ -1,0 +1,136 @@
+"""What the builders build is accepted by a real API server, in a namespace that enforces restricted pods."""
+
+from typing import Any
+
+import pytest
+from quorate_operator.models.manifests import load_manifests, load_object
+from quorate_operator.planning.cluster import Address, Formation, Publication, Role
+from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.resources.budgets import brokers_budget, controllers_budget
+from quorate_operator.resources.completion import complete
+from quorate_operator.resources.configs import config_map
+from quorate_operator.resources.facts import Context, Facts, Images
+from quorate_operator.resources.network import controllers_policy
+from quorate_operator.resources.pods import node_pod, rebuild_quorum_arguments, task_pod
+from quorate_operator.resources.services import exposures, headless_service, published_service
+from quorate_operator.resources.volumes import volume_claim
+
+from .conftest import APPLY, Api, Object, resource
+
+PATHS = {
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "Service": "/api/v1/namespaces/{}/services",
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+}
+FORMATION = Formation(
+    cluster_id="4L6g3nShT-eMCtK--X86sw", initial_voters={3000: "A" * 22, 3001: "B" * 22}, is_formed=False
+)
+FULL_TEMPLATE = (
+    "template: {resources: {requests: {cpu: 100m, memory: 1Gi}, limits: {memory: 2Gi}}, labels: {team: a}, "
+    "annotations: {x: y}, nodeSelector: {disk: fast}, tolerations: [{key: k, operator: Exists}], "
+    "affinity: {nodeAffinity: {}}, imagePullPolicy: Never, imagePullSecrets: [{name: registry}]}"
+)
+MANIFESTS = {
+    "small": ("", ""),
+    "static": ("quorum: static, nodes: [{nodeId: 3001, implementation: java}]", "replicas: 0"),
+    "large": (
+        f"replicas: 5, metadataVersion: '4.3', storage: {{className: fast}}, {FULL_TEMPLATE}",
+        (
+            f"{FULL_TEMPLATE}, nodes: [{{nodeId: 0, rack: east}}], listeners: [{{name: IN}}, "
+            "{name: OUT_SIDE, protocol: SSL, tls: {secretName: cert}, advertisedPort: 443, "
+            "exposure: {type: LoadBalancer, annotations: {a: b}}}, "
+            "{name: MACHINE, port: 9999, exposure: {type: NodePort}}]"
+        ),
+    ),
+    "longest": ("", "listeners: [{name: " + "L" * 63 + ", exposure: {type: NodePort}}]"),
+}
+
+
+def objects_of(namespace: str, controllers: str, brokers: str, name: str, uid: str) -> list[Object]:
+    """Everything that is ever applied for a cluster of these specs."""
+    text = (
+        f"apiVersion: quorate.dev/v1alpha1\nkind: KafkaController\nmetadata: {{name: {name}, uid: {uid}}}\n"
+        f"spec: {{{controllers}}}\n---\napiVersion: quorate.dev/v1alpha1\nkind: KafkaBroker\n"
+        f"metadata: {{name: {name[:-1]}b, uid: {uid}}}\nspec: {{controllers: {name}, {brokers}}}\n"
+    )
+    manifests = load_manifests(text, "m.yaml")
+    facts = Facts(namespace=namespace, images=Images(quorate="quorate:1"), formation=FORMATION)
+    desired = complete(desired_cluster(manifests), manifests, facts)
+    context = Context(manifests=manifests, facts=facts)
+    (pool,) = manifests.brokers
+    found = [
+        headless_service(context, desired, name, Role.CONTROLLER),
+        headless_service(context, desired, pool.metadata.name, Role.BROKER),
+        controllers_budget(context, voters=3, pods=3),
+        brokers_budget(context, pool.metadata.name, pods=3),
+        controllers_policy(context, desired),
+    ]
+    for node in desired.nodes:
+        listener = node.listeners[-1].name
+        alias = Publication(
+            address=Address(f"alias-{node.node_id}.{namespace}.svc", 443),
+            node_id=node.node_id,
+            listener=listener,
+            since_ms=1,
+        )
+        found += [
+            volume_claim(context, node),
+            config_map(context, desired, node, node.advertised),
+            node_pod(context, desired, node, node.advertised, is_initial=True),
+            node_pod(context, desired, node, node.advertised, is_initial=False),
+            task_pod(context, node, "rebuild-quorum", rebuild_quorum_arguments()),
+            published_service(context, node, [alias]),
+            *exposures(context, node),
+        ]
+    return found
+
+
+def apply(api: Api, namespace: str, item: Object, *, dry_run: bool) -> Any:
+    """Apply an object as the operator does; unknown fields are refused."""
+    query = f"fieldManager=quorate&fieldValidation=Strict{'&dryRun=All' if dry_run else ''}"
+    path = PATHS[item["kind"]].format(namespace)
+    return api.send("PATCH", f"{path}/{item['metadata']['name']}?{query}", item, APPLY)
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_everything_that_is_built_is_accepted(api: Api, namespace: str, case: str) -> None:
+    """Goal: no plan stops at a refusal. Method: dry runs of all objects, with strict fields; the longest name."""
+    name = "q" * 52 if case == "longest" else "quorum"
+    items = objects_of(namespace, *MANIFESTS[case], name, "8b3b1e9e-3d0c-4b59-8d0c-2f8f9a3d9f10")
+    assert {item["kind"] for item in items} == set(PATHS)
+    for item in items:
+        answer = apply(api, namespace, item, dry_run=True)
+        assert answer.status in (200, 201), f"{item['kind']} {item['metadata']['name']}: {answer.message}"
+        assert "warnings" not in answer.body
+
+
+def test_applying_again_changes_nothing(api: Api, namespace: str) -> None:
+    """Goal: a reconcile that has nothing to do writes nothing. Method: apply again and again, see the version.
+
+    Pods are made anew for each start and never applied over. The API server itself writes some objects once more
+    when they are applied for the second time, without a change that anybody could see.
+    """
+    items = objects_of(namespace, *MANIFESTS["large"], "quorum", "8b3b1e9e-3d0c-4b59-8d0c-2f8f9a3d9f10")
+    for item in items:
+        if item["kind"] == "Pod":
+            continue
+        answers = [apply(api, namespace, item, dry_run=False) for _ in range(3)]
+        _, second, third = (answer.body["metadata"]["resourceVersion"] for answer in answers)
+        assert second == third, item["kind"]
+
+
+def test_what_the_api_server_stores_is_what_the_models_read(api: Api, namespace: str) -> None:
+    """Goal: the operator reads every resource that it can be given. Method: what is stored, with its defaults."""
+    full = {"nodes": [{"nodeId": 3000}], "storage": {"size": 1000}, "config": {"a.b": 3}}
+    stored = api.create(namespace, resource("KafkaController", spec=full)).body
+    read = load_object(stored, "stored")
+    assert read.metadata.uid == stored["metadata"]["uid"]
+    assert read.spec.model_dump(by_alias=True, exclude_none=True, mode="json") == {
+        **stored["spec"],
+        "storage": {"size": "1000", "onDecommission": "Retain"},
+        "config": {"a.b": "3"},
+        "nodes": [{"nodeId": 3000, "implementation": "python", "advertisedHosts": {}}],
+    }

@@ -1,0 +1,131 @@
+"""The definitions in use: defaults, scale, columns, names, explanations, appliers of one list."""
+
+import json
+
+import yaml
+
+from .conftest import APPLY, Api, Kubectl, path_of, resource
+
+
+def test_the_smallest_resource_gets_the_defaults(api: Api, namespace: str) -> None:
+    """Goal: a short manifest is enough, and what is stored is whole. Method: no spec, and a broker's name of it."""
+    bare = resource("KafkaController")
+    del bare["spec"]
+    stored = api.create(namespace, bare)
+    assert stored.status == 201
+    spec = stored.body["spec"]
+    assert (spec["replicas"], spec["nodeIds"], spec["quorum"]) == (3, {"first": 3000}, "dynamic")
+    assert spec["listeners"] == [{"name": "CONTROLLER", "protocol": "PLAINTEXT"}]
+    assert spec["storage"] == {"size": "10Gi", "onDecommission": "Retain"}
+    assert spec["rollout"] == {"overlap": "10m", "maxUnavailable": 1}
+    pool = api.create(namespace, resource("KafkaBroker", spec={"storage": {"className": "fast"}}))
+    assert pool.body["spec"]["storage"] == {"size": "10Gi", "className": "fast", "onDecommission": "Retain"}
+    (listener,) = pool.body["spec"]["listeners"]
+    assert listener["exposure"] == {"type": "Internal", "annotations": {}}
+
+
+def test_both_scale(api: Api, namespace: str, kubectl: Kubectl) -> None:
+    """Goal: kubectl scale and autoscalers work. Method: the subresource, there and back, with a status."""
+    for kind in ("KafkaController", "KafkaBroker"):
+        assert api.create(namespace, resource(kind)).status == 201
+        kubectl("scale", f"--namespace={namespace}", f"{kind.lower()}/one", "--replicas=5")
+        status = {"replicas": 3, "selector": "quorate.dev/pool=one"}
+        assert api.change_status(namespace, kind, "one", status).status == 200
+        scale = api.send("GET", f"{path_of(namespace, kind)}/one/scale").body
+        assert scale["spec"] == {"replicas": 5}
+        assert scale["status"] == status
+
+
+def test_a_status_changes_nothing_but_the_status(api: Api, namespace: str) -> None:
+    """Goal: status is a subresource. Method: the generation counts changes of the spec alone."""
+    assert api.create(namespace, resource("KafkaController")).body["metadata"]["generation"] == 1
+    told = api.change_status(namespace, "KafkaController", "one", {"observedGeneration": 1})
+    assert told.body["metadata"]["generation"] == 1
+    changed = api.change(namespace, "KafkaController", "one", {"replicas": 5})
+    assert changed.body["metadata"]["generation"] == 2
+    assert changed.body["status"] == {"observedGeneration": 1}
+
+
+def test_columns_tell_how_it_is(api: Api, namespace: str, kubectl: Kubectl) -> None:
+    """Goal: `kubectl get` is worth looking at. Method: the columns by short name, with a status."""
+    assert api.create(namespace, resource("KafkaController", "quorum")).status == 201
+    condition = {
+        "type": "QuorumHealthy",
+        "status": "True",
+        "reason": "AllThere",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {
+        "quorum": {"leaderId": 3001, "epoch": 4, "highWatermark": 8, "kraftVersion": 1},
+        "readyReplicas": 2,
+    }
+    told = api.change_status(
+        namespace,
+        "KafkaController",
+        "quorum",
+        {**status, "conditions": [condition], "metadataVersion": "4.3-IV0"},
+    )
+    assert told.status == 200, told.message
+    header, row = kubectl("get", "kctl", f"--namespace={namespace}").splitlines()
+    assert header.split() == ["NAME", "DESIRED", "READY", "QUORUM", "LEADER", "METADATA", "HEALTHY", "AGE"]
+    assert row.split()[:6] == ["quorum", "3", "2", "True", "3001", "4.3-IV0"]
+    assert api.create(namespace, resource("KafkaBroker", "pool")).status == 201
+    header, row = kubectl("get", "kbr", f"--namespace={namespace}", "--no-headers=false").splitlines()
+    assert header.split() == ["NAME", "CONTROLLERS", "DESIRED", "READY", "VERSION", "HEALTHY", "AGE"]
+    assert row.split()[:3] == ["pool", "quorum", "3"]
+
+
+def test_categories_find_both(api: Api, namespace: str, kubectl: Kubectl) -> None:
+    """Goal: `kubectl get kafka` shows all there is. Method: each category, with one of each kind."""
+    for kind in ("KafkaController", "KafkaBroker"):
+        assert api.create(namespace, resource(kind)).status == 201
+    for category in ("kafka", "quorate"):
+        names = kubectl("get", category, f"--namespace={namespace}", "--output=name").split()
+        assert names == ["kafkabroker.quorate.dev/one", "kafkacontroller.quorate.dev/one"]
+
+
+def test_fields_are_explained(api: Api, kubectl: Kubectl) -> None:
+    """Goal: the manual is in kubectl. Method: explain fields of both kinds, deep and shallow."""
+    assert api.send("GET", "/apis/quorate.dev/v1alpha1").status == 200
+    for field, words in (
+        ("kafkacontroller.spec.decommission", "Node ids that are to leave the quorum"),
+        ("kafkacontroller.status.registrations.ghost", "Whether there is no such node any more"),
+        ("kafkabroker.spec.listeners.exposure.type", "one Service of this type for each node"),
+        ("kafkabroker.spec.rollout.overlap", "How long a name that was left keeps pointing at its node"),
+    ):
+        assert words in " ".join(kubectl("explain", field).split())
+
+
+def test_two_appliers_share_a_list(api: Api, namespace: str) -> None:
+    """Goal: GitOps and a person can each own an entry. Method: server-side apply of two entries by two managers."""
+    path = f"{path_of(namespace, 'KafkaBroker')}/one"
+    for manager, node_id in (("git", 0), ("person", 1)):
+        spec = {"nodes": [{"nodeId": node_id, "rack": manager}]}
+        answer = api.send(
+            "PATCH", f"{path}?fieldManager={manager}", resource("KafkaBroker", spec=spec), APPLY
+        )
+        assert answer.status in (200, 201), answer.message
+    racks = {node["nodeId"]: node["rack"] for node in answer.body["spec"]["nodes"]}
+    assert racks == {0: "git", 1: "person"}
+
+
+def test_the_definitions_are_applied_again_without_a_change(api: Api, kubectl: Kubectl) -> None:
+    """Goal: an upgrade with the same definitions does nothing. Method: apply what is there, see the generation."""
+    names = ("kafkacontrollers.quorate.dev", "kafkabrokers.quorate.dev")
+
+    def generations() -> list[int]:
+        found = yaml.safe_load(kubectl("get", "crd", *names, "--output=yaml"))["items"]
+        return [item["metadata"]["generation"] for item in found]
+
+    before = generations()
+    for name in names:
+        definition = json.loads(kubectl("get", "crd", name, "--output=json"))
+        stored = {key: definition[key] for key in ("apiVersion", "kind", "spec")} | {
+            "metadata": {"name": name}
+        }
+        path = (
+            f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}?fieldManager=kubectl&force=true"
+        )
+        assert api.send("PATCH", path, stored, APPLY).status == 200
+    assert generations() == before

@@ -1,0 +1,273 @@
+"""What a real API server refuses of our resources, and in which words: no webhook is there to help."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from .conftest import Api, Object, resource
+
+SSL_WITHOUT_TLS = {"listeners": [{"name": "A", "protocol": "SSL"}]}
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+OTHER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+
+CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
+    ({"replicas": 0}, "spec.replicas: Invalid value: 0", "greater than or equal to 1"),
+    ({"replicas": 10}, "spec.replicas: Invalid value: 10", "less than or equal to 9"),
+    ({"replicas": "3"}, 'spec.replicas: Invalid value: "string"', "must be of type integer"),
+    ({"replcias": 3}, 'unknown field "spec.replcias"', ""),
+    ({"clusterId": "abc"}, 'spec.clusterId: Invalid value: "abc"', "^[A-Za-z0-9_-]{22}$"),
+    (
+        {"quorum": "elastic"},
+        'spec.quorum: Unsupported value: "elastic"',
+        'supported values: "dynamic", "static"',
+    ),
+    ({"metadataVersion": "latest"}, 'spec.metadataVersion: Invalid value: "latest"', "should match"),
+    ({"version": "4"}, 'spec.version: Invalid value: "4"', "should match"),
+    ({"nodeIds": {"first": -1}}, "spec.nodeIds.first: Invalid value: -1", "greater than or equal to 0"),
+    ({"nodeIds": {}}, "spec.nodeIds.first: Required value", ""),
+    ({"nodeIds": {"first": 2147483647}}, "nodeIds.first", "go beyond 2147483647, which is the last"),
+    ({"listeners": []}, "spec.listeners: Invalid value: 0", "at least 1 items"),
+    ({"listeners": [{"name": "a"}]}, 'spec.listeners[0].name: Invalid value: "a"', "^[A-Z][A-Z0-9_]*$"),
+    ({"listeners": [{"name": "A", "port": 70000}]}, "spec.listeners[0].port: Invalid value: 70000", "65535"),
+    ({"listeners": [{"name": "A", "protocol": "SSL"}]}, "spec.listeners[0].protocol", '"PLAINTEXT"'),
+    ({"nodes": [{"nodeId": 1}]}, "nodes: node ids of this pool", "nodeIds.first to nodeIds.first + 99"),
+    ({"nodes": [{"nodeId": 3000}, {"nodeId": 3000}]}, "spec.nodes[1]: Duplicate value", '"nodeId":3000'),
+    (
+        {"nodes": [{"nodeId": 3000, "implementation": "go"}]},
+        "spec.nodes[0].implementation",
+        '"python", "java"',
+    ),
+    (
+        {"nodes": [{"nodeId": 3000, "advertisedHosts": {"X": "h"}}]},
+        "advertisedHosts",
+        "must be the name of one of the listeners",
+    ),
+    (
+        {"nodes": [{"nodeId": 3000, "advertisedHosts": {"CONTROLLER": "a b"}}]},
+        'spec.nodes[0].advertisedHosts.CONTROLLER: Invalid value: "a b"',
+        "should match",
+    ),
+    ({"decommission": [3100]}, "decommission: node ids of this pool", "nodeIds.first to nodeIds.first + 99"),
+    ({"decommission": [3001, 3001]}, "spec.decommission[1]: Duplicate value: 3001", ""),
+    (
+        {"advertisedHost": "a{node}"},
+        "spec.advertisedHost",
+        "'a{node}': must be a host; placeholders are {nodeId}",
+    ),
+    (
+        {"advertisedHost": "same"},
+        "advertisedHost: must have {nodeId}, {offset} or {pod}",
+        "replicas is more than 1",
+    ),
+    (
+        {"rollout": {"maxUnavailable": 2}},
+        "spec.rollout.maxUnavailable: Invalid value: 2",
+        "less than or equal to 1",
+    ),
+    ({"rollout": {"overlap": "1w"}}, 'spec.rollout.overlap: Invalid value: "1w"', "(ms|s|m|h|d)"),
+    ({"storage": {"size": "big"}}, 'spec.storage.size: Invalid value: "big"', "should match"),
+    (
+        {"storage": {"onDecommission": "Burn"}},
+        'spec.storage.onDecommission: Unsupported value: "Burn"',
+        '"Retain"',
+    ),
+    (
+        {"config": {"node.id": 3}},
+        "spec.config",
+        "follow from the rest of the manifest and can't be set: advertised",
+    ),
+    ({"config": {"advertised.host": "x"}}, "spec.config", "can't be set: advertised.*"),
+    ({"config": {"a": [1]}}, "spec.config.a", "must be of type"),
+    ({"config": {"a": True}}, 'spec.config.a: Invalid value: "boolean"', "must be of type"),
+    (
+        {"template": {"resources": {"limits": {"memory": "lots"}}}},
+        'spec.template.resources.limits.memory: Invalid value: "lots"',
+        "should match",
+    ),
+    (
+        {"template": {"imagePullPolicy": "Maybe"}},
+        "spec.template.imagePullPolicy",
+        '"Always", "IfNotPresent", "Never"',
+    ),
+    ({"paused": "yes"}, 'spec.paused: Invalid value: "string"', "must be of type boolean"),
+]
+
+BROKERS: list[tuple[dict[str, Any], str, str]] = [
+    ({"controllers": "Upper"}, 'spec.controllers: Invalid value: "Upper"', "should match"),
+    ({"controllers": None}, "spec.controllers: Required value", ""),
+    ({"replicas": 1001}, "spec.replicas: Invalid value: 1001", "less than or equal to 1000"),
+    ({"listeners": [{"name": "A"}, {"name": "A"}]}, "spec.listeners[1]: Duplicate value", '"name":"A"'),
+    (SSL_WITHOUT_TLS, "spec.listeners[0]", "tls is needed with protocol SSL, and allowed with no other"),
+    (
+        {"listeners": [{"name": "A", "tls": {"secretName": "s"}}]},
+        "spec.listeners[0]",
+        "allowed with no other",
+    ),
+    (
+        {"listeners": [{"name": "A", "exposure": {"type": "Ingress"}}]},
+        'spec.listeners[0].exposure.type: Unsupported value: "Ingress"',
+        '"Internal", "LoadBalancer", "NodePort", "External"',
+    ),
+    (
+        {"listeners": [{"name": "A", "exposure": {"type": "External"}}]},
+        "spec.listeners[0]",
+        "advertisedHost is needed with exposure.type External",
+    ),
+    (
+        {"listeners": [{"name": "A", "advertisedHost": "same"}]},
+        "listeners: advertisedHost: must have {nodeId}, {offset} or {pod}",
+        "replicas is more than 1",
+    ),
+    (
+        {"listeners": [{"name": "A", "interimHost": "same", "exposure": {"type": "NodePort"}}]},
+        "listeners: interimHost: must have {nodeId}, {offset} or {pod}",
+        "replicas is more than 1",
+    ),
+    (
+        {"listeners": [{"name": "A", "advertisedHost": "{broker}.x"}]},
+        "spec.listeners[0].advertisedHost",
+        "'{broker}.x': must be a host; placeholders are {nodeId}",
+    ),
+    (
+        {"listeners": [{"name": "A", "advertisedPort": 0}]},
+        "spec.listeners[0].advertisedPort: Invalid value: 0",
+        "1",
+    ),
+    ({"nodes": [{"nodeId": 0, "rack": ""}]}, 'spec.nodes[0].rack: Invalid value: ""', "at least 1 chars"),
+    (
+        {"decommission": [10000]},
+        "decommission: node ids of this pool",
+        "nodeIds.first to nodeIds.first + 9999",
+    ),
+    (
+        {"rollout": {"maxUnavailable": 0}},
+        "spec.rollout.maxUnavailable: Invalid value: 0",
+        "greater than or equal",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "words"),
+    [("KafkaController", spec, words) for spec, *words in CONTROLLERS]
+    + [("KafkaBroker", spec, words) for spec, *words in BROKERS],
+)
+def test_what_can_not_be_is_refused(
+    api: Api, namespace: str, kind: str, spec: Object, words: list[str]
+) -> None:
+    """Goal: a message names the field and what is allowed. Method: create a resource with one fault."""
+    answer = api.create(namespace, resource(kind, spec=spec))
+    assert answer.status in (400, 422), answer.body
+    assert [word for word in words if word not in answer.message] == [], answer.message
+
+
+@pytest.mark.parametrize("name", ["3brokers", "a.b", "x" * 53])
+def test_names_that_pods_could_not_have_are_refused(api: Api, namespace: str, name: str) -> None:
+    """Goal: no resource whose pods can't be made. Method: names that a Service or a host can't have."""
+    answer = api.create(namespace, resource("KafkaBroker", name))
+    assert answer.status == 422
+    assert "metadata.name: " in answer.message
+
+
+CHANGES: list[tuple[str, Object, Object, str, str]] = [
+    (
+        "KafkaController",
+        {},
+        {"nodeIds": {"first": 5}},
+        "spec.nodeIds.first",
+        "can't be changed: nodes keep their ids",
+    ),
+    (
+        "KafkaController",
+        {"clusterId": CLUSTER_ID},
+        {"clusterId": OTHER_ID},
+        "clusterId",
+        "it is on every disk",
+    ),
+    ("KafkaController", {"clusterId": CLUSTER_ID}, {"clusterId": None}, "clusterId", "it is on every disk"),
+    ("KafkaController", {}, {"quorum": "static"}, "quorum", "can go from static to dynamic, and not back"),
+    ("KafkaController", {}, {"listeners": [{"name": "OTHER"}]}, "listeners[0].name", "can't be changed"),
+    (
+        "KafkaController",
+        {"storage": {"size": "10Gi"}},
+        {"storage": {"size": "9Gi"}},
+        "size",
+        "volumes only grow",
+    ),
+    (
+        "KafkaController",
+        {},
+        {"storage": {"className": "fast"}},
+        "className",
+        "a volume stays in its storage class",
+    ),
+    (
+        "KafkaBroker",
+        {},
+        {"controllers": "others"},
+        "spec.controllers",
+        "brokers' disks belong to one cluster",
+    ),
+    ("KafkaBroker", {}, {"nodeIds": {"first": 9}}, "spec.nodeIds.first", "decommission nodes instead"),
+    (
+        "KafkaBroker",
+        {"replicas": 1, "listeners": [{"name": "A", "advertisedHost": "fixed.example.com"}]},
+        {"replicas": 2},
+        "listeners: advertisedHost",
+        "must have {nodeId}, {offset} or {pod}",
+    ),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_can_not_change_is_refused(
+    api: Api, namespace: str, change: tuple[str, Object, Object, str, str]
+) -> None:
+    """Goal: what is on disks can't be edited away. Method: create, then merge one change."""
+    kind, spec, merged, *words = change
+    assert api.create(namespace, resource(kind, spec=spec)).status == 201
+    answer = api.change(namespace, kind, "one", merged)
+    assert answer.status == 422, answer.body
+    assert [word for word in words if word not in answer.message] == [], answer.message
+
+
+ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
+    ("KafkaController", {}, {"clusterId": CLUSTER_ID}),
+    ("KafkaController", {"quorum": "static"}, {"quorum": "dynamic"}),
+    ("KafkaController", {"storage": {"size": "9Gi"}}, {"storage": {"size": "10Gi"}}),
+    ("KafkaController", {"storage": {"size": 1000}}, {"storage": {"size": "1k"}}),
+    (
+        "KafkaController",
+        {},
+        {"replicas": 5, "decommission": [3001], "advertisedHost": "c{offset}.example.com"},
+    ),
+    ("KafkaBroker", {}, {"version": "4.3.0", "config": {"num.io.threads": 4, "x": "true"}}),
+    ("KafkaBroker", {}, {"replicas": 0, "nodes": [{"nodeId": 7, "rack": "r"}]}),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec", "change"), ALLOWED_CHANGES)
+def test_what_may_change_is_accepted(
+    api: Api, namespace: str, kind: str, spec: Object, change: Object
+) -> None:
+    """Goal: rules refuse no more than they should. Method: create, then merge changes that a person would make."""
+    assert api.create(namespace, resource(kind, spec=deepcopy(spec))).status == 201
+    answer = api.change(namespace, kind, "one", change)
+    assert answer.status == 200, answer.message
+
+
+def test_the_cluster_id_of_the_disks_wins(api: Api, namespace: str) -> None:
+    """Goal: a quorum never meets disks of another cluster. Method: ids unlike the status's."""
+    assert api.create(namespace, resource("KafkaController")).status == 201
+    assert api.change_status(namespace, "KafkaController", "one", {"clusterId": CLUSTER_ID}).status == 200
+    refused = api.change(namespace, "KafkaController", "one", {"clusterId": OTHER_ID})
+    assert (
+        f"spec.clusterId: '{OTHER_ID}': must be '{CLUSTER_ID}', the id that is on the disks"
+        in refused.message
+    )
+    for other in (OTHER_ID, None):
+        refused = api.change_status(namespace, "KafkaController", "one", {"clusterId": other})
+        assert refused.status == 422
+        assert "clusterId can't be changed or removed once it is set" in refused.message
+    assert api.change(namespace, "KafkaController", "one", {"clusterId": CLUSTER_ID}).status == 200
