@@ -5,8 +5,7 @@ from typing import Any
 from quorate_admin.network.describe_cluster import describe_cluster_request
 from quorate_admin.operations.base import Operations, To
 from quorate_admin.types.cluster import ClusterDescription, NodeDescription
-
-_NOT_ASKED_FOR = -(2**31)
+from quorate_admin.types.operations import operations_of_bits
 
 
 class ClusterOperations(Operations):
@@ -37,7 +36,7 @@ class ClusterOperations(Operations):
             cluster_id=response.cluster_id,
             controller_id=response.controller_id,
             nodes=tuple(_node(node) for node in response.brokers),
-            authorized_operations=_operations(response.cluster_authorized_operations),
+            authorized_operations=operations_of_bits(response.cluster_authorized_operations),
         )
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
@@ -54,8 +53,3 @@ def _node(node: Any) -> NodeDescription:
     return NodeDescription(
         node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack, fenced=node.is_fenced
     )
-
-
-def _operations(bits: int) -> frozenset[int] | None:
-    """The codes of a 32-bit field that has a bit for each; the lowest number of all says "not asked for"."""
-    return None if bits == _NOT_ASKED_FOR else frozenset(code for code in range(31) if bits >> code & 1)

@@ -1,11 +1,11 @@
 """Access control: bindings of a resource pattern to what a principal may do, and filters over them (KIP-140)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from quorate_admin.errors import ServerError
 from quorate_admin.types.enums import KafkaEnum
+from quorate_admin.types.operations import AclOperation
 
 __all__ = (
     "ANY_ACL",
@@ -21,13 +21,10 @@ __all__ = (
     "ResourcePattern",
     "ResourcePatternFilter",
     "ResourceType",
-    "operations_of_bits",
 )
 
 WILDCARD: Final = "*"
 """The name that stands for every resource, and the host for every host."""
-
-_UNKNOWN_OPERATIONS: Final = -(2**31)
 
 
 class ResourceType(KafkaEnum):
@@ -51,27 +48,6 @@ class PatternType(KafkaEnum):
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
-
-
-class AclOperation(KafkaEnum):
-    """What is done with a resource."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
 
 
 class AclPermissionType(KafkaEnum):
@@ -163,18 +139,3 @@ class AclDeletion:
 
     binding: AclBinding
     error: ServerError | None
-
-
-def operations_of_bits(bits: int) -> frozenset[AclOperation] | None:
-    """The authorized operations that a response has as a bit field (KIP-430); None where there are none told."""
-    if bits == _UNKNOWN_OPERATIONS:
-        return None
-    return frozenset(AclOperation(number) for number in _numbers(bits)) - {
-        AclOperation.UNKNOWN,
-        AclOperation.ANY,
-        AclOperation.ALL,
-    }
-
-
-def _numbers(bits: int) -> Iterator[int]:
-    return (number for number in range(31) if bits >> number & 1)

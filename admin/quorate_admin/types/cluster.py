@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from quorate_admin.types.operations import AclOperation
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDescription:
@@ -19,11 +21,11 @@ class ClusterDescription:
     """The cluster (DescribeCluster), its brokers or controllers as `nodes`.
 
     `controller_id` is the active controller if a controller was asked, else any broker that forwards to
-    it, or -1. `authorized_operations` has the codes of Kafka's AclOperation, None if they were not asked
-    for.
+    it, or -1. `authorized_operations` is what the client's principal may do with the cluster, None unless
+    asked for.
     """
 
     cluster_id: str
     controller_id: int
     nodes: tuple[NodeDescription, ...]
-    authorized_operations: frozenset[int] | None = None
+    authorized_operations: frozenset[AclOperation] | None = None

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quorate_admin.errors import ServerError
-from quorate_admin.types.acls import AclOperation
 from quorate_admin.types.configs import ConfigEntry
+from quorate_admin.types.operations import AclOperation
 
 __all__ = (
     "CreatedTopic",

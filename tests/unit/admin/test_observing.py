@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 from quorate_admin.config import AdminConfig, addresses_of
 from quorate_admin.errors import ServerError, UnreachableError, UnsupportedEndpointError
+from quorate_admin.network.address import Address
 from quorate_admin.observing import LiveImage, ObservingError, load_live_image
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage, Provenance
@@ -46,6 +47,8 @@ class Leader:
         self.log = [self.batch(SNAPSHOT_END, TopicRecord(name="late", topic_id=UUID(int=9)))]
         self.high_watermark = SNAPSHOT_END + 1
         self.error = ErrorCode.none
+        self.advertised: tuple[str, int] | None = None
+        """Another address than the one where it listens."""
 
     def batch(self, base: int, *records: Any) -> tuple[int, bytes]:
         """A batch and its base offset."""
@@ -53,7 +56,8 @@ class Leader:
 
     def endpoints(self, api: str) -> tuple[Any, ...]:
         host, _, port = self.cluster.nodes[LEADER].address.rpartition(":")
-        return (nested(api, "NodeEndpoint", node_id=LEADER, host=host, port=int(port)),)
+        host, port = self.advertised or (host, int(port))
+        return (nested(api, "NodeEndpoint", node_id=LEADER, host=host, port=port),)
 
     def fetch(self, request: Request) -> Any:
         if self.error is not ErrorCode.none:
@@ -152,6 +156,26 @@ async def test_a_refresh_sees_what_came_after_the_last_one() -> None:
         cluster.nodes[LEADER].hang_up()
         await live.refresh()
         assert "uncommitted" in live.image.topics.by_name
+
+
+async def test_a_leader_is_followed_where_it_is_reached() -> None:
+    """Goal: names that only the nodes can resolve. Method: the leader advertises another, and its contact is known.
+
+    The image goes on from where it was, at other controllers.
+    """
+    cluster, leader = quorum()
+    async with cluster, LiveImage(config(cluster)) as live:
+        await live.refresh()
+        fetched = len(cluster.received("FetchSnapshot"))
+        host, _, port = cluster.nodes[LEADER].address.rpartition(":")
+        leader.advertised = ("unreachable.invalid", 1)
+        await live.redirect(config(cluster), {LEADER: Address(host, int(port))})
+        leader.log.append(leader.batch(SNAPSHOT_END + 1, TopicRecord(name="later", topic_id=UUID(int=10))))
+        leader.high_watermark += 1
+        await live.refresh()
+        assert "later" in live.image.topics.by_name
+        assert live.epoch == EPOCH
+        assert len(cluster.received("FetchSnapshot")) == fetched, "what it had was kept"
 
 
 async def test_a_transaction_that_is_open_does_not_show() -> None:

@@ -23,8 +23,8 @@ from quorate_admin.types.acls import (
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
-    operations_of_bits,
 )
+from quorate_admin.types.operations import operations_of_bits
 from quorate_admin.types.quotas import (
     CLIENT_ID,
     IP,

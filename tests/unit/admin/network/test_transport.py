@@ -291,6 +291,8 @@ async def test_only_the_bootstrap_addresses_are_asked_if_so_configured() -> None
                 await admin.node_api_versions(2)
         assert [len(node.received("UnregisterBroker")) for node in cluster.nodes.values()] == [1, 2]
         assert cluster.received("DescribeCluster") == []
+        async with AdminClient(bootstrap_controllers=cluster.bootstrap[1:], **settings) as admin:
+            await admin.node_api_versions(2)  # one address is that of the node that is meant
 
 
 async def test_an_unknown_node_is_waited_for() -> None:
