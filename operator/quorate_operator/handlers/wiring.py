@@ -61,6 +61,9 @@ def registry_of(clusters: Clusters) -> kopf.OperatorRegistry:
         if not clusters.may_go(dict(body)):
             raise kopf.TemporaryError("its pods are being stopped", delay=DELETION_LOOK_S)
 
+    # kopf reads these files by itself; it does not know `kubernetes.aio`.
+    kopf.on.login(registry=registry)(kopf.login_with_service_account)
+    kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)
     for kind in (CONTROLLERS, BROKERS):
         group, version = kind.api_version.split("/")
         kopf.on.event(group, version, kind.plural, registry=registry)(happened)

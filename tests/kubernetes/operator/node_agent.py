@@ -1,0 +1,406 @@
+"""Stands in for the machines of a Kubernetes that has only a control plane: runs pods as local processes.
+
+Of scheduler, kubelet, volume controllers and DNS it does what Quorate's pods need: binds pods to a machine, gives
+each an address of its own in 127.0.0.0/8, writes ConfigMaps out, has a directory for each claim, runs init containers
+and the container, probes readiness, reports states and last words, honours grace, restarts what ended, and lets
+claims go that no pod uses. A name of a pod in a text is replaced by its address, as DNS would.
+"""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import kubernetes.client
+from kubernetes.client import ApiException
+from support.cluster import DIE_WITH_PARENT
+
+LOOK_EVERY_S = 0.1
+PROBE_EVERY_S = 0.2
+RESTART_PAUSE_S = 1.0
+VOLUME_ROOT = "/var/lib/quorate"
+CONFIG_ROOT = "/etc/quorate"
+TERMINATION_LOG = "/dev/termination-log"
+
+Object = dict[str, Any]
+
+
+class _Container:
+    """A container that was started as a process."""
+
+    def __init__(self, spec: Object, command: list[str], directory: Path, last_words: Path) -> None:
+        self.name = str(spec["name"])
+        self.image = str(spec["image"])
+        self.started_at = _now()
+        self._last_words = last_words
+        with (directory / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*DIE_WITH_PARENT, *command], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=directory
+            )
+
+    def status(self, *, ready: bool, restarts: int) -> Object:
+        code = self.process.poll()
+        if code is None:
+            state: Object = {"running": {"startedAt": self.started_at}}
+        else:
+            words = self._last_words.read_text() if self._last_words.exists() else ""
+            exit_code = code if code >= 0 else 128 - code
+            state = {
+                "terminated": {
+                    "exitCode": exit_code,
+                    "message": words,
+                    "finishedAt": _now(),
+                    "startedAt": self.started_at,
+                }
+            }
+        return {
+            "name": self.name,
+            "image": self.image,
+            "imageID": "",
+            "ready": ready and code is None,
+            "restartCount": restarts,
+            "state": state,
+        }
+
+
+class _Pod(threading.Thread):
+    """The life of one pod, in a thread of its own."""
+
+    def __init__(self, agent: "NodeAgent", body: Object) -> None:
+        super().__init__(name=body["metadata"]["name"], daemon=True)
+        self.agent = agent
+        self.body = body
+        self.uid = body["metadata"]["uid"]
+        self.address = agent.address_of(self.name)
+        self.directory = agent.directory / f"{self.name}-{self.uid[:8]}"
+        self.deletion: Object | None = None
+        self.gone = threading.Event()
+        self._inits: list[Object] = []
+        self._current: _Container | None = None
+        self._written: Object | None = None
+        self._leaving = threading.Event()
+
+    def leave(self, body: Object) -> None:
+        """It was deleted: the process gets its grace."""
+        self.deletion = body
+        self._leaving.set()
+
+    def kill(self) -> None:
+        """End its process at once, as when a machine loses power."""
+        container = self._current
+        if container is not None:
+            container.process.kill()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the container that runs."""
+        container = self._current
+        return container.process.pid if container is not None and container.process.poll() is None else None
+
+    def run(self) -> None:
+        try:
+            self._live()
+        finally:
+            self.kill()
+            if self._current is not None:
+                self._current.process.wait()
+            self.gone.set()
+
+    def _live(self) -> None:
+        self.directory.mkdir(parents=True)
+        self.agent.bind(self.body)
+        volume = self._prepare()
+        while volume is None:
+            if self._leaving.wait(LOOK_EVERY_S):
+                self._report_gone()
+                return
+            volume = self._prepare()
+        for spec in self.body["spec"].get("initContainers", ()):
+            if not self._run_to_end(spec, volume):
+                self._report_gone()
+                return
+        is_task = self.body["spec"].get("restartPolicy") == "Never"
+        (spec,) = self.body["spec"]["containers"]
+        restarts = 0
+        while not self._leaving.is_set():
+            self._prepare()
+            container = self._start(spec, volume)
+            ready = False
+            while container.process.poll() is None and not self._leaving.wait(PROBE_EVERY_S):
+                ready = self._is_ready(spec)
+                self._report("Running", [container.status(ready=ready, restarts=restarts)], ready=ready)
+            if container.process.poll() is None:
+                self._end(container)
+                break
+            if is_task:
+                phase = "Succeeded" if container.process.returncode == 0 else "Failed"
+                self._report(phase, [container.status(ready=False, restarts=0)], ready=False)
+                self._leaving.wait()
+                break
+            self._report("Running", [container.status(ready=False, restarts=restarts)], ready=False)
+            restarts += 1
+            self._leaving.wait(RESTART_PAUSE_S)
+        self._report_gone()
+
+    def _run_to_end(self, spec: Object, volume: Path) -> bool:
+        """Run an init container until it succeeds. False when the pod was deleted meanwhile."""
+        restarts = 0
+        while not self._leaving.is_set():
+            container = self._start(spec, volume)
+            while container.process.poll() is None and not self._leaving.wait(LOOK_EVERY_S):
+                pass
+            if container.process.poll() is None:
+                self._end(container)
+                return False
+            status = container.status(ready=container.process.returncode == 0, restarts=restarts)
+            if container.process.returncode == 0:
+                self._inits.append(status)
+                self._report("Pending", [], ready=False)
+                return True
+            self._report("Pending", [], ready=False, inits=[*self._inits, status])
+            restarts += 1
+            self._leaving.wait(RESTART_PAUSE_S)
+        return False
+
+    def _start(self, spec: Object, volume: Path) -> _Container:
+        last_words = self.directory / f"{spec['name']}.last-words"
+        last_words.unlink(missing_ok=True)
+        places = {
+            VOLUME_ROOT: f"{volume}",
+            TERMINATION_LOG: f"{last_words}",
+            CONFIG_ROOT: f"{self.directory}/etc",
+        }
+        command = [self.agent.localized(part, self.address, places) for part in spec["command"]]
+        if command[0] == "quorate":
+            command[0] = f"{Path(sys.executable).with_name('quorate')}"
+        self._current = _Container(spec, command, self.directory, last_words)
+        return self._current
+
+    def _end(self, container: _Container) -> None:
+        assert self.deletion is not None
+        container.process.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            container.process.wait(self.deletion["metadata"].get("deletionGracePeriodSeconds", 30))
+        container.process.kill()
+        container.process.wait()
+
+    def _prepare(self) -> Path | None:
+        """The volume and the configuration on disk; None while the claim or ConfigMap is missing."""
+        volume: Path | None = None
+        for source in self.body["spec"]["volumes"]:
+            if claim := source.get("persistentVolumeClaim"):
+                volume = self.agent.volume_of(claim["claimName"])
+        config = self.agent.config_of(self.name)
+        if volume is None or config is None:
+            return None
+        etc = self.directory / "etc"
+        etc.mkdir(exist_ok=True)
+        places = {VOLUME_ROOT: f"{volume}", CONFIG_ROOT: f"{etc}"}
+        for name, text in config.items():
+            (etc / name).write_text(self.agent.localized(text, self.address, places))
+        return volume
+
+    def _is_ready(self, spec: Object) -> bool:
+        probe = spec.get("readinessProbe", {}).get("httpGet")
+        if probe is None:
+            return True
+        port = next(one["containerPort"] for one in spec["ports"] if one["name"] == probe["port"])
+        try:
+            with urllib.request.urlopen(f"http://{self.address}:{port}{probe['path']}", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def _report(
+        self, phase: str, containers: list[Object], *, ready: bool, inits: list[Object] | None = None
+    ) -> None:
+        status = {
+            "phase": phase,
+            "podIP": self.address,
+            "podIPs": [{"ip": self.address}],
+            "hostIP": "127.0.0.1",
+            "initContainerStatuses": self._inits if inits is None else inits,
+            "containerStatuses": containers,
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        }
+        if status == self._written:
+            return
+        self._written = status
+        self.agent.report(self.name, status)
+
+    def _report_gone(self) -> None:
+        self.kill()
+        self.agent.remove(self.name, self.uid)
+
+
+class NodeAgent:
+    """Runs the pods of one namespace below `directory`; addresses begin with `network`, `127.60.1`."""
+
+    def __init__(
+        self, client: kubernetes.client.ApiClient, namespace: str, directory: Path, network: str
+    ) -> None:
+        self.directory = directory
+        self.machine = f"machine-of-{namespace}"
+        self._client = client
+        self._core = kubernetes.client.CoreV1Api(client)
+        self._namespace = namespace
+        self._network = network
+        self._pods: dict[str, _Pod] = {}
+        self._claims: dict[str, str] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="node agent", daemon=True)
+
+    @contextmanager
+    def running(self) -> Iterator["NodeAgent"]:
+        """Run pods for a while; none is left afterwards."""
+        machine = {"metadata": {"name": self.machine}}
+        self._core.create_node(machine)
+        condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+        self._core.patch_node_status(self.machine, {"status": {"conditions": [condition]}})
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            self._thread.join()
+            for pod in self._pods.values():
+                pod.deletion = {"metadata": {"deletionGracePeriodSeconds": 0}}
+                pod._leaving.set()
+                pod.kill()
+            for pod in self._pods.values():
+                pod.join()
+            self._core.delete_node(self.machine)
+
+    def pid_of(self, pod: str) -> int | None:
+        """The process of a pod's container, if it runs."""
+        found = self._pods.get(pod)
+        return found.pid if found is not None else None
+
+    def address_of(self, pod: str) -> str:
+        """The address of a pod: by its node id, so that it comes back to it."""
+        node_id = int(pod.split("-")[1])
+        return f"{self._network}.{node_id % 100 + (10 if node_id >= 1000 else 110)}"
+
+    def localized(self, text: str, address: str, places: Mapping[str, str]) -> str:
+        """A text of a pod as it is for a process of this machine."""
+        name = re.compile(rf"([a-z0-9-]+)\.[a-z0-9-]+\.{self._namespace}\.svc")
+        text = name.sub(lambda found: self.address_of(found[1]), text)
+        text = text.replace("://:", f"://{address}:").replace("0.0.0.0:", f"{address}:")
+        for place, there in places.items():
+            text = text.replace(place, there)
+        return text
+
+    def volume_of(self, claim: str) -> Path | None:
+        """The directory of a claim; None while it is missing or is being deleted."""
+        uid = self._claims.get(claim)
+        if uid is None:
+            return None
+        path = self.directory / "volumes" / uid
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def config_of(self, name: str) -> Mapping[str, str] | None:
+        """The data of a ConfigMap."""
+        with suppress(ApiException):
+            return dict(self._core.read_namespaced_config_map(name, self._namespace).data)
+        return None
+
+    def bind(self, body: Object) -> None:
+        """Put a pod on the machine."""
+        name = body["metadata"]["name"]
+        target = {"apiVersion": "v1", "kind": "Node", "name": self.machine}
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{name}/binding"
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        with suppress(ApiException):
+            self._request("POST", path, binding)
+
+    def report(self, name: str, status: Object) -> None:
+        """Write the status of a pod."""
+        with suppress(ApiException):
+            self._core.patch_namespaced_pod_status(name, self._namespace, {"status": status})
+
+    def remove(self, name: str, uid: str) -> None:
+        """A pod has ended: its object goes."""
+        options = kubernetes.client.V1DeleteOptions(
+            grace_period_seconds=0, preconditions=kubernetes.client.V1Preconditions(uid=uid)
+        )
+        with suppress(ApiException):
+            self._core.delete_namespaced_pod(name, self._namespace, body=options)
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOOK_EVERY_S):
+            with suppress(ApiException, OSError):
+                self._look()
+
+    def _look(self) -> None:
+        claims = self._list("persistentvolumeclaims")
+        pods = {pod["metadata"]["name"]: pod for pod in self._list("pods")}
+        used = {
+            source["persistentVolumeClaim"]["claimName"]
+            for pod in pods.values()
+            for source in pod["spec"].get("volumes", ())
+            if "persistentVolumeClaim" in source
+        }
+        self._keep_claims(claims, used)
+        for name, running in list(self._pods.items()):
+            found = pods.get(name)
+            if found is None or found["metadata"]["uid"] != running.uid:
+                # It was removed by force: nothing waits for its process.
+                running.leave({"metadata": {"deletionGracePeriodSeconds": 0}})
+                running.gone.wait()
+                del self._pods[name]
+            elif found["metadata"].get("deletionTimestamp"):
+                running.leave(found)
+        for name, found in pods.items():
+            if name not in self._pods and not found["metadata"].get("deletionTimestamp"):
+                self._pods[name] = _Pod(self, found)
+                self._pods[name].start()
+
+    def _keep_claims(self, claims: list[Object], used: set[str]) -> None:
+        there: dict[str, str] = {}
+        for claim in claims:
+            metadata = claim["metadata"]
+            if not metadata.get("deletionTimestamp"):
+                there[metadata["name"]] = metadata["uid"]
+            elif metadata["name"] not in used:
+                path = f"/api/v1/namespaces/{self._namespace}/persistentvolumeclaims/{metadata['name']}"
+                self._request("PATCH", path, {"metadata": {"finalizers": None}})
+                shutil.rmtree(self.directory / "volumes" / metadata["uid"], ignore_errors=True)
+            else:
+                there[metadata["name"]] = metadata["uid"]
+        self._claims = there
+
+    def _list(self, plural: str) -> list[Object]:
+        found = self._request("GET", f"/api/v1/namespaces/{self._namespace}/{plural}")
+        return list(found["items"])
+
+    def _request(self, method: str, path: str, body: object = None) -> Object:
+        content = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        result = self._client.call_api(
+            *self._client.param_serialize(
+                method,
+                path,
+                header_params={"Content-Type": content, "Accept": "application/json"},
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+        )
+        result.read()
+        if result.status >= 400:
+            raise ApiException(status=result.status, reason=result.reason)
+        return dict(json.loads(result.data))
+
+
+def _now() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

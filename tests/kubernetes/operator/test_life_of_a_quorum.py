@@ -1,0 +1,142 @@
+"""Quorums of real controllers from creation to deletion, as a real operator process leads them."""
+
+import kubernetes.client
+import pytest
+from kubernetes.client import ApiException
+from operated import CONTROLLERS_FIRST, QUORUM, Operated
+
+FIRST, SECOND, THIRD, FOURTH, FIFTH = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 5)
+
+
+def test_a_quorum_grows_shrinks_and_loses_a_named_member(operated: Operated) -> None:
+    """Goal: replicas and decommission do what they say, to the end. Method: 3 -> 5 -> 3, then one by its id.
+
+    Nodes that left have neither pod nor configuration, and their volumes stay.
+    """
+    operated.create()
+    operated.start_operator()
+    operated.wait_settled(FIRST, SECOND, THIRD)
+    cluster_id = operated.status()["clusterId"]
+    operated.patch(replicas=5)
+    operated.wait_settled(FIRST, SECOND, THIRD, FOURTH, FIFTH)
+    operated.patch(replicas=3)
+    operated.wait_settled(FIRST, SECOND, THIRD)
+    operated.patch(decommission=[SECOND])
+    operated.wait_settled(FIRST, THIRD, FOURTH)
+    assert operated.status()["clusterId"] == cluster_id
+    assert len(operated.claims()) == 5
+    configs = operated.core.list_namespaced_config_map(operated.namespace).items
+    names = {config.metadata.name for config in configs}
+    assert {name for name in names if name.startswith(QUORUM)} == {
+        f"{QUORUM}-{node_id}" for node_id in (FIRST, THIRD, FOURTH)
+    }
+
+
+def test_what_stands_around_the_nodes(operated: Operated) -> None:
+    """Goal: what a cluster needs beside its pods is there, and is mended. Method: look, break the budget, look."""
+    operated.create()
+    operated.start_operator()
+    operated.wait_settled(FIRST, SECOND, THIRD)
+    service = operated.core.read_namespaced_service(QUORUM, operated.namespace)
+    assert service.spec.publish_not_ready_addresses
+    assert service.metadata.owner_references[0].kind == "KafkaController"
+    policies = kubernetes.client.NetworkingV1Api(operated.core.api_client)
+    assert policies.list_namespaced_network_policy(operated.namespace).items
+    budgets = kubernetes.client.PolicyV1Api(operated.core.api_client)
+
+    def available() -> int:
+        return int(
+            budgets.read_namespaced_pod_disruption_budget(QUORUM, operated.namespace).spec.min_available
+        )
+
+    operated.wait(lambda: available() == 2, "a budget that lets one of three go")
+    patch = {"spec": {"minAvailable": 0}}
+    budgets.patch_namespaced_pod_disruption_budget(QUORUM, operated.namespace, patch)
+    operated.wait(lambda: available() == 2, "the budget to be mended")
+    with pytest.raises(ApiException) as missing:
+        budgets.read_namespaced_pod_disruption_budget("other", operated.namespace)
+    assert missing.value.status == 404
+
+
+def test_a_restart_goes_one_by_one_with_its_reason(operated: Operated) -> None:
+    """Goal: an annotation rolls the quorum, and says so. Method: watch the pods, read the Events."""
+    operated.create()
+    operated.start_operator()
+    operated.wait_settled(FIRST, SECOND, THIRD)
+    before = _uids(operated)
+    operated.annotate(restart="once")
+    fewest = 3
+
+    def rolled() -> bool:
+        nonlocal fewest
+        fewest = min(fewest, len(operated.pods()))
+        return operated.settled(FIRST, SECOND, THIRD) and not before & _uids(operated)
+
+    operated.wait(rolled, "three new pods")
+    assert fewest == 2
+    notes = operated.events("StopNode")
+    assert len(notes) == 3
+    assert all("restart" in note for note in notes)
+
+
+def test_a_lost_disk_replaces_the_voter(operated: Operated) -> None:
+    """Goal: a new disk is a new voter. Method: delete the claim, then wait for another directory id to vote."""
+    operated.create()
+    operated.start_operator()
+    operated.wait_settled(FIRST, SECOND, THIRD)
+    before = operated.voters()
+    operated.core.delete_namespaced_persistent_volume_claim(f"data-{QUORUM}-{SECOND}", operated.namespace)
+
+    def replaced() -> bool:
+        now = operated.voters()
+        return now.get(SECOND) not in (None, before[SECOND]) and operated.settled(FIRST, SECOND, THIRD)
+
+    operated.wait(replaced, "another directory id of the same node")
+    now = operated.voters()
+    assert (now[FIRST], now[THIRD]) == (before[FIRST], before[THIRD])
+
+
+def test_a_cluster_sleeps_wakes_rests_and_goes(operated: Operated) -> None:
+    """Goal: hibernation, pause and deletion keep all data. Method: one after the other, then the same name again."""
+    operated.create()
+    operated.start_operator()
+    operated.wait_settled(FIRST, SECOND, THIRD)
+    voters, cluster_id = operated.voters(), operated.status()["clusterId"]
+    operated.patch(hibernated=True)
+    operated.wait(lambda: not operated.pods(), "no pod to be left")
+    operated.wait(
+        lambda: operated.condition("Ready").get("reason") == "Hibernated", "the condition to say so"
+    )
+    operated.patch(hibernated=False)
+    operated.wait_settled(FIRST, SECOND, THIRD)
+    operated.annotate(pause="true")
+    operated.patch(replicas=4)
+    operated.wait(lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause to be told")
+    assert len(operated.pods()) == 3
+    operated.patch(replicas=3)
+    operated.annotate(pause=None)
+    operated.delete()
+    operated.wait(lambda: operated.resource() is None, "the resource to be gone")
+    assert operated.pods() == []
+    assert len(operated.claims()) == 3
+    operated.create()
+    operated.wait_settled(FIRST, SECOND, THIRD)
+    assert operated.status()["clusterId"] == cluster_id
+    assert operated.voters() == voters
+
+
+def test_manifests_that_contradict_each_other_are_told(operated: Operated) -> None:
+    """Goal: what no schema can refuse stands in the conditions, and ends there. Method: ids of two pools collide."""
+    operated.create(hibernated=True)
+    operated.start_operator()
+    operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to be seen")
+    operated.create_brokers(nodeIds={"first": CONTROLLERS_FIRST})
+    operated.wait(lambda: operated.condition("Ready").get("reason") == "InvalidManifest", "the refusal")
+    assert "3000" in operated.condition("Ready")["message"]
+    assert operated.events("InvalidManifest")
+    operated.delete_brokers()
+    operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to go on")
+
+
+def _uids(operated: Operated) -> set[str]:
+    return {pod.metadata.uid for pod in operated.core.list_namespaced_pod(operated.namespace).items}
