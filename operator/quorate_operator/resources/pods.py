@@ -292,7 +292,7 @@ def _python_probes() -> Object:
 
 
 def _kafka_probes(port: int) -> Object:
-    """Stock Kafka opens its listeners to clients when it has caught up with the metadata, and is unfenced."""
+    """Stock Kafka opens its listeners when it has caught up with the metadata, just before it is unfenced."""
     check = {"tcpSocket": {"port": port}}
     return {
         # Recovery of a large log after a crash takes long, and must not be interrupted.
