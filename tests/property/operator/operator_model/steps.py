@@ -282,7 +282,7 @@ class _Stepper:
         assert node.disk.directory_id == action.directory_id, f"{action}: not the disk that it has"
         assert node.process is not None
         assert node.process.joined, f"rule 1: {action}: it does not follow"
-        assert node.disk.log_end >= world.committed, f"rule 1: {action}: it has not caught up"
+        assert node.disk.log_end >= world.seen_committed, f"rule 1: {action}: it has not caught up"
         assert action.endpoints, f"{action}: nobody would find it"
         was_well = world.sound_voters() == set(world.voters)
         world.voters[action.node_id] = Voter(action.directory_id, dict(action.endpoints))

@@ -136,6 +136,8 @@ class World:
     """When a client was last told an address for a node."""
     seen_level: int = 0
     """The metadata.version when the operator last looked."""
+    seen_committed: int = 0
+    """What was committed then."""
     disks: int = 0
     """How many disks were ever formatted; names them."""
 
@@ -155,11 +157,11 @@ class World:
         return {one.node_id for one in self.nodes.values() if one.is_up and self.is_voter(one)}
 
     def sound_voters(self) -> set[int]:
-        """The live voters that have all that is committed, and have been heard of since they started."""
+        """The live voters that had all that was committed when the operator looked last, and follow."""
         return {
             node_id
             for node_id in self.live_voters()
-            if self._log_end(node_id) >= self.committed and self._process(node_id).joined
+            if self._log_end(node_id) >= self.seen_committed and self._process(node_id).joined
         }
 
     def _log_end(self, node_id: int) -> int:
@@ -349,6 +351,7 @@ class World:
         """What runtime and gateway tell."""
         self.elect()
         self.seen_level = self.features.get("metadata.version", 0)
+        self.seen_committed = self.committed
         kafka = self._facts()
         if kafka is not None and self.formation is not None:
             self.formation = replace(

@@ -1,0 +1,140 @@
+"""Whatever is asked of a cluster, with an operator that is killed after every step, and in the middle of it."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from operator_model.driver import Cluster
+from operator_model.wish import Wish
+from quorate_operator.planning.cluster import Lifecycle, Role
+
+Edit = Callable[[Cluster], None]
+
+
+def _scale_up(cluster: Cluster) -> None:
+    cluster.wish.scale(Role.CONTROLLER, 5)
+    cluster.wish.scale(Role.BROKER, 4)
+
+
+def _scale_down(cluster: Cluster) -> None:
+    cluster.wish.scale(Role.CONTROLLER, 1)
+    cluster.wish.scale(Role.BROKER, 2)
+
+
+def _decommission(cluster: Cluster) -> None:
+    cluster.wish.leave(3001)
+    cluster.wish.leave(0)
+
+
+def _rename(cluster: Cluster) -> None:
+    cluster.wish.rename()
+
+
+def _swap_controllers(cluster: Cluster) -> None:
+    cluster.wish.rotate((3000, 3002), "CONTROLLER")
+
+
+def _rotate_brokers(cluster: Cluster) -> None:
+    cluster.wish.rotate((0, 1, 2), "EXTERNAL")
+
+
+def _upgrade(cluster: Cluster) -> None:
+    cluster.wish.version, cluster.wish.metadata_version = "4.4.0", "4.4-IV2"
+
+
+def _lose_disks(cluster: Cluster) -> None:
+    for node_id in (3002, 1):
+        cluster.lose_disk(cluster.world.nodes[node_id])
+
+
+def _become_dynamic(cluster: Cluster) -> None:
+    cluster.wish.dynamic = True
+
+
+def _hibernate(cluster: Cluster) -> None:
+    cluster.wish.lifecycle = Lifecycle.HIBERNATED
+
+
+def _everything(cluster: Cluster) -> None:
+    for edit in (_scale_up, _rotate_brokers, _swap_controllers, _decommission, _upgrade):
+        edit(cluster)
+
+
+EDITS: tuple[Edit, ...] = (
+    _scale_up,
+    _scale_down,
+    _decommission,
+    _rename,
+    _swap_controllers,
+    _rotate_brokers,
+    _upgrade,
+    _lose_disks,
+    _become_dynamic,
+    _hibernate,
+    _everything,
+)
+
+
+def _running(*, dynamic: bool = True) -> Cluster:
+    cluster = Cluster(Wish(controllers=3, brokers=3, dynamic=dynamic), seed=1)
+    cluster.settle()
+    cluster.create_partitions()
+    cluster.history.clear()
+    return cluster
+
+
+def _restarts(cluster: Cluster) -> Counter[str]:
+    return Counter(
+        line.split("StartNode(node_id=")[1].split(",")[0] for line in cluster.history if " StartNode(" in line
+    )
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__.strip("_"))
+@pytest.mark.parametrize("half", [False, True], ids=["after each step", "in the middle of each step"])
+def test_the_result_is_the_same(edit: Edit, half: bool) -> None:
+    """Goal: who kills the operator between two steps, or in one, gets what they would have got.
+
+    Method: one step of each plan is done, and with `half` a half of the next one; the model judges each step and
+    the end.
+    """
+    cluster = _running(dynamic=edit is not _become_dynamic)
+    edit(cluster)
+    for _ in range(150):
+        cluster.round(cut=1, half=half)
+    cluster.settle()
+
+
+@pytest.mark.parametrize(
+    ("edit", "restarts"),
+    [
+        (_rename, {"0": 1, "1": 1, "2": 1, "3000": 1, "3001": 1, "3002": 1}),
+        (_swap_controllers, {"3000": 2, "3002": 1}),
+        (_rotate_brokers, {"0": 2, "1": 2, "2": 1}),
+        (_upgrade, {"0": 1, "1": 1, "2": 1, "3000": 1, "3001": 1, "3002": 1}),
+        (_scale_down, {}),
+    ],
+)
+def test_no_node_restarts_more_often_than_it_must(edit: Edit, restarts: dict[str, int]) -> None:
+    """Goal: an edit costs the restarts that ADR 13 promises, and no more.
+
+    Method: starts are counted; who breaks a cycle of names restarts twice.
+    """
+    cluster = _running()
+    edit(cluster)
+    cluster.settle()
+    assert _restarts(cluster) == restarts
+
+
+def test_a_cluster_sleeps_and_wakes_as_it_was() -> None:
+    """Goal: hibernation stops everything and loses nothing; names that changed meanwhile are given out on waking.
+
+    Method: all names are rotated while it sleeps.
+    """
+    cluster = _running()
+    cluster.wish.lifecycle = Lifecycle.HIBERNATED
+    cluster.settle()
+    voters = {node_id: voter.directory_id for node_id, voter in cluster.world.voters.items()}
+    cluster.wish.rotate((3000, 3001, 3002), "CONTROLLER")
+    cluster.wish.lifecycle = Lifecycle.RUNNING
+    cluster.settle()
+    assert {node_id: voter.directory_id for node_id, voter in cluster.world.voters.items()} == voters
