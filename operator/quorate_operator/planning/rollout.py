@@ -22,7 +22,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.features import forbids_version
 from quorate_operator.planning.membership import is_changing
-from quorate_operator.planning.part import Part
+from quorate_operator.planning.part import Part, listed
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.shutdown import GRACE_MS
 from quorate_operator.planning.steps import ElectPreferredLeaders, Refusal, StartNode, Step, StopNode, WaitFor
@@ -148,8 +148,11 @@ def _why_not_controller(one: _Due, situation: _Situation) -> str | None:
     if one.seen.state is not NodeState.READY:
         # Nobody can do without it less than now. But without a leader, the operator may be the one who is blind.
         peers = [observed.nodes[node.node_id] for node in desired.of_role(Role.CONTROLLER)]
+        down = [peer.node_id for peer in peers if peer.unreachable_host or not peer.state.runs]
+        if view is None and down:
+            return f"no leader of the quorum answers, and first has to run what is down: {listed(down)}"
         young = [one.seen] if view is not None else peers
-        if any(_started_within(seen, now_ms, BROKEN_AFTER_MS) for seen in young if seen.state.runs):
+        if any(_started_within(seen, now_ms, BROKEN_AFTER_MS) for seen in young):
             return "what was started a moment ago may get ready yet"
         return None
     if view is None:

@@ -90,7 +90,10 @@ def test_without_a_leader_only_what_hangs_is_restarted_one_after_another() -> No
     blind = healthy(3).asking_config().leaderless()
     assert stops(blind) == [3000]
     assert stops(restarted(blind, 3000)) == []
-    assert stops(blind.node(3001, state=NodeState.READY).node(3000, started_at_ms=NOW_MS)) == []
+    # One that is down explains that nobody leads.
+    crashed = blind.down(3002, NodeState.CRASHED, exited_at_ms=NOW_MS, exits_in_a_row=4)
+    assert stops(crashed) == []
+    assert "no leader of the quorum answers, and first has to run what is down: 3002" in crashed.waits()
 
 
 @pytest.mark.parametrize(
