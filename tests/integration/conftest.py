@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from support.cluster import Cluster, manifests
 from support.java.fixtures import java_cluster, java_tool, new_java_cluster
+from support.player import player
 
-__all__ = ["java_cluster", "java_tool", "new_java_cluster"]
+__all__ = ["java_cluster", "java_tool", "new_java_cluster", "player"]
 
 
 @pytest.fixture(scope="session")
