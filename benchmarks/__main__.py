@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.controllers import Measurements, measure
+from benchmarks.operators import OperatorMeasurements, measure_operator
 from benchmarks.quorum import Implementation, java_implementation, python_implementation
 from benchmarks.tools import ToolMeasurements, measure_tools
 
@@ -50,6 +51,17 @@ ROWS: Final[tuple[Row, ...]] = (
     ("create_p99_seconds", "CreateTopics, one client, p99", lambda value: f"{value * 1000:.2f} ms", "none"),
     ("topics_per_second", "topics per second, pipelined", lambda value: f"{value:.0f} /s", ">= 4x"),
 )
+OPERATOR_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
+    ("clusters", "clusters in one operator", lambda value: f"{value:.0f}"),
+    ("resident_bytes", "resident memory of the operator", lambda value: f"{value / MEBIBYTE:.0f} MiB"),
+    ("settle_seconds", "operator's start until all are looked at", lambda value: f"{value:.1f} s"),
+    ("idle_requests_per_minute", "requests to the API server when idle", lambda value: f"{value:.0f} /min"),
+    (
+        "first_step_seconds",
+        "change of a spec until its first step is done",
+        lambda value: f"{value * 1000:.0f} ms",
+    ),
+)
 TOOL_ROWS: Final[tuple[Row, ...]] = (
     (
         "metadata_quorum_seconds",
@@ -82,7 +94,7 @@ def _median(runs: list[Measurements]) -> Measurements:
 def main() -> int:
     """Measures in rounds, the two in turn, and prints medians and their ratio."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("--jars", type=Path, required=True, help="directory with Kafka's jars")
+    parser.add_argument("--jars", type=Path, help="directory with Kafka's jars; the operator does without")
     parser.add_argument("--python", default=sys.executable, help="interpreter that runs what is ours")
     parser.add_argument(
         "--rounds", type=int, default=3, help="runs of controllers; medians are printed (default 3)"
@@ -90,16 +102,20 @@ def main() -> int:
     parser.add_argument(
         "--pairs", type=int, default=10, help="runs of each tool; medians are printed (default 10)"
     )
-    parser.add_argument("--only", choices=("controllers", "tools"), help="measure only these")
+    parser.add_argument("--only", choices=("controllers", "tools", "operator"), help="measure only these")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
+    if options.jars is None and options.only != "operator":
+        parser.error("--jars: missing; it must be given, unless --only operator")
     console = Console(stderr=True)
-    jars = options.jars.resolve()
+    jars = options.jars.resolve() if options.jars else Path()
     with tempfile.TemporaryDirectory(prefix="quorate-bench-") as scratch, console.status("") as status:
-        controllers = tools = None
-        if options.only != "tools":
+        controllers = tools = operator = None
+        if options.only in (None, "operator"):
+            operator = measure_operator(options.python, Path(scratch), progress=status.update)
+        if options.only in (None, "controllers"):
             controllers = _controllers(options.python, jars, Path(scratch), options.rounds, status.update)
-        if options.only != "controllers":
+        if options.only in (None, "tools"):
             ports = _free_ports(2)
             tools = measure_tools(
                 options.python,
@@ -110,12 +126,14 @@ def main() -> int:
                 progress=status.update,
             )
     if options.output == "json":
-        print(json.dumps(_json(controllers, options.rounds, tools, options.pairs), indent=2))
+        print(json.dumps(_json(controllers, options.rounds, tools, options.pairs, operator), indent=2))
         return 0
     if controllers is not None:
         _print_table(f"Three controllers, medians of {options.rounds} rounds", ROWS, *controllers)
     if tools is not None:
         _print_table(f"Tools, from start to end, medians of {options.pairs} pairs", TOOL_ROWS, *tools)
+    if operator is not None:
+        _print_operator(operator)
     return 0
 
 
@@ -147,13 +165,25 @@ def _json(
     rounds: int,
     tools: tuple[ToolMeasurements, ToolMeasurements] | None,
     pairs: int,
+    operator: OperatorMeasurements | None,
 ) -> dict[str, object]:
     content: dict[str, object] = {}
     if controllers is not None:
         content |= {"rounds": rounds, "quorate": asdict(controllers[0]), "kafka": asdict(controllers[1])}
     if tools is not None:
         content["tools"] = {"pairs": pairs, "quorate": asdict(tools[0]), "kafka": asdict(tools[1])}
+    if operator is not None:
+        content["operator"] = asdict(operator)
     return content
+
+
+def _print_operator(operator: OperatorMeasurements) -> None:
+    table = Table(title="One operator, a real API server")
+    table.add_column("")
+    table.add_column("Quorate", justify="right")
+    for name, label, text in OPERATOR_ROWS:
+        table.add_row(label, text(getattr(operator, name)))
+    Console(width=110).print(table)
 
 
 def _print_table(title: str, rows: Sequence[Row], ours: object, theirs: object) -> None:

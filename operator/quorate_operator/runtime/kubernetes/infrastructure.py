@@ -98,6 +98,7 @@ from quorate_operator.runtime.kubernetes.observing import (
     is_machine_gone,
     is_suspicious,
     observed_node,
+    revision_of,
 )
 
 DELETION_LOOK_S = 0.5
@@ -539,6 +540,9 @@ class KubernetesInfrastructure:
             node_ports=ports,
             machines=machines,
             configured=configured,
+            revisions={
+                node_id: revision_of(found.pod) for node_id, found in objects.items() if found.pod is not None
+            },
             secrets={name: found for name, (_, found) in self._secrets.items() if found is not None},
             formation=self._formation(),
         )

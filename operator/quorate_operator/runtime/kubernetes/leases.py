@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from quorate_operator.runtime.kubernetes.api import LEASE, ApiError, KubernetesApi, Object
 
-TRIES_PER_DURATION = 5
+TRIES_PER_DURATION = 4
 
 
 class LeaseLostError(Exception):
@@ -40,6 +40,7 @@ class Lease:
         self._clock = clock
         self._seen: tuple[str, float] | None = None
         self._held_until = -1.0
+        self._mine: Object | None = None
 
     @property
     def is_held(self) -> bool:
@@ -49,16 +50,18 @@ class Lease:
     async def try_take(self) -> bool:
         """Take it or renew it, if it is free, ours or was not renewed for its duration. Raises ApiError."""
         asked = self._clock()
-        current = await self._api.get(LEASE, self._namespace, self._name)
+        # Its holder knows it as it is: one request renews it.
+        current = self._mine or await self._api.get(LEASE, self._namespace, self._name)
+        self._mine = None
         try:
             if current is None:
-                await self._api.create(LEASE, self._namespace, self._object(None))
+                self._mine = await self._api.create(LEASE, self._namespace, self._object(None))
             elif self._may_take(current):
-                await self._api.replace(LEASE, self._namespace, self._object(current))
+                self._mine = await self._api.replace(LEASE, self._namespace, self._object(current))
             else:
                 return False
         except ApiError as error:
-            if error.is_conflict:  # somebody was faster
+            if error.is_conflict or error.is_missing:  # somebody was faster
                 return False
             raise
         self._held_until = asked + self._duration_s
@@ -67,6 +70,7 @@ class Lease:
     async def release(self) -> None:
         """Let others have it at once. Errors are no matter: it runs out."""
         self._held_until = -1.0
+        self._mine = None
         try:
             current = await self._api.get(LEASE, self._namespace, self._name)
             if current is not None and current["spec"].get("holderIdentity") == self._holder:

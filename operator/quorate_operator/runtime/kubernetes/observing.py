@@ -91,10 +91,9 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
     facts: dict[str, Any] = {}
     if pod is not None:
         state, facts = _state_of(pod)
-        revision = _json(annotation(pod, ANNOTATION_REVISION))
         is_leaving = claim is None or claim["metadata"].get("deletionTimestamp") is not None
         facts |= {
-            "revision": {**revision, VOLUME: "deleted" if is_leaving else "kept"},
+            "revision": {**revision_of(pod), VOLUME: "deleted" if is_leaving else "kept"},
             "configured": configured_of(pod),
         }
     return ObservedNode(
@@ -109,6 +108,11 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
         is_forgotten=pod is None and objects.config is None,
         **facts,
     )
+
+
+def revision_of(pod: Object) -> Mapping[str, str]:
+    """`DesiredNode.revision` as the pod was made with, apart from what only its claim tells."""
+    return _json(annotation(pod, ANNOTATION_REVISION))
 
 
 def configured_of(item: Object | None) -> dict[str, Address]:
