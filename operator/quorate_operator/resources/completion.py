@@ -46,17 +46,20 @@ def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> M
         "resources": digest(container["resources"]),
         "pod": digest([rest, template.labels, template.annotations]),
     }
-    if secrets := _secret_versions(context, node):
-        revision["secrets"] = digest(secrets)
-    return revision
+    names, found = _secret_names(node), context.facts.secrets
+    if names <= found.keys():
+        return revision | (
+            {"secrets": digest({name: found[name].version for name in names})} if names else {}
+        )
+    # A running node goes on without the Secret; one that is restarted would wait for it.
+    running = context.facts.revisions.get(node.node_id, {})
+    return revision | {part: running[part] for part in ("config", "secrets") if part in running}
 
 
-def _secret_versions(context: Context, node: DesiredNode) -> Mapping[str, str]:
-    """Of the Secrets that the node's listeners name; one that nobody has seen yet counts once it is seen."""
-    names = {
+def _secret_names(node: DesiredNode) -> frozenset[str]:
+    """The Secrets that the node's listeners name."""
+    return frozenset(
         listener.tls.secret_name
         for listener in node.listeners
         if isinstance(listener, BrokerListener) and listener.tls is not None
-    }
-    found = context.facts.secrets
-    return {name: found[name].version for name in sorted(names) if name in found}
+    )

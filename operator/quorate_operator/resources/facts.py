@@ -57,6 +57,8 @@ class Facts:
     """The address of the machine that each node's pod is on."""
     configured: Mapping[int, Mapping[str, Address]] = field(default_factory=dict)
     """What each node was started with: kept while a load balancer or machine is not known for a moment."""
+    revisions: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """What each node's pod was made with: kept where a Secret that it depends on is missing."""
     secrets: Mapping[str, SecretFacts] = field(default_factory=dict)
     """The Secrets of the namespace that listeners name."""
     formation: Formation | None = None

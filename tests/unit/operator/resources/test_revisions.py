@@ -86,6 +86,18 @@ def test_a_certificate_that_changes_rolls_the_nodes(make: Make) -> None:
     assert changed(before, make(brokers=TLS, secrets=trusting).node(0)) == {"config"}
 
 
+def test_a_secret_that_is_missing_restarts_nobody(make: Make) -> None:
+    """Goal: nobody is restarted into waiting for a Secret. Method: it goes, beside another change that counts."""
+    trusting = {"cert": SecretFacts(version="1", keys=frozenset({"tls.crt", "tls.key", "ca.crt"}))}
+    before = make(brokers=TLS, secrets=trusting).node(0)
+    gone = make(brokers=TLS, revisions={0: before.revision}).node(0)
+    assert changed(before, gone) == set()
+    newer = make(brokers=f"image: 'other:1', {TLS}", revisions={0: before.revision}).node(0)
+    assert changed(before, newer) == {"image"}
+    never_started = make(brokers=TLS).node(0)
+    assert "secrets" not in never_started.revision
+
+
 def test_what_forming_and_the_operators_image_change(make: Make) -> None:
     """Goal: a cluster does not roll because it was formed; a new image rolls controllers alone. Method: facts."""
     before = make()
