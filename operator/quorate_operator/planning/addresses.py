@@ -21,7 +21,6 @@ from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
     DesiredNode,
-    NodeState,
     ObservedCluster,
     Publication,
     RolloutPolicy,
@@ -182,7 +181,11 @@ class _Look:
                 )
 
     def _obstacle(self, slot: Slot) -> WaitFor | None:
-        """What keeps the slot from advertising its next address, which belongs to nobody else; None for nothing."""
+        """What keeps the slot from advertising its next address, which belongs to nobody else; None for nothing.
+
+        An address that the runtime does not control has to lead to the node also while it is stopped: `probes` knows
+        for a while whom it led to before. If that was forgotten, the node starts as it was, and restarts once more.
+        """
         address = self.moves.target[slot.id]
         assert address is not None
         seen = self.observed.nodes.get(slot.node.node_id)
@@ -195,11 +198,6 @@ class _Look:
             return self._wait(slot, f"{address} to be published for {slot.node.label} ({slot.listener})")
         reached = self._reached(slot, address)
         if reached is None:
-            return None
-        probe = self.observed.probes.get(address)
-        is_silent = probe is None or probe.node_id is None
-        if seen is not None and seen.state is NodeState.STOPPED and is_silent:
-            # It was stopped for this restart, when the address led to it; a node that died starts as it was.
             return None
         return self._wait(
             slot, f"{address} to reach {slot.node.label} of this cluster ({slot.listener}): {reached}"

@@ -23,6 +23,8 @@ from quorate_operator.runtime.port import Gateway, Infrastructure
 
 SETTLED_PROBE_INTERVAL_MS = 60_000
 """How often an address is probed that is as it should be. Those that are about to change, at each look."""
+REMEMBERED_PROBE_MS = 600_000
+"""For how long it is known whom an address led to while that node is stopped, and can't answer: a restart."""
 
 
 def _now_ms() -> int:
@@ -150,8 +152,20 @@ class ClusterRuntime:
         node_ids = frozenset((*nodes, *(node.node_id for node in desired.nodes)))
         reached = await self._gateway.probe(due, node_ids) if due else {}
         kept = {address: told for address, told in self._probes.items() if address in settled}
-        self._probes = {**kept, **reached}
+        self._probes = {
+            **kept,
+            **{address: self._latest(address, told, nodes) for address, told in reached.items()},
+        }
         return dict(self._probes)
+
+    def _latest(self, address: Address, told: Reached, nodes: Mapping[int, ObservedNode]) -> Reached:
+        """What a probe found; what the one before found when it led to a node that is stopped now."""
+        before = self._probes.get(address)
+        if told.node_id is not None or before is None or before.node_id is None:
+            return told
+        node = nodes.get(before.node_id)
+        is_stopped = node is not None and not node.state.runs
+        return before if is_stopped and told.at_ms - before.at_ms < REMEMBERED_PROBE_MS else told
 
 
 def addresses_to_probe(

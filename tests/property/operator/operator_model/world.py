@@ -134,6 +134,8 @@ class World:
     partitions: dict[PartitionId, Partition] = field(default_factory=dict)
     told_ms: dict[tuple[Address, int], int] = field(default_factory=dict)
     """When a client was last told an address for a node."""
+    probes: dict[Address, Reached] = field(default_factory=dict)
+    """What the operator has in mind of what it found; empty after it was killed."""
     seen_level: int = 0
     """The metadata.version when the operator last looked."""
     seen_committed: int = 0
@@ -499,8 +501,13 @@ class World:
         reached = {}
         for address in asked:
             node_id = self.answers_at(address)
-            if node_id is None:
-                reached[address] = Reached(at_ms=self.now_ms, error="connection refused")
-            else:
+            if node_id is not None:
                 reached[address] = Reached(at_ms=self.now_ms, node_id=node_id, cluster_id=CLUSTER_ID)
+                continue
+            before = self.probes.get(address)
+            if before is not None and before.node_id in self.nodes and not self.nodes[before.node_id].process:
+                reached[address] = before
+            else:
+                reached[address] = Reached(at_ms=self.now_ms, error="connection refused")
+        self.probes = reached
         return reached
