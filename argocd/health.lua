@@ -1,0 +1,50 @@
+-- The health of KafkaControllers and KafkaBrokers for Argo CD; one script for both. argocd/README.md says how to use it.
+local health = { status = "Progressing", message = "the operator has not looked at it yet" }
+if obj.metadata ~= nil and obj.metadata.deletionTimestamp ~= nil then
+  health.message = "its nodes are being stopped"
+  return health
+end
+if obj.status == nil or obj.status.conditions == nil then
+  return health
+end
+
+local conditions = {}
+for _, condition in ipairs(obj.status.conditions) do
+  conditions[condition.type] = condition
+end
+
+local function is(kind, status)
+  return conditions[kind] ~= nil and conditions[kind].status == status
+end
+
+local function said(kind)
+  return conditions[kind].message or conditions[kind].reason or ""
+end
+
+-- Conditions of an older generation say nothing about what is asked for now.
+local seen = obj.status.observedGeneration
+if seen ~= nil and obj.metadata ~= nil and obj.metadata.generation ~= nil and seen < obj.metadata.generation then
+  health.message = "the operator has not looked at the latest change yet"
+  return health
+end
+
+if (obj.spec ~= nil and (obj.spec.paused == true or obj.spec.hibernated == true))
+    or (obj.metadata ~= nil and obj.metadata.annotations ~= nil
+        and obj.metadata.annotations["quorate.dev/pause"] == "true") then
+  health.status = "Suspended"
+  health.message = obj.spec ~= nil and obj.spec.hibernated == true and "hibernated" or "paused"
+elseif is("QuorumHealthy", "False") and not is("Progressing", "True") then
+  health.status = "Degraded"
+  health.message = said("QuorumHealthy")
+elseif is("Degraded", "True") then
+  health.status = "Degraded"
+  health.message = said("Degraded")
+elseif is("Ready", "True") then
+  health.status = "Healthy"
+  health.message = said("Ready")
+elseif is("Progressing", "True") then
+  health.message = said("Progressing")
+elseif is("Ready", "False") then
+  health.message = said("Ready")
+end
+return health

@@ -1,0 +1,93 @@
+"""The health script for Argo CD, run by Lua."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.requirements import missing
+
+SCRIPT = Path(__file__).parents[3] / "argocd" / "health.lua"
+LUAS = ("lua5.4", "lua5.3", "lua5.1", "lua", "luajit")
+
+
+def health(resource: dict[str, Any]) -> tuple[str, str]:
+    """Status and message of a resource; skips without Lua."""
+    lua = next((found for name in LUAS if (found := shutil.which(name))), None)
+    if lua is None:
+        missing("lua", "no Lua was found; on Debian: apt-get install lua5.4")
+    program = f"obj = {literal(resource)}\nlocal health = (function()\n{SCRIPT.read_text()}\nend)()\n"
+    program += 'io.write(health.status, "\\n", health.message)'
+    ran = subprocess.run([lua, "-"], input=program, capture_output=True, text=True, check=False, timeout=20)
+    assert ran.returncode == 0, ran.stderr
+    status, _, message = ran.stdout.partition("\n")
+    return status, message
+
+
+def literal(value: object) -> str:
+    """A value of JSON as Lua writes it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"[{json.dumps(key)}] = {literal(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "{" + ", ".join(literal(one) for one in value) + "}"
+    return json.dumps(value)
+
+
+def resource(spec: dict[str, Any] | None = None, seen: int = 2, **conditions: str) -> dict[str, Any]:
+    """A resource of generation 2 with conditions."""
+    return {
+        "metadata": {"name": "quorum", "generation": 2},
+        "spec": spec or {},
+        "status": {
+            "observedGeneration": seen,
+            "conditions": [
+                {"type": kind, "status": status, "reason": "Because", "message": f"about {kind}"}
+                for kind, status in conditions.items()
+            ],
+        },
+    }
+
+
+PAUSED_BY_ANNOTATION = {
+    **resource(Ready="True"),
+    "metadata": {"generation": 2, "annotations": {"quorate.dev/pause": "true"}},
+}
+LEAVING = {
+    **resource(Ready="True"),
+    "metadata": {"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"metadata": {"generation": 1}}, ("Progressing", "the operator has not looked at it yet")),
+        ({"status": {}}, ("Progressing", "the operator has not looked at it yet")),
+        (resource(Ready="True", Degraded="False", QuorumHealthy="True"), ("Healthy", "about Ready")),
+        (resource(Ready="False", Progressing="True", Degraded="False"), ("Progressing", "about Progressing")),
+        (resource(Ready="False", Progressing="False"), ("Progressing", "about Ready")),
+        (resource(Ready="False", Degraded="True"), ("Degraded", "about Degraded")),
+        (resource(Ready="True", Degraded="True"), ("Degraded", "about Degraded")),
+        (
+            resource(Ready="False", QuorumHealthy="False", Progressing="False"),
+            ("Degraded", "about QuorumHealthy"),
+        ),
+        (
+            resource(Ready="False", QuorumHealthy="False", Progressing="True"),
+            ("Progressing", "about Progressing"),
+        ),
+        (
+            resource(Ready="True", seen=1),
+            ("Progressing", "the operator has not looked at the latest change yet"),
+        ),
+        (resource({"paused": True}, Ready="True"), ("Suspended", "paused")),
+        (resource({"hibernated": True}, Ready="False"), ("Suspended", "hibernated")),
+        (PAUSED_BY_ANNOTATION, ("Suspended", "paused")),
+        (LEAVING, ("Progressing", "its nodes are being stopped")),
+    ],
+)
+def test_health_is_what_the_conditions_say(given: dict[str, Any], expected: tuple[str, str]) -> None:
+    """Goal: Argo CD waits for what is not ready and shows what needs somebody. Method: resources of each kind."""
+    assert health(given) == expected

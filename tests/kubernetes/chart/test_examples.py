@@ -1,0 +1,75 @@
+"""The examples: the models take them, and so does an API server, rule by rule."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from local_kubernetes.api_server import ApiServer
+from quorate_operator.models.manifests import load_manifests
+from quorate_operator.planning.desired import desired_cluster
+from support.waiting import eventually
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples"
+CLUSTERS = sorted(path for path in EXAMPLES.rglob("*.yaml") if "kind: KafkaController" in path.read_text())
+MIGRATION = sorted((EXAMPLES / "static-to-dynamic").glob("*.yaml"))
+APPLY_TIMEOUT_S = 30
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: str(path.relative_to(EXAMPLES)))
+def test_the_models_take_each_example(path: Path) -> None:
+    """Goal: what is shown works. Method: read it as `quorate play` and the operator do."""
+    manifests = load_manifests(path.read_text(), path.name)
+    desired = desired_cluster(manifests)
+    assert desired.nodes
+    assert len({node.node_id for node in desired.nodes}) == len(desired.nodes)
+
+
+def test_the_migration_goes_from_static_to_dynamic_to_more() -> None:
+    """Goal: the three files are one story. Method: what each asks for."""
+    steps = [load_manifests(path.read_text(), path.name).controllers.spec for path in MIGRATION]
+    assert [(step.quorum, step.replicas) for step in steps] == [("static", 3), ("dynamic", 3), ("dynamic", 5)]
+
+
+def test_an_api_server_takes_each_example_and_each_next_one(api_server: ApiServer, namespace: str) -> None:
+    """Goal: the rules of the definitions allow what is shown. Method: apply all, the migration in its order."""
+    kubectl = [str(api_server.programs.kubectl), f"--kubeconfig={api_server.kubeconfig}"]
+    crds = [f"--filename={path}" for path in sorted((ROOT / "crds").glob("*.yaml"))]
+    subprocess.run(
+        [*kubectl, "apply", "--server-side", "--force-conflicts", *crds], check=True, capture_output=True
+    )
+    said: list[str] = []
+
+    def is_applied(path: Path) -> bool:
+        command = [*kubectl, "apply", "--server-side", "--namespace", namespace, "--validate=strict"]
+        ran = subprocess.run([*command, f"--filename={path}"], capture_output=True, text=True, check=False)
+        said.append(ran.stderr)
+        # Definitions are served a moment after they were taken.
+        assert ran.returncode == 0 or "no matches for kind" in ran.stderr or "not find" in ran.stderr, (
+            ran.stderr
+        )
+        return ran.returncode == 0
+
+    for path in (*MIGRATION, EXAMPLES / "quickstart.yaml"):
+        eventually(
+            lambda path=path: is_applied(path), APPLY_TIMEOUT_S, f"{path.name} to be taken", lambda: said[-1]
+        )
+        subprocess.run(
+            [*kubectl, "get", "kafkacontrollers", "--namespace", namespace], check=True, capture_output=True
+        )
+    for path in CLUSTERS:
+        other = f"{namespace}-{CLUSTERS.index(path)}"
+        subprocess.run([*kubectl, "create", "namespace", other], check=True, capture_output=True)
+        command = [*kubectl, "apply", "--server-side", "--namespace", other, "--validate=strict"]
+        ran = subprocess.run([*command, f"--filename={path}"], capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+
+
+def test_the_applications_point_at_what_is_there() -> None:
+    """Goal: no path that leads nowhere. Method: look for each one; the cluster is never pruned."""
+    documents = list(yaml.safe_load_all((EXAMPLES / "gitops" / "applications.yaml").read_text()))
+    for one in documents:
+        assert any((ROOT / one["spec"]["source"]["path"]).iterdir())
+    prunes = {one["metadata"]["name"]: one["spec"]["syncPolicy"]["automated"]["prune"] for one in documents}
+    assert prunes == {"quorate": True, "kafka": False}

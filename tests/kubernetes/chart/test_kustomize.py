@@ -1,0 +1,82 @@
+"""kustomize/base is the chart with its defaults, and overlays can build on it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from local_kubernetes.api_server import ApiServer
+from local_kubernetes.golang import cache
+
+ROOT = Path(__file__).parents[3]
+BASE = ROOT / "kustomize" / "base"
+OVERLAY = ROOT / "examples" / "gitops" / "operator"
+
+
+def built(server: ApiServer, directory: Path) -> list[dict[str, Any]]:
+    """What kustomize makes of a directory."""
+    assert server.programs.kubectl is not None
+    ran = subprocess.run(
+        [str(server.programs.kubectl), "kustomize", str(directory)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return [one for one in yaml.safe_load_all(ran.stdout) if one]
+
+
+def test_the_base_is_what_its_script_writes(helm: Callable[..., Any], tmp_path: Path) -> None:
+    """Goal: the base never lags behind the chart. Method: `--check`; and the definitions are those of crds/."""
+    assert helm("version").returncode == 0
+    found = cache(os.environ) / "bin" / "helm"
+    program = str(found) if found.is_file() else str(shutil.which("helm"))
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "kustomize_base.py"), "--helm", program, "--check"],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    for path in (BASE / "crds").iterdir():
+        assert path.read_text() == (ROOT / "crds" / path.name).read_text()
+
+
+@pytest.mark.parametrize("directory", [BASE, OVERLAY], ids=["base", "overlay"])
+def test_an_api_server_takes_it(api_server: ApiServer, directory: Path) -> None:
+    """Goal: `kubectl apply -k` works. Method: a dry run of each object, its namespace there."""
+    objects = built(api_server, directory)
+    kubectl = [str(api_server.programs.kubectl), f"--kubeconfig={api_server.kubeconfig}"]
+    subprocess.run([*kubectl, "create", "namespace", "quorate-system"], capture_output=True, check=False)
+    ran = subprocess.run(
+        [
+            *kubectl,
+            "apply",
+            "--server-side",
+            "--dry-run=server",
+            "--force-conflicts",
+            "--validate=strict",
+            "-f",
+            "-",
+        ],
+        input=yaml.safe_dump_all(objects),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert not any("helm" in str(one["metadata"].get("labels", {})).lower() for one in objects)
+
+
+def test_the_overlay_changes_both_images(api_server: ApiServer) -> None:
+    """Goal: the operator and the controllers that it starts are of one image. Method: look at the Deployment."""
+    (deployment,) = [one for one in built(api_server, OVERLAY) if one["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (image,) = [one["value"] for one in container["env"] if one["name"] == "QUORATE_IMAGE"]
+    assert image == container["image"] == "registry.example.com/quorate:0.1.0"

@@ -1,0 +1,86 @@
+"""Write kustomize/base/operator.yaml: the chart with its defaults, without what only Helm reads. Helm is needed.
+
+With --check, write nothing and fail when the file is not what would be written. The definitions beside it come from
+tools/crds.py.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+CHART = ROOT / "charts" / "quorate"
+TARGET = ROOT / "kustomize" / "base" / "operator.yaml"
+NAMESPACE = "quorate-system"
+KUBERNETES = "1.34.0"
+HEADER = "# Rendered from charts/quorate by tools/kustomize_base.py; change the chart instead.\n"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+OF_HELM = "helm.sh/"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes out what occurs twice: anchors are hard to read, and some tools refuse them."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+def rendered(helm: str) -> str:
+    """The text of the file. Raises CalledProcessError and OSError."""
+    values = ("--set", "crds.install=false,tests.create=false")
+    command = [
+        helm,
+        "template",
+        "quorate",
+        str(CHART),
+        "--namespace",
+        NAMESPACE,
+        "--kube-version",
+        KUBERNETES,
+    ]
+    made = subprocess.run([*command, *values], check=True, capture_output=True, text=True).stdout
+    objects = [one for one in yaml.safe_load_all(made) if one]
+    for one in objects:
+        _strip(one["metadata"])
+        if one["kind"] == "Deployment":
+            _strip(one["spec"]["template"]["metadata"])
+    # Labels of the namespace are those of its pods, which are restricted.
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+    }
+    return HEADER + yaml.dump_all([namespace, *objects], Dumper=_Dumper, sort_keys=False, width=110)
+
+
+def _strip(metadata: dict[str, Any]) -> None:
+    labels = {name: value for name, value in metadata.get("labels", {}).items() if OF_HELM not in name}
+    labels.pop(MANAGED_BY, None)
+    metadata["labels"] = labels
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--helm", default="helm", metavar="FILE", help="default: that of the PATH")
+    parser.add_argument("--check", action="store_true", help="fail when the file is not up to date")
+    arguments = parser.parse_args()
+    try:
+        text = rendered(arguments.helm)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"helm failed: {getattr(error, 'stderr', None) or error}", file=sys.stderr)
+        return 1
+    if not arguments.check:
+        TARGET.write_text(text)
+    elif not TARGET.is_file() or TARGET.read_text() != text:
+        print(f"{TARGET} is not up to date: run tools/kustomize_base.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
