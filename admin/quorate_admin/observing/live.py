@@ -7,6 +7,7 @@ from typing import Self
 
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.observer import Event, SnapshotLoaded
 
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import RequestTimeoutError, UnreachableError
@@ -82,7 +83,7 @@ class LiveImage:
             while True:
                 events = await self._feed.exchange(wait_ms)
                 for event in events:
-                    self._follower.apply(event)
+                    await self._apply(event)
                 if observer.is_caught_up:
                     return
                 # A new leader knows no high watermark until its first record is committed.
@@ -92,6 +93,21 @@ class LiveImage:
             raise ObservingError(error.message) from error
         except ObservingError:
             self._start_over()
+            raise
+
+    async def _apply(self, event: Event) -> None:
+        if not isinstance(event, SnapshotLoaded):
+            self._follower.apply(event)
+            return
+        # A large one takes many seconds, in which whoever else uses this event loop has to go on. It is not
+        # given up half-way: nothing else may touch the image before it is done.
+        loading = asyncio.ensure_future(asyncio.to_thread(self._follower.apply, event))
+        try:
+            await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            await asyncio.wait([loading])
+            if loading.exception() is not None:
+                self._start_over()
             raise
 
     def _start_over(self) -> None:

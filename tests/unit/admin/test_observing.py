@@ -1,5 +1,7 @@
 """A live image through a fake quorum: finding the leader, snapshots, records, and what can't be mended."""
 
+import asyncio
+import threading
 from typing import Any
 from uuid import UUID
 
@@ -8,9 +10,11 @@ from quorate_admin.config import AdminConfig, addresses_of
 from quorate_admin.errors import ServerError, UnreachableError, UnsupportedEndpointError
 from quorate_admin.network.address import Address
 from quorate_admin.observing import LiveImage, ObservingError, load_live_image
+from quorate_admin.observing.following import ImageFollower
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage, Provenance
 from quorate_protocol.image.snapshot import write_checkpoint
+from quorate_protocol.observer import Event, SnapshotLoaded
 from quorate_protocol.observer.wire import TOPIC_ID, TOPIC_NAME
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import encode_record
@@ -156,6 +160,33 @@ async def test_a_refresh_sees_what_came_after_the_last_one() -> None:
         cluster.nodes[LEADER].hang_up()
         await live.refresh()
         assert "uncommitted" in live.image.topics.by_name
+
+
+async def test_a_snapshot_that_takes_long_is_loaded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the event loop goes on, and giving up leaves no half image. Method: a load that outlives the refresh."""
+    cluster, _ = quorum()
+    begun, proceed = threading.Event(), threading.Event()
+    load = ImageFollower.apply
+
+    def load_slowly(follower: ImageFollower, event: Event) -> None:
+        if isinstance(event, SnapshotLoaded):
+            begun.set()
+            assert proceed.wait(10)
+        load(follower, event)
+
+    monkeypatch.setattr(ImageFollower, "apply", load_slowly)
+    async with cluster, LiveImage(config(cluster)) as live:
+        refreshing = asyncio.create_task(live.refresh())
+        assert await asyncio.to_thread(begun.wait, 10)
+        refreshing.cancel()
+        await asyncio.sleep(0)
+        assert not refreshing.done(), "nobody may touch the image yet"
+        proceed.set()
+        with pytest.raises(asyncio.CancelledError):
+            await refreshing
+        assert len(live.image.topics.by_name) == 200
+        await live.refresh()
+        assert len(live.image.topics.by_name) == 201
 
 
 async def test_a_leader_is_followed_where_it_is_reached() -> None:
