@@ -22,8 +22,11 @@ LABEL org.opencontainers.image.title="quorate" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /opt/quorate /opt/quorate
+# Whatever user a pod runs as has a name, which libraries ask for, without an entry in /etc/passwd.
 ENV PATH=/opt/quorate/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    USER=quorate
 # The user of volumes, too: the same as in the image of stock Kafka.
 USER 1000:1000
 ENTRYPOINT ["quorate"]

@@ -22,6 +22,7 @@ from local_kubernetes.golang import Progress, programs
 from local_kubernetes.node_image import NAME, node_image
 
 CREATE_TIMEOUT_S = 300
+LOAD_TIMEOUT_S = 300
 COMMAND_TIMEOUT_S = 180
 READY_TIMEOUT = "120s"
 _TOOLS = ("kind", "kubectl", "helm")
@@ -66,8 +67,9 @@ class KindCluster:
         return self._reach("helm", arguments, None, timeout_s)
 
     def load(self, *images: str) -> None:
-        """Copy images of this Docker into every node."""
-        self._run([self._tools["kind"], "load", "docker-image", f"--name={self.name}", *images])
+        """Copy images of this Docker into every worker, which is where pods without tolerations run."""
+        command = [self._tools["kind"], "load", "docker-image", f"--name={self.name}"]
+        self._run([*command, f"--nodes={','.join(self.workers)}", *images], timeout_s=LOAD_TIMEOUT_S)
 
     def stop_node(self, node: str) -> None:
         """Pull the plug of a node: its processes are killed."""

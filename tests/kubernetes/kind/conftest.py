@@ -1,0 +1,69 @@
+"""A cluster of kind with the images and the chart of this project, shared by the story that is told on it."""
+
+import logging
+import os
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+
+import pytest
+from installation import Installation
+from local_kubernetes.docker_host import docker_host
+from local_kubernetes.errors import LocalKubernetesError
+from local_kubernetes.images import BROKER, QUORATE, build_images
+from local_kubernetes.kind_cluster import KindCluster
+from support.requirements import missing
+
+_LOG = logging.getLogger(__name__)
+
+
+def _progress(text: str) -> None:
+    _LOG.info(text)
+
+
+@pytest.fixture(scope="session")
+def kind_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KindCluster]:
+    """One control plane and two workers that have our images. Skips where there can be none."""
+    try:
+        docker = docker_host(os.environ)
+    except LocalKubernetesError as error:
+        missing("kind", f"{error}")
+    try:
+        with ExitStack() as stack:
+            try:
+                directory = tmp_path_factory.mktemp("kind")
+                cluster = stack.enter_context(KindCluster(docker, directory, os.environ, _progress))
+                build_images(docker, os.environ, _progress)
+                cluster.load(QUORATE, BROKER)
+            except LocalKubernetesError as error:
+                missing("kind", f"{error}")
+            yield cluster
+    finally:
+        docker.close()
+
+
+@pytest.fixture(scope="session")
+def story(kind_cluster: KindCluster) -> Installation:
+    """What the tests of the story do and see, as the one before left it."""
+    return Installation(kind_cluster)
+
+
+_FAILED = pytest.StashKey[str]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember which test of a file failed."""
+    report = yield
+    assert item.parent is not None
+    if report.failed:
+        item.parent.stash.setdefault(_FAILED, item.name)
+    return report
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test when one before it in its file failed."""
+    assert item.parent is not None
+    if failed := item.parent.stash.get(_FAILED, None):
+        pytest.skip(f"goes on where {failed} failed")

@@ -1,0 +1,167 @@
+"""The life of a cluster on kind, told in order: each test goes on where the one before it ended.
+
+Once one fails, those behind it are skipped instead of failing for the same reason.
+"""
+
+import pytest
+from installation import BROKERS, CHART, CONTROLLERS, NAMESPACE, QUORUM, RELEASE, TOPIC, Installation
+from local_kubernetes.errors import LocalKubernetesError
+from support.waiting import eventually
+
+# The first test pays for the cluster and the images, which are built from their sources when nothing is cached.
+# A chapter cannot be told again: what it changes is changed.
+pytestmark = [pytest.mark.timeout(2_400), pytest.mark.flaky(reruns=0)]
+
+DRAIN_TIMEOUT = "30s"
+GONE_TIMEOUT_S = 300
+
+
+def test_the_chart_installs_the_operator(story: Installation) -> None:
+    """Goal: `helm install` of our chart with our images works. Method: it waits until all replicas are ready."""
+    story.helm("install", RELEASE, f"{CHART}", "--create-namespace", "--wait", *story.values())
+    assert len(story.operators()) == 2
+
+
+def test_a_cluster_becomes_ready(story: Installation) -> None:
+    """Goal: three controllers and three stock brokers serve clients.
+
+    Method: apply them in a namespace that enforces restricted pods; write to a topic, read it again.
+    """
+    story.create()
+    story.wait_ready([3000, 3001, 3002])
+    bootstrap = f"--bootstrap-server={BROKERS}.{NAMESPACE}.svc:9092"
+    story.kubectl("rollout", "status", "deployment/tools")
+    story.tool(
+        *("kafka-topics.sh", "--create", f"--topic={TOPIC}", "--partitions=3", "--replication-factor=3"),
+        *("--config=min.insync.replicas=1", bootstrap),
+    )
+    story.write()
+    assert set(story.read()) == set(range(story.written))
+
+
+def test_controllers_scale_to_five_and_back(story: Installation) -> None:
+    """Goal: voters come and go one at a time. Method: scale the resource as `kubectl scale` does; read voters."""
+    story.kubectl("scale", "kafkacontroller", QUORUM, "--replicas=5")
+    story.wait_ready(range(3000, 3005))
+    story.write()
+    story.kubectl("scale", "kafkacontroller", QUORUM, "--replicas=3")
+    story.wait_ready(range(3000, 3003))
+    left = {f"data-{QUORUM}-{each}" for each in (3003, 3004)}
+    eventually(lambda: not left & _claims(story), GONE_TIMEOUT_S, f"{left} to be deleted")
+    story.write()
+
+
+def test_a_controller_is_decommissioned(story: Installation) -> None:
+    """Goal: a named controller leaves for good. Method: list it in spec.decommission; another id takes its place."""
+    story.patch("kafkacontroller", QUORUM, decommission=[3001])
+    story.wait_ready([3000, 3002, 3003])
+    eventually(
+        lambda: f"data-{QUORUM}-3001" not in _claims(story), GONE_TIMEOUT_S, "its volume to be deleted"
+    )
+    story.write()
+
+
+def test_a_new_host_template_is_rolled_out(story: Installation) -> None:
+    """Goal: voters are known by new names after a roll. Method: change the template of advertised hosts."""
+    template = "{pod}.{service}.{namespace}.svc.cluster.local"
+    story.patch("kafkacontroller", QUORUM, advertisedHost=template)
+    wanted = {f"{QUORUM}-{each}.{QUORUM}.{NAMESPACE}.svc.cluster.local:9093" for each in (3000, 3002, 3003)}
+
+    def endpoints() -> set[str]:
+        return {each.get("endpoint") for each in story.voter_statuses()}
+
+    eventually(lambda: endpoints() == wanted, GONE_TIMEOUT_S, f"the voters {wanted}", story.state)
+    story.wait_ready([3000, 3002, 3003])
+    story.write()
+
+
+def test_a_deleted_disk_means_a_new_voter(story: Installation) -> None:
+    """Goal: an empty disk is another voter. Method: delete the claim and the pod of one, compare directory ids."""
+    before = _directory(story, 3002)
+    story.kubectl("delete", "pvc", f"data-{QUORUM}-3002", "--wait=false")
+    story.kubectl("delete", "pod", f"{QUORUM}-3002", "--wait=false")
+
+    def is_replaced() -> bool:
+        return _directory(story, 3002) not in (None, before)
+
+    eventually(is_replaced, GONE_TIMEOUT_S, "another directory to vote for 3002", story.state)
+    story.wait_ready([3000, 3002, 3003])
+    story.write()
+
+
+def test_a_drain_stops_at_the_quorum(story: Installation) -> None:
+    """Goal: an eviction takes no majority. Method: drain the worker with two controllers, whose disks are on it."""
+    worker = _worker_with_most(story)
+    with pytest.raises(LocalKubernetesError) as stopped:
+        story.cluster.kubectl(
+            *("drain", worker, "--ignore-daemonsets", "--delete-emptydir-data", "--force"),
+            f"--timeout={DRAIN_TIMEOUT}",
+        )
+    assert "would violate the pod's disruption budget" in str(stopped.value)
+    assert len([name for name in story.ready_pods() if name.startswith(f"{QUORUM}-")]) == 2
+    assert story.conditions("kafkacontroller", QUORUM)["QuorumHealthy"] == "True"
+    story.cluster.kubectl("uncordon", worker)
+    story.wait_ready([3000, 3002, 3003])
+    story.write()
+
+
+def test_a_lost_worker_is_survived(story: Installation) -> None:
+    """Goal: a minority that is lost stops nobody. Method: cut the power of the worker with one controller."""
+    most = _worker_with_most(story)
+    (worker,) = set(story.cluster.workers) - {most}
+    story.cluster.stop_node(worker)
+    story.cluster.kubectl("wait", f"node/{worker}", "--for=condition=Ready=Unknown", "--timeout=120s")
+    # The operator may have run there; its standby takes over, and sees a quorum that goes on.
+    eventually(lambda: set(story.voters()) == {3000, 3002, 3003}, GONE_TIMEOUT_S, "the voters", story.state)
+    story.write()
+    story.cluster.start_node(worker)
+    story.cluster.kubectl("wait", f"node/{worker}", "--for=condition=Ready", "--timeout=120s")
+    story.wait_ready([3000, 3002, 3003])
+    story.write()
+
+
+def test_the_operator_is_upgraded_and_killed_during_a_roll(story: Installation) -> None:
+    """Goal: work goes on where it stopped. Method: restart all controllers, upgrade the operator, kill its pods."""
+    before = story.uids(QUORUM)
+    story.kubectl("annotate", "kafkacontroller", QUORUM, "quorate.dev/restart=once")
+    eventually(lambda: story.uids(QUORUM) != before, GONE_TIMEOUT_S, "the first restart", story.state)
+    story.helm("upgrade", RELEASE, f"{CHART}", *story.values(**{"podAnnotations.upgraded": "yes"}))
+    story.cluster.kubectl("delete", "--namespace=quorate-system", "--force", *story.operators())
+    kept = before.items()
+
+    def is_rolled() -> bool:
+        return not kept & story.uids(QUORUM).items()
+
+    eventually(is_rolled, GONE_TIMEOUT_S, "every controller to be restarted", story.state)
+    story.wait_ready([3000, 3002, 3003])
+    story.write()
+
+
+def test_uninstalling_leaves_clusters_and_data(story: Installation) -> None:
+    """Goal: without the operator a cluster goes on, and nothing written was lost. Method: uninstall, read all."""
+    claims = _claims(story)
+    pods = story.uids(QUORUM) | story.uids(BROKERS)
+    story.helm("uninstall", RELEASE, "--wait")
+    assert story.get("kafkacontroller", QUORUM)["spec"]["nodeIds"] == CONTROLLERS["nodeIds"]
+    assert _claims(story) == claims
+    story.write()
+    assert set(story.read()) == set(range(story.written))
+    assert story.uids(QUORUM) | story.uids(BROKERS) == pods
+    # The chart left the definitions, so it can be installed again.
+    story.helm("install", RELEASE, f"{CHART}", "--wait", *story.values())
+    assert len(story.operators()) == 2
+
+
+def _claims(story: Installation) -> set[str]:
+    return {claim["metadata"]["name"] for claim in story.get("pvc")["items"]}
+
+
+def _directory(story: Installation, node_id: int) -> str | None:
+    """The directory that votes for a node."""
+    found = [each.get("directoryId") for each in story.voter_statuses() if each["nodeId"] == node_id]
+    return found[0] if found else None
+
+
+def _worker_with_most(story: Installation) -> str:
+    """The worker on which most controllers run."""
+    return max(story.cluster.workers, key=lambda worker: len(story.pods_on(worker, QUORUM)))
