@@ -21,8 +21,11 @@ from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
     DesiredNode,
+    NodeState,
     ObservedCluster,
+    ObservedNode,
     Publication,
+    Role,
     RolloutPolicy,
 )
 from quorate_operator.planning.steps import PublishAddress, Refusal, RetireAddress, WaitFor, WithdrawAddress
@@ -135,6 +138,10 @@ class _Look:
         if without and not runs:
             self.held_back[node.node_id] = self._wait_until_free(without[0])
             return
+        if seen is not None and self._is_unknown(node, seen, slots):
+            reason = f"a leader of the quorum, to see by which addresses {node.label} is known"
+            self.held_back[node.node_id] = WaitFor(reason=reason, node_ids=(node.node_id,))
+            return
         obstacles = {slot.id: self._obstacle(slot) for slot in slots if self._is_move(slot)}
         waiting = [wait for wait in obstacles.values() if wait is not None]
         start_with = {}
@@ -152,6 +159,20 @@ class _Look:
         ]
         if seen is not None and runs and seen.configured and obstacles and not waiting:
             self.restarts[node.node_id] = Restart(advertised=start_with, reason=self._reason(slots))
+
+    def _is_unknown(self, node: DesiredNode, seen: ObservedNode, slots: Iterable[Slot]) -> bool:
+        """Whether a broker that has run may be known by other names than the ones it is to have.
+
+        Those that the runtime controls are published, which tells. Without a leader it could not serve anyway.
+        """
+        return (
+            node.role is Role.BROKER
+            and self.observed.kafka is None
+            and self.observed.formation is not None
+            and self.observed.formation.is_formed
+            and seen.state in (NodeState.STOPPED, NodeState.CRASHED)
+            and any(slot.current is None and not slot.controls(slot.wanted) for slot in slots)
+        )
 
     def _is_move(self, slot: Slot) -> bool:
         target = self.moves.target[slot.id]
