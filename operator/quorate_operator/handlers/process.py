@@ -91,8 +91,11 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
     work: list[Coroutine[Any, Any, None]] = []
     async with AsyncExitStack() as stack:
         if options.leader_election:
+            # Connections of its own: a renewal never stands in line behind the work.
+            api = await KubernetesApi.connect()
+            stack.push_async_callback(api.close)
             lease = Lease(
-                shared.api,
+                api,
                 options.lease_namespace,
                 LEADER_LEASE,
                 options.identity,

@@ -160,16 +160,11 @@ class ClusterReconciler:
         if resources.quorum is None:
             await self._tell_orphans(resources)
             return ASLEEP_INTERVAL_S
-        try:
-            manifests = resources.manifests()
-            desired = await self._infrastructure.complete(desired_cluster(manifests), manifests)
-        except ManifestError as error:
-            return await self._refuse(resources, str(error))
-        desired = replace(desired, running=desired.running and not resources.is_deleted)
-        observed, plan = await self._look(desired)
-        if desired.lifecycle is not Lifecycle.PAUSED and not resources.is_deleted:
-            await self._infrastructure.keep_objects(desired, observed)
-        await self._publish(resources, desired, observed, plan)
+        async with self._shared.looks:
+            seen = await self._look_and_tell(resources)
+        if seen is None:
+            return WORKING_INTERVAL_S if resources.is_deleted else ASLEEP_INTERVAL_S
+        desired, plan = seen
         if desired.lifecycle is Lifecycle.PAUSED and not resources.is_deleted:
             return ASLEEP_INTERVAL_S
         done = await self._do(resources, desired, plan)
@@ -180,13 +175,27 @@ class ClusterReconciler:
         self._problem = None
         return self._pause_s(desired, plan, done)
 
+    async def _look_and_tell(self, resources: ClusterResources) -> tuple[DesiredCluster, Plan] | None:
+        """Look, keep what is around the nodes, and say what was seen. None for a manifest that can't be used."""
+        try:
+            manifests = resources.manifests()
+            desired = await self._infrastructure.complete(desired_cluster(manifests), manifests)
+        except ManifestError as error:
+            await self._refuse(resources, str(error))
+            return None
+        desired = replace(desired, running=desired.running and not resources.is_deleted)
+        observed, plan = await self._look(desired)
+        if desired.lifecycle is not Lifecycle.PAUSED and not resources.is_deleted:
+            await self._infrastructure.keep_objects(desired, observed)
+        await self._publish(resources, desired, observed, plan)
+        return desired, plan
+
     async def _look(self, desired: DesiredCluster) -> tuple[ObservedCluster, Plan]:
-        async with self._shared.looks:
-            self._shared.pulse.begin(self.key)
-            try:
-                observed = await self._runtime.observe(desired)
-            finally:
-                self._shared.pulse.end(self.key)
+        self._shared.pulse.begin(self.key)
+        try:
+            observed = await self._runtime.observe(desired)
+        finally:
+            self._shared.pulse.end(self.key)
         return observed, plan_of(desired, observed, _now_ms())
 
     def _pause_s(self, desired: DesiredCluster, plan: Plan, done: int) -> float:
@@ -307,12 +316,12 @@ class ClusterReconciler:
                 self.key, resources.quorum, refusal.code, refusal.message, is_warning=True
             )
 
-    async def _refuse(self, resources: ClusterResources, message: str) -> float:
+    async def _refuse(self, resources: ClusterResources, message: str) -> None:
         """A manifest that can't be used: said in the conditions, until it changes. Nothing else is done."""
         assert resources.quorum is not None
         if resources.is_deleted:
             self.is_stopped = await self._infrastructure.stop_everything(GRACE_MS)
-            return WORKING_INTERVAL_S
+            return
         self._problem = message
         snapshot = ClusterSnapshot(key=self.key, at_ms=_now_ms(), problem=message)
         self._shared.snapshots.put(snapshot)
@@ -321,7 +330,6 @@ class ClusterReconciler:
             generation = body["metadata"]["generation"]
             await self._write_status(kind, body, refused_status(message, generation))
             await self._shared.events.tell(self.key, body, "InvalidManifest", message, is_warning=True)
-        return ASLEEP_INTERVAL_S
 
     async def _tell_orphans(self, resources: ClusterResources) -> None:
         """Pools whose KafkaController isn't there: nothing is known of their brokers."""
