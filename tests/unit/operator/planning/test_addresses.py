@@ -1,0 +1,262 @@
+"""Address changes: what is published, who restarts, what an old address waits for, and exchanges."""
+
+from dataclasses import replace
+
+import pytest
+from quorate_operator.planning.addresses import AddressPlan, plan_addresses, shows_new_addresses
+from quorate_operator.planning.cluster import (
+    Address,
+    NodeState,
+    Publication,
+    Reached,
+    Role,
+    RolloutPolicy,
+)
+from scenarios import CLUSTER_ID, NOW_MS, Situation, briefly, healthy
+
+LISTENER = "PLAINTEXT"
+OVERLAP_MS = RolloutPolicy().overlap_ms
+
+
+def old(node_id: int) -> Address:
+    """The address that a broker has in a healthy cluster."""
+    return Address(f"broker-{node_id}", 9092)
+
+
+def interim(node_id: int) -> Address:
+    """An address that is the broker's alone."""
+    return Address(f"interim-{node_id}", 9092)
+
+
+def asking(situation: Situation, wanted: dict[int, Address], *, controlled: bool = True) -> Situation:
+    """Other addresses for some brokers, each of which has an interim address."""
+    for node in situation.desired.of_role(Role.BROKER):
+        own = wanted.get(node.node_id, old(node.node_id))
+        situation = situation.asking_node(
+            node.node_id,
+            advertised={LISTENER: own},
+            interim={LISTENER: interim(node.node_id)},
+            controlled=frozenset({own, interim(node.node_id)}) if controlled else frozenset(),
+        )
+    return situation
+
+
+def pointing(address: Address, node_id: int, *, retired_at_ms: int | None = None, **more: int) -> Publication:
+    """An address that leads to a broker."""
+    return Publication(
+        address=address, node_id=node_id, listener=LISTENER, since_ms=0, retired_at_ms=retired_at_ms, **more
+    )
+
+
+def published(situation: Situation, *more: Publication) -> Situation:
+    """Everybody's old addresses, and others."""
+    brokers = situation.desired.of_role(Role.BROKER)
+    moved = {one.address for one in more}
+    own = (pointing(old(one.node_id), one.node_id) for one in brokers if old(one.node_id) not in moved)
+    return situation.seeing(publications=(*own, *more))
+
+
+def reaching(situation: Situation, address: Address, node_id: int) -> Situation:
+    """A probe that found a node."""
+    found = Reached(at_ms=NOW_MS, node_id=node_id, cluster_id=CLUSTER_ID)
+    return situation.seeing(probes={**situation.observed.probes, address: found})
+
+
+def look(situation: Situation, now_ms: int = NOW_MS) -> AddressPlan:
+    """The plan for it."""
+    return plan_addresses(situation.desired, situation.observed, now_ms)
+
+
+def waits(plan: AddressPlan) -> str:
+    """What is waited for, a line each."""
+    return "\n".join(wait.reason for wait in plan.waits)
+
+
+NEW = Address("new-0", 9092)
+
+
+def test_a_cluster_that_advertises_what_it_is_to_has_nothing_to_do() -> None:
+    """Goal: an empty plan. Method: everything is published and advertised."""
+    plan = look(published(asking(healthy(brokers=3), {})))
+    assert (plan.steps, plan.waits, plan.restarts, plan.refusals) == ((), (), {}, ())
+
+
+def test_a_new_address_is_published_then_probed_then_advertised() -> None:
+    """Goal: the order of an address change, with the reasons that people read.
+
+    Method: each look sees one thing more.
+    """
+    situation = asking(healthy(brokers=2), {0: NEW})
+    first = look(published(situation))
+    assert briefly(first.steps) == ["PublishAddress 0"]
+    assert not first.restarts
+    beside = published(situation, pointing(NEW, 0))
+    asked = look(beside)
+    assert not asked.steps
+    assert "new-0:9092 to reach broker-0 of this cluster (PLAINTEXT): nobody has asked there yet" in waits(
+        asked
+    )
+    verified = look(reaching(beside, NEW, 0))
+    assert verified.restarts[0].advertised == {LISTENER: NEW}
+    assert verified.restarts[0].reason == (
+        "its advertised address changes: PLAINTEXT broker-0:9092 -> new-0:9092"
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (Reached(at_ms=NOW_MS, node_id=1, cluster_id=CLUSTER_ID), "node 1 answers there now"),
+        (Reached(at_ms=NOW_MS, node_id=0, cluster_id="other"), "a node of another cluster (other) answers"),
+        (Reached(at_ms=NOW_MS, error="no such host"), "nobody answers there now (no such host)"),
+    ],
+)
+def test_a_name_that_leads_elsewhere_is_waited_for(found: Reached, told: str) -> None:
+    """Goal: a name of an external DNS is never published; the plan says what it reaches. Method: probes."""
+    situation = asking(healthy(brokers=2), {0: NEW}, controlled=False).seeing(probes={NEW: found})
+    plan = look(situation)
+    assert not plan.steps
+    assert not plan.restarts
+    assert told in waits(plan)
+
+
+def test_a_node_that_was_stopped_starts_with_what_is_published_for_it() -> None:
+    """Goal: the start behind a restart advertises the new address. Method: the broker is down, the name published."""
+    down = published(asking(healthy(brokers=2), {0: NEW}), pointing(NEW, 0)).down(0)
+    assert look(down).start_with[0] == {LISTENER: NEW}
+
+
+def test_a_node_that_died_before_its_new_name_led_to_it_starts_as_it_was() -> None:
+    """Goal: nobody is told a name that leads nowhere. Method: it died while the plan waited for the DNS."""
+    down = asking(healthy(brokers=2), {0: NEW}, controlled=False).down(0, NodeState.CRASHED)
+    assert look(down).start_with[0] == {LISTENER: old(0)}
+    assert look(reaching(down, NEW, 0)).start_with[0] == {LISTENER: NEW}
+
+
+def renamed(situation: Situation) -> Situation:
+    """Broker 0 advertises its new address, and is registered with it."""
+    assert situation.observed.kafka is not None
+    registrations = dict(situation.observed.kafka.registrations)
+    registrations[0] = replace(registrations[0], endpoints={LISTENER: NEW})
+    return situation.node(0, configured={LISTENER: NEW}).kafka(registrations=registrations)
+
+
+def test_an_old_address_is_retired_when_nobody_is_told_it_and_withdrawn_after_its_window() -> None:
+    """Goal: rule 3's window. Method: a look at the start of the window, one at its end."""
+    situation = renamed(asking(healthy(brokers=2), {0: NEW}))
+    assert briefly(look(published(situation, pointing(NEW, 0))).steps) == ["RetireAddress 0"]
+    retired = published(situation, pointing(NEW, 0), pointing(old(0), 0, retired_at_ms=NOW_MS))
+    waiting = look(retired)
+    assert not waiting.steps
+    assert waiting.waits[0].until_ms == NOW_MS + OVERLAP_MS
+    assert briefly(look(retired, NOW_MS + OVERLAP_MS).steps) == ["WithdrawAddress 0"]
+
+
+def test_clients_keep_an_old_address_for_three_windows_more() -> None:
+    """Goal: the wait for clients is bounded. Method: two connections that never end."""
+    situation = renamed(asking(healthy(brokers=2), {0: NEW}))
+    used = published(situation, pointing(NEW, 0), pointing(old(0), 0, retired_at_ms=NOW_MS, connections=2))
+    plan = look(used, NOW_MS + OVERLAP_MS)
+    assert not plan.steps
+    assert "2 connected" in waits(plan)
+    assert plan.waits[0].until_ms == NOW_MS + 4 * OVERLAP_MS
+    withdrawn = look(used, NOW_MS + 4 * OVERLAP_MS).steps
+    assert withdrawn[0].reason == "the window of broker-0's old address has passed, though 2 clients use it"
+
+
+def test_without_a_leader_nothing_is_retired() -> None:
+    """Goal: what nobody can know is not concluded. Method: the same as above, and no leader answers."""
+    situation = renamed(asking(healthy(brokers=2), {0: NEW}))
+    assert not look(published(situation, pointing(NEW, 0)).leaderless()).steps
+
+
+def test_a_name_is_not_taken_over_inside_its_window() -> None:
+    """Goal: rule 3. Method: broker 1 is to have the name that broker 0 has just left."""
+    situation = renamed(asking(healthy(brokers=2), {0: NEW, 1: old(0)}))
+    retired = published(situation, pointing(NEW, 0), pointing(old(0), 0, retired_at_ms=NOW_MS))
+    plan = look(retired, NOW_MS + OVERLAP_MS - 1)
+    assert (plan.steps, plan.restarts) == ((), {})
+    assert "broker-0:9092 to be free for broker-1 (PLAINTEXT): it was the address of broker-0" in waits(plan)
+    assert briefly(look(retired, NOW_MS + OVERLAP_MS).steps) == ["WithdrawAddress 0"]
+
+
+def test_a_joining_node_is_held_back_while_its_name_is_anothers() -> None:
+    """Goal: no start with a name that leads elsewhere. Method: a new broker without an interim name."""
+    situation = published(asking(healthy(brokers=2), {0: NEW, 1: old(0)}))
+    assert situation.observed.kafka is not None
+    new = situation.asking_node(1, interim={}).down(1, NodeState.ABSENT).unregistered(1)
+    plan = look(new.seeing(publications=(pointing(old(0), 0),)))
+    assert "clients are sent there for broker-0" in plan.held_back[1].reason
+    assert 1 not in plan.start_with
+
+
+def rotation(nodes: int) -> dict[int, Address]:
+    """Each broker is to have the name of the next one."""
+    return {node_id: old((node_id + 1) % nodes) for node_id in range(nodes)}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "aside"), [(2, {0}), (3, {0, 1}), (4, {0, 2}), (5, {0, 1, 3}), (6, {0, 2, 4})]
+)
+def test_every_other_node_of_a_cycle_goes_to_its_interim_name(nodes: int, aside: set[int]) -> None:
+    """Goal: ADR 13: two windows for a cycle of any length. Method: the first look at a rotation."""
+    plan = look(published(asking(healthy(brokers=nodes), rotation(nodes))))
+    assert {step.node_id for step in plan.steps} == aside
+    assert {step.address for step in plan.steps} == {interim(node_id) for node_id in aside}
+
+
+def test_the_restart_to_an_interim_name_says_why() -> None:
+    """Goal: the reason has old, new, and what for. Method: a swap whose interim name is verified."""
+    situation = published(asking(healthy(brokers=2), rotation(2)), pointing(interim(0), 0))
+    plan = look(reaching(situation, interim(0), 0))
+    assert plan.restarts[0].reason == (
+        "its advertised address changes: PLAINTEXT broker-0:9092 -> interim-0:9092 (until broker-1:9092 is free)"
+    )
+    assert 1 not in plan.restarts
+
+
+def test_an_exchange_without_interim_names_is_refused_and_the_rest_goes_on() -> None:
+    """Goal: the refusal names the field. Method: brokers 0 and 1 exchange names, broker 2 gets a new one."""
+    situation = asking(healthy(brokers=3), {0: old(1), 1: old(0), 2: NEW})
+    for node_id in range(3):
+        situation = situation.asking_node(node_id, interim={})
+    plan = look(published(situation))
+    assert [refusal.code for refusal in plan.refusals] == ["InterimHostMissing"]
+    assert "listeners[].interimHost of PLAINTEXT" in plan.refusals[0].message
+    assert briefly(plan.steps) == ["PublishAddress 2"]
+
+
+def test_two_nodes_with_one_address_are_refused() -> None:
+    """Goal: each keeps what it has. Method: both brokers are to have the same new address."""
+    plan = look(published(asking(healthy(brokers=2), {0: NEW, 1: NEW})))
+    assert plan.refusals[0].message.startswith(
+        "new-0:9092 is the address of broker-0 (PLAINTEXT) and broker-1 (PLAINTEXT)"
+    )
+    assert (plan.steps, plan.restarts) == ((), {})
+    assert plan.start_with == {
+        0: {LISTENER: old(0)},
+        1: {LISTENER: old(1)},
+        **{node_id: {"CONTROLLER": Address(f"controller-{node_id}", 9092)} for node_id in (3000, 3001, 3002)},
+    }
+
+
+def test_a_chain_waits_and_needs_no_interim_name() -> None:
+    """Goal: who can wait does not restart twice. Method: 0 takes the name of 1, which takes a new one."""
+    plan = look(published(asking(healthy(brokers=2), {0: old(1), 1: NEW})))
+    assert briefly(plan.steps) == ["PublishAddress 1"]
+    assert "clients are sent there for broker-1" in waits(plan)
+
+
+def test_an_address_that_is_wanted_again_is_no_longer_retired() -> None:
+    """Goal: a change of mind. Method: the manifests ask for the old address inside its window."""
+    situation = renamed(asking(healthy(brokers=2), {}))
+    retired = published(situation, pointing(NEW, 0), pointing(old(0), 0, retired_at_ms=NOW_MS))
+    assert briefly(look(retired).steps) == ["PublishAddress 0"]
+
+
+def test_a_controller_shows_its_new_address_when_the_voter_set_has_it() -> None:
+    """Goal: the roll goes on when the quorum can find the node. Method: configured, and not yet committed."""
+    new = {"CONTROLLER": Address("new", 9093)}
+    situation = healthy().node(3001, configured=new).registered(3001, Role.CONTROLLER)
+    assert not shows_new_addresses(situation.observed, 3001)
+    assert shows_new_addresses(situation.voter(3001, endpoints=new).observed, 3001)

@@ -1,0 +1,174 @@
+"""Brokers that leave: where their partitions go, in which batches, what is refused, and the goodbye."""
+
+from dataclasses import replace
+
+from quorate_operator.planning.cluster import (
+    Address,
+    BrokerLoad,
+    NodeState,
+    ObservedPartition,
+    PartitionId,
+    Publication,
+    Role,
+    RolloutPolicy,
+    VolumePolicy,
+)
+from quorate_operator.planning.drain import DrainPlan, plan_drain
+from quorate_operator.planning.relocation import IN_FLIGHT_MAX, format_bytes
+from quorate_operator.planning.steps import ReassignPartitions
+from scenarios import NOW_MS, Situation, briefly, healthy
+
+GIB = 1024**3
+
+
+def partition(number: int, *replicas: int, topic: str = "orders", **more: object) -> ObservedPartition:
+    """A partition of one GiB that is in sync."""
+    given = {"isr": replicas, "leader": replicas[0], "size_bytes": GIB} | more
+    return ObservedPartition(partition=PartitionId(topic, number), replicas=replicas, **given)  # type: ignore[arg-type]
+
+
+def leaving(node_id: int, *partitions: ObservedPartition, brokers: int = 4) -> Situation:
+    """A healthy cluster that one broker is to leave."""
+    situation = healthy(brokers=brokers)
+    nodes = tuple(node for node in situation.desired.nodes if node.node_id != node_id)
+    return situation.asking(nodes=nodes).kafka(partitions=partitions)
+
+
+def look(situation: Situation) -> DrainPlan:
+    """The plan for it."""
+    return plan_drain(situation.desired, situation.observed, NOW_MS)
+
+
+def targets(plan: DrainPlan) -> dict[int, tuple[int, ...]]:
+    """New replicas by partition number."""
+    return {
+        name.number: replicas
+        for step in plan.steps
+        if isinstance(step, ReassignPartitions)
+        for name, replicas in step.targets.items()
+    }
+
+
+def test_who_stays_is_left_alone() -> None:
+    """Goal: no plan for a cluster as desired, or for somebody else's broker. Method: broker 9 is only registered."""
+    assert look(healthy(brokers=2).registered(9, Role.BROKER)) == DrainPlan()
+
+
+def test_replicas_go_to_the_least_loaded_brokers_and_the_others_keep_their_places() -> None:
+    """Goal: few moves, in order. Method: broker 2 has the least."""
+    situation = leaving(3, partition(0, 3, 0), partition(1, 1, 3))
+    situation = situation.load(0, replicas=9).load(1, replicas=5).load(2, replicas=5)
+    plan = look(situation)
+    assert targets(plan) == {0: (1, 0), 1: (1, 2)}
+    assert plan.waits[0].reason == "broker-3 to be drained: 2 partitions left, 2.0 GiB; 0 are on the move"
+
+
+def test_replicas_stay_in_different_racks() -> None:
+    """Goal: racks before load. Method: the emptiest broker shares the rack of the replica that stays."""
+    situation = leaving(3, partition(0, 3, 0)).load(1, replicas=0).load(2, replicas=50)
+    assert situation.observed.kafka is not None
+    racks = {0: "a", 1: "a", 2: "b", 3: "b"}
+    registrations = {
+        node_id: replace(one, rack=racks.get(node_id))
+        for node_id, one in situation.observed.kafka.registrations.items()
+    }
+    assert targets(look(situation.kafka(registrations=registrations))) == {0: (2, 0)}
+
+
+def test_a_disk_keeps_a_tenth_free() -> None:
+    """Goal: no target is filled. Method: one broker has room for one partition, the others for none."""
+    full = BrokerLoad(used_bytes=100 * GIB, free_bytes=11 * GIB, replicas=1)
+    situation = leaving(3, partition(0, 3), partition(1, 3))
+    loads = {0: full, 1: replace(full, free_bytes=13 * GIB), 2: full}
+    plan = look(situation.kafka(loads=loads))
+    assert targets(plan) == {0: (1,)}
+    assert [refusal.code for refusal in plan.refusals] == ["TooLittleSpace"]
+    assert "orders-1 (1.0 GiB) can't leave broker-3: broker(s) 0, 1, 2 would keep less than 10%" in (
+        plan.refusals[0].message
+    )
+
+
+def test_batches_are_bounded_by_number_and_by_size() -> None:
+    """Goal: a drain does not take the network. Method: many small partitions; few large ones."""
+    many = leaving(3, *(partition(number, 3, size_bytes=1) for number in range(200)))
+    assert len(targets(look(many))) == IN_FLIGHT_MAX
+    large = leaving(3, *(partition(number, 3, size_bytes=10 * GIB) for number in range(3)))
+    assert len(targets(look(large))) == 1
+    moving = partition(0, 0, 3, adding=(0,), removing=(3,), isr=(3,), size_bytes=10 * GIB)
+    busy = leaving(3, moving, partition(1, 3, size_bytes=10 * GIB))
+    assert targets(look(busy)) == {}
+    assert "1 are on the move" in look(busy).waits[-1].reason
+
+
+def test_too_few_brokers_are_refused_with_the_topics() -> None:
+    """Goal: a refusal that names what is in the way. Method: three replicas, two brokers that stay."""
+    plan = look(leaving(2, partition(0, 0, 1, 2), partition(1, 2), brokers=3))
+    assert plan.refusals[0].code == "TooFewBrokers"
+    assert "2 broker(s) stay, and topics have more replicas: orders (3)" in plan.refusals[0].message
+    assert plan.steps == ()
+
+
+def test_two_that_leave_move_nothing_to_each_other() -> None:
+    """Goal: one move, not two. Method: both replicas of a partition leave."""
+    situation = leaving(3, partition(0, 2, 3))
+    nodes = tuple(node for node in situation.desired.nodes if node.node_id != 2)
+    assert targets(look(situation.asking(nodes=nodes))) == {0: (0, 1)}
+
+
+def test_a_move_to_a_broker_that_leaves_now_is_directed_elsewhere() -> None:
+    """Goal: edits in the middle of a drain. Method: the target of a reassignment is decommissioned, too."""
+    moving = partition(0, 3, 0, 2, adding=(3,), removing=(2,), isr=(0, 2))
+    assert targets(look(leaving(3, moving))) == {0: (1, 0)}
+
+
+def test_who_is_taken_back_keeps_what_is_under_way() -> None:
+    """Goal: nobody's reassignment is cancelled. Method: the broker is desired again while it is drained."""
+    moving = partition(0, 0, 3, adding=(0,), removing=(3,), isr=(3,))
+    assert look(healthy(brokers=4).kafka(partitions=(moving,))) == DrainPlan()
+
+
+def test_a_broker_that_holds_the_only_copy_is_started_to_be_drained() -> None:
+    """Goal: nothing is lost with who leaves. Method: it died, and another one is in sync or is not."""
+    alone = leaving(3, partition(0, 3, 0, isr=(3,), leader=-1)).down(3, NodeState.CRASHED)
+    assert "StartNode 3" in briefly(look(alone).steps)
+    spared = leaving(3, partition(0, 3, 0, isr=(0,), leader=0)).down(3, NodeState.CRASHED)
+    assert briefly(look(spared).steps) == ["ReassignPartitions 3"]
+    lost = leaving(3, partition(0, 3, isr=(3,), leader=-1)).down(3, NodeState.ABSENT)
+    assert "PartitionsLost" in {refusal.code for refusal in look(lost).refusals}
+
+
+def test_the_goodbye_goes_one_step_after_the_other() -> None:
+    """Goal: rule 4: stopped, fenced, unregistered, volume, forgotten. Method: each look sees one thing more."""
+    situation = leaving(3).asking(rollouts={"brokers": RolloutPolicy(volumes=VolumePolicy.DELETE)})
+    assert briefly(look(situation).steps) == ["StopNode 3"]
+    stopped = situation.down(3)
+    assert look(stopped).waits[0].reason == "broker-3, which was stopped, to be fenced"
+    assert stopped.observed.kafka is not None
+    registrations = dict(stopped.observed.kafka.registrations)
+    registrations[3] = replace(registrations[3], fenced=True)
+    assert briefly(look(stopped.kafka(registrations=registrations)).steps) == ["UnregisterBroker 3"]
+    gone = stopped.unregistered(3)
+    assert briefly(look(gone).steps) == ["DeleteVolume 3"]
+    assert briefly(look(gone.node(3, has_volume=False)).steps) == ["ForgetNode 3"]
+    kept = gone.asking(rollouts={})
+    assert briefly(look(kept).steps) == ["ForgetNode 3"]
+    name = Publication(address=Address("b", 1), node_id=3, listener="PLAINTEXT", since_ms=0)
+    assert look(kept.seeing(publications=(name,))).steps == ()
+
+
+def test_nothing_is_concluded_without_a_leader_or_of_a_machine_that_does_not_answer() -> None:
+    """Goal: no step on a guess. Method: no leader; the machine is away."""
+    assert look(leaving(3).leaderless()).steps == ()
+    away = look(leaving(3).node(3, unreachable_host=True))
+    assert away.steps == ()
+    assert "the machine of broker-3 to answer" in away.waits[0].reason
+
+
+def test_sizes_are_written_for_people() -> None:
+    """Goal: units that fit. Method: one of each."""
+    assert [format_bytes(size) for size in (5, 2048, 3 * GIB + GIB // 10, 2048 * GIB)] == [
+        "5 B",
+        "2.0 KiB",
+        "3.1 GiB",
+        "2.0 TiB",
+    ]
