@@ -59,9 +59,12 @@ def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Pla
         return _nothing("ClusterIdMismatch", mismatch)
     if desired.lifecycle is Lifecycle.HIBERNATED:
         return Plan(steps=stop_all(observed, reason="the cluster is to hibernate"))
-    refusals = refuse_without_quorum(desired, observed)
-    part = plan_recovery(desired, observed) or _running(desired, observed, now_ms)
-    return Plan(steps=(*part.due, *part.rest), refusals=(*refusals, *part.refusals))
+    recovery = plan_recovery(desired, observed)
+    if recovery is not None:
+        return Plan(steps=(*recovery.due, *recovery.rest), refusals=recovery.refusals)
+    part = _running(desired, observed, now_ms)
+    refusals = (*refuse_without_quorum(desired, observed), *part.refusals)
+    return Plan(steps=(*part.due, *part.rest), refusals=refusals)
 
 
 def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Part:

@@ -36,6 +36,7 @@ def test_a_quorum_is_rebuilt_from_its_survivor() -> None:
     """Goal: the whole way. Method: each step's result is shown to the next look."""
     asked = lost(brokers=1).asking(survivor=3000)
     assert briefly(asked.due()) == ["StopNode 3000", "StopNode 0"]
+    assert asked.refusals() == {}
     stopped = asked.down(3000).down(0)
     (rebuild,) = stopped.due()
     assert isinstance(rebuild, RebuildQuorum)
