@@ -7,4 +7,5 @@ if [ $# -lt 1 ]; then
     exit 1
 fi
 export KAFKA_HEAP_OPTS="${KAFKA_HEAP_OPTS:--Xms1g -Xmx1g}"
+export KAFKA_LOG_LEVEL="${KAFKA_LOG_LEVEL:-INFO}"
 exec "$(dirname "$0")/kafka-run-class.sh" kafka.Kafka "$@"

@@ -217,7 +217,8 @@ class Installation:
     def read(self) -> list[int]:
         """All numbers of the topic, from its beginning."""
         options = ("--from-beginning", f"--timeout-ms={READ_TIMEOUT_MS}")
-        return [int(line) for line in self._retried("kafka-console-consumer.sh", *options, *_WHERE).split()]
+        printed = self._retried("kafka-console-consumer.sh", *options, *_WHERE).splitlines()
+        return [int(line) for line in printed if line.isdecimal()]  # it also says that it timed out
 
     def _retried(self, *command: str, stdin: str | None = None) -> str:
         """A tool, once more when its pod moves meanwhile; numbers that are written twice are no loss."""

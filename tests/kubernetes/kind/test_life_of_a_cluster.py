@@ -4,7 +4,17 @@ Once one fails, those behind it are skipped instead of failing for the same reas
 """
 
 import pytest
-from installation import BROKERS, CHART, CONTROLLERS, NAMESPACE, QUORUM, RELEASE, TOPIC, Installation
+from installation import (
+    BROKERS,
+    CHART,
+    CONTROLLERS,
+    NAMESPACE,
+    QUORUM,
+    RELEASE,
+    TIMEOUT_S,
+    TOPIC,
+    Installation,
+)
 from local_kubernetes.errors import LocalKubernetesError
 from support.waiting import eventually
 
@@ -13,7 +23,6 @@ from support.waiting import eventually
 pytestmark = [pytest.mark.timeout(2_400), pytest.mark.flaky(reruns=0)]
 
 DRAIN_TIMEOUT = "30s"
-GONE_TIMEOUT_S = 300
 
 
 def test_the_chart_installs_the_operator(story: Installation) -> None:
@@ -47,7 +56,7 @@ def test_controllers_scale_to_five_and_back(story: Installation) -> None:
     story.kubectl("scale", "kafkacontroller", QUORUM, "--replicas=3")
     story.wait_ready(range(3000, 3003))
     left = {f"data-{QUORUM}-{each}" for each in (3003, 3004)}
-    eventually(lambda: not left & _claims(story), GONE_TIMEOUT_S, f"{left} to be deleted")
+    eventually(lambda: not left & _claims(story), TIMEOUT_S, f"{left} to be deleted")
     story.write()
 
 
@@ -55,9 +64,7 @@ def test_a_controller_is_decommissioned(story: Installation) -> None:
     """Goal: a named controller leaves for good. Method: list it in spec.decommission; another id takes its place."""
     story.patch("kafkacontroller", QUORUM, decommission=[3001])
     story.wait_ready([3000, 3002, 3003])
-    eventually(
-        lambda: f"data-{QUORUM}-3001" not in _claims(story), GONE_TIMEOUT_S, "its volume to be deleted"
-    )
+    eventually(lambda: f"data-{QUORUM}-3001" not in _claims(story), TIMEOUT_S, "its volume to be deleted")
     story.write()
 
 
@@ -70,7 +77,7 @@ def test_a_new_host_template_is_rolled_out(story: Installation) -> None:
     def endpoints() -> set[str]:
         return {each.get("endpoint") for each in story.voter_statuses()}
 
-    eventually(lambda: endpoints() == wanted, GONE_TIMEOUT_S, f"the voters {wanted}", story.state)
+    eventually(lambda: endpoints() == wanted, TIMEOUT_S, f"the voters {wanted}", story.state)
     story.wait_ready([3000, 3002, 3003])
     story.write()
 
@@ -84,7 +91,7 @@ def test_a_deleted_disk_means_a_new_voter(story: Installation) -> None:
     def is_replaced() -> bool:
         return _directory(story, 3002) not in (None, before)
 
-    eventually(is_replaced, GONE_TIMEOUT_S, "another directory to vote for 3002", story.state)
+    eventually(is_replaced, TIMEOUT_S, "another directory to vote for 3002", story.state)
     story.wait_ready([3000, 3002, 3003])
     story.write()
 
@@ -112,7 +119,7 @@ def test_a_lost_worker_is_survived(story: Installation) -> None:
     story.cluster.stop_node(worker)
     story.cluster.kubectl("wait", f"node/{worker}", "--for=condition=Ready=Unknown", "--timeout=120s")
     # The operator may have run there; its standby takes over, and sees a quorum that goes on.
-    eventually(lambda: set(story.voters()) == {3000, 3002, 3003}, GONE_TIMEOUT_S, "the voters", story.state)
+    eventually(lambda: set(story.voters()) == {3000, 3002, 3003}, TIMEOUT_S, "the voters", story.state)
     story.write()
     story.cluster.start_node(worker)
     story.cluster.kubectl("wait", f"node/{worker}", "--for=condition=Ready", "--timeout=120s")
@@ -124,7 +131,7 @@ def test_the_operator_is_upgraded_and_killed_during_a_roll(story: Installation) 
     """Goal: work goes on where it stopped. Method: restart all controllers, upgrade the operator, kill its pods."""
     before = story.uids(QUORUM)
     story.kubectl("annotate", "kafkacontroller", QUORUM, "quorate.dev/restart=once")
-    eventually(lambda: story.uids(QUORUM) != before, GONE_TIMEOUT_S, "the first restart", story.state)
+    eventually(lambda: story.uids(QUORUM) != before, TIMEOUT_S, "the first restart", story.state)
     story.helm("upgrade", RELEASE, f"{CHART}", *story.values(**{"podAnnotations.upgraded": "yes"}))
     story.cluster.kubectl("delete", "--namespace=quorate-system", "--force", *story.operators())
     kept = before.items()
@@ -132,7 +139,7 @@ def test_the_operator_is_upgraded_and_killed_during_a_roll(story: Installation) 
     def is_rolled() -> bool:
         return not kept & story.uids(QUORUM).items()
 
-    eventually(is_rolled, GONE_TIMEOUT_S, "every controller to be restarted", story.state)
+    eventually(is_rolled, TIMEOUT_S, "every controller to be restarted", story.state)
     story.wait_ready([3000, 3002, 3003])
     story.write()
 
