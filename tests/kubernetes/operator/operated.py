@@ -22,15 +22,9 @@ GROUP, VERSION = "quorate.dev", "v1alpha1"
 QUORUM = "quorum"
 BROKERS = "brokers"
 CONTROLLERS_FIRST = 3000
-SETTLE_TIMEOUT_S = 60
+SETTLE_TIMEOUT_S = 120
 LOG_LINES_SHOWN = 30
-# Elections within tenths of a second, and small files.
-FAST = {
-    "controller.quorum.election.timeout.ms": "600",
-    "controller.quorum.fetch.timeout.ms": "900",
-    "controller.quorum.election.backoff.max.ms": "300",
-    "log.index.size.max.bytes": "16384",
-}
+SMALL_FILES = {"log.index.size.max.bytes": "16384"}
 
 
 class OperatorProcess:
@@ -86,7 +80,7 @@ class Operated:
         self.core = kubernetes.client.CoreV1Api(client)
         self.custom = kubernetes.client.CustomObjectsApi(client)
         self.operators: list[OperatorProcess] = []
-        self._port = free_ports(1)
+        self.port = free_ports(1)
 
     # The operator
 
@@ -120,8 +114,8 @@ class Operated:
                 "nodeIds": {"first": CONTROLLERS_FIRST},
                 "metadataVersion": "4.3",
                 "advertisedHost": f"{self.network}.1{{offset}}",
-                "listeners": [{"name": "CONTROLLER", "port": self._port}],
-                "config": FAST,
+                "listeners": [{"name": "CONTROLLER", "port": self.port}],
+                "config": SMALL_FILES,
                 "rollout": {"overlap": "1s"},
                 **spec,
             },

@@ -1,0 +1,38 @@
+"""The registry that the status page waits on."""
+
+import asyncio
+
+from quorate_operator.handlers.snapshots import EVENTS_MAX, SnapshotRegistry
+from quorate_operator.web.port import ClusterEvent, ClusterKey, ClusterSnapshot
+
+KEY = ClusterKey("kafka", "quorum")
+
+
+async def test_who_waits_is_told_of_a_change_and_not_of_the_same_again() -> None:
+    """Goal: a page is redrawn for news only. Method: the same snapshot at another time, then one with a problem."""
+    registry = SnapshotRegistry()
+    registry.put(ClusterSnapshot(key=KEY, at_ms=1))
+    seen = registry.version
+    waiting = asyncio.create_task(registry.changed(seen))
+    registry.put(ClusterSnapshot(key=KEY, at_ms=2))
+    await asyncio.sleep(0)
+    assert registry.version == seen
+    assert not waiting.done()
+    registry.put(ClusterSnapshot(key=KEY, at_ms=3, problem="no leader"))
+    assert await waiting == seen + 1
+    found = registry.find(KEY)
+    assert found is not None
+    assert found.problem == "no leader"
+
+
+async def test_events_are_kept_and_bounded() -> None:
+    """Goal: the latest events stay with a cluster. Method: more than are kept, around a new snapshot."""
+    registry = SnapshotRegistry()
+    registry.tell(KEY, ClusterEvent(at_ms=0, text="before the first look"))
+    registry.put(ClusterSnapshot(key=KEY, at_ms=1))
+    for number in range(EVENTS_MAX):
+        registry.tell(KEY, ClusterEvent(at_ms=number, text=f"{number}"))
+    (snapshot,) = registry.clusters()
+    assert [event.text for event in snapshot.events] == [str(number) for number in range(EVENTS_MAX)]
+    registry.forget(KEY)
+    assert registry.clusters() == ()

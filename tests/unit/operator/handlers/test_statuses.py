@@ -1,0 +1,48 @@
+"""What is worth a write of a status."""
+
+from typing import Any
+
+from quorate_operator.handlers.statuses import merged_status, refused_status
+
+NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+def _status(reason: str = "AllReady", *, holds: str = "True", watermark: int = 10) -> dict[str, Any]:
+    condition = {
+        "type": "Ready",
+        "status": holds,
+        "reason": reason,
+        "message": "",
+        "observedGeneration": 1,
+        "lastTransitionTime": "",
+    }
+    quorum = {"leaderId": 3000, "epoch": 1, "highWatermark": watermark, "kraftVersion": 1}
+    return {"observedGeneration": 1, "conditions": [condition], "quorum": quorum, "clusterId": None}
+
+
+def test_a_growing_log_alone_is_no_write() -> None:
+    """Goal: an idle cluster costs no write. Method: the same status with a higher high watermark."""
+    first = merged_status({}, _status(), NOW)
+    assert first is not None
+    assert merged_status(first, _status(watermark=99), LATER) is None
+
+
+def test_a_condition_keeps_the_time_of_its_last_change() -> None:
+    """Goal: lastTransitionTime is Kubernetes' own. Method: another reason, then another status."""
+    first = merged_status({}, _status(), NOW)
+    assert first is not None
+    second = merged_status(first, _status("Other"), LATER)
+    assert second is not None
+    assert second["conditions"][0]["lastTransitionTime"] == NOW
+    third = merged_status(second, _status("NodesNotReady", holds="False"), LATER)
+    assert third is not None
+    assert third["conditions"][0]["lastTransitionTime"] == LATER
+
+
+def test_a_refused_manifest_leaves_what_is_known() -> None:
+    """Goal: the identity outlives a mistake in a manifest. Method: refuse on top of a status that has it."""
+    before = {"clusterId": "a" * 22, "formation": {"isFormed": True}, "quorum": {"leaderId": 1}}
+    patch = merged_status(before, refused_status("spec.x: wrong", 2), NOW)
+    assert patch is not None
+    assert patch.keys() == {"observedGeneration", "conditions"}
+    assert {one["reason"] for one in patch["conditions"]} == {"InvalidManifest"}

@@ -1,0 +1,57 @@
+"""The cache of what Kubernetes has."""
+
+from typing import Any
+
+from quorate_operator.runtime.kubernetes.api import POD
+from quorate_operator.runtime.kubernetes.cache import ObjectCache
+
+
+def _pod(name: str, version: int, *, uid: str = "u", cluster: str = "quorum") -> dict[str, Any]:
+    metadata = {
+        "name": name,
+        "namespace": "kafka",
+        "uid": uid,
+        "resourceVersion": str(version),
+        "labels": {"quorate.dev/cluster": cluster},
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+def _names(cache: ObjectCache) -> list[str]:
+    return sorted(pod["metadata"]["name"] for pod in cache.of_cluster(POD, "kafka", "quorum"))
+
+
+def test_an_older_event_does_not_hide_an_own_write() -> None:
+    """Goal: who wrote sees it. Method: the answer to a write first, then the event before it."""
+    cache = ObjectCache()
+    cache.put(_pod("a", 9))
+    cache.put(_pod("a", 7))
+    found = cache.find(POD, "kafka", "a")
+    assert found is not None
+    assert found["metadata"]["resourceVersion"] == "9"
+
+
+def test_what_was_deleted_stays_deleted() -> None:
+    """Goal: a late event brings nothing back, and a namesake is another object. Method: both after a removal."""
+    cache = ObjectCache()
+    cache.put(_pod("a", 1))
+    cache.remove(_pod("a", 2))
+    cache.put(_pod("a", 3))
+    assert _names(cache) == []
+    cache.put(_pod("a", 4, uid="another"))
+    cache.remove(_pod("a", 5))
+    assert _names(cache) == ["a"]
+
+
+def test_a_new_list_is_the_whole_truth() -> None:
+    """Goal: nothing stays that was deleted while a watch was broken. Method: a list that lacks one; who is woken."""
+    cache = ObjectCache()
+    woken: list[tuple[str, str]] = []
+    cache.on_change(lambda *cluster: woken.append(cluster))
+    cache.put(_pod("a", 1))
+    cache.put(_pod("b", 2, uid="v"))
+    cache.put(_pod("c", 3, uid="w", cluster="other"))
+    woken.clear()
+    cache.replace_all(POD, "kafka", [_pod("b", 2, uid="v"), _pod("c", 3, uid="w", cluster="other")])
+    assert _names(cache) == ["b"]
+    assert woken == [("kafka", "quorum")]

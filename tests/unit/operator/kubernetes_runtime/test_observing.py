@@ -1,0 +1,105 @@
+"""What pods and claims say of a node."""
+
+from typing import Any
+
+import pytest
+from quorate_operator.planning.cluster import NodeState, Role
+from quorate_operator.runtime.kubernetes.observing import (
+    ANNOTATION_DIRECTORY_ID,
+    ANNOTATION_FORMAT,
+    VOLUME,
+    NodeObjects,
+    is_machine_gone,
+    is_suspicious,
+    observed_node,
+)
+
+DIRECTORY_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+STARTED = "2026-01-01T00:00:00Z"
+
+
+def _pod(*, state: dict[str, Any] | None = None, phase: str = "Running", **status: Any) -> dict[str, Any]:
+    containers = (
+        [] if state is None else [{"name": "node", "ready": False, "restartCount": 4, "state": state}]
+    )
+    return {
+        "metadata": {"name": "quorum-3000", "uid": "u", "creationTimestamp": STARTED, "annotations": {}},
+        "spec": {"nodeName": "machine"},
+        "status": {"phase": phase, "containerStatuses": containers, **status},
+    }
+
+
+def _claim(**annotations: str) -> dict[str, Any]:
+    return {"metadata": {"name": "data-quorum-3000", "annotations": annotations}}
+
+
+def _observed(**parts: Any) -> Any:
+    return observed_node(NodeObjects(node_id=3000, role=Role.CONTROLLER, pool="quorum", **parts))
+
+
+def test_a_claim_alone_is_not_yet_a_node() -> None:
+    """Goal: a creation that was cut short is done again. Method: a claim before, and after, the rest is there."""
+    config = {"metadata": {"name": "quorum-3000"}}
+    assert _observed(claim=_claim()).state is NodeState.ABSENT
+    prepared = _claim(**{ANNOTATION_FORMAT: "initial"})
+    assert _observed(claim=prepared).state is NodeState.ABSENT
+    assert _observed(claim=prepared, config=config).state is NodeState.STOPPED
+    formatted = _claim(**{ANNOTATION_DIRECTORY_ID: DIRECTORY_ID})
+    assert _observed(claim=formatted).state is NodeState.STOPPED
+
+
+def test_the_format_container_has_the_last_word_on_the_directory_id() -> None:
+    """Goal: a volume that was emptied is a new disk. Method: last words that differ from what is remembered."""
+    other = "BBBBBBBBBBBBBBBBBBBBBB"
+    ended = {"terminated": {"exitCode": 0, "message": f"{other}\n"}}
+    pod = _pod(initContainerStatuses=[{"name": "format", "state": ended}])
+    node = _observed(pod=pod, claim=_claim(**{ANNOTATION_DIRECTORY_ID: DIRECTORY_ID}))
+    assert node.directory_id == other
+
+
+def test_a_claim_that_is_being_deleted_is_another_revision() -> None:
+    """Goal: a deleted claim is let go by a restart under the quorum's rules. Method: its deletion timestamp."""
+    claim = _claim(**{ANNOTATION_DIRECTORY_ID: DIRECTORY_ID})
+    pod = _pod(state={"running": {"startedAt": STARTED}})
+    assert _observed(pod=pod, claim=claim).revision[VOLUME] == "kept"
+    claim["metadata"]["deletionTimestamp"] = STARTED
+    assert _observed(pod=pod, claim=claim).revision[VOLUME] == "deleted"
+
+
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [
+        (
+            {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
+            "ImagePullBackOff: no such",
+        ),
+        ({"terminated": {"exitCode": 3, "message": "error: log.dirs: in use"}}, "log.dirs: in use"),
+        ({"running": {"startedAt": STARTED}}, None),
+    ],
+)
+def test_what_keeps_a_node_from_starting_is_told(state: dict[str, Any], problem: str | None) -> None:
+    """Goal: people read why in the status. Method: the states of containers that kubelet reports."""
+    node = _observed(pod=_pod(state=state), claim=_claim())
+    assert node.state is NodeState.STARTING
+    assert (node.problem is None) if problem is None else (problem in (node.problem or ""))
+
+
+def test_an_evicted_pod_has_crashed() -> None:
+    """Goal: a pod that kubelet gave up is made anew. Method: the phase Failed."""
+    node = _observed(pod=_pod(phase="Failed", reason="Evicted", message="disk pressure"), claim=_claim())
+    assert node.state is NodeState.CRASHED
+    assert node.exit_reason == "Evicted: disk pressure"
+    assert node.exited_at_ms is not None
+
+
+def test_only_a_silent_machine_makes_a_node_unreachable() -> None:
+    """Goal: nobody asks for machines without need. Method: a ready pod, one that is not, and machines."""
+    ready = _pod(state={"running": {"startedAt": STARTED}}, conditions=[{"type": "Ready", "status": "True"}])
+    unready = _pod(
+        state={"running": {"startedAt": STARTED}}, conditions=[{"type": "Ready", "status": "False"}]
+    )
+    assert not is_suspicious(ready)
+    assert is_suspicious(unready)
+    assert is_machine_gone(None)
+    assert is_machine_gone({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})
+    assert not is_machine_gone({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
