@@ -1,8 +1,10 @@
 """The chart under a real API server: every object is taken, the operator may do what it does, and no more."""
 
 import os
+import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 import yaml
 from kubernetes.client import ApiException
 from local_kubernetes.api_server import ApiServer
+from quorate_operator.web.port import ClusterKey
 from support.cluster import DIE_WITH_PARENT, free_ports
 from support.waiting import eventually
 
@@ -238,14 +241,18 @@ def test_the_rights_are_enough_for_a_real_operator(
     """Goal: nothing is forbidden that the operator tries. Method: run it as the chart's service account, have it
     make a cluster and let it go again; look for refusals in what it says.
     """
-    log = tmp_path / "operator.log"
+    log, token = tmp_path / "operator.log", tmp_path / "token"
+    token.write_text("secret\n")
+    listen, web = free_ports(1), free_ports(1)
     command = [
         *DIE_WITH_PARENT,
         *(f"{Path(sys.executable).with_name('quorate')}", "operator", "run", "--lease-duration=2"),
         *(
             f"--lease-namespace={installed.own}",
             "--image=quorate:test",
-            f"--listen=127.0.0.1:{free_ports(1)}",
+            f"--listen=127.0.0.1:{listen}",
+            f"--web=127.0.0.1:{web}",
+            f"--web-token-file={token}",
         ),
         *(() if installed.is_wide else (f"--namespace={installed.clusters}",)),
     ]
@@ -297,6 +304,9 @@ def test_the_rights_are_enough_for_a_real_operator(
         eventually(lambda: "conditions" in (resource() or {}).get("status", {}), TIMEOUT_S, "a status")
         events = kubernetes.client.EventsV1Api(api_client)
         eventually(lambda: events.list_namespaced_event(installed.clusters).items, TIMEOUT_S, "an Event")
+        press_pause(f"http://127.0.0.1:{web}", ClusterKey(installed.clusters, "quorum"), "secret")
+        annotations = resource()["metadata"]["annotations"]
+        assert annotations["quorate.dev/pause"] == "true"
         gone = kubectl(
             prepared,
             *("delete", "kafkacontrollers,kafkabrokers", "--all", "--wait=false"),
@@ -311,6 +321,19 @@ def test_the_rights_are_enough_for_a_real_operator(
         process.wait(TIMEOUT_S)
     said = log.read_text()
     assert "forbidden" not in said.lower(), said[-3000:]
+
+
+def press_pause(site: str, key: ClusterKey, token: str) -> None:
+    """Do on the status page what a person does who has the token."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    path = f"{site}/clusters/{key.namespace}/{key.name}"
+    browser.open(f"{site}/unlock", f"token={token}".encode(), TIMEOUT_S).close()
+    with browser.open(path, timeout=TIMEOUT_S) as response:
+        page = response.read().decode()
+    assert f"<h1>{key.name}" in page
+    (csrf, *_) = re.findall(r'name="csrf" value="([^"]+)"', page)
+    with browser.open(f"{path}/pause", f"csrf={csrf}".encode(), TIMEOUT_S) as response:
+        assert "Paused." in response.read().decode()
 
 
 def _resource(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
