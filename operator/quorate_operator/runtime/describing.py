@@ -1,5 +1,6 @@
 """What there is to tell of a played cluster, running or not."""
 
+import time
 from typing import Any
 
 from quorate_operator.planning.cluster import (
@@ -14,6 +15,7 @@ from quorate_operator.runtime import volumes
 from quorate_operator.runtime.layout import Layout
 from quorate_operator.runtime.local import LocalInfrastructure
 from quorate_operator.runtime.processes import ChildProcess
+from quorate_operator.runtime.publishing import own_publications
 from quorate_operator.runtime.status import ClusterStatus, NodeStatus
 from quorate_operator.runtime.wording import Label, plan_as_json
 
@@ -57,6 +59,12 @@ def running_status(
 def idle_observation(layout: Layout) -> ObservedCluster:
     """The cluster of a layout while nobody runs it."""
     wanted = {node.node_id for node in layout.desired.nodes}
+    published = {one.address: one for one in layout.identity.publications}
+    own = [
+        one
+        for one in own_publications(layout.desired, layout.own_address, int(time.time() * 1000))
+        if one.address not in published
+    ]
     nodes = {}
     for node_id, kept in layout.identity.nodes.items():
         label = layout.identity.label(node_id)
@@ -75,7 +83,7 @@ def idle_observation(layout: Layout) -> ObservedCluster:
         nodes=nodes,
         quorum=None,
         formation=layout.identity.formation,
-        publications=layout.identity.publications,
+        publications=(*published.values(), *own),
     )
 
 
@@ -92,7 +100,7 @@ def idle_status(layout: Layout) -> ClusterStatus:
         nodes=tuple(
             _node_status(layout, observed.nodes[node_id], None) for node_id in _in_order(layout, observed)
         ),
-        addresses=tuple(_address_as_json(one) for one in observed.publications),
+        addresses=tuple(_address_as_json(one) for one in layout.identity.publications),
     )
 
 

@@ -52,7 +52,7 @@ class LocalInfrastructure:
         self._nodes: dict[int, LocalNode] = {}
         self._publications = Publications(
             layout.identity.publications,
-            lambda node_id, listener: self.layout.own_address(node_id, listener),
+            self._own_address,
             self._keep_publications,
         )
         self.use(layout)
@@ -280,6 +280,9 @@ class LocalInfrastructure:
 
     def _contact(self, node_id: int) -> Address:
         return next(iter(self.layout.identity.nodes[node_id].own_addresses.values()))
+
+    def _own_address(self, node_id: int, listener: str) -> Address:
+        return self.layout.own_address(node_id, listener)
 
     def _keep_publications(self, published: tuple[Publication, ...]) -> None:
         self._change(publications=published)

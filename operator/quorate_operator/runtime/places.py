@@ -1,4 +1,4 @@
-"""Completes what manifests ask for with what only this machine knows: advertised addresses, and what a restart is for.
+"""Completes what manifests ask for with what only this machine knows: addresses, and what a restart is for.
 
 A node listens on 127.0.0.1 and a port of its own, which never changes. Where it advertises another address, in
 127.0.0.0/8, a forwarding listener leads from there to it. Other hosts belong to somebody else: they are probed.

@@ -37,14 +37,10 @@ class Publications:
 
     def add_own(self, desired: DesiredCluster) -> None:
         """Count the own addresses that nodes advertise as published: they listen there as soon as they run."""
-        before = len(self._published)
-        for node in desired.nodes:
-            for listener, address in node.advertised.items():
-                if address == self._own_address(node.node_id, listener) and address not in self._published:
-                    self._published[address] = Publication(
-                        address=address, node_id=node.node_id, listener=listener, since_ms=_now_ms()
-                    )
-        if len(self._published) != before:
+        own = own_publications(desired, self._own_address, _now_ms())
+        missing = [one for one in own if one.address not in self._published]
+        self._published.update({one.address: one for one in missing})
+        if missing:
             self._write()
 
     async def resume(self) -> None:
@@ -104,6 +100,18 @@ class Publications:
 
     def _write(self) -> None:
         self._keep(tuple(self._published.values()))
+
+
+def own_publications(
+    desired: DesiredCluster, own_address: OwnAddress, now_ms: int
+) -> tuple[Publication, ...]:
+    """The addresses that nodes advertise and listen on themselves."""
+    return tuple(
+        Publication(address=address, node_id=node.node_id, listener=listener, since_ms=now_ms)
+        for node in desired.nodes
+        for listener, address in node.advertised.items()
+        if address == own_address(node.node_id, listener)
+    )
 
 
 def _now_ms() -> int:

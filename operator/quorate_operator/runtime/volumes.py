@@ -1,7 +1,7 @@
 """The disks of local nodes: directories that are formatted, made the quorum's only one, deleted."""
 
+from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 
 from quorate_operator.planning.cluster import DesiredNode
 from quorate_operator.runtime.directory import PlayDirectory
@@ -64,11 +64,12 @@ def is_formatted(directory: PlayDirectory, label: str) -> bool:
 async def _run(layout: Layout, label: str, command: Sequence[str], log_name: str, what: str) -> None:
     """Run a command on a node's disk to its end. Raises StepError with the last lines that it said."""
     directory = layout.directory.node(label)
-    log: Path = directory / log_name
+    log = directory / log_name
     process = ChildProcess.start(command, directory=directory, log=log, on_exit=lambda: None)
     if not await process.wait(STEP_TIMEOUT_S):
         await process.stop(grace_ms=0)
         raise StepError(f"{label} could not be {what} in {STEP_TIMEOUT_S} s; see {log}")
     if not process.succeeded:
-        said = "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-LINES_SHOWN:])
-        raise StepError(f"{label} could not be {what} ({process.exit_reason}):\n{said}")
+        with log.open(errors="replace") as file:
+            said = "".join(f"\n  {line.rstrip()}" for line in deque(file, maxlen=LINES_SHOWN))
+        raise StepError(f"{label} could not be {what} ({process.exit_reason}):{said}")

@@ -27,7 +27,6 @@ from quorate_operator.planning.steps import (
     WaitFor,
 )
 from quorate_operator.runtime import session, supervisor
-from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.errors import PlayError, StepError
 from quorate_operator.runtime.layout import Layout
 from quorate_operator.runtime.status import ClusterStatus
@@ -279,7 +278,7 @@ async def test_what_kafka_did_not_do_is_tried_again(stage: Stage, monkeypatch: p
     stage.runtime.failing = ElectPreferredLeaders
     async with stage.running():
         election = ElectPreferredLeaders(reason="a roll is over")
-        failed = await stage.until(lambda snapshot: stage.runtime.applied.count(election) > 2)
+        failed = await stage.until(lambda _: stage.runtime.applied.count(election) > 2)
         assert (failed.status.ready, failed.status.settled, failed.status.trouble) == (True, False, "no disk")
         assert [event.text for event in failed.events].count("failed: no disk") == 1
         stage.runtime.failing = None
@@ -289,7 +288,7 @@ async def test_what_kafka_did_not_do_is_tried_again(stage: Stage, monkeypatch: p
 
 
 async def test_an_edited_manifest_is_gone_on_with(stage: Stage) -> None:
-    """Goal: a running cluster changes without a stop. Method: plan, then play, one controller more over the socket."""
+    """Goal: a running cluster changes without a stop. Method: plan, then play, one controller more."""
     async with stage.running():
         await stage.until(lambda snapshot: snapshot.status.settled)
         request = stage.request(MANIFEST.replace("2", "3"))
