@@ -21,7 +21,6 @@ from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
     DesiredNode,
-    NodeState,
     ObservedCluster,
     ObservedNode,
     Publication,
@@ -144,6 +143,10 @@ class _Look:
             return
         obstacles = {slot.id: self._obstacle(slot) for slot in slots if self._is_move(slot)}
         waiting = [wait for wait in obstacles.values() if wait is not None]
+        nameless = [wait for slot in slots if slot.current is None and (wait := obstacles.get(slot.id))]
+        if nameless and not runs:
+            self.held_back[node.node_id] = nameless[0]
+            return
         start_with = {}
         for slot in slots:
             target = self.moves.target[slot.id]
@@ -170,7 +173,7 @@ class _Look:
             and self.observed.kafka is None
             and self.observed.formation is not None
             and self.observed.formation.is_formed
-            and seen.state in (NodeState.STOPPED, NodeState.CRASHED)
+            and not seen.state.runs
             and any(slot.current is None and not slot.controls(slot.wanted) for slot in slots)
         )
 
@@ -212,7 +215,9 @@ class _Look:
         seen = self.observed.nodes.get(slot.node.node_id)
         runs = seen is not None and seen.state.runs
         controlled = slot.controls(address)
-        if slot.current is None or (controlled and not runs):
+        probe = self.observed.probes.get(address)
+        is_silent = probe is None or probe.node_id is None
+        if (controlled and not runs) or (slot.current is None and (controlled or is_silent)):
             # Nobody listens yet who could be probed; what is controlled was published in front of the start.
             return None
         if controlled and not self.addresses.is_published(address, slot.id):
