@@ -23,7 +23,12 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.steps import ElectPreferredLeaders, StopNode
-from quorate_operator.runtime.composite import SETTLED_PROBE_INTERVAL_MS, ClusterRuntime, addresses_to_probe
+from quorate_operator.runtime.composite import (
+    REMEMBERED_PROBE_MS,
+    SETTLED_PROBE_INTERVAL_MS,
+    ClusterRuntime,
+    addresses_to_probe,
+)
 
 FORMATION = Formation(cluster_id="ours", initial_voters={3000: "disk"}, is_formed=False)
 VOTER = ObservedVoter(
@@ -278,3 +283,25 @@ def test_a_name_that_is_settled_is_probed_now_and_then() -> None:
     look(runtime)
     look(runtime)
     assert kafka.probed == [both, both, both], "one that does not answer is asked again"
+
+
+def test_whom_a_name_led_to_is_remembered_while_that_node_restarts() -> None:
+    """Goal: a stopped node starts with a name that led to it, and for a while only.
+
+    Method: the node answers at its new name, is stopped, stays so for too long, and runs again.
+    """
+    place, now_ms = Place(running(0, Role.BROKER, "old0")), [0]
+    kafka = Kafka(None)
+    runtime, name = made(place, kafka, now_ms), address("b0")
+    assert look(runtime).probes[name].node_id == 0
+    silence = Reached(at_ms=REMEMBERED_PROBE_MS - 1, error="refused")
+    kafka.reached = silence
+    place.found[0] = ObservedNode(node_id=0, role=Role.BROKER, state=NodeState.STOPPED)
+    assert look(runtime).probes[name].node_id == 0
+    place.found[0] = running(0, Role.BROKER, "old0", started_at_ms=2)
+    assert look(runtime).probes[name] == silence
+    kafka.reached = Reached(at_ms=0, node_id=0, cluster_id="ours")
+    look(runtime)
+    kafka.reached = Reached(at_ms=REMEMBERED_PROBE_MS, error="refused")
+    place.found[0] = ObservedNode(node_id=0, role=Role.BROKER, state=NodeState.STOPPED)
+    assert look(runtime).probes[name] == kafka.reached
