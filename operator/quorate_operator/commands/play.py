@@ -26,7 +26,12 @@ from quorate_operator.models.manifests import ManifestError, load_manifests
 from quorate_operator.runtime import session
 from quorate_operator.runtime.describing import idle_status
 from quorate_operator.runtime.directory import PlayDirectory
-from quorate_operator.runtime.errors import AlreadyRunningError, NotRunningError, PlayError
+from quorate_operator.runtime.errors import (
+    AlreadyRunningError,
+    NotAnsweringError,
+    NotRunningError,
+    PlayError,
+)
 from quorate_operator.runtime.layout import Layout
 from quorate_operator.runtime.supervisor import Snapshot
 
@@ -238,12 +243,13 @@ async def _in_foreground(layout: Layout, progress: Progress, wait_s: float, outp
 
 async def _detached(layout: Layout, progress: Progress, wait_s: float, output: Output) -> None:
     directory = layout.directory
+    deadline = asyncio.get_running_loop().time() + wait_s
     session.supervise_detached(layout)
 
     async def snapshot(since: int) -> Snapshot:
         while True:
             try:
-                return await session.ask_snapshot(directory, since)
+                return await _patient_snapshot(directory, since, deadline)
             except NotRunningError:
                 if not directory.held:
                     raise PlayError(_with_log("the supervisor ended", directory.supervisor_log)) from None
@@ -271,7 +277,7 @@ async def _hand_over(request: session.Request, progress: Progress, wait_s: float
     deadline = loop.time() + wait_s
     with progress:
         while True:
-            snapshot = await session.ask_snapshot(directory, progress.seen)
+            snapshot = await _patient_snapshot(directory, progress.seen, deadline)
             progress.show(snapshot)
             if snapshot.stopping:
                 raise PlayError("the cluster was stopped before it was as the manifest asks for")
@@ -286,6 +292,17 @@ async def _hand_over(request: session.Request, progress: Progress, wait_s: float
         show_status(console_for(sys.stdout), snapshot.status)
     for refusal in snapshot.status.plan["refusals"]:
         progress.warn(f"refused ({refusal['code']}): {refusal['message']}")
+
+
+async def _patient_snapshot(directory: PlayDirectory, since: int, deadline: float) -> Snapshot:
+    """What the supervisor tells; one that has no time is asked again until the deadline."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return await session.ask_snapshot(directory, since)
+        except NotAnsweringError:
+            if loop.time() >= deadline:
+                raise
 
 
 async def _asked_to_play(request: session.Request) -> int:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from quorate_operator.runtime.directory import PlayDirectory
-from quorate_operator.runtime.errors import NotRunningError, PlayError
+from quorate_operator.runtime.errors import NotAnsweringError, NotRunningError, PlayError
 
 SOCKET_NAME = "control.sock"
 REQUEST_SIZE_BYTES_MAX = 2 * 1024 * 1024
 ANSWER_SIZE_BYTES_MAX = 4 * 1024 * 1024
-ANSWER_TIMEOUT_S = 10
+ANSWER_TIMEOUT_S = 30
 
 Handler = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
@@ -33,6 +33,8 @@ async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[Non
                 await writer.drain()
         except (ConnectionError, ValueError):
             pass  # the client left, or sent more than a request may have: either way it is done
+        except asyncio.CancelledError:
+            pass  # the supervisor ends, and with it whoever still asks
         finally:
             writer.close()
 
@@ -48,7 +50,10 @@ async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[Non
 
 
 async def call(directory: PlayDirectory, command: str, **arguments: Any) -> Any:
-    """Ask the supervisor of this directory. Raises NotRunningError, or PlayError with what it answered."""
+    """Ask the supervisor of this directory.
+
+    Raises NotRunningError, NotAnsweringError, or PlayError with what it answered.
+    """
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             with _short_path(directory.path) as short:
@@ -60,7 +65,9 @@ async def call(directory: PlayDirectory, command: str, **arguments: Any) -> Any:
             finally:
                 writer.close()
     except TimeoutError:
-        raise PlayError(f"the supervisor of {directory.path} does not answer") from None
+        raise NotAnsweringError(
+            f"the supervisor of {directory.path} has not answered in {ANSWER_TIMEOUT_S} s"
+        ) from None
     except OSError as error:
         raise NotRunningError(f"the cluster in {directory.path} does not run") from error
     if not line:

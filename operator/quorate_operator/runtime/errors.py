@@ -13,6 +13,10 @@ class NotRunningError(PlayError):
     """No supervisor runs the cluster of this directory."""
 
 
+class NotAnsweringError(PlayError):
+    """A supervisor runs the cluster of this directory, and has no time to answer."""
+
+
 class StepError(PlayError):
     """A step of a plan failed."""
 
