@@ -183,7 +183,7 @@ class Operated(RuleBasedStateMachine):
         self.cluster.settle()
 
 
-Operated.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
+Operated.TestCase.settings = settings(max_examples=100, stateful_step_count=25, print_blob=True)
 TestPlansKeepTheirRules = Operated.TestCase
 TestPlansKeepTheirRules.__doc__ = """Goal: the six rules of planning hold whatever happens, and plans end.
 

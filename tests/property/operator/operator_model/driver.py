@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, NodeState, PartitionId, Role
+from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, PartitionId, Role
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import Action, Plan, StopNode
 from quorate_protocol.features import metadata_version_named
@@ -212,9 +212,3 @@ class Cluster:
         """One of the nodes for which it is allowed."""
         nodes = [node for node in self.world.nodes.values() if allowed(node)]
         return nodes[choice % len(nodes)] if nodes else None
-
-
-def is_ready(cluster: Cluster, node_id: int) -> bool:
-    """Whether the operator would call the node ready."""
-    observed = cluster.world.observe(cluster.desired())
-    return observed.nodes[node_id].state is NodeState.READY

@@ -1,0 +1,69 @@
+"""The model cluster finds the mistakes that the rules are about: what never fails proves nothing."""
+
+from collections.abc import Callable
+
+import pytest
+from operator_model.driver import Cluster
+from operator_model.wish import Wish
+from quorate_operator.planning import addresses, membership, rollout
+from quorate_operator.planning.cluster import Role
+from quorate_operator.planning.safety import QuorumView
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def _no_window(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(addresses._Look, "_overlap_ms", lambda *_: 0)
+
+
+def _no_look_at_ghosts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(membership, "awaits_unregistration", lambda *_: False)
+
+
+def _no_majority(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(QuorumView, "forbids_stop", lambda *_: None)
+    patch.setattr(rollout, "_not_back", lambda *_, **__: None)
+
+
+def _running() -> Cluster:
+    cluster = Cluster(Wish(controllers=3, brokers=2, version="4.4.0", metadata_version="4.4-IV2"), seed=7)
+    cluster.settle()
+    return cluster
+
+
+def _exchange(cluster: Cluster) -> None:
+    cluster.wish.rotate((3000, 3002), "CONTROLLER")
+
+
+def _leave(cluster: Cluster) -> None:
+    cluster.wish.scale(Role.CONTROLLER, 1)
+
+
+def _change_while_one_lags(cluster: Cluster) -> None:
+    cluster.wish.config += 1
+    follower = max(cluster.world.live_voters() - {cluster.world.leader_id})
+    cluster.crash(cluster.world.nodes[follower])
+    cluster.world.nodes[follower].exits_in_a_row = 30
+
+
+@pytest.mark.parametrize(
+    ("plant", "edit", "rule"),
+    [
+        (_no_window, _exchange, "rule 3"),
+        (_no_look_at_ghosts, _leave, "rule 4"),
+        (_no_majority, _change_while_one_lags, "rule 1"),
+    ],
+    ids=["no window", "volume before registration", "no majority"],
+)
+def test_a_planted_bug_is_found(
+    monkeypatch: pytest.MonkeyPatch, plant: Plant, edit: Callable[[Cluster], None], rule: str
+) -> None:
+    """Goal: each rule is judged. Method: one line of planning is broken; without that, the same edit is fine."""
+    sound = _running()
+    edit(sound)
+    sound.settle()
+    broken = _running()
+    plant(monkeypatch)
+    edit(broken)
+    with pytest.raises(AssertionError, match=rule):
+        broken.settle()
