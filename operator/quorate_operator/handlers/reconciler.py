@@ -6,6 +6,7 @@ Nothing about progress is kept: whoever is killed between any two lines here, th
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -63,6 +64,7 @@ ASLEEP_INTERVAL_S = 60.0
 """How often a cluster is looked at that is being changed, as desired, or paused, hibernated or refused.
 Changes of its resources and pods wake it at once."""
 FAILED_INTERVAL_S_MAX = 60.0
+JITTER = 0.25
 LEASE_TIMEOUT_S = 60.0
 
 GUARDED = (AddVoter, RemoveVoter, UnregisterController, RefreshRegistration, UnregisterBroker, RebuildQuorum)
@@ -120,7 +122,8 @@ class ClusterReconciler:
         try:
             while True:
                 self._woken.clear()
-                pause_s = await self._reconcile_safely()
+                # Many clusters are not to be looked at in step.
+                pause_s = await self._reconcile_safely() * random.uniform(1 - JITTER, 1 + JITTER)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause_s):
                         await self._woken.wait()

@@ -15,10 +15,12 @@ from quorate_operator.handlers.resources import KOPF_PREFIX
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, REQUEST_TIMEOUT_S, Object
 
 FINALIZER = "quorate.dev/cluster"
-KNOCK_INTERVAL_S = 60.0
+KNOCK_INTERVAL_S = 300.0
+"""A reconcile has intervals of its own: this is for one that would have forgotten."""
 DELETION_LOOK_S = 1.0
 WORKERS_MAX = 64
-EXIT_TIMEOUT_S = 5.0
+EXIT_TIMEOUT_S = 20.0
+"""After so long kopf kills this process; it is less than the grace of its pod."""
 
 
 def settings_of(*, cluster_wide: bool) -> kopf.OperatorSettings:
