@@ -71,6 +71,11 @@ def gatekeeper(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> It
     manifest = manifests(controllers=4, brokers=3)
     cluster = Cluster.create(tmp_path_factory.mktemp("gateway") / "cluster", kafka_jars, manifest)
     try:
-        yield Gatekeeper(cluster.start_all())
+        cluster.start(*cluster.controllers)
+        cluster.await_quorum()
+        for broker in cluster.brokers:  # one after the other: three JVMs at once are much for a small machine
+            cluster.start(broker)
+            cluster.await_unfenced(broker)
+        yield Gatekeeper(cluster)
     finally:
         cluster.close()

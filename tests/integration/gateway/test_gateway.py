@@ -198,11 +198,16 @@ def test_a_broker_leaves(gatekeeper: Gatekeeper) -> None:
     assert gatekeeper.facts().loads[1].unpreferred == 0
 
     gatekeeper.cluster.terminate(LEAVING)
-    eventually(lambda: gatekeeper.facts().registrations[LEAVING].fenced, TIMEOUT_S, "the broker to be fenced")
-    gatekeeper.apply(*twice(unregister))
-    facts = gatekeeper.facts()
-    assert LEAVING not in facts.registrations
-    assert LEAVING not in facts.loads
+    try:
+        fenced = "the broker to be fenced"
+        eventually(lambda: gatekeeper.facts().registrations[LEAVING].fenced, TIMEOUT_S, fenced)
+        gatekeeper.apply(*twice(unregister))
+        facts = gatekeeper.facts()
+        assert LEAVING not in facts.registrations
+        assert LEAVING not in facts.loads
+    finally:
+        gatekeeper.cluster.start(LEAVING)  # other tests need it
+        gatekeeper.cluster.await_unfenced(LEAVING)
 
 
 def test_a_ghost_is_refreshed_and_unregistered(tmp_path: Path) -> None:
