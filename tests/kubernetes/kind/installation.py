@@ -210,7 +210,8 @@ class Installation:
     def write(self, count: int = 100) -> None:
         """Write the next numbers to the topic, each acknowledged by all replicas in sync."""
         numbers = "".join(f"{each}\n" for each in range(self.written, self.written + count))
-        acknowledged = ("--sync", "--command-property=acks=all")
+        # One at a time, without the second that this tool waits for more.
+        acknowledged = ("--sync", "--timeout=0", "--command-property=acks=all")
         self._retried("kafka-console-producer.sh", *acknowledged, *_WHERE, stdin=numbers)
         self.written += count
 

@@ -58,6 +58,11 @@ class KindCluster:
         """The names of its nodes, which are those of their containers too; the control plane's is the first."""
         return tuple(f"{self.name}-{role}" for role in ("control-plane", "worker", "worker2"))
 
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The names of its nodes without the control plane."""
+        return self.nodes[1:]
+
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
         """What kubectl prints. Raises LocalKubernetesError with what it says when it fails."""
         return self._reach("kubectl", arguments, stdin, timeout_s)
