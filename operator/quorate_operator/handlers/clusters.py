@@ -7,6 +7,8 @@ from quorate_operator.handlers.reconciler import ClusterReconciler, Shared
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Object
 from quorate_operator.web.port import ClusterKey
 
+CLOSE_TIMEOUT_S = 5.0
+
 MakeReconciler = Callable[[ClusterKey, Shared], ClusterReconciler]
 
 
@@ -63,11 +65,12 @@ class Clusters:
         return running[0].is_stopped
 
     async def close(self) -> None:
-        """End every reconcile where it is."""
+        """End every reconcile where it is; connections that don't close in time go with the process."""
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT_S)
         self._running.clear()
 
     def _count(self) -> None:

@@ -19,7 +19,7 @@ KNOCK_INTERVAL_S = 300.0
 """A reconcile has intervals of its own: this is for one that would have forgotten."""
 DELETION_LOOK_S = 1.0
 WORKERS_MAX = 64
-EXIT_TIMEOUT_S = 20.0
+EXIT_TIMEOUT_S = 25.0
 """After so long kopf kills this process; it is less than the grace of its pod."""
 
 

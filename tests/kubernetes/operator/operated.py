@@ -23,6 +23,7 @@ QUORUM = "quorum"
 BROKERS = "brokers"
 CONTROLLERS_FIRST = 3000
 SETTLE_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 40
 LOG_LINES_SHOWN = 30
 SMALL_FILES = {"log.index.size.max.bytes": "16384"}
 
@@ -63,7 +64,7 @@ class OperatorProcess:
     def terminate(self) -> int:
         """Ask it to leave; its exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(STOP_TIMEOUT_S)
 
 
 class Operated:
