@@ -329,21 +329,20 @@ class World:
 
         They read the plan: not before nobody is told the name for another node, and its window has passed.
         """
-        advertised = {
+        held = {
             (address, registration.node_id)
             for registration in self.registrations.values()
             for address in registration.endpoints.values()
         }
+        for one in self.nodes.values():
+            if one.process is not None:
+                held |= {(address, one.node_id) for address in one.process.advertised.values()}
+        held |= {key for key, at_ms in self.told_ms.items() if self.now_ms - at_ms < OVERLAP_MS}
         for node in desired.nodes:
             for address in node.advertised.values():
                 if address in node.controlled or self.dns.get(address) == node.node_id:
                     continue
-                is_held = any(
-                    told == address
-                    and holder != node.node_id
-                    and ((told, holder) in advertised or self.now_ms - at_ms < OVERLAP_MS)
-                    for (told, holder), at_ms in self.told_ms.items()
-                )
+                is_held = any(name == address and holder != node.node_id for name, holder in held)
                 if not is_held:
                     self.dns[address] = node.node_id
 
