@@ -39,7 +39,7 @@ class OperatorProcess:
             *DIE_WITH_PARENT,
             *(f"{Path(sys.executable).with_name('quorate')}", "operator", "run"),
             *(f"--namespace={namespace}", f"--lease-namespace={namespace}"),
-            *(f"--listen=127.0.0.1:{self.port}", "--image=quorate:test", "--lease-duration=2", *options),
+            *(f"--listen=127.0.0.1:{self.port}", "--image=quorate:test", "--lease-duration=5", *options),
         ]
         environment = {**os.environ, "KUBECONFIG": f"{server.kubeconfig}"}
         with log.open("ab") as output:

@@ -33,9 +33,9 @@ def test_killed_after_each_step_the_result_is_the_same(operated: Operated) -> No
 
 def test_another_replica_takes_over(operated: Operated) -> None:
     """Goal: one of two replicas works, and the other goes on when it dies. Method: kill the one that leads."""
-    first = operated.start_operator("--identity=first")
+    first = operated.start_operator("--identity=first", "--lease-duration=10")
     eventually(lambda: "ready" in first.events(), STEP_TIMEOUT_S, "the first to lead", first.events)
-    second = operated.start_operator("--identity=second")
+    second = operated.start_operator("--identity=second", "--lease-duration=10")
     eventually(lambda: _gauge(second, "quorate_leader") == 0, STEP_TIMEOUT_S, "the second to be up")
     operated.create(hibernated=True)
     operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the first to reconcile")
