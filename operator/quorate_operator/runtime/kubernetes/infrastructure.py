@@ -236,14 +236,18 @@ class KubernetesInfrastructure:
         context = self._required_context()
         pods = [found for found in self._objects().values() if found.pod is not None]
         voters = len(observed.quorum.voters) if observed.quorum else len(desired.of_role(Role.CONTROLLER))
-        controllers = sum(found.role is Role.CONTROLLER for found in pods)
+        # A pod that is evicted is counted until it is back: else its absence would make room for another eviction.
+        controllers = max(
+            sum(found.role is Role.CONTROLLER for found in pods), len(desired.of_role(Role.CONTROLLER))
+        )
         wanted = [
             headless_service(context, desired, self._name, Role.CONTROLLER),
             controllers_budget(context, voters=voters, pods=controllers),
             controllers_policy(context, desired),
         ]
         for pool in self._pools():
-            running = sum(found.pool == pool for found in pods)
+            members = sum(node.pool == pool for node in desired.of_role(Role.BROKER))
+            running = max(sum(found.pool == pool for found in pods), members)
             wanted += [
                 headless_service(context, desired, pool, Role.BROKER),
                 brokers_budget(context, pool, pods=running),
