@@ -106,7 +106,7 @@ def test_a_drain_stops_at_the_quorum(story: Installation) -> None:
         )
     assert "would violate the pod's disruption budget" in str(stopped.value)
     assert len([name for name in story.ready_pods() if name.startswith(f"{QUORUM}-")]) == 2
-    assert story.conditions("kafkacontroller", QUORUM)["QuorumHealthy"] == "True"
+    assert len([voter for voter in story.voter_statuses() if voter["caughtUp"]]) == 2
     story.cluster.kubectl("uncordon", worker)
     story.wait_ready([3000, 3002, 3003])
     story.write()
