@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.models.manifests import ManifestError, Manifests
 from quorate_operator.planning.cluster import (
     Address,
@@ -41,12 +40,12 @@ from quorate_operator.planning.steps import (
     WithdrawAddress,
 )
 from quorate_operator.planning.templates import TemplateError
-from quorate_operator.resources.addresses import listener_port, published_name
+from quorate_operator.resources.addresses import listener_port
 from quorate_operator.resources.budgets import brokers_budget, controllers_budget
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
-from quorate_operator.resources.facts import Context, Facts, Images, ListenerOf, SecretFacts, digest
-from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_PURPOSE, exposure_name
+from quorate_operator.resources.facts import Context, Images
+from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_PURPOSE
 from quorate_operator.resources.network import controllers_policy
 from quorate_operator.resources.pods import (
     node_pod,
@@ -57,24 +56,20 @@ from quorate_operator.resources.services import (
     PURPOSE_EXPOSURE,
     exposures,
     headless_service,
-    publications_of,
-    published_service,
 )
 from quorate_operator.resources.volumes import volume_claim
 from quorate_operator.runtime.errors import StepError
 from quorate_operator.runtime.kubernetes.api import (
     CONFIG_MAP,
     MACHINE,
-    OWNED_KINDS,
     POD,
-    SECRET,
     SERVICE,
     VOLUME_CLAIM,
     ApiError,
-    Kind,
     KubernetesApi,
     Object,
 )
+from quorate_operator.runtime.kubernetes.assigned import Assigned
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.formations import (
     formation_of,
@@ -83,6 +78,7 @@ from quorate_operator.runtime.kubernetes.formations import (
     with_leader,
     write_formation,
 )
+from quorate_operator.runtime.kubernetes.objects import DELETION_LOOK_S, DELETION_SLACK_S, ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import (
     ANNOTATION_CLUSTER_ID,
     ANNOTATION_DIRECTORY_ID,
@@ -92,23 +88,16 @@ from quorate_operator.runtime.kubernetes.observing import (
     VOLUME,
     NodeObjects,
     annotation,
-    by_node,
     configured_of,
     formatted_directory_id,
     is_machine_gone,
     is_suspicious,
     observed_node,
-    revision_of,
 )
+from quorate_operator.runtime.kubernetes.publishing import PublishedNames
 
-DELETION_LOOK_S = 0.5
-DELETION_SLACK_S = 30.0
-"""How much longer than its grace a pod may take to go."""
 TASK_TIMEOUT_S = 300.0
 MACHINE_AGE_S_MAX = 10.0
-SECRET_AGE_S_MAX = 60.0
-ANNOTATION_APPLIED = "quorate.dev/applied"
-"""On what Quorate applies: a hash of it, so that nothing is written that is there already."""
 
 
 class QuorumSource(Protocol):
@@ -135,21 +124,22 @@ class KubernetesInfrastructure:
         image: str,
     ) -> None:
         self._api = api
-        self._cache = cache
         self._source = source
         self._namespace = namespace
         self._name = name
         self._images = Images(quorate=image)
         self._context: Context | None = None
+        self._objects = ClusterObjects(api, cache, namespace=namespace, cluster=name)
+        self._names = PublishedNames(self._objects)
+        self._assigned = Assigned(api, self._objects)
         self._machines: dict[str, tuple[float, Object | None]] = {}
-        self._secrets: dict[str, tuple[float, SecretFacts | None]] = {}
 
     # Looking
 
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
         """The desired cluster with what only Kubernetes knows. Raises ManifestError and ApiError."""
-        await self._look_at_secrets(manifests)
-        facts = self._facts(manifests)
+        await self._assigned.look_at_secrets(manifests)
+        facts = self._assigned.facts(manifests, self._images, self._formation())
         self._context = Context(manifests=manifests, facts=facts)
         try:
             completed = complete(self._as_configured(desired), manifests, facts)
@@ -160,7 +150,7 @@ class KubernetesInfrastructure:
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
         """Every node that is desired or is there all the same; those of other pools, which are deleted, are not."""
-        objects = self._objects()
+        objects = self._objects.nodes()
         await self._remember_directory_ids(objects.values())
         pools = {node.pool for node in desired.nodes} | {self._name} | set(self._pools())
         observed: dict[int, ObservedNode] = {}
@@ -188,17 +178,13 @@ class KubernetesInfrastructure:
 
     async def publications(self) -> tuple[Publication, ...]:
         """Every name of a Service that is pointed at a node."""
-        return tuple(
-            publication
-            for service in self._cache.of_cluster(SERVICE, self._namespace, self._name)
-            for publication in publications_of(service)
-        )
+        return tuple(self._names.all())
 
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
         """The pods' own addresses, on the listener by which nodes talk to each other."""
         nodes = {node.node_id: node for node in desired.nodes}
         found: dict[int, Address] = {}
-        for node_id, objects in self._objects().items():
+        for node_id, objects in self._objects.nodes().items():
             address = (objects.pod or {}).get("status", {}).get("podIP")
             if not address:
                 continue
@@ -212,13 +198,13 @@ class KubernetesInfrastructure:
 
     def has_pods(self) -> bool:
         """Whether any pod of the cluster is left."""
-        return bool(self._cache.of_cluster(POD, self._namespace, self._name))
+        return bool(self._objects.of_kind(POD))
 
     def nodes_of_pools(self, pools: frozenset[str]) -> Mapping[int, str]:
         """The nodes of some pools that have pods, with their pools."""
         return {
             node_id: found.pool
-            for node_id, found in self._objects().items()
+            for node_id, found in self._objects.nodes().items()
             if found.pod is not None and found.pool in pools
         }
 
@@ -234,7 +220,7 @@ class KubernetesInfrastructure:
     async def keep_objects(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
         """What is around the nodes as it should be: Services, budgets, the NetworkPolicy. Raises ApiError."""
         context = self._required_context()
-        pods = [found for found in self._objects().values() if found.pod is not None]
+        pods = [found for found in self._objects.nodes().values() if found.pod is not None]
         voters = len(observed.quorum.voters) if observed.quorum else len(desired.of_role(Role.CONTROLLER))
         # A pod that is evicted is counted until it is back: else its absence would make room for another eviction.
         controllers = max(
@@ -255,23 +241,23 @@ class KubernetesInfrastructure:
         for node in desired.nodes:
             wanted += exposures(context, node)
         for item in wanted:
-            await self._keep(item)
+            await self._objects.keep(item)
         names = {item["metadata"]["name"] for item in wanted if item["kind"] == SERVICE.name}
-        for service in self._cache.of_cluster(SERVICE, self._namespace, self._name):
+        for service in self._objects.of_kind(SERVICE):
             labels = service["metadata"]["labels"]
             is_ours = labels.get(LABEL_PURPOSE) == PURPOSE_EXPOSURE and any(
                 labels.get(LABEL_NODE_ID) == str(node.node_id) for node in desired.nodes
             )
             if is_ours and service["metadata"]["name"] not in names:
-                await self._delete(SERVICE, service)
+                await self._objects.delete(SERVICE, service)
 
     async def stop_everything(self, grace_ms: int) -> bool:
         """Stop all pods, brokers first, where nothing more is known of the cluster. Whether none is left."""
-        pods = [found for found in self._objects().values() if found.pod is not None]
+        pods = [found for found in self._objects.nodes().values() if found.pod is not None]
         brokers = [found for found in pods if found.role is Role.BROKER]
         for found in brokers or pods:
             assert found.pod is not None
-            await self._delete_pod(found.pod, grace_ms)
+            await self._objects.delete_pod(found.pod, grace_ms)
         return not self.has_pods()
 
     async def _apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
@@ -280,26 +266,28 @@ class KubernetesInfrastructure:
                 await self._form(action, desired)
             case CreateNode():
                 await self._create(
-                    _node_in(desired, action.node_id), is_initial=action.is_initial, desired=desired
+                    self._node(desired, action.node_id), is_initial=action.is_initial, desired=desired
                 )
             case StartNode():
-                await self._start(_node_in(desired, action.node_id), action.advertised, desired)
+                await self._start(self._node(desired, action.node_id), action.advertised, desired)
             case StopNode():
                 pod = self._objects_of(action.node_id).pod
                 if pod is not None:
-                    await self._delete_pod(pod, action.grace_ms)
+                    await self._objects.delete_pod(pod, action.grace_ms)
             case DeleteVolume():
                 claim = self._objects_of(action.node_id).claim
                 if claim is not None:
-                    await self._delete(VOLUME_CLAIM, claim, DELETION_SLACK_S)
+                    await self._objects.delete(VOLUME_CLAIM, claim, DELETION_SLACK_S)
             case ForgetNode():
                 await self._forget(action.node_id)
             case RebuildQuorum():
-                await self._rebuild(_node_in(desired, action.node_id))
+                await self._rebuild(self._node(desired, action.node_id))
             case PublishAddress():
-                await self._publish(action, _node_in(desired, action.node_id))
+                node = self._node(desired, action.node_id)
+                await self._names.publish(self._required_context(), action, node)
             case RetireAddress() | WithdrawAddress():
-                await self._change_publication(action, desired)
+                node = self._node(desired, action.node_id)
+                await self._names.change(self._required_context(), action, node)
 
     async def _form(self, action: FormCluster, desired: DesiredCluster) -> None:
         def change(written: Formation | None) -> Formation:
@@ -320,11 +308,11 @@ class KubernetesInfrastructure:
         claim = self._objects_of(node.node_id).claim
         if claim is not None and claim["metadata"].get("deletionTimestamp") is not None:
             raise StepError(f"{node.label}: its old volume is still being deleted")
-        written = await self._keep(volume_claim(context, node))
+        written = await self._objects.keep(volume_claim(context, node))
         if annotation(written, ANNOTATION_FORMAT) is None:
             how = FORMAT_INITIAL if is_initial else FORMAT_JOIN
-            await self._annotate_claim(written, {ANNOTATION_FORMAT: how})
-        await self._keep(config_map(context, desired, node, {}))
+            await self._objects.annotate_claim(written, {ANNOTATION_FORMAT: how})
+        await self._objects.keep(config_map(context, desired, node, {}))
 
     async def _start(
         self, node: DesiredNode, advertised: Mapping[str, Address], desired: DesiredCluster
@@ -337,23 +325,23 @@ class KubernetesInfrastructure:
             phase = pod.get("status", {}).get("phase")
             if phase not in ("Failed", "Succeeded") and pod["metadata"].get("deletionTimestamp") is None:
                 return
-            await self._delete_pod(pod, 0 if phase in ("Failed", "Succeeded") else None)
+            await self._objects.delete_pod(pod, 0 if phase in ("Failed", "Succeeded") else None)
         # A volume that was formatted once and is empty now is a new disk: it joins, and never forms.
         is_initial = (
             annotation(claim, ANNOTATION_FORMAT) == FORMAT_INITIAL
             and annotation(claim, ANNOTATION_DIRECTORY_ID) is None
         )
-        await self._keep(config_map(context, desired, node, advertised))
+        await self._objects.keep(config_map(context, desired, node, advertised))
         body = node_pod(context, desired, node, advertised, is_initial=is_initial)
-        self._cache.put(await self._api.apply(POD, self._namespace, body))
+        self._objects.seen(await self._api.apply(POD, self._namespace, body))
 
     async def _forget(self, node_id: int) -> None:
         objects = self._objects_of(node_id)
-        for service in self._cache.of_cluster(SERVICE, self._namespace, self._name):
+        for service in self._objects.of_kind(SERVICE):
             if service["metadata"]["labels"].get(LABEL_NODE_ID) == str(node_id):
-                await self._delete(SERVICE, service)
+                await self._objects.delete(SERVICE, service)
         if objects.config is not None:
-            await self._delete(CONFIG_MAP, objects.config)
+            await self._objects.delete(CONFIG_MAP, objects.config)
 
     async def _rebuild(self, node: DesiredNode) -> None:
         """Run the command on the survivor's volume, then write down that it is the only voter."""
@@ -363,10 +351,10 @@ class KubernetesInfrastructure:
             raise StepError(f"{node.label} has no formatted volume to rebuild the quorum from")
         survivor_id: str = directory_id
         body = task_pod(context, node, "rebuild-quorum", rebuild_quorum_arguments())
-        pod = self._cache.find(POD, self._namespace, body["metadata"]["name"])
+        pod = self._objects.find(POD, body["metadata"]["name"])
         if pod is None:
             pod = await self._api.apply(POD, self._namespace, body)
-            self._cache.put(pod)
+            self._objects.seen(pod)
         try:
             async with asyncio.timeout(TASK_TIMEOUT_S):
                 while (phase := pod.get("status", {}).get("phase")) not in ("Succeeded", "Failed"):
@@ -377,7 +365,7 @@ class KubernetesInfrastructure:
                 f"the pod {body['metadata']['name']} did not end in {TASK_TIMEOUT_S:.0f} s"
             ) from None
         if phase == "Failed":
-            await self._delete_pod(pod, 0)
+            await self._objects.delete_pod(pod, 0)
             raise StepError(f"{node.label}: the quorum could not be rebuilt: {_last_words(pod)}")
 
         def change(written: Formation | None) -> Formation:
@@ -391,101 +379,31 @@ class KubernetesInfrastructure:
             )
 
         await self._write_formation(change)
-        await self._delete_pod(pod, 0)
+        await self._objects.delete_pod(pod, 0)
 
-    # Addresses
+    def _objects_of(self, node_id: int) -> NodeObjects:
+        found = self._objects.node(node_id)
+        return found or NodeObjects(node_id=node_id, role=Role.CONTROLLER, pool=self._name)
 
-    async def _publish(self, action: PublishAddress, node: DesiredNode) -> None:
-        context = self._required_context()
-        name = published_name(context, action.address.host)
-        if name is None:
-            raise StepError(f"{action.address.host} is no name that can be published here")
-        there = self._published(name)
-        others = [one for one in there if one.node_id != node.node_id]
-        if others:
-            raise StepError(f"{action.address} still leads to node {others[0].node_id}")
-        existing = self._cache.find(SERVICE, self._namespace, name)
-        if existing is not None and not there:
-            raise StepError(f"the Service {name} is there already, and is for something else")
-        if any(one.address == action.address and one.retired_at_ms is None for one in there):
-            return
-        new = Publication(
-            address=action.address, node_id=node.node_id, listener=action.listener, since_ms=_now_ms()
+    def _node(self, desired: DesiredCluster, node_id: int) -> DesiredNode:
+        """A node that is asked for; or one that is to leave, like the others of its pool. Raises StepError."""
+        found = self._objects.node(node_id)
+        wanted = [node for node in desired.nodes if node.node_id == node_id]
+        alike = [node for node in desired.nodes if found is not None and node.pool == found.pool]
+        if wanted:
+            return wanted[0]
+        if found is None or not alike:
+            raise StepError(f"node {node_id} is none of the nodes that are asked for, nor like one")
+        return replace(
+            alike[0],
+            node_id=node_id,
+            place=alike[0].place + node_id - alike[0].node_id,
+            advertised=configured_of(found.pod or found.config),
+            interim={},
+            rack=None,
         )
-        kept = [one for one in there if one.address != action.address]
-        await self._keep(published_service(context, node, [*kept, new]))
 
-    async def _change_publication(
-        self, action: RetireAddress | WithdrawAddress, desired: DesiredCluster
-    ) -> None:
-        context = self._required_context()
-        name = published_name(context, action.address.host)
-        service = self._cache.find(SERVICE, self._namespace, name) if name else None
-        there = self._published(name) if name else []
-        mine = [one for one in there if one.address == action.address and one.node_id == action.node_id]
-        if not mine or service is None:
-            return
-        left = [one for one in there if one not in mine]
-        if isinstance(action, RetireAddress):
-            if mine[0].retired_at_ms is not None:
-                return
-            left.append(replace(mine[0], retired_at_ms=_now_ms()))
-        if not left:
-            await self._delete(SERVICE, service)
-            return
-        await self._keep(published_service(context, _node_in(desired, action.node_id), left))
-
-    def _published(self, name: str) -> list[Publication]:
-        service = self._cache.find(SERVICE, self._namespace, name)
-        return list(publications_of(service)) if service is not None else []
-
-    # Objects
-
-    async def _keep(self, item: Object) -> Object:
-        """Apply it, unless it was applied like this before; the object as it is then."""
-        kind = OWNED_KINDS[item["kind"]]
-        metadata = item["metadata"]
-        mark = digest(item)
-        known = self._cache.find(kind, self._namespace, metadata["name"])
-        if (
-            known is not None
-            and annotation(known, ANNOTATION_APPLIED) == mark
-            and not _was_edited(known, item)
-        ):
-            return known
-        annotations = {**metadata.get("annotations", {}), ANNOTATION_APPLIED: mark}
-        body = {**item, "metadata": {**metadata, "annotations": annotations}}
-        written = await self._api.apply(kind, self._namespace, body)
-        self._cache.put(written)
-        return written
-
-    async def _delete_pod(self, pod: Object, grace_ms: int | None) -> None:
-        spec_s = int(pod["spec"].get("terminationGracePeriodSeconds", 30))
-        # Less than a second would be no grace at all to Kubernetes, which then does not wait for the process.
-        grace_s = spec_s if grace_ms is None else max(1, grace_ms // 1000) if grace_ms else 0
-        await self._delete(POD, pod, grace_s + DELETION_SLACK_S, grace_s=grace_s)
-
-    async def _delete(
-        self, kind: Kind, item: Object, timeout_s: float = DELETION_SLACK_S, *, grace_s: int | None = None
-    ) -> None:
-        """Delete it and wait until it is gone: only then nothing of it runs any more. Raises StepError."""
-        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
-        await self._api.delete(kind, self._namespace, name, uid=uid, grace_s=grace_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    current = await self._api.get(kind, self._namespace, name)
-                    if current is None or current["metadata"]["uid"] != uid:
-                        break
-                    await asyncio.sleep(DELETION_LOOK_S)
-        except TimeoutError:
-            raise StepError(f"{kind.name} {name} is not gone {timeout_s:.0f} s after its deletion") from None
-        self._cache.remove(item)
-
-    async def _annotate_claim(self, claim: Object, annotations: Mapping[str, str]) -> None:
-        name = claim["metadata"]["name"]
-        patch = {"metadata": {"annotations": dict(annotations)}}
-        self._cache.put(await self._api.merge(VOLUME_CLAIM, self._namespace, name, patch))
+    # Facts
 
     async def _remember_directory_ids(self, nodes: Iterable[NodeObjects]) -> None:
         """What format containers said is kept on the claims: pods come and go."""
@@ -496,82 +414,7 @@ class KubernetesInfrastructure:
                 continue
             told = {ANNOTATION_DIRECTORY_ID: directory_id, ANNOTATION_CLUSTER_ID: formation.cluster_id}
             if any(annotation(node.claim, name) != value for name, value in told.items()):
-                await self._annotate_claim(node.claim, told)
-
-    def _objects(self) -> dict[int, NodeObjects]:
-        kinds = (POD, VOLUME_CLAIM, CONFIG_MAP)
-        return by_node(*(self._cache.of_cluster(kind, self._namespace, self._name) for kind in kinds))
-
-    def _objects_of(self, node_id: int) -> NodeObjects:
-        found = self._objects().get(node_id)
-        return found or NodeObjects(node_id=node_id, role=Role.CONTROLLER, pool=self._name)
-
-    # Facts
-
-    def _facts(self, manifests: Manifests) -> Facts:
-        objects = self._objects()
-        services = self._cache.of_cluster(SERVICE, self._namespace, self._name)
-        balancers: dict[ListenerOf, str] = {}
-        ports: dict[ListenerOf, int] = {}
-        by_name = {service["metadata"]["name"]: service for service in services}
-        for pool in manifests.brokers:
-            for node_id in pool.spec.all_node_ids():
-                for listener in pool.spec.listeners:
-                    service = by_name.get(exposure_name(pool.metadata.name, node_id, listener.name))
-                    if service is None:
-                        continue
-                    key = ListenerOf(node_id, listener.name)
-                    for given in service.get("status", {}).get("loadBalancer", {}).get("ingress") or ():
-                        balancers[key] = given.get("hostname") or given["ip"]
-                    for port in service["spec"].get("ports", ()):
-                        if port.get("nodePort"):
-                            ports[key] = port["nodePort"]
-        pods = {node_id: found.pod for node_id, found in objects.items() if found.pod is not None}
-        machines = {
-            node_id: pod["status"]["hostIP"]
-            for node_id, pod in pods.items()
-            if pod.get("status", {}).get("hostIP")
-        }
-        configured = {
-            node_id: configured_of(found.pod or found.config)
-            for node_id, found in objects.items()
-            if found.pod is not None or found.config is not None
-        }
-        return Facts(
-            namespace=self._namespace,
-            images=self._images,
-            load_balancers=balancers,
-            node_ports=ports,
-            machines=machines,
-            configured=configured,
-            revisions={
-                node_id: revision_of(found.pod) for node_id, found in objects.items() if found.pod is not None
-            },
-            secrets={name: found for name, (_, found) in self._secrets.items() if found is not None},
-            formation=self._formation(),
-        )
-
-    async def _look_at_secrets(self, manifests: Manifests) -> None:
-        names = {
-            listener.tls.secret_name
-            for pool in manifests.brokers
-            for listener in pool.spec.listeners
-            if isinstance(listener, BrokerListener) and listener.tls is not None
-        }
-        now = time.monotonic()
-        for name in names:
-            at, _ = self._secrets.get(name, (-SECRET_AGE_S_MAX, None))
-            if now - at < SECRET_AGE_S_MAX:
-                continue
-            secret = await self._api.get(SECRET, self._namespace, name)
-            found = (
-                SecretFacts(
-                    version=secret["metadata"]["resourceVersion"], keys=frozenset(secret.get("data") or ())
-                )
-                if secret is not None
-                else None
-            )
-            self._secrets[name] = now, found
+                await self._objects.annotate_claim(node.claim, told)
 
     async def _is_unreachable(self, objects: NodeObjects) -> bool:
         if objects.pod is None or not is_suspicious(objects.pod):
@@ -595,7 +438,7 @@ class KubernetesInfrastructure:
         if written is not None or quorum is None:
             return written
         is_static = quorum["spec"].get("quorum") == "static"
-        return formation_on_disks(self._objects().values(), is_static=is_static)
+        return formation_on_disks(self._objects.nodes().values(), is_static=is_static)
 
     async def _write_formation(self, change: Callable[[Formation | None], Formation]) -> None:
         self._source.seen(await write_formation(self._api, self._namespace, self._name, change))
@@ -616,41 +459,9 @@ class KubernetesInfrastructure:
         return replace(self._context, facts=facts)
 
 
-def _node_in(desired: DesiredCluster, node_id: int) -> DesiredNode:
-    for node in desired.nodes:
-        if node.node_id == node_id:
-            return node
-    raise StepError(f"node {node_id} is none of the nodes that are asked for")
-
-
-def _was_edited(known: Object, item: Object) -> bool:
-    """Whether somebody changed what Quorate applied. Claims apart: the API server writes sizes in its own way."""
-    if item["kind"] == VOLUME_CLAIM.name:
-        return False
-    return not all(_covers(known.get(part), item[part]) for part in ("spec", "data") if part in item)
-
-
-def _covers(whole: object, part: object) -> bool:
-    """Whether all of `part` is in `whole`, which may have more: the API server's defaults."""
-    if isinstance(part, dict):
-        return isinstance(whole, dict) and all(_covers(whole.get(key), value) for key, value in part.items())
-    if isinstance(part, list):
-        return (
-            isinstance(whole, list)
-            and len(whole) == len(part)
-            and all(_covers(one, other) for one, other in zip(whole, part, strict=True))
-        )
-    # Empty values may be left out.
-    return whole == part or (whole is None and not part)
-
-
 def _last_words(pod: Object) -> str:
     for status in pod.get("status", {}).get("containerStatuses", ()):
         ended = status.get("state", {}).get("terminated") or {}
         if ended.get("message"):
             return str(ended["message"]).strip()
     return str(pod.get("status", {}).get("message") or "see the log of the pod")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,0 +1,90 @@
+"""What Kubernetes has assigned to a cluster and manifests can't know: balancers, node ports, machines, Secrets."""
+
+import time
+
+from quorate_operator.models.listeners import BrokerListener
+from quorate_operator.models.manifests import Manifests
+from quorate_operator.planning.cluster import Formation
+from quorate_operator.resources.facts import Facts, Images, ListenerOf, SecretFacts
+from quorate_operator.resources.names import exposure_name
+from quorate_operator.runtime.kubernetes.api import SECRET, SERVICE, KubernetesApi
+from quorate_operator.runtime.kubernetes.objects import ClusterObjects
+from quorate_operator.runtime.kubernetes.observing import configured_of, revision_of
+
+SECRET_AGE_S_MAX = 60.0
+
+
+class Assigned:
+    """The facts of one cluster, gathered at each look."""
+
+    def __init__(self, api: KubernetesApi, objects: ClusterObjects) -> None:
+        self._api = api
+        self._objects = objects
+        self._secrets: dict[str, tuple[float, SecretFacts | None]] = {}
+
+    def facts(self, manifests: Manifests, images: Images, formation: Formation | None) -> Facts:
+        """What Kubernetes has assigned, and what nodes run with."""
+        objects = self._objects.nodes()
+        services = self._objects.of_kind(SERVICE)
+        balancers: dict[ListenerOf, str] = {}
+        ports: dict[ListenerOf, int] = {}
+        by_name = {service["metadata"]["name"]: service for service in services}
+        for pool in manifests.brokers:
+            for node_id in pool.spec.all_node_ids():
+                for listener in pool.spec.listeners:
+                    service = by_name.get(exposure_name(pool.metadata.name, node_id, listener.name))
+                    if service is None:
+                        continue
+                    key = ListenerOf(node_id, listener.name)
+                    for given in service.get("status", {}).get("loadBalancer", {}).get("ingress") or ():
+                        balancers[key] = given.get("hostname") or given["ip"]
+                    for port in service["spec"].get("ports", ()):
+                        if port.get("nodePort"):
+                            ports[key] = port["nodePort"]
+        pods = {node_id: found.pod for node_id, found in objects.items() if found.pod is not None}
+        machines = {
+            node_id: pod["status"]["hostIP"]
+            for node_id, pod in pods.items()
+            if pod.get("status", {}).get("hostIP")
+        }
+        configured = {
+            node_id: configured_of(found.pod or found.config)
+            for node_id, found in objects.items()
+            if found.pod is not None or found.config is not None
+        }
+        return Facts(
+            namespace=self._objects.namespace,
+            images=images,
+            load_balancers=balancers,
+            node_ports=ports,
+            machines=machines,
+            configured=configured,
+            revisions={
+                node_id: revision_of(found.pod) for node_id, found in objects.items() if found.pod is not None
+            },
+            secrets={name: found for name, (_, found) in self._secrets.items() if found is not None},
+            formation=formation,
+        )
+
+    async def look_at_secrets(self, manifests: Manifests) -> None:
+        """The versions of the Secrets that listeners name, at most a minute old. Raises ApiError."""
+        names = {
+            listener.tls.secret_name
+            for pool in manifests.brokers
+            for listener in pool.spec.listeners
+            if isinstance(listener, BrokerListener) and listener.tls is not None
+        }
+        now = time.monotonic()
+        for name in names:
+            at, _ = self._secrets.get(name, (-SECRET_AGE_S_MAX, None))
+            if now - at < SECRET_AGE_S_MAX:
+                continue
+            secret = await self._api.get(SECRET, self._objects.namespace, name)
+            found = (
+                SecretFacts(
+                    version=secret["metadata"]["resourceVersion"], keys=frozenset(secret.get("data") or ())
+                )
+                if secret is not None
+                else None
+            )
+            self._secrets[name] = now, found

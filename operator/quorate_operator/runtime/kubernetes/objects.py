@@ -1,0 +1,123 @@
+"""The objects of one cluster: read from the cache, applied where they differ, deleted until they are gone."""
+
+import asyncio
+from collections.abc import Mapping
+
+from quorate_operator.resources.facts import digest
+from quorate_operator.runtime.errors import StepError
+from quorate_operator.runtime.kubernetes.api import (
+    CONFIG_MAP,
+    OWNED_KINDS,
+    POD,
+    VOLUME_CLAIM,
+    Kind,
+    KubernetesApi,
+    Object,
+)
+from quorate_operator.runtime.kubernetes.cache import ObjectCache
+from quorate_operator.runtime.kubernetes.observing import NodeObjects, annotation, by_node
+
+DELETION_LOOK_S = 0.5
+DELETION_SLACK_S = 30.0
+"""How much longer than its grace a pod may take to go."""
+ANNOTATION_APPLIED = "quorate.dev/applied"
+"""On what Quorate applies: a hash of it, so that nothing is written that is there already."""
+
+
+class ClusterObjects:
+    """What Kubernetes has of one cluster."""
+
+    def __init__(self, api: KubernetesApi, cache: ObjectCache, *, namespace: str, cluster: str) -> None:
+        self._api = api
+        self._cache = cache
+        self.namespace = namespace
+        self.cluster = cluster
+
+    def nodes(self) -> dict[int, NodeObjects]:
+        """Every node of which anything is there."""
+        return by_node(*(self.of_kind(kind) for kind in (POD, VOLUME_CLAIM, CONFIG_MAP)))
+
+    def node(self, node_id: int) -> NodeObjects | None:
+        """What is there of one node, if anything is."""
+        return self.nodes().get(node_id)
+
+    def of_kind(self, kind: Kind) -> list[Object]:
+        """The cluster's objects of a kind."""
+        return self._cache.of_cluster(kind, self.namespace, self.cluster)
+
+    def find(self, kind: Kind, name: str) -> Object | None:
+        """One object of the namespace that has our label."""
+        return self._cache.find(kind, self.namespace, name)
+
+    def seen(self, item: Object) -> None:
+        """An object as it was written by somebody who has the API."""
+        self._cache.put(item)
+
+    async def keep(self, item: Object) -> Object:
+        """Apply it, unless it was applied like this before; the object as it is then."""
+        kind = OWNED_KINDS[item["kind"]]
+        metadata = item["metadata"]
+        mark = digest(item)
+        known = self._cache.find(kind, self.namespace, metadata["name"])
+        if (
+            known is not None
+            and annotation(known, ANNOTATION_APPLIED) == mark
+            and not _was_edited(known, item)
+        ):
+            return known
+        annotations = {**metadata.get("annotations", {}), ANNOTATION_APPLIED: mark}
+        body = {**item, "metadata": {**metadata, "annotations": annotations}}
+        written = await self._api.apply(kind, self.namespace, body)
+        self._cache.put(written)
+        return written
+
+    async def delete_pod(self, pod: Object, grace_ms: int | None) -> None:
+        """Delete a pod with this grace, None for its own, and wait until it is gone. Raises StepError."""
+        spec_s = int(pod["spec"].get("terminationGracePeriodSeconds", 30))
+        # Less than a second would be no grace at all to Kubernetes, which then does not wait for the process.
+        grace_s = spec_s if grace_ms is None else max(1, grace_ms // 1000) if grace_ms else 0
+        await self.delete(POD, pod, grace_s + DELETION_SLACK_S, grace_s=grace_s)
+
+    async def delete(
+        self, kind: Kind, item: Object, timeout_s: float = DELETION_SLACK_S, *, grace_s: int | None = None
+    ) -> None:
+        """Delete it and wait until it is gone: only then nothing of it runs any more. Raises StepError."""
+        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+        await self._api.delete(kind, self.namespace, name, uid=uid, grace_s=grace_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    current = await self._api.get(kind, self.namespace, name)
+                    if current is None or current["metadata"]["uid"] != uid:
+                        break
+                    await asyncio.sleep(DELETION_LOOK_S)
+        except TimeoutError:
+            raise StepError(f"{kind.name} {name} is not gone {timeout_s:.0f} s after its deletion") from None
+        self._cache.remove(item)
+
+    async def annotate_claim(self, claim: Object, annotations: Mapping[str, str]) -> None:
+        """Add annotations to a claim."""
+        name = claim["metadata"]["name"]
+        patch = {"metadata": {"annotations": dict(annotations)}}
+        self._cache.put(await self._api.merge(VOLUME_CLAIM, self.namespace, name, patch))
+
+
+def _was_edited(known: Object, item: Object) -> bool:
+    """Whether somebody changed what Quorate applied. Claims apart: the API server writes sizes in its own way."""
+    if item["kind"] == VOLUME_CLAIM.name:
+        return False
+    return not all(_covers(known.get(part), item[part]) for part in ("spec", "data") if part in item)
+
+
+def _covers(whole: object, part: object) -> bool:
+    """Whether all of `part` is in `whole`, which may have more: the API server's defaults."""
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(_covers(whole.get(key), value) for key, value in part.items())
+    if isinstance(part, list):
+        return (
+            isinstance(whole, list)
+            and len(whole) == len(part)
+            and all(_covers(one, other) for one, other in zip(whole, part, strict=True))
+        )
+    # Empty values may be left out.
+    return whole == part or (whole is None and not part)
