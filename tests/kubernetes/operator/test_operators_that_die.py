@@ -10,7 +10,7 @@ from support.waiting import eventually
 
 FIRST, SECOND, THIRD, FOURTH, FIFTH = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 5)
 STEP_TIMEOUT_S = 60
-# Steps that are due together may share a kill: formed, created, started; two voters more; two removed, stopped, forgotten.
+# Steps that are due together may share a kill: formed, created, started; two voters more; two that leave.
 SCALING_KILLS_MIN = 9
 # Another voter in place of the one that leaves; another disk; three restarts.
 REPLACING_KILLS_MIN = 10
