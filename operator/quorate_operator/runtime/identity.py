@@ -1,13 +1,13 @@
 """What a played cluster keeps from one run to the next, and how it is settled when a manifest is played."""
 
-import base64
 import json
-import uuid
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from quorate_protocol.uuids import random_uuid, uuid_to_text
 
 from quorate_operator.planning.cluster import (
     Address,
@@ -81,14 +81,6 @@ class ClusterIdentity:
         return f"{self.nodes[node_id].role}-{node_id}"
 
 
-def random_kafka_uuid() -> str:
-    """A UUID as Kafka writes it: base64 for URLs, unpadded, and never like an option of a command."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text
-
-
 def read_identity(directory: PlayDirectory) -> ClusterIdentity:
     """What was kept in the directory. Raises PlayError."""
     file = directory.identity_file
@@ -125,7 +117,7 @@ def settle_identity(
         kept = read_identity(directory)
     if kept is not None:
         _check_unchanged(directory, kept, desired)
-    cluster_id = kept.cluster_id if kept else desired.cluster_id or random_kafka_uuid()
+    cluster_id = kept.cluster_id if kept else desired.cluster_id or uuid_to_text(random_uuid())
     for node in desired.nodes:
         directory.directory_id_of(node.label, cluster_id)  # refuses a node of another cluster
     ports = _Ports(kept, running)
@@ -260,7 +252,9 @@ def _node_identity(
     }
     is_controller = node.role is Role.CONTROLLER
     return NodeIdentity(
-        directory_id=(before.directory_id if before else random_kafka_uuid()) if is_controller else None,
+        directory_id=(before.directory_id if before else uuid_to_text(random_uuid()))
+        if is_controller
+        else None,
         ports=chosen,
         role=node.role,
         pool=node.pool,

@@ -14,13 +14,13 @@ from quorate_operator.runtime.directory import PlayDirectory
 from quorate_operator.runtime.errors import AlreadyRunningError, PlayError
 from quorate_operator.runtime.identity import (
     ClusterIdentity,
-    random_kafka_uuid,
     read_identity,
     settle_identity,
     write_identity,
 )
 from quorate_operator.runtime.kafka import Kafka
 from quorate_operator.runtime.ports import first_free, is_free
+from quorate_protocol.uuids import random_uuid, uuid_to_text
 
 pytestmark = pytest.mark.usefixtures("own_ports")
 
@@ -290,7 +290,7 @@ def test_automatic_ports_pass_over_busy_ones(directory: PlayDirectory, busy_port
 
 def test_ids_look_like_kafkas() -> None:
     """Goal: Kafka's tools take our ids, also as options' values. Method: many of them."""
-    ids = {random_kafka_uuid() for _ in range(200)}
+    ids = {uuid_to_text(random_uuid()) for _ in range(200)}
     assert len(ids) == 200
     assert {len(one) for one in ids} == {22}
     assert not any(one.startswith("-") for one in ids)

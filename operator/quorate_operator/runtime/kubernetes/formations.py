@@ -59,16 +59,11 @@ def formation_on_disks(nodes: Iterable[NodeObjects], *, is_static: bool) -> Form
 def new_formation(node_ids: Iterable[int], cluster_id: str | None, *, is_static: bool) -> Formation:
     """A new identity."""
     return Formation(
-        cluster_id=cluster_id or kafka_uuid(),
-        initial_voters={node_id: kafka_uuid() for node_id in node_ids},
+        cluster_id=cluster_id or uuid_to_text(random_uuid()),
+        initial_voters={node_id: uuid_to_text(random_uuid()) for node_id in node_ids},
         is_formed=False,
         is_static=is_static,
     )
-
-
-def kafka_uuid() -> str:
-    """A new UUID as Kafka writes it."""
-    return uuid_to_text(random_uuid())
 
 
 async def write_formation(
