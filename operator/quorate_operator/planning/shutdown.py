@@ -19,10 +19,13 @@ def stop_all(observed: ObservedCluster, *, reason: str) -> tuple[Step, ...]:
     leader = [node_id for node_id in controllers if node_id == leader_id]
     # A broker asks the active controller for its controlled shutdown, and would wait for one in vain.
     broker_grace_ms = GRACE_MS if leader else GRACE_WITHOUT_QUORUM_MS
+    others = (
+        ("standby controllers", "before the active one") if leader else ("controllers", "while nobody leads")
+    )
     steps: list[Step] = []
     for node_ids, grace_ms, who, order in (
         (brokers, broker_grace_ms, "brokers", "first"),
-        (followers, GRACE_MS, "standby controllers", "before the active one"),
+        (followers, GRACE_MS, *others),
         (leader, GRACE_MS, "the active controller", "last"),
     ):
         if not node_ids:

@@ -5,6 +5,7 @@ Request: `{"command": "status", "arguments": {...}}`; answer: `{"result": ...}` 
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -20,6 +21,8 @@ ANSWER_SIZE_BYTES_MAX = 4 * 1024 * 1024
 ANSWER_TIMEOUT_S = 30
 
 Handler = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+
+logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -88,6 +91,9 @@ async def _answer_to(line: bytes, handler: Handler) -> dict[str, Any]:
         return {"result": await handler(command, arguments)}
     except PlayError as error:
         return {"error": str(error)}
+    except Exception as error:  # whoever asked is told, and the cluster goes on
+        logger.exception("the command %s", command)
+        return {"error": f"a fault of the supervisor, which is in its log: {error!r}"}
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from quorate_operator.planning.cluster import (
     DesiredCluster,
     DesiredNode,
     Formation,
+    NodeState,
     ObservedNode,
     Publication,
     Role,
@@ -77,7 +78,13 @@ class LocalInfrastructure:
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
         """Every node that is desired, or has a process or data all the same."""
         wanted = {node.node_id for node in desired.nodes}
-        found = {}
+        found = {
+            # A plan may be asked for a manifest that is not played, with nodes that nobody knows yet.
+            node.node_id: ObservedNode(
+                node_id=node.node_id, role=node.role, pool=node.pool, state=NodeState.ABSENT
+            )
+            for node in desired.nodes
+        }
         for node_id, node in self._nodes.items():
             kept = self.layout.identity.nodes[node_id]
             has_volume = volumes.has_volume(self.layout, node.label)

@@ -45,6 +45,17 @@ def settled(player: Player) -> dict[str, Any]:
     return player.until(lambda status: status["settled"], 300, "all that was asked for")
 
 
+def test_a_plan_is_told_and_not_done(player: Player) -> None:
+    """Goal: what would be done is known beforehand. Method: ask for five controllers while three are played."""
+    port = free_ports(5)
+    player.edit(manifest(port))
+    before = player.status()
+    steps = player.plan(manifest(port, ", replicas: 5"))["steps"]
+    created = [step["nodeId"] for step in steps if step["step"] == "CreateNode"]
+    assert created == [3003, 3004]
+    assert [node["pid"] for node in player.status()["nodes"]] == [node["pid"] for node in before["nodes"]]
+
+
 @pytest.mark.parametrize("seed", [1])
 def test_a_killed_supervisor_is_no_setback(player: Player, seed: int) -> None:
     """Goal: an edit is done whatever happens to the supervisor. Method: kill it after steps that chance chooses.
