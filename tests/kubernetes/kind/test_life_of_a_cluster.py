@@ -9,6 +9,7 @@ from installation import (
     CHART,
     CONTROLLERS,
     NAMESPACE,
+    POOL,
     QUORUM,
     RELEASE,
     TIMEOUT_S,
@@ -79,6 +80,25 @@ def test_a_new_host_template_is_rolled_out(story: Installation) -> None:
 
     eventually(lambda: endpoints() == wanted, TIMEOUT_S, f"the voters {wanted}", story.state)
     story.wait_ready([3000, 3002, 3003])
+    story.write()
+
+
+def test_brokers_get_names_and_exchange_them(story: Installation) -> None:
+    """Goal: names are published beside the old ones, and a swap is one for clients, too.
+
+    Method: a template of names that the operator publishes; then two brokers with each other's; Services and
+    what the brokers advertise; clients that write after each.
+    """
+    listener = {**POOL["listeners"][0], "advertisedHost": f"b{{nodeId}}.{NAMESPACE}.svc"}
+    story.patch("kafkabroker", BROKERS, listeners=[listener])
+    _wait_advertised(story, {0: "b0", 1: "b1", 2: "b2"})
+    story.write()
+    swapped = [
+        {"nodeId": node_id, "advertisedHosts": {listener["name"]: f"{name}.{NAMESPACE}.svc"}}
+        for node_id, name in ((0, "b1"), (1, "b0"))
+    ]
+    story.patch("kafkabroker", BROKERS, nodes=swapped)
+    _wait_advertised(story, {0: "b1", 1: "b0", 2: "b2"})
     story.write()
 
 
@@ -157,6 +177,22 @@ def test_uninstalling_leaves_clusters_and_data(story: Installation) -> None:
     # The chart left the definitions, so it can be installed again.
     story.helm("install", RELEASE, f"{CHART}", "--wait", *story.values())
     assert len(story.operators()) == 2
+
+
+def _wait_advertised(story: Installation, names: dict[int, str]) -> None:
+    """Until each broker advertises its name, which leads to it, and nothing is left to do."""
+
+    def advertised() -> dict[int, str]:
+        brokers = story.get("kafkabroker", BROKERS)["status"]["brokers"]
+        return {each["nodeId"]: each["advertised"]["PLAINTEXT"] for each in brokers}
+
+    wanted = {node_id: f"{name}.{NAMESPACE}.svc:9092" for node_id, name in names.items()}
+    eventually(lambda: advertised() == wanted, TIMEOUT_S, f"the brokers to advertise {wanted}", story.state)
+    story.wait_ready([3000, 3002, 3003])
+    leads_to = {
+        name: story.get("service", name)["spec"]["selector"]["quorate.dev/node-id"] for name in names.values()
+    }
+    assert leads_to == {name: str(node_id) for node_id, name in names.items()}
 
 
 def _claims(story: Installation) -> set[str]:
