@@ -20,11 +20,13 @@ from quorate_operator.models.status import (
     VoterStatus,
 )
 from quorate_operator.planning.cluster import (
+    BrokerLoad,
     DesiredCluster,
     Lifecycle,
     NodeState,
     ObservedCluster,
     ObservedNode,
+    ObservedRegistration,
     Role,
 )
 from quorate_operator.planning.steps import Plan, WaitFor
@@ -105,10 +107,6 @@ def broker_status(
         ),
         refusals=plan.refusals,
     )
-    advertised = {
-        node.node_id: {name: str(address) for name, address in node.advertised.items()}
-        for node in desired.nodes
-    }
     registrations = observed.kafka.registrations if observed.kafka else {}
     loads = observed.kafka.loads if observed.kafka else {}
     status = KafkaBrokerStatus(
@@ -120,18 +118,25 @@ def broker_status(
         refusals=_refusals(part),
         version=_version(desired, pool, nodes),
         brokers=tuple(
-            BrokerStatus(
-                node_id=node.node_id,
-                state=node.state.value,
-                fenced=registrations[node.node_id].fenced if node.node_id in registrations else None,
-                replicas=loads[node.node_id].replicas if node.node_id in loads else None,
-                advertised=advertised.get(node.node_id, {}),
-            )
-            for node in nodes
+            _broker(node, registrations.get(node.node_id), loads.get(node.node_id)) for node in nodes
         ),
     )
     judged = _common(desired, nodes, part, problem)
     return _dump(status) | {"conditions": _conditions(judged, generation)}
+
+
+def _broker(
+    node: ObservedNode, registration: ObservedRegistration | None, load: BrokerLoad | None
+) -> BrokerStatus:
+    endpoints = registration.endpoints if registration else {}
+    return BrokerStatus(
+        node_id=node.node_id,
+        state=node.state.value,
+        fenced=registration.fenced if registration else None,
+        replicas=load.replicas if load else None,
+        rack=registration.rack if registration else None,
+        advertised={listener: str(address) for listener, address in endpoints.items()},
+    )
 
 
 def refused_status(message: str, generation: int) -> dict[str, Any]:

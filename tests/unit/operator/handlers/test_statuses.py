@@ -2,7 +2,20 @@
 
 from typing import Any
 
-from quorate_operator.handlers.statuses import merged_status, refused_status
+from quorate_operator.handlers.statuses import broker_status, merged_status, refused_status
+from quorate_operator.models.manifests import load_manifests
+from quorate_operator.planning.cluster import (
+    Address,
+    KafkaFacts,
+    NodeState,
+    ObservedCluster,
+    ObservedNode,
+    ObservedQuorum,
+    ObservedRegistration,
+    Role,
+)
+from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.planning.steps import Plan
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
@@ -46,3 +59,32 @@ def test_a_refused_manifest_leaves_what_is_known() -> None:
     assert patch is not None
     assert patch.keys() == {"observedGeneration", "conditions"}
     assert {one["reason"] for one in patch["conditions"]} == {"InvalidManifest"}
+
+
+def test_clients_are_told_what_is_registered() -> None:
+    """Goal: status shows addresses as clients get them. Method: a broker that has yet to restart for others."""
+    manifests = load_manifests(
+        "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}\n---\n"
+        "{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {name: pool}, spec: {controllers: quorum, "
+        "replicas: 1, listeners: [{name: OUT, advertisedHost: new.example.com}]}}",
+        "test",
+    )
+    registration = ObservedRegistration(
+        node_id=0,
+        role=Role.BROKER,
+        endpoints={"OUT": Address("old.example.com", 9094)},
+        features={},
+        fenced=True,
+        rack="east",
+    )
+    quorum = ObservedQuorum(leader_id=3000, leader_epoch=1, high_watermark=9, kraft_version=1)
+    node = ObservedNode(node_id=0, role=Role.BROKER, state=NodeState.UNREADY, pool="pool")
+    observed = ObservedCluster(
+        nodes={0: node},
+        quorum=quorum,
+        kafka=KafkaFacts(quorum=quorum, cluster_id="a" * 22, registrations={0: registration}),
+    )
+    status = broker_status(desired_cluster(manifests), observed, Plan(steps=()), pool="pool", generation=1)
+    (broker,) = status["brokers"]
+    assert broker["advertised"] == {"OUT": "old.example.com:9094"}
+    assert (broker["fenced"], broker["rack"]) == (True, "east")
