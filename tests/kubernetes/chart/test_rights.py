@@ -246,7 +246,7 @@ def test_the_rights_are_enough_for_a_real_operator(
     listen, web = free_ports(1), free_ports(1)
     command = [
         *DIE_WITH_PARENT,
-        *(f"{Path(sys.executable).with_name('quorate')}", "operator", "run", "--lease-duration=2"),
+        *(f"{Path(sys.executable).with_name('quorate')}", "operator", "run", "--lease-duration=10"),
         *(
             f"--lease-namespace={installed.own}",
             "--image=quorate:test",
