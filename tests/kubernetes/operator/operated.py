@@ -1,12 +1,14 @@
 """A cluster in the hands of a real operator process, under a real API server: what tests do to it and ask of it."""
 
+import asyncio
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ import kubernetes.client
 from kubernetes.client import ApiException
 from local_kubernetes.api_server import ApiServer
 from node_agent import NodeAgent, Object
+from quorate_operator.planning.cluster import Address
+from quorate_operator.runtime.forwarding import Forwarder
 from support.cluster import DIE_WITH_PARENT, free_ports
 from support.waiting import eventually
 
@@ -25,6 +29,7 @@ CONTROLLERS_FIRST = 3000
 SETTLE_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 40
 LOG_LINES_SHOWN = 30
+THREAD_TIMEOUT_S = 10
 SMALL_FILES = {"log.index.size.max.bytes": "16384"}
 
 
@@ -179,6 +184,16 @@ class Operated:
 
     # Looking
 
+    def led_to(self, network: str, node_ids: Iterable[int]) -> list[tuple[Address, Address]]:
+        """The address of each node in another network, and its pod's own, for `forwarded`."""
+        return [
+            (
+                Address(f"{network}.1{node_id - CONTROLLERS_FIRST}", self.port),
+                Address(self.agent.address_of(f"{QUORUM}-{node_id}"), self.port),
+            )
+            for node_id in node_ids
+        ]
+
     def pods(self) -> list[str]:
         """The names of the pods that are there."""
         return sorted(pod.metadata.name for pod in self.core.list_namespaced_pod(self.namespace).items)
@@ -195,8 +210,8 @@ class Operated:
         return [event.note for event in sorted(found, key=lambda event: event.event_time)]
 
     def voters(self) -> dict[int, str]:
-        """The directory ids of the voters by node id."""
-        return {voter["nodeId"]: voter["directoryId"] for voter in self.status().get("voters", ())}
+        """The directory ids of the voters by node id; empty for those of a static quorum."""
+        return {voter["nodeId"]: voter.get("directoryId", "") for voter in self.status().get("voters", ())}
 
     def settled(self, *node_ids: int, voters: bool = True) -> bool:
         """Whether these controllers run, are the voters, and nothing is left to do for the spec as it is."""
@@ -228,3 +243,22 @@ class Operated:
         self.custom.patch_namespaced_custom_object(
             GROUP, VERSION, self.namespace, "kafkacontrollers", QUORUM, patch
         )
+
+
+@contextmanager
+def forwarded(pairs: Sequence[tuple[Address, Address]]) -> Iterator[None]:
+    """The first address of each pair leads to the second, as a balancer of somebody else would have it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    forwarders = [Forwarder(address, target) for address, target in pairs]
+    try:
+        for forwarder in forwarders:
+            asyncio.run_coroutine_threadsafe(forwarder.open(), loop).result(THREAD_TIMEOUT_S)
+        yield
+    finally:
+        for forwarder in forwarders:
+            asyncio.run_coroutine_threadsafe(forwarder.close(), loop).result(THREAD_TIMEOUT_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,16 +1,8 @@
 """Advertised hosts that somebody else points at nodes: verified, waited for, rolled."""
 
-import asyncio
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-
-from operated import CONTROLLERS_FIRST, QUORUM, Operated
-from quorate_operator.planning.cluster import Address
-from quorate_operator.runtime.forwarding import Forwarder
+from operated import CONTROLLERS_FIRST, Operated, forwarded
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
-THREAD_TIMEOUT_S = 10
 
 
 def test_new_hosts_are_waited_for_and_then_rolled(operated: Operated) -> None:
@@ -29,14 +21,8 @@ def test_new_hosts_are_waited_for_and_then_rolled(operated: Operated) -> None:
         "the plan to say for which name it waits",
     )
     assert _pods(operated) == before
-    pairs = [
-        (
-            Address(f"{network}.1{offset}", operated.port),
-            Address(operated.agent.address_of(f"{QUORUM}-{node_id}"), operated.port),
-        )
-        for offset, node_id in enumerate(NODES)
-    ]
-    with _forwarded(pairs):
+    pairs = operated.led_to(network, NODES)
+    with forwarded(pairs):
         operated.wait(
             lambda: operated.settled(*NODES) and _endpoints(operated) == {str(new) for new, _ in pairs},
             "every voter to have its new endpoint",
@@ -51,21 +37,3 @@ def _pods(operated: Operated) -> set[str]:
 
 def _endpoints(operated: Operated) -> set[str]:
     return {voter.get("endpoint", "") for voter in operated.status().get("voters", ())}
-
-
-@contextmanager
-def _forwarded(pairs: Sequence[tuple[Address, Address]]) -> Iterator[None]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    forwarders = [Forwarder(address, target) for address, target in pairs]
-    try:
-        for forwarder in forwarders:
-            asyncio.run_coroutine_threadsafe(forwarder.open(), loop).result(THREAD_TIMEOUT_S)
-        yield
-    finally:
-        for forwarder in forwarders:
-            asyncio.run_coroutine_threadsafe(forwarder.close(), loop).result(THREAD_TIMEOUT_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
