@@ -19,7 +19,7 @@ from quorate_operator.web.port import ClusterKey
 from support.cluster import DIE_WITH_PARENT, free_ports
 from support.waiting import eventually
 
-TIMEOUT_S = 60
+TIMEOUT_S = 150  # it looks after the clusters of other tests as well
 OPERATOR = "quorate"
 # The kinds of the Prometheus operator, as far as an API server has to know them to take objects.
 FOREIGN = {"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
