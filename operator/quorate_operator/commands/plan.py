@@ -41,7 +41,7 @@ def plan(
     A cluster that runs is looked at. One that does not exist yet would be created.
     """
     with failures_told(PlayError, ManifestError):
-        found = asyncio.run(_local_plan(_read(file), str(file), directory))
+        found = asyncio.run(_local_plan(session.read_manifest(file), str(file), directory))
         if output is Output.JSON:
             print_json(found)
         else:
@@ -69,12 +69,3 @@ def _as_text(plan: dict[str, Any]) -> str:
     lines = [f"{place}. {step['text']}" for place, step in enumerate(plan["steps"], start=1)]
     lines += [f"refused ({one['code']}): {one['message']}" for one in plan["refusals"]]
     return "".join(f"{line}\n" for line in lines) or NOTHING
-
-
-def _read(manifest: Path) -> str:
-    try:
-        return manifest.read_text()
-    except UnicodeDecodeError as error:
-        raise PlayError(f"{manifest} can't be read: it is not UTF-8 text") from error
-    except OSError as error:
-        raise PlayError(f"{manifest} can't be read: {error.strerror}") from error

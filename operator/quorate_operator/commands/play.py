@@ -98,7 +98,7 @@ def play(
         return
     source = file or QUICKSTART
     with _failures_told():
-        manifest = _read(source)
+        manifest = session.read_manifest(source)
         name = load_manifests(manifest, str(source)).controllers.metadata.name
         progress = Progress(console_for(sys.stderr))
         found = session.directory_of(name, directory)
@@ -390,7 +390,7 @@ def _find(context: typer.Context, file: Path | None, directory: Path | None) -> 
     before_command: tuple[Path | None, Path | None] = context.obj or (None, None)
     file, directory = file or before_command[0], directory or before_command[1]
     if directory is None and file is not None:
-        name = load_manifests(_read(file), str(file)).controllers.metadata.name
+        name = load_manifests(session.read_manifest(file), str(file)).controllers.metadata.name
         directory = session.directory_of(name, None).path
     if directory is None:
         played = session.played_clusters()
@@ -408,15 +408,6 @@ def _selecting(directory: PlayDirectory) -> list[str]:
     """The options by which a command finds this cluster from here; none if it finds it by itself."""
     played = [path.absolute() for path in session.played_clusters()]
     return [] if played == [directory.path] else ["--dir", str(directory.path)]
-
-
-def _read(manifest: Path) -> str:
-    try:
-        return manifest.read_text()
-    except UnicodeDecodeError as error:
-        raise PlayError(f"{manifest} can't be read: it is not UTF-8 text") from error
-    except OSError as error:
-        raise PlayError(f"{manifest} can't be read: {error.strerror}") from error
 
 
 def _with_log(text: str, log: Path) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from quorate_operator.gateway.facts import Counts, LogDirs
 from quorate_operator.gateway.probing import probe
 from quorate_operator.planning.cluster import Address, KafkaFacts, Reached, Role
 from quorate_operator.planning.steps import KafkaAction
+from quorate_operator.runtime import clock
 from quorate_operator.runtime.errors import StepError
 
 logger = logging.getLogger(__name__)
@@ -163,7 +163,7 @@ class KafkaGateway:
         try:
             async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
                 described = await client.describe_metadata_quorum()
-                at_ms = _now_ms()
+                at_ms = clock.now_ms()
                 features = await client.describe_features()
                 cluster = await client.describe_cluster()
         except (AdminError, TimeoutError):
@@ -248,7 +248,7 @@ class KafkaGateway:
         """The log directories of these brokers as far as they answer, a moment old at most."""
         if not brokers:
             return {}
-        now_ms = _now_ms()
+        now_ms = clock.now_ms()
         if now_ms - self._log_dirs_at_ms > LOG_DIRS_AGE_MS_MAX or not self._log_dirs.keys() >= brokers.keys():
             answers = await asyncio.gather(*(self._log_dirs_of(*one) for one in brokers.items()))
             self._log_dirs = {
@@ -270,7 +270,7 @@ class KafkaGateway:
 
     async def _ask_min_insync(self, brokers: Mapping[int, Address], answering: frozenset[int]) -> None:
         """Ask a broker now and then what its file says: the metadata has dynamic configs alone."""
-        now_ms = _now_ms()
+        now_ms = clock.now_ms()
         if not answering or now_ms - self._static_min_insync_at_ms <= STATIC_CONFIG_AGE_MS_MAX:
             return
         broker_id = min(answering)
@@ -290,7 +290,3 @@ async def _broker_config(client: AdminClient, broker_id: int, name: str) -> str 
     except (AdminError, TimeoutError):
         return None
     return next((entry.value for entry in entries if entry.name == name), None)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -1,7 +1,6 @@
 """Who answers at an address: connects once, asks, and hangs up."""
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,6 +19,7 @@ from quorate_protocol.errors import ErrorCode
 
 from quorate_operator.gateway.contacts import admin_address
 from quorate_operator.planning.cluster import Address, Reached
+from quorate_operator.runtime import clock
 
 PROBE_TIMEOUT_MS = 3_000
 PROBES_AT_ONCE_MAX = 32
@@ -52,10 +52,10 @@ async def _reached(address: Address, node_ids: frozenset[int], security: Securit
         async with asyncio.timeout(PROBE_TIMEOUT_MS / 1000):
             cluster_id, node_id = await _ask(address, node_ids, security)
     except TimeoutError:
-        return Reached(at_ms=_now_ms(), error=f"no answer from {address} in {PROBE_TIMEOUT_MS} ms")
+        return Reached(at_ms=clock.now_ms(), error=f"no answer from {address} in {PROBE_TIMEOUT_MS} ms")
     except (AdminError, OSError, ValueError) as error:  # ValueError: a name that can't be one
-        return Reached(at_ms=_now_ms(), error=str(error))
-    return Reached(at_ms=_now_ms(), cluster_id=cluster_id, node_id=node_id)
+        return Reached(at_ms=clock.now_ms(), error=str(error))
+    return Reached(at_ms=clock.now_ms(), cluster_id=cluster_id, node_id=node_id)
 
 
 async def _ask(
@@ -132,7 +132,3 @@ async def _confirm(connection: Connection, identity: Identity) -> None:
         raise ServerError(
             ErrorCode.rebootstrap_required, f"it tells the configuration of {identity.node_id} and is not it"
         ) from None
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

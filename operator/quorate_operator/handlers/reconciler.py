@@ -42,6 +42,7 @@ from quorate_operator.planning.steps import (
     UnregisterBroker,
     UnregisterController,
 )
+from quorate_operator.runtime import clock
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.errors import StepError
 from quorate_operator.runtime.kubernetes.api import (
@@ -154,8 +155,8 @@ class ClusterReconciler:
         self._failures += 1
         self._problem = problem
         seen = self._shared.snapshots.find(self.key)
-        snapshot = seen or ClusterSnapshot(key=self.key, at_ms=_now_ms())
-        self._shared.snapshots.put(replace(snapshot, at_ms=_now_ms(), problem=problem))
+        snapshot = seen or ClusterSnapshot(key=self.key, at_ms=clock.now_ms())
+        self._shared.snapshots.put(replace(snapshot, at_ms=clock.now_ms(), problem=problem))
         return min(2.0 ** min(self._failures - 1, 10), FAILED_INTERVAL_S_MAX)
 
     async def _reconcile(self) -> float:
@@ -199,7 +200,7 @@ class ClusterReconciler:
             observed = await self._runtime.observe(desired)
         finally:
             self._shared.pulse.end(self.key)
-        return observed, plan_of(desired, observed, _now_ms())
+        return observed, plan_of(desired, observed, clock.now_ms())
 
     def _pause_s(self, desired: DesiredCluster, plan: Plan, done: int) -> float:
         if done:
@@ -297,7 +298,7 @@ class ClusterReconciler:
         self._shared.snapshots.put(
             ClusterSnapshot(
                 key=self.key,
-                at_ms=_now_ms(),
+                at_ms=clock.now_ms(),
                 desired=desired,
                 observed=observed,
                 plan=plan,
@@ -326,7 +327,7 @@ class ClusterReconciler:
             self.is_stopped = await self._infrastructure.stop_everything(GRACE_MS)
             return
         self._problem = message
-        snapshot = ClusterSnapshot(key=self.key, at_ms=_now_ms(), problem=message)
+        snapshot = ClusterSnapshot(key=self.key, at_ms=clock.now_ms(), problem=message)
         self._shared.snapshots.put(snapshot)
         kinds = [(CONTROLLERS, resources.quorum), *((BROKERS, body) for body in resources.pools.values())]
         for kind, body in kinds:
@@ -383,7 +384,3 @@ def _label(desired: DesiredCluster, action: Action) -> str:
 def _is_same(one: Action, other: Action) -> bool:
     """Whether two plans mean the same step; the reason may have changed."""
     return replace(one, reason="") == replace(other, reason="")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

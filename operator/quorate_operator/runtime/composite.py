@@ -1,7 +1,6 @@
 """A runtime made of its two halves: the place where a cluster runs, and the gateway to Kafka."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -19,16 +18,13 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.steps import Action, KafkaAction
+from quorate_operator.runtime import clock
 from quorate_operator.runtime.port import Gateway, Infrastructure
 
 SETTLED_PROBE_INTERVAL_MS = 60_000
 """How often an address is probed that is as it should be. Those that are about to change, at each look."""
 REMEMBERED_PROBE_MS = 600_000
 """For how long it is known whom an address led to while that node is stopped, and can't answer: a restart."""
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 class ClusterRuntime:
@@ -41,7 +37,7 @@ class ClusterRuntime:
     """
 
     def __init__(
-        self, infrastructure: Infrastructure, gateway: Gateway, *, now_ms: Callable[[], int] = _now_ms
+        self, infrastructure: Infrastructure, gateway: Gateway, *, now_ms: Callable[[], int] = clock.now_ms
     ) -> None:
         self._infrastructure = infrastructure
         self._gateway = gateway

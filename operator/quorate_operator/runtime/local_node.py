@@ -1,12 +1,12 @@
 """One node of a played cluster: its process, and what is known of it since this supervisor began."""
 
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, Role
+from quorate_operator.runtime import clock
 from quorate_operator.runtime.processes import ChildProcess
 
 STABLE_AFTER_MS = 60_000
@@ -51,7 +51,7 @@ class LocalNode:
     def start(self, command: Sequence[str], *, directory: Path, log: Path, started_with: StartedWith) -> None:
         """Start its process. Raises OSError."""
         self.process = ChildProcess.start(command, directory=directory, log=log, on_exit=self._on_exit)
-        self._started_at_ms = _now_ms()
+        self._started_at_ms = clock.now_ms()
         self._asked_to_stop = False
         self.started_with = started_with
 
@@ -97,12 +97,8 @@ class LocalNode:
     def _on_exit(self) -> None:
         assert self.process is not None
         assert self._started_at_ms is not None
-        self._exited_at_ms = _now_ms()
+        self._exited_at_ms = clock.now_ms()
         self._exit_reason = self.process.exit_reason
         was_stable = self._exited_at_ms - self._started_at_ms >= STABLE_AFTER_MS
         self._exits_in_a_row = 1 if was_stable else self._exits_in_a_row + 1
         self._wake()
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

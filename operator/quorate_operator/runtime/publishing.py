@@ -1,11 +1,11 @@
 """The addresses of a played cluster: which node each is pointed at, since when, and who uses it."""
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from quorate_operator.planning.cluster import Address, DesiredCluster, Publication
 from quorate_operator.planning.steps import PublishAddress, RetireAddress, WithdrawAddress
+from quorate_operator.runtime import clock
 from quorate_operator.runtime.errors import StepError
 from quorate_operator.runtime.forwarding import Forwarder
 
@@ -37,7 +37,7 @@ class Publications:
 
     def add_own(self, desired: DesiredCluster) -> None:
         """Count the own addresses that nodes advertise as published: they listen there as soon as they run."""
-        own = own_publications(desired, self._own_address, _now_ms())
+        own = own_publications(desired, self._own_address, clock.now_ms())
         missing = [one for one in own if one.address not in self._published]
         self._published.update({one.address: one for one in missing})
         if missing:
@@ -58,7 +58,7 @@ class Publications:
         except KeyError:
             raise StepError(f"node {action.node_id} has no listener {action.listener}") from None
         await self._open(action.address, target)
-        since_ms = known.since_ms if known is not None else _now_ms()
+        since_ms = known.since_ms if known is not None else clock.now_ms()
         self._published[action.address] = Publication(
             address=action.address, node_id=action.node_id, listener=action.listener, since_ms=since_ms
         )
@@ -68,7 +68,7 @@ class Publications:
         """Write down that no node advertises the address any more."""
         known = self._of(action.address, action.node_id)
         if known is not None and known.retired_at_ms is None:
-            self._published[action.address] = replace(known, retired_at_ms=_now_ms())
+            self._published[action.address] = replace(known, retired_at_ms=clock.now_ms())
             self._write()
 
     async def withdraw(self, action: WithdrawAddress) -> None:
@@ -112,7 +112,3 @@ def own_publications(
         for listener, address in node.advertised.items()
         if address == own_address(node.node_id, listener)
     )
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

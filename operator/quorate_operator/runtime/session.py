@@ -138,6 +138,16 @@ def adopt(request: Request, layout: Layout) -> None:
         write_tools(layout, request.kafka[max(request.kafka, key=_version_key)])
 
 
+def read_manifest(manifest: Path) -> str:
+    """The text of a file of manifests. Raises PlayError."""
+    try:
+        return manifest.read_text()
+    except UnicodeDecodeError as error:
+        raise PlayError(f"{manifest} can't be read: it is not UTF-8 text") from error
+    except OSError as error:
+        raise PlayError(f"{manifest} can't be read: {error.strerror}") from error
+
+
 def directory_of(name: str, path: Path | None) -> PlayDirectory:
     """The directory of the cluster of this name: `path`, or the default."""
     return PlayDirectory(path or DEFAULT_ROOT / name)

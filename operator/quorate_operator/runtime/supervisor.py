@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import signal
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import Any
 from quorate_operator.planning.cluster import DesiredCluster, Implementation, NodeState, ObservedCluster
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import Action, FormCluster, KafkaAction, Plan, StartNode
+from quorate_operator.runtime import clock
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.control import serve
 from quorate_operator.runtime.describing import label_in, running_status
@@ -185,7 +185,7 @@ class Supervisor:
                 every_ms = LOOK_EVERY_MS if self._plan.steps else LOOK_EVERY_MS_STEADY
                 look_at_ms = self._plan.look_again_at_ms
                 await self._pause(
-                    every_ms if look_at_ms is None else min(every_ms, max(0, look_at_ms - _now_ms()))
+                    every_ms if look_at_ms is None else min(every_ms, max(0, look_at_ms - clock.now_ms()))
                 )
 
     async def _look(self) -> ObservedCluster:
@@ -194,7 +194,7 @@ class Supervisor:
             observed = await self._runtime.observe(desired)
             self._tell_changes(observed)
             self._observed = observed
-            self._plan = plan(desired, observed, _now_ms())
+            self._plan = plan(desired, observed, clock.now_ms())
             self._has_served = self._has_served or self._serves(observed)
             self._tell_of_plan()
             return observed
@@ -287,7 +287,7 @@ class Supervisor:
         """What would be done if a manifest were played; nothing is."""
         layout = self._settle(arguments, self._infrastructure.layout, self._infrastructure.running)
         observed = await self._runtime.observe(layout.desired)
-        return plan_as_json(plan(layout.desired, observed, _now_ms()), label_in(layout))
+        return plan_as_json(plan(layout.desired, observed, clock.now_ms()), label_in(layout))
 
     def _kill(self, node_id: int, number: signal.Signals) -> int:
         pid = self._infrastructure.send_signal(node_id, number)
@@ -345,7 +345,3 @@ class _FailedStepError(Exception):
 
 async def _gather(works: Sequence[Awaitable[None]]) -> list[BaseException | None]:
     return await asyncio.gather(*works, return_exceptions=True)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import Final
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from quorate_operator.runtime import clock
 from quorate_operator.web.html import Html
 from quorate_operator.web.pages import (
     cluster_list,
@@ -41,10 +41,6 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 class StatusPage:
@@ -194,7 +190,7 @@ class StatusPage:
                 request, 403, "Read-only", "This page only shows: it was started without a token."
             )
         try:
-            name = self._sessions.unlock(str(token), _now_ms())
+            name = self._sessions.unlock(str(token), clock.now_ms())
         except TooManyFailuresError:
             return self._refuse(
                 request, 429, "Too many attempts", "Too many wrong tokens; try again in a minute."
@@ -236,7 +232,7 @@ class StatusPage:
         return _see_other(f"{cluster_path(key)}?notice={notice}")
 
     def _session(self, request: web.Request) -> Session | None:
-        return self._sessions.find(request.cookies.get(COOKIE), _now_ms())
+        return self._sessions.find(request.cookies.get(COOKIE), clock.now_ms())
 
     async def _genuine_session(self, request: web.Request) -> Session | None:
         """The session of the reader, if the form came from one of its pages."""

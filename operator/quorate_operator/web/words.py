@@ -5,6 +5,7 @@ from typing import Final
 
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
 
+from quorate_operator.planning.relocation import format_bytes
 from quorate_operator.planning.steps import Action
 from quorate_operator.runtime.wording import Label, in_words
 
@@ -37,14 +38,7 @@ def clock_time(at_ms: int) -> str:
 
 def size_words(size_bytes: int | None) -> str:
     """`12.3 GiB`; UNKNOWN for what could not be asked."""
-    if size_bytes is None:
-        return UNKNOWN
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
+    return UNKNOWN if size_bytes is None else format_bytes(size_bytes)
 
 
 def counted(count: int, one: str, several: str) -> str:

@@ -1,6 +1,5 @@
 """Names that the operator points at nodes: a Service for each, which says since when and for whom."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,6 +8,7 @@ from quorate_operator.planning.steps import PublishAddress, RetireAddress, Withd
 from quorate_operator.resources.addresses import published_name
 from quorate_operator.resources.facts import Context
 from quorate_operator.resources.services import publications_of, published_service
+from quorate_operator.runtime import clock
 from quorate_operator.runtime.errors import StepError
 from quorate_operator.runtime.kubernetes.api import SERVICE
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
@@ -40,7 +40,7 @@ class PublishedNames:
         if any(one.address == action.address and one.retired_at_ms is None for one in there):
             return
         new = Publication(
-            address=action.address, node_id=node.node_id, listener=action.listener, since_ms=_now_ms()
+            address=action.address, node_id=node.node_id, listener=action.listener, since_ms=clock.now_ms()
         )
         kept = [one for one in there if one.address != action.address]
         await self._objects.keep(published_service(context, node, [*kept, new]))
@@ -59,7 +59,7 @@ class PublishedNames:
         if isinstance(action, RetireAddress):
             if mine[0].retired_at_ms is not None:
                 return
-            left.append(replace(mine[0], retired_at_ms=_now_ms()))
+            left.append(replace(mine[0], retired_at_ms=clock.now_ms()))
         if not left:
             await self._objects.delete(SERVICE, service)
             return
@@ -68,7 +68,3 @@ class PublishedNames:
     def _published(self, name: str) -> list[Publication]:
         service = self._objects.find(SERVICE, name)
         return list(publications_of(service)) if service is not None else []
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
