@@ -1,0 +1,1 @@
+"""The data source: finds logs and checkpoints, reads them to rows; follows a living quorum."""
