@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Collection, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,9 @@ from quorate_operator.web.port import ClusterKey
 from quorate_operator.web.server import StatusPage
 
 LEADER_LEASE = "quorate-operator"
+LOOKUPS_AT_A_TIME_MAX = 64
+"""Names of nodes that are resolved at the same time, each in a thread: while some take their resolver's whole time,
+other clusters go on. asyncio's own number is 4 more than there are cores."""
 EXPECTED_ERRORS = (LeaseLostError, ApiError, OSError)
 """What ends the process with a line for people."""
 
@@ -58,6 +62,7 @@ async def run_operator(options: OperatorOptions) -> None:
     """Run until SIGTERM or SIGINT. Raises LeaseLostError, ApiError and OSError."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(LOOKUPS_AT_A_TIME_MAX, "lookup"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     metrics, pulse = OperatorMetrics(), Pulse()

@@ -9,7 +9,8 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import config
@@ -106,11 +107,15 @@ class KubernetesApi:
         """
         settings = Configuration()
         settings.connection_pool_maxsize = CONNECTIONS_MAX
+        # With it aiohttp looks for a .netrc before each request, in the thread pool where names are looked up: while
+        # names of nodes are slow to resolve, a Lease could not be renewed. A proxy is looked for below, once.
+        settings.client_session_kwargs = {"trust_env": False}
         try:
             chosen = {"context": context} if context else {}
             await config.load_config(client_configuration=settings, **chosen)  # type: ignore[no-untyped-call]
         except (config.ConfigException, OSError) as error:
             raise ApiError(0, "NoConfiguration", f"no way to a Kubernetes API was found: {error}") from error
+        settings.proxy = settings.proxy or _proxy_of_environment(settings.host)
         return cls(ApiClient(settings))
 
     async def close(self) -> None:
@@ -251,6 +256,14 @@ class KubernetesApi:
             raise ApiError(0, "Unreachable", f"{method} {path}: {error!r}") from error
         response: aiohttp.ClientResponse = answer.response
         return response
+
+
+def _proxy_of_environment(url: str) -> str | None:
+    """What HTTPS_PROXY and NO_PROXY say of this address, as kubectl heeds them."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
