@@ -20,10 +20,10 @@ install: $(VENV)/.all ## .venv with everything that development needs
 # The jars first, so that no test waits for Maven. Tests with real processes share ports, cores and disks: one at a time.
 # A continuous integration tries a test with real processes once more, and says so, as Kafka's own does; what is told
 # in chapters, from the beginning.
-test: $(VENV)/.all ## all that can be tested here; QUORATE_REQUIRE=kafka,kubernetes,kind,browser makes a missing one a failure
+test: $(VENV)/.all ## all that can be tested here; QUORATE_REQUIRE=kafka,kubernetes,kind,browser,spark makes a missing one a failure
 	@$(BIN)/python tools/kafka_jars.py >/dev/null || true
 	$(BIN)/pytest $(addprefix tests/,unit property golden simulation) --numprocesses auto
-	$(BIN)/pytest tests/integration tests/browser tests/kubernetes --ignore tests/kubernetes/kind $(if $(CI),--reruns 1 -rR)
+	$(BIN)/pytest tests/integration tests/browser tests/pipeline tests/kubernetes --ignore tests/kubernetes/kind $(if $(CI),--reruns 1 -rR)
 	$(BIN)/pytest tests/kubernetes/kind $(if $(CI),|| $(BIN)/pytest tests/kubernetes/kind)
 
 check: $(VENV)/.all ## formatting, lint, types, import contracts, generated files

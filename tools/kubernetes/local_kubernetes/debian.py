@@ -3,13 +3,13 @@
 import hashlib
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from local_kubernetes.errors import LocalKubernetesError
-from local_kubernetes.golang import LINES_SHOWN, Progress, cache, locked
+from local_kubernetes.golang import Progress, cache, locked
+from local_kubernetes.processes import run
 
 SUITE = "bookworm"  # its systemd still accepts cgroup v1
 TIMEOUT_S = 900
@@ -49,22 +49,8 @@ def _make(
         *(SUITE, f"{half_done}"),
     ]
     try:
-        ran = subprocess.run(
-            command,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=TIMEOUT_S,
-        )
-        if ran.returncode:
-            tail = "\n".join(f"  {line}" for line in ran.stdout.splitlines()[-LINES_SHOWN:])
-            raise LocalKubernetesError(f"mmdebstrap failed for {name}:\n{tail}")
+        run(command, TIMEOUT_S, environment=environment)
         half_done.rename(target)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise LocalKubernetesError(f"mmdebstrap failed for {name}: {error}") from error
     finally:
         half_done.unlink(missing_ok=True)
     progress(f"installed Debian for {name} in {time.monotonic() - started:.0f} s")

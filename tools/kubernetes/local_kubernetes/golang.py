@@ -15,11 +15,11 @@ from pathlib import Path
 from quorate_operator.runtime.kafka import cache_directory
 
 from local_kubernetes.errors import LocalKubernetesError
+from local_kubernetes.processes import run
 from local_kubernetes.versions import COREDNS, GO_MIN, HELM, KIND, KUBERNETES, LOCAL_PATH_PROVISIONER
 
 MODULES = Path(__file__).parents[1] / "modules"
 BUILD_TIMEOUT_S = 3_000
-LINES_SHOWN = 20
 
 Progress = Callable[[str], None]
 
@@ -126,23 +126,8 @@ class _Builder:
         self._progress(f"built {', '.join(names)} in {time.monotonic() - started:.0f} s")
 
     def _run(self, arguments: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:
-        try:
-            ran = subprocess.run(
-                [self._go, *arguments],
-                cwd=directory,
-                env={**self._environment, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-                timeout=BUILD_TIMEOUT_S,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise LocalKubernetesError(f"go {arguments[0]} could not be run to its end: {error}") from error
-        if ran.returncode:
-            tail = "\n".join(f"  {line}" for line in ran.stdout.splitlines()[-LINES_SHOWN:])
-            raise LocalKubernetesError(f"go {' '.join(arguments)} failed:\n{tail}")
+        everything = {**self._environment, **environment}
+        run([self._go, *arguments], BUILD_TIMEOUT_S, environment=everything, directory=directory)
 
 
 _KUBERNETES = frozenset(

@@ -6,7 +6,6 @@ outside and put into their contexts: wheels, and Kafka's jars.
 
 import hashlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,7 +20,8 @@ from quorate_operator.runtime.kafka import cache_directory, find_kafka
 from local_kubernetes.debian import root_file_system
 from local_kubernetes.docker_host import DockerHost
 from local_kubernetes.errors import LocalKubernetesError
-from local_kubernetes.golang import LINES_SHOWN, Progress, locked
+from local_kubernetes.golang import Progress, locked
+from local_kubernetes.processes import run
 
 QUORATE = "quorate:test"
 BROKER = f"quorate-broker:{KAFKA_VERSION}"
@@ -57,7 +57,12 @@ def build_images(docker: DockerHost, environment: Mapping[str, str], progress: P
             quorate.append(f"--build-arg=BASE={_PYTHON_BASE}")
             broker += [f"--build-arg=BASE={_JAVA_BASE}", f"--build-arg=MAVEN={_JAVA_BASE}"]
         for options in (quorate, broker):
-            _run(["docker", "build", *options, "."], docker.environment, context)
+            run(
+                ["docker", "build", *options, "."],
+                BUILD_TIMEOUT_S,
+                environment=docker.environment,
+                directory=context,
+            )
     progress(f"built the images in {time.monotonic() - started:.0f} s")
 
 
@@ -70,7 +75,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _import(docker: DockerHost, name: str, tar: Path) -> None:
-    _run(["docker", "import", f"{tar}", name], docker.environment, ROOT)
+    run(["docker", "import", f"{tar}", name], BUILD_TIMEOUT_S, environment=docker.environment)
 
 
 def _jars(environment: Mapping[str, str], progress: Progress) -> Path:
@@ -103,26 +108,6 @@ def _wheels(environment: Mapping[str, str], progress: Progress) -> Path:
                     *(f"--platform=manylinux{each}_x86_64" for each in ("2014", "_2_17", "_2_28", "_2_34")),
                     *(f"--constraint={constraints}", f"--dest={fetched}", *wanted),
                 ]
-                _run(command, environment, ROOT)
+                run(command, BUILD_TIMEOUT_S, environment=environment, directory=ROOT)
                 fetched.rename(target)
     return target
-
-
-def _run(command: list[str], environment: Mapping[str, str], directory: Path) -> None:
-    try:
-        ran = subprocess.run(
-            command,
-            cwd=directory,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=BUILD_TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise LocalKubernetesError(f"{command[0]} could not be run to its end: {error}") from error
-    if ran.returncode:
-        tail = "\n".join(f"  {line}" for line in ran.stdout.splitlines()[-LINES_SHOWN:])
-        raise LocalKubernetesError(f"{' '.join(command[:3])} failed:\n{tail}")

@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import shutil
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,9 +16,9 @@ from typing import Self
 import yaml
 
 from local_kubernetes.docker_host import DockerHost
-from local_kubernetes.errors import LocalKubernetesError
 from local_kubernetes.golang import Progress, programs
 from local_kubernetes.node_image import NAME, node_image
+from local_kubernetes.processes import run
 
 CREATE_TIMEOUT_S = 300
 LOAD_TIMEOUT_S = 300
@@ -143,22 +142,7 @@ class KindCluster:
     def _run(
         self, command: Sequence[str], stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S
     ) -> str:
-        shown = " ".join(Path(word).name if word.startswith("/") else word for word in command)
-        try:
-            ran = subprocess.run(
-                command,
-                env=dict(self._environment),
-                input=stdin or "",
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=timeout_s,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise LocalKubernetesError(f"{shown} could not be run to its end: {error}") from error
-        if ran.returncode:
-            raise LocalKubernetesError(f"{shown} failed:\n{ran.stdout.strip()}\n{ran.stderr.strip()}")
-        return ran.stdout
+        return run(command, timeout_s, environment=self._environment, stdin=stdin or "")
 
 
 def _tools(docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> dict[str, str]:

@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from local_kubernetes.debian import root_file_system
-from local_kubernetes.errors import LocalKubernetesError
 from local_kubernetes.golang import Progress, cache, locked, module_directory, programs
 from local_kubernetes.oci import Image
-from local_kubernetes.processes import Service
+from local_kubernetes.processes import Service, run
 from local_kubernetes.versions import KIND, KUBERNETES
 
 NAME = f"quorate-kind-node:v{KUBERNETES}"
@@ -259,13 +258,4 @@ def _succeeds(command: Sequence[str]) -> bool:
 
 
 def _run(command: Sequence[str], cwd: Path | None = None) -> str:
-    """What it prints. Raises LocalKubernetesError."""
-    try:
-        ran = subprocess.run(
-            command, cwd=cwd, capture_output=True, text=True, check=False, timeout=COMMAND_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise LocalKubernetesError(f"{command[0]} could not be run to its end: {error}") from error
-    if ran.returncode:
-        raise LocalKubernetesError(f"{' '.join(command[:4])} failed:\n{ran.stderr.strip()}")
-    return ran.stdout
+    return run(command, COMMAND_TIMEOUT_S, directory=cwd)

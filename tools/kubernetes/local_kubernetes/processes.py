@@ -14,9 +14,42 @@ from local_kubernetes.errors import LocalKubernetesError
 
 STOP_TIMEOUT_S = 20
 POLL_S = 0.05
-LINES_SHOWN = 15
+LINES_SHOWN = 20
+WORDS_SHOWN = 12
 # A killed test run takes its servers along; `setpriv` does what preexec_fn must not do beside threads.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
+
+
+def run(
+    command: Sequence[str],
+    timeout_s: float,
+    *,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    stdin: str = "",
+) -> str:
+    """Run it to its end: what it prints to stdout. Raises LocalKubernetesError, with its last lines if it fails."""
+    shown = " ".join(Path(word).name if word.startswith("/") else word for word in command[:WORDS_SHOWN])
+    try:
+        ran = subprocess.run(
+            command,
+            cwd=directory,
+            env=None if environment is None else dict(environment),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=timeout_s,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LocalKubernetesError(f"{shown} could not be run to its end: {error}") from error
+    if ran.returncode:
+        said = [*ran.stdout.splitlines(), *ran.stderr.splitlines()][-LINES_SHOWN:]
+        raise LocalKubernetesError(
+            "\n".join([f"{shown} failed ({ran.returncode}):", *(f"  {line}" for line in said)])
+        )
+    return ran.stdout
 
 
 class Service:
