@@ -207,8 +207,9 @@ class _Look:
     def _obstacle(self, slot: Slot) -> WaitFor | None:
         """What keeps the slot from advertising its next address, which belongs to nobody else; None for nothing.
 
-        An address that the runtime does not control has to lead to the node also while it is stopped: `probes` knows
-        for a while whom it led to before. If that was forgotten, the node starts as it was, and restarts once more.
+        An address that the runtime does not control has to lead to the node also while it is stopped: `probes` tells
+        for a while whom it led to before, whoever saw that. After that, the node starts as it was, and restarts
+        once more.
         """
         address = self.moves.target[slot.id]
         assert address is not None

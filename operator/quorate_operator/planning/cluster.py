@@ -292,6 +292,18 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """That a name that somebody else points at nodes led to a node of this cluster when it was probed at `at_ms`.
+
+    A runtime writes it down, so that it outlives the operator that saw it.
+    """
+
+    address: Address
+    node_id: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
     """What the operator found at an address. All None: nobody answered, for `error`.
 

@@ -22,6 +22,8 @@ ANNOTATION_REVISION = "quorate.dev/revision"
 """On pods: `DesiredNode.revision` as JSON, as the pod was made with."""
 ANNOTATION_ADVERTISED = "quorate.dev/advertised"
 """On pods and ConfigMaps: by listener name, `host:port` as JSON."""
+ANNOTATION_VERIFIED = "quorate.dev/verified"
+"""On ConfigMaps: names of others that led to the node, and when that was seen in Unix ms by `host:port`, as JSON."""
 ANNOTATION_PUBLISHED = "quorate.dev/published"
 """On Services of published names: which ports, since when, retired when, as JSON."""
 

@@ -20,11 +20,10 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.steps import Action, KafkaAction
 from quorate_operator.runtime import clock
 from quorate_operator.runtime.port import Gateway, Infrastructure
+from quorate_operator.runtime.verifying import NamesLook
 
 SETTLED_PROBE_INTERVAL_MS = 60_000
 """How often an address is probed that is as it should be. Those that are about to change, at each look."""
-REMEMBERED_PROBE_MS = 600_000
-"""For how long it is known whom an address led to while that node is stopped, and can't answer: a restart."""
 
 
 class ClusterRuntime:
@@ -67,6 +66,8 @@ class ClusterRuntime:
             nodes = _with_problem(nodes, self._gateway.problem)
         if kafka is not None and formation is not None:
             formation = await self._note_leader(formation, kafka.quorum.kraft_version)
+        if formation is not None:
+            probes = await self._remember(desired, nodes, formation.cluster_id, probes)
         return ObservedCluster(
             nodes={node_id: self._judged(node, kafka) for node_id, node in nodes.items()},
             quorum=kafka.quorum if kafka else None,
@@ -150,18 +151,25 @@ class ClusterRuntime:
         kept = {address: told for address, told in self._probes.items() if address in settled}
         self._probes = {
             **kept,
-            **{address: self._latest(address, told, nodes) for address, told in reached.items()},
+            **reached,
         }
         return dict(self._probes)
 
-    def _latest(self, address: Address, told: Reached, nodes: Mapping[int, ObservedNode]) -> Reached:
-        """What a probe found; what the one before found when it led to a node that is stopped now."""
-        before = self._probes.get(address)
-        if told.node_id is not None or before is None or before.node_id is None:
-            return told
-        node = nodes.get(before.node_id)
-        is_stopped = node is not None and not node.state.runs
-        return before if is_stopped and told.at_ms - before.at_ms < REMEMBERED_PROBE_MS else told
+    async def _remember(
+        self,
+        desired: DesiredCluster,
+        nodes: Mapping[int, ObservedNode],
+        cluster_id: str,
+        probes: Mapping[Address, Reached],
+    ) -> Mapping[Address, Reached]:
+        """Write down whom names of others lead to, before a node is stopped for it; the probes with what is known."""
+        look = NamesLook(cluster_id=cluster_id, nodes=nodes, probes=probes, now_ms=self._now_ms())
+        before = await self._infrastructure.verifications()
+        after = look.verified(desired, before)
+        for node_id, verified in after.items():
+            if set(verified) != {one for one in before if one.node_id == node_id}:
+                await self._infrastructure.note_verifications(node_id, verified)
+        return look.told(one for known in after.values() for one in known)
 
 
 def addresses_to_probe(

@@ -17,6 +17,7 @@ from quorate_operator.planning.cluster import (
     Implementation,
     Publication,
     Role,
+    Verification,
 )
 from quorate_operator.properties.nodes import QuorumFacts, Voter
 from quorate_operator.runtime.directory import PlayDirectory
@@ -75,6 +76,7 @@ class ClusterIdentity:
     kafka: Mapping[str, Kafka]
     formation: Formation | None = None
     publications: tuple[Publication, ...] = ()
+    verifications: tuple[Verification, ...] = ()
 
     def label(self, node_id: int) -> str:
         """The name of a node for people and directories: `controller-3000`."""
@@ -96,6 +98,7 @@ def write_identity(directory: PlayDirectory, identity: ClusterIdentity) -> None:
     """Keep it. Raises PlayError."""
     content = {"format": FORMAT, **asdict(identity)}
     content["publications"] = [_publication_as_json(one) for one in identity.publications]
+    content["verifications"] = [_verification_as_json(one) for one in identity.verifications]
     directory.write(directory.identity_file, json.dumps(content, indent=2, default=str) + "\n")
 
 
@@ -303,6 +306,7 @@ def _identity_from(content: Mapping[str, Any], directory: PlayDirectory) -> Clus
         },
         formation=formation,
         publications=tuple(_publication_from(one) for one in content.get("publications", ())),
+        verifications=tuple(_verification_from(one) for one in content.get("verifications", ())),
     )
 
 
@@ -361,4 +365,14 @@ def _publication_from(content: Mapping[str, Any]) -> Publication:
         listener=content["listener"],
         since_ms=content["since_ms"],
         retired_at_ms=content["retired_at_ms"],
+    )
+
+
+def _verification_as_json(one: Verification) -> dict[str, Any]:
+    return {"host": one.address.host, "port": one.address.port, "node_id": one.node_id, "at_ms": one.at_ms}
+
+
+def _verification_from(content: Mapping[str, Any]) -> Verification:
+    return Verification(
+        address=Address(content["host"], content["port"]), node_id=content["node_id"], at_ms=content["at_ms"]
     )

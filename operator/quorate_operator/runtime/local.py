@@ -14,6 +14,7 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     Publication,
     Role,
+    Verification,
 )
 from quorate_operator.planning.steps import (
     CreateNode,
@@ -115,6 +116,15 @@ class LocalInfrastructure:
     async def publications(self) -> tuple[Publication, ...]:
         """Every address that is pointed at a node here."""
         return self._publications.current()
+
+    async def verifications(self) -> tuple[Verification, ...]:
+        """Whom names of others led to, as it was written down."""
+        return self.layout.identity.verifications
+
+    async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
+        """Write down what is known of the names of a node, in the place of what was known of it before."""
+        others = tuple(one for one in self.layout.identity.verifications if one.node_id != node_id)
+        self._change(verifications=(*others, *verified))
 
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
         """Each running node's own address, whatever it advertises."""

@@ -12,6 +12,7 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     Publication,
     Reached,
+    Verification,
 )
 from quorate_operator.planning.steps import Action, KafkaAction, RuntimeAction
 
@@ -45,6 +46,12 @@ class Infrastructure(Protocol):
 
     async def publications(self) -> tuple[Publication, ...]:
         """Every address that is pointed at a node here."""
+
+    async def verifications(self) -> tuple[Verification, ...]:
+        """Whom names of others led to, as it was written down."""
+
+    async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
+        """Write down what is known of the names of a node, in the place of what was known of it before."""
 
     async def apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
         """Do one step. Raises StepError."""

@@ -8,6 +8,7 @@ from operator_model.wish import Wish
 from quorate_operator.planning import addresses, membership, rollout
 from quorate_operator.planning.cluster import Role
 from quorate_operator.planning.safety import QuorumView
+from quorate_operator.runtime.verifying import NamesLook
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -44,6 +45,18 @@ def _change_while_one_lags(cluster: Cluster) -> None:
     follower = max(cluster.world.live_voters() - {cluster.world.leader_id})
     cluster.crash(cluster.world.nodes[follower])
     cluster.world.nodes[follower].exits_in_a_row = 30
+
+
+def test_operators_that_write_nothing_down_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: kills between a stop and a start are found to undo what was seen. Method: nothing is told of it."""
+    monkeypatch.setattr(NamesLook, "told", lambda look, _: look.probes)
+    cluster = Cluster(Wish(controllers=1, brokers=2, is_external=True), seed=7)
+    cluster.settle()
+    cluster.wish.rename()
+    for _ in range(150):
+        cluster.round(cut=1)
+    with pytest.raises(AssertionError, match="broker-0"):
+        cluster.check_desired_state()
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ EDITS: tuple[Edit, ...] = (
 )
 
 
-def _running(*, dynamic: bool = True) -> Cluster:
-    cluster = Cluster(Wish(controllers=3, brokers=3, dynamic=dynamic), seed=1)
+def _running(*, dynamic: bool = True, is_external: bool = False) -> Cluster:
+    cluster = Cluster(Wish(controllers=3, brokers=3, dynamic=dynamic, is_external=is_external), seed=1)
     cluster.settle()
     cluster.create_partitions()
     cluster.history.clear()
@@ -123,6 +123,22 @@ def test_no_node_restarts_more_often_than_it_must(edit: Edit, restarts: dict[str
     edit(cluster)
     cluster.settle()
     assert _restarts(cluster) == restarts
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["after each step", "in the middle of each step"])
+def test_names_of_others_cost_one_restart_whoever_dies_meanwhile(half: bool) -> None:
+    """Goal: who starts a node knows by which new name it was reached, though others stopped it, and a rename ends.
+
+    Method: names that only their owner points at nodes; one step of each operator, and with `half` a half of the
+    next; no round without a kill.
+    """
+    cluster = _running(is_external=True)
+    cluster.wish.rename()
+    for _ in range(150):
+        cluster.round(cut=1, half=half)
+    cluster.check_desired_state()
+    if not half:
+        assert _restarts(cluster) == {"0": 1, "1": 1, "2": 1, "3000": 1, "3001": 1, "3002": 1}
 
 
 def test_a_cluster_sleeps_and_wakes_as_it_was() -> None:

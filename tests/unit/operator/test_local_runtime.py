@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from quorate_operator.planning.cluster import Address, DesiredNode, NodeState, ObservedNode
+from quorate_operator.planning.cluster import Address, DesiredNode, NodeState, ObservedNode, Verification
 from quorate_operator.planning.steps import (
     CreateNode,
     DeleteVolume,
@@ -222,6 +222,16 @@ async def test_a_formation_is_written_down_before_anything_is_formatted(stage: S
     assert kept.formation.is_formed
     with pytest.raises(StepError, match="not formed again"):
         await stage.apply(form)
+
+
+async def test_whom_names_led_to_is_read_again_by_the_next_run(stage: Stage) -> None:
+    """Goal: a run that was killed before a start costs no other restart. Method: read the file each time."""
+    known = Verification(address=Address("c0.example.com", 9093), node_id=NODE, at_ms=7)
+    await stage.infrastructure.note_verifications(NODE, (known,))
+    assert read_identity(stage.layout.directory).verifications == (known,)
+    assert await stage.infrastructure.verifications() == (known,)
+    await stage.infrastructure.note_verifications(NODE, ())
+    assert read_identity(stage.layout.directory).verifications == ()
 
 
 async def test_a_quorum_is_rebuilt_from_a_stopped_controller_alone(stage: Stage) -> None:

@@ -25,6 +25,7 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     Publication,
     Role,
+    Verification,
 )
 from quorate_operator.planning.steps import (
     CreateNode,
@@ -45,7 +46,7 @@ from quorate_operator.resources.budgets import brokers_budget, controllers_budge
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Images
-from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_PURPOSE
+from quorate_operator.resources.names import ANNOTATION_VERIFIED, LABEL_NODE_ID, LABEL_PURPOSE
 from quorate_operator.resources.network import controllers_policy
 from quorate_operator.resources.pods import (
     node_pod,
@@ -93,6 +94,8 @@ from quorate_operator.runtime.kubernetes.observing import (
     is_machine_gone,
     is_suspicious,
     observed_node,
+    verifications_of,
+    verified_text,
 )
 from quorate_operator.runtime.kubernetes.publishing import PublishedNames
 
@@ -179,6 +182,16 @@ class KubernetesInfrastructure:
     async def publications(self) -> tuple[Publication, ...]:
         """Every name of a Service that is pointed at a node."""
         return tuple(self._names.all())
+
+    async def verifications(self) -> tuple[Verification, ...]:
+        """Whom names of others led to, as the ConfigMaps of nodes tell."""
+        return tuple(one for found in self._objects.nodes().values() for one in verifications_of(found))
+
+    async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
+        """Write down what is known of the names of a node, in the place of what was known of it before."""
+        config = self._objects_of(node_id).config
+        if config is not None:
+            await self._objects.annotate(config, {ANNOTATION_VERIFIED: verified_text(verified)})
 
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
         """The pods' own addresses, on the listener by which nodes talk to each other."""
@@ -311,7 +324,7 @@ class KubernetesInfrastructure:
         written = await self._objects.keep(volume_claim(context, node))
         if annotation(written, ANNOTATION_FORMAT) is None:
             how = FORMAT_INITIAL if is_initial else FORMAT_JOIN
-            await self._objects.annotate_claim(written, {ANNOTATION_FORMAT: how})
+            await self._objects.annotate(written, {ANNOTATION_FORMAT: how})
         await self._objects.keep(config_map(context, desired, node, {}))
 
     async def _start(
@@ -414,7 +427,7 @@ class KubernetesInfrastructure:
                 continue
             told = {ANNOTATION_DIRECTORY_ID: directory_id, ANNOTATION_CLUSTER_ID: formation.cluster_id}
             if any(annotation(node.claim, name) != value for name, value in told.items()):
-                await self._objects.annotate_claim(node.claim, told)
+                await self._objects.annotate(node.claim, told)
 
     async def _is_unreachable(self, objects: NodeObjects) -> bool:
         if objects.pod is None or not is_suspicious(objects.pod):

@@ -95,11 +95,11 @@ class ClusterObjects:
             raise StepError(f"{kind.name} {name} is not gone {timeout_s:.0f} s after its deletion") from None
         self._cache.remove(item)
 
-    async def annotate_claim(self, claim: Object, annotations: Mapping[str, str]) -> None:
-        """Add annotations to a claim."""
-        name = claim["metadata"]["name"]
+    async def annotate(self, item: Object, annotations: Mapping[str, str | None]) -> None:
+        """Set annotations of an object beside those that were applied; None removes one."""
+        kind, name = OWNED_KINDS[item["kind"]], item["metadata"]["name"]
         patch = {"metadata": {"annotations": dict(annotations)}}
-        self._cache.put(await self._api.merge(VOLUME_CLAIM, self.namespace, name, patch))
+        self._cache.put(await self._api.merge(kind, self.namespace, name, patch))
 
 
 def _was_edited(known: Object, item: Object) -> bool:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, Role
+from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, Role, Verification
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
     ANNOTATION_REVISION,
+    ANNOTATION_VERIFIED,
     LABEL_COMPONENT,
     LABEL_NODE_ID,
     LABEL_POOL,
@@ -119,6 +120,26 @@ def configured_of(item: Object | None) -> dict[str, Address]:
     """The advertised addresses that a pod or ConfigMap was made with, by listener name."""
     told = _json(annotation(item, ANNOTATION_ADVERTISED))
     return {name: parse_address(text) for name, text in told.items()}
+
+
+def verifications_of(objects: NodeObjects) -> tuple[Verification, ...]:
+    """What was written down of names that led to the node; what nobody here wrote is passed over."""
+    told = _json(annotation(objects.config, ANNOTATION_VERIFIED))
+    verified = []
+    for text, at_ms in told.items():
+        try:
+            address = parse_address(text)
+        except ValueError:
+            continue
+        if isinstance(at_ms, int):
+            verified.append(Verification(address=address, node_id=objects.node_id, at_ms=at_ms))
+    return tuple(verified)
+
+
+def verified_text(verified: Iterable[Verification]) -> str | None:
+    """The annotation that `verifications_of` reads; None for nothing."""
+    told = {str(one.address): one.at_ms for one in verified}
+    return json.dumps(told, sort_keys=True) if told else None
 
 
 def formatted_directory_id(pod: Object | None) -> str | None:

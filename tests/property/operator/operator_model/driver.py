@@ -71,8 +71,6 @@ class Cluster:
             self._apply(action)
         for action in killed_in:
             self._apply(action, half=True)
-        if cut is not None:
-            self.world.probes = {}
         self.world.tick(step_ms)
         self.world.check_clients()
         return made

@@ -4,6 +4,7 @@ It moves only by `tick`, by the steps that `steps.apply` does, and by faults. Wh
 gateway and runtimes show of a real one; what it knows beside that is for judging.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -25,7 +26,9 @@ from quorate_operator.planning.cluster import (
     Publication,
     Reached,
     Role,
+    Verification,
 )
+from quorate_operator.runtime.verifying import NamesLook
 
 from operator_model.wish import OVERLAP_MS
 
@@ -134,8 +137,8 @@ class World:
     partitions: dict[PartitionId, Partition] = field(default_factory=dict)
     told_ms: dict[tuple[Address, int], int] = field(default_factory=dict)
     """When a client was last told an address for a node."""
-    probes: dict[Address, Reached] = field(default_factory=dict)
-    """What the operator has in mind of what it found; empty after it was killed."""
+    verifications: tuple[Verification, ...] = ()
+    """What operators wrote down of whom names of others lead to."""
     seen_level: int = 0
     """The metadata.version when the operator last looked."""
     seen_committed: int = 0
@@ -377,7 +380,7 @@ class World:
             kafka=kafka,
             formation=self.formation,
             publications=tuple(self.publications.values()),
-            probes=self._probes(desired),
+            probes=self._probes(desired, seen),
         )
 
     def _seen(self, node: Node, kafka: KafkaFacts | None) -> ObservedNode:
@@ -493,20 +496,18 @@ class World:
         """Whether the partition would have nobody in sync without the broker, though it has several replicas."""
         return len(partition.replicas) > 1 and partition.isr <= {broker_id}
 
-    def _probes(self, desired: DesiredCluster) -> dict[Address, Reached]:
+    def _probes(self, desired: DesiredCluster, seen: Mapping[int, ObservedNode]) -> Mapping[Address, Reached]:
         asked = {*self.publications, *self.dns}
         for node in desired.nodes:
             asked |= {*node.advertised.values(), *node.interim.values()}
         reached = {}
         for address in asked:
             node_id = self.answers_at(address)
-            if node_id is not None:
-                reached[address] = Reached(at_ms=self.now_ms, node_id=node_id, cluster_id=CLUSTER_ID)
-                continue
-            before = self.probes.get(address)
-            if before is not None and before.node_id in self.nodes and not self.nodes[before.node_id].process:
-                reached[address] = before
-            else:
+            if node_id is None:
                 reached[address] = Reached(at_ms=self.now_ms, error="connection refused")
-        self.probes = reached
-        return reached
+            else:
+                reached[address] = Reached(at_ms=self.now_ms, node_id=node_id, cluster_id=CLUSTER_ID)
+        look = NamesLook(cluster_id=CLUSTER_ID, nodes=seen, probes=reached, now_ms=self.now_ms)
+        verified = look.verified(desired, self.verifications)
+        self.verifications = tuple(one for known in verified.values() for one in known)
+        return look.told(self.verifications)

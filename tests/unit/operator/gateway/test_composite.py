@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -21,14 +22,15 @@ from quorate_operator.planning.cluster import (
     Publication,
     Reached,
     Role,
+    Verification,
 )
 from quorate_operator.planning.steps import ElectPreferredLeaders, StopNode
 from quorate_operator.runtime.composite import (
-    REMEMBERED_PROBE_MS,
     SETTLED_PROBE_INTERVAL_MS,
     ClusterRuntime,
     addresses_to_probe,
 )
+from quorate_operator.runtime.verifying import REMEMBERED_MS, RENEWED_MS
 
 FORMATION = Formation(cluster_id="ours", initial_voters={3000: "disk"}, is_formed=False)
 VOTER = ObservedVoter(
@@ -91,6 +93,9 @@ class Place:
         self.published: tuple[Publication, ...] = ()
         self.applied: list[object] = []
         self.leaders_seen: list[int] = []
+        self.known: tuple[Verification, ...] = ()
+        self.notes: list[tuple[int, int]] = []
+        """The node id and the time of each that was written down."""
 
     async def nodes(self, _: DesiredCluster) -> Mapping[int, ObservedNode]:
         """As found."""
@@ -107,6 +112,15 @@ class Place:
     async def publications(self) -> tuple[Publication, ...]:
         """As published."""
         return self.published
+
+    async def verifications(self) -> tuple[Verification, ...]:
+        """As written down."""
+        return self.known
+
+    async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
+        """Remember it; it outlives every operator."""
+        self.known = (*(one for one in self.known if one.node_id != node_id), *verified)
+        self.notes += [(node_id, one.at_ms) for one in verified]
 
     async def apply(self, action: object, _: DesiredCluster) -> None:
         """Remember it."""
@@ -127,6 +141,7 @@ class Kafka:
         self.probed: list[frozenset[Address]] = []
         self.applied: list[object] = []
         self.reached = Reached(at_ms=0, node_id=0, cluster_id="ours")
+        self.reached_at: dict[Address, Reached] = {}
 
     async def observe(self, *asked: Any) -> KafkaFacts | None:
         """The facts."""
@@ -134,9 +149,9 @@ class Kafka:
         return self.facts
 
     async def probe(self, addresses: frozenset[Address], _: frozenset[int]) -> Mapping[Address, Reached]:
-        """Everybody answers alike."""
+        """Everybody answers alike, apart from those in `reached_at`."""
         self.probed.append(addresses)
-        return dict.fromkeys(addresses, self.reached)
+        return {one: self.reached_at.get(one, self.reached) for one in addresses}
 
     async def apply(self, action: object) -> None:
         """Remember it."""
@@ -285,23 +300,71 @@ def test_a_name_that_is_settled_is_probed_now_and_then() -> None:
     assert kafka.probed == [both, both, both], "one that does not answer is asked again"
 
 
-def test_whom_a_name_led_to_is_remembered_while_that_node_restarts() -> None:
-    """Goal: a stopped node starts with a name that led to it, and for a while only.
+STOPPED = ObservedNode(node_id=0, role=Role.BROKER, state=NodeState.STOPPED)
+OURS, SILENT = Reached(at_ms=0, node_id=0, cluster_id="ours"), Reached(at_ms=0, error="refused")
+NAME, OLD = address("b0"), address("old0")
 
-    Method: the node answers at its new name, is stopped, stays so for too long, and runs again.
+
+def probed(place: Place, kafka: Kafka, at_ms: int = 0) -> Reached:
+    """What an operator that has just begun, and then dies, finds at the new name of broker 0."""
+    return look(made(place, kafka, [at_ms])).probes[NAME]
+
+
+def test_whom_a_name_led_to_is_known_to_the_next_operator() -> None:
+    """Goal: a stopped node starts with the name that led to it, whoever stopped it; for a while only.
+
+    Method: a new operator at each look. The node answers at its new name, is stopped, and stays so for too long.
     """
-    place, now_ms = Place(running(0, Role.BROKER, "old0")), [0]
-    kafka = Kafka(None)
-    runtime, name = made(place, kafka, now_ms), address("b0")
-    assert look(runtime).probes[name].node_id == 0
-    silence = Reached(at_ms=REMEMBERED_PROBE_MS - 1, error="refused")
-    kafka.reached = silence
-    place.found[0] = ObservedNode(node_id=0, role=Role.BROKER, state=NodeState.STOPPED)
-    assert look(runtime).probes[name].node_id == 0
-    place.found[0] = running(0, Role.BROKER, "old0", started_at_ms=2)
-    assert look(runtime).probes[name] == silence
-    kafka.reached = Reached(at_ms=0, node_id=0, cluster_id="ours")
-    look(runtime)
-    kafka.reached = Reached(at_ms=REMEMBERED_PROBE_MS, error="refused")
-    place.found[0] = ObservedNode(node_id=0, role=Role.BROKER, state=NodeState.STOPPED)
-    assert look(runtime).probes[name] == kafka.reached
+    place, kafka = Place(running(0, Role.BROKER, "old0")), Kafka(None)
+    assert probed(place, kafka) == OURS
+    place.found[0], kafka.reached = STOPPED, SILENT
+    assert probed(place, kafka, REMEMBERED_MS - 1) == OURS
+    assert probed(place, kafka, REMEMBERED_MS) == SILENT
+    assert place.known == ()
+    kafka.reached = OURS
+    probed(place, kafka)
+    place.found[0] = running(0, Role.BROKER, "b0", started_at_ms=2)
+    probed(place, kafka)
+    assert place.known == (), "it advertises the name, and nothing is to be remembered"
+
+
+def test_what_is_known_is_written_down_again_now_and_then() -> None:
+    """Goal: a long roll does not outlast what is known, nor write at each look. Method: looks at several times."""
+    place, kafka = Place(running(0, Role.BROKER, "old0")), Kafka(None)
+    for at_ms in (0, RENEWED_MS - 1, RENEWED_MS, RENEWED_MS + 1):
+        probed(place, kafka, at_ms)
+    assert place.notes == [(0, 0), (0, RENEWED_MS)]
+
+
+@pytest.mark.parametrize("found", [replace(OURS, node_id=1), replace(OURS, cluster_id="theirs")])
+def test_a_name_that_leads_elsewhere_is_forgotten(found: Reached) -> None:
+    """Goal: nobody starts with a name that leads to somebody else. Method: another node, another cluster, silence."""
+    place, kafka = Place(running(0, Role.BROKER, "old0")), Kafka(None)
+    probed(place, kafka)
+    place.found[0], kafka.reached = STOPPED, found
+    assert probed(place, kafka) == found
+    kafka.reached = SILENT
+    assert probed(place, kafka) == SILENT
+
+
+def test_silence_is_about_the_name_only_while_the_node_answers() -> None:
+    """Goal: a process that is ending does not undo what is known; a name that was taken away does.
+
+    Method: nobody answers anywhere, then the node answers by its old name alone.
+    """
+    place, kafka = Place(running(0, Role.BROKER, "old0")), Kafka(None)
+    probed(place, kafka)
+    kafka.reached = SILENT
+    assert probed(place, kafka) == SILENT, "a node that runs is asked, not remembered"
+    assert len(place.known) == 1
+    kafka.reached_at = {OLD: OURS}
+    probed(place, kafka)
+    assert place.known == ()
+
+
+def test_names_that_the_runtime_points_at_nodes_are_not_written_down() -> None:
+    """Goal: what can be read from what is published costs no writes. Method: the same, with a controlled name."""
+    place, kafka = Place(running(0, Role.BROKER, "old0")), Kafka(None)
+    own = replace(BROKER, controlled=frozenset({NAME}))
+    look(made(place, kafka), replace(DESIRED, nodes=(CONTROLLER, own)))
+    assert place.notes == []

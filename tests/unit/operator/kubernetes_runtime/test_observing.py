@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from quorate_operator.planning.cluster import NodeState, Role
+from quorate_operator.planning.cluster import Address, NodeState, Role, Verification
+from quorate_operator.resources.names import ANNOTATION_VERIFIED
 from quorate_operator.runtime.kubernetes.observing import (
     ANNOTATION_DIRECTORY_ID,
     ANNOTATION_FORMAT,
@@ -12,6 +13,8 @@ from quorate_operator.runtime.kubernetes.observing import (
     is_machine_gone,
     is_suspicious,
     observed_node,
+    verifications_of,
+    verified_text,
 )
 
 DIRECTORY_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -103,3 +106,19 @@ def test_only_a_silent_machine_makes_a_node_unreachable() -> None:
     assert is_machine_gone(None)
     assert is_machine_gone({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})
     assert not is_machine_gone({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
+
+
+def test_whom_a_name_led_to_is_read_as_it_was_written() -> None:
+    """Goal: the next operator knows it. Method: names and an address, nothing, and what somebody else wrote."""
+    known = tuple(
+        Verification(address=Address(host, 9092), node_id=3000, at_ms=7)
+        for host in ("b0.example.com", "fd00::1")
+    )
+
+    def read(text: str | None) -> tuple[Verification, ...]:
+        config = {"metadata": {"annotations": {} if text is None else {ANNOTATION_VERIFIED: text}}}
+        return verifications_of(NodeObjects(node_id=3000, role=Role.CONTROLLER, pool="quorum", config=config))
+
+    assert set(read(verified_text(known))) == set(known)
+    assert verified_text(()) is None
+    assert read(None) == read("no JSON") == read('{"no address": 1}') == read('{"a:1": "yesterday"}') == ()
