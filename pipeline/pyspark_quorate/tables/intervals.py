@@ -1,0 +1,137 @@
+"""From what happened to what was: events of a key become the intervals of its states.
+
+Where offsets are missing, an instant may hide in the gap. Then the interval begins or ends at the first offset
+that showed it, and says that this is not exact; table `gaps` tells since when it may have been so.
+
+- A snapshot behind a gap states everything. Keys that it lacks end there, and keys that are new or have another
+  state begin there: both not exact. Keys whose state is the one from before the gap go on, flagged `through_gap`:
+  whether they were something else in between is not known.
+- Behind a gap without a snapshot everything goes on, flagged, until the next event of the key. If that tells another
+  state, then the old one ended somewhere since the gap began (to_exact is false), and the new one may have begun
+  before that event (from_exact is false).
+- History that begins with a snapshot, or with a log whose beginning is gone, begins behind a gap.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, LongType, StructField, TimestampType
+
+from pyspark_quorate.rows import column
+
+INTERVAL_COLUMNS: Final[tuple[StructField, ...]] = (
+    column(
+        "valid_from",
+        TimestampType(),
+        "since when it was so: the time of the record or snapshot that shows it",
+    ),
+    column(
+        "valid_to",
+        TimestampType(),
+        "until when: the time of the record or snapshot that shows its end; null: it is still so",
+        is_nullable=True,
+    ),
+    column(
+        "from_offset", LongType(), "offset of the record, or of the snapshot, that valid_from is the time of"
+    ),
+    column("to_offset", LongType(), "the same for valid_to; null: it is still so", is_nullable=True),
+    column(
+        "from_exact", BooleanType(), "false: a gap hides the beginning, which may have been before valid_from"
+    ),
+    column(
+        "to_exact",
+        BooleanType(),
+        "false: a gap hides the end, which may have been before valid_to; null: it is still so",
+        is_nullable=True,
+    ),
+    column(
+        "through_gap", BooleanType(), "true: offsets are missing within, after which it was the same again"
+    ),
+)
+"""What every table of intervals has behind its key and state. Intervals are half open, and follow offsets."""
+
+EVENT_COLUMNS: Final = ("time", "offset", "ordinal", "is_snapshot", "removed")
+"""What events have next to key and state."""
+
+
+def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state: Sequence[str]) -> DataFrame:
+    """key, state, and `INTERVAL_COLUMNS`: one line for each stretch in which a key has the same state.
+
+    `events` has the columns of `key` (cluster_id among them), `state` and `EVENT_COLUMNS`; `removed` means that the
+    key is gone, whatever its state columns hold. `state` may be nulls; maps and variants can't be compared.
+    `breaks` comes from :func:`pyspark_quorate.tables.timeline.breaks`.
+    """
+    seen = _observations(events, breaks, key, state)
+    order = Window.partitionBy(*key).orderBy("offset", "ordinal")
+    so_far = order.rowsBetween(Window.unboundedPreceding, 0)
+    counted = seen.withColumn("gaps", f.sum(f.col("is_gap").cast("int")).over(so_far)).where("not is_gap")
+    told = (
+        counted.withColumn("behind_gap", f.col("gaps") > f.coalesce(f.lag("gaps").over(order), f.lit(0)))
+        .withColumn("changed", ~f.col("now").eqNullSafe(f.lag("now").over(order)))
+        .withColumn("stretch", f.sum(f.col("changed").cast("int")).over(so_far))
+    )
+    merged = told.groupBy(*key, "stretch").agg(
+        f.min_by(
+            f.struct("now", "time", "offset", "is_inexact", "behind_gap"), f.struct("offset", "ordinal")
+        ).alias("begin"),
+        f.max(f.col("behind_gap") & ~f.col("changed")).alias("went_through"),
+        f.max("gaps").alias("gaps"),
+    )
+    all_gaps = breaks.where("not is_snapshot").groupBy("cluster_id").agg(f.count("*").alias("all_gaps"))
+    following = Window.partitionBy(*key).orderBy("stretch")
+    end = f.lead("begin").over(following)
+    is_exact = ~(f.col("begin.is_inexact") | f.col("begin.behind_gap"))
+    return (
+        merged.withColumn("from_exact", is_exact)
+        .withColumn("to_exact", f.lead(is_exact).over(following))
+        .withColumn("end", end)
+        .where("begin.now is not null")
+        .join(f.broadcast(all_gaps), "cluster_id", "left")
+        .select(
+            *key,
+            *(f.col(f"begin.now.{name}").alias(name) for name in state),
+            f.col("begin.time").alias("valid_from"),
+            f.col("end.time").alias("valid_to"),
+            f.col("begin.offset").alias("from_offset"),
+            f.col("end.offset").alias("to_offset"),
+            "from_exact",
+            "to_exact",
+            (
+                f.col("went_through")
+                | (f.col("end").isNull() & (f.coalesce("all_gaps", f.lit(0)) > f.col("gaps")))
+            ).alias("through_gap"),
+        )
+    )
+
+
+def _observations(
+    events: DataFrame, breaks: DataFrame, key: Sequence[str], state: Sequence[str]
+) -> DataFrame:
+    """What is known of each key, in order: its events, the gaps, and the snapshots that lack it."""
+    told = events.select(
+        *key,
+        f.when(~f.col("removed"), f.struct(*state)).alias("now"),
+        "time",
+        "offset",
+        "ordinal",
+        f.col("is_snapshot").alias("is_inexact"),
+        f.lit(False).alias("is_gap"),
+    )
+    restated = events.where("is_snapshot").select(*key, "offset").distinct()
+    keys = events.select(*key).distinct()
+    broken = keys.join(f.broadcast(breaks), "cluster_id").join(
+        restated.withColumn("is_snapshot", f.lit(True)), [*key, "offset", "is_snapshot"], "left_anti"
+    )
+    return told.unionByName(
+        broken.select(
+            *key,
+            f.lit(None).cast(told.schema["now"].dataType).alias("now"),
+            "time",
+            "offset",
+            "ordinal",
+            f.col("is_snapshot").alias("is_inexact"),
+            (~f.col("is_snapshot")).alias("is_gap"),
+        )
+    )

@@ -1,0 +1,309 @@
+"""The one history of a cluster, from what several nodes' directories tell of it.
+
+A line is a record that took effect: of records that leaders disagreed on, those that the quorum kept
+(:mod:`.lineage`); no copies; nothing of a metadata transaction that was aborted or has no end yet. A checkpoint is
+left out where the log tells the same, and stays where it bridges a gap: then its lines state everything that there
+is at that offset. NoOpRecords and the brackets of transactions are left out.
+
+`rows` has to hold all record types: offsets are counted to see what is missing.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    BooleanType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+    VariantType,
+)
+
+from pyspark_quorate import rows
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.lineage import effective_epochs
+
+GAP_ORDINAL: Final = -(2**31)
+SNAPSHOT_HEADER: Final = "SnapshotHeaderRecord"
+SNAPSHOT_FOOTER: Final = "SnapshotFooterRecord"
+CONTROL_RECORDS: Final = (
+    "LeaderChangeMessage",
+    "KRaftVersionRecord",
+    "VotersRecord",
+    SNAPSHOT_HEADER,
+    SNAPSHOT_FOOTER,
+)
+"""What the quorum writes for itself; transactions of metadata don't contain it."""
+_BEGIN: Final = "BeginTransactionRecord"
+_END: Final = "EndTransactionRecord"
+_ABORT: Final = "AbortTransactionRecord"
+_SILENT: Final = ("NoOpRecord", _BEGIN, _END, _ABORT)
+
+SCHEMA: Final = StructType(
+    [
+        column("cluster_id", StringType(), "Kafka's cluster id"),
+        column(
+            "offset", LongType(), "the record's offset; of a snapshot, the offset that its state comes before"
+        ),
+        column(
+            "ordinal",
+            IntegerType(),
+            "orders lines of one offset: the least number for a gap, below 0 for a snapshot, 0 for the log",
+        ),
+        column("epoch", IntegerType(), "leader epoch of the batch, or of the snapshot id", is_nullable=True),
+        column("time", TimestampType(), "when the active controller appended it", is_nullable=True),
+        column(
+            "type", StringType(), "the record's name; 'gap' where offsets are missing right before `offset`"
+        ),
+        column("version", ShortType(), "the version of the record", is_nullable=True),
+        column("payload", VariantType(), "the record's fields; null for a gap", is_nullable=True),
+        column(
+            "run",
+            IntegerType(),
+            "number of the stretch, from 0; one begins after each gap and with each snapshot",
+        ),
+        column("is_snapshot", BooleanType(), "whether it states what is, rather than what changed"),
+    ]
+)
+"""Lines are ordered by (cluster_id, offset, ordinal)."""
+
+
+def timeline(raw: DataFrame) -> DataFrame:
+    """The lines of `SCHEMA`, made of rows (see :mod:`pyspark_quorate.rows`)."""
+    log = effective_log(raw)
+    islands = stretches(log)
+    snapshots = complete_snapshots(raw)
+    kept = _bridging(snapshots, islands)
+    runs = _runs(kept, islands)
+    lines = (
+        _log_lines(log, runs)
+        .unionByName(_snapshot_lines(snapshots, kept, runs))
+        .unionByName(_gap_lines(runs))
+    )
+    return lines.select(*SCHEMA.names)
+
+
+def effective_log(raw: DataFrame) -> DataFrame:
+    """Rows of the log that the quorum agreed on, each offset once."""
+    kept = effective_epochs(raw)
+    return (
+        raw.where(f.col("kind") == rows.LOG)
+        .join(f.broadcast(kept), ["cluster_id", "epoch"])
+        .where(f.col("until").isNull() | (f.col("offset") < f.col("until")))
+        .drop("until")
+        .dropDuplicates(["cluster_id", "offset"])
+    )
+
+
+def stretches(log: DataFrame) -> DataFrame:
+    """cluster_id, first, end (exclusive), first_time, last_time: runs of offsets without a hole."""
+    by_offset = Window.partitionBy("cluster_id").orderBy("offset")
+    begins = f.coalesce(f.lag("offset").over(by_offset) + 1 < f.col("offset"), f.lit(True))
+    return (
+        log.select("cluster_id", "offset", "time", begins.cast("int").alias("begins"))
+        .withColumn("stretch", f.sum("begins").over(by_offset))
+        .groupBy("cluster_id", "stretch")
+        .agg(
+            f.min("offset").alias("first"),
+            (f.max("offset") + 1).alias("end"),
+            f.min_by("time", "offset").alias("first_time"),
+            f.max_by("time", "offset").alias("last_time"),
+        )
+        .drop("stretch")
+    )
+
+
+def complete_snapshots(raw: DataFrame) -> DataFrame:
+    """Rows of the checkpoints that can be read from header to footer; of each offset one node's copy.
+
+    Nodes write the same state in different orders, so copies are never mixed. What stands at offset 0 is what a
+    directory was formatted with: the first leader appends the same to the log.
+    """
+    lines = raw.where((f.col("kind") == rows.SNAPSHOT) & (f.col("offset") > 0))
+    copies = (
+        lines.groupBy("cluster_id", "offset", "epoch", "source")
+        .agg(
+            f.count_distinct("ordinal").alias("lines"),
+            f.max(f.when(f.col("type") == SNAPSHOT_FOOTER, f.col("ordinal") + 1)).alias("complete"),
+        )
+        .where(f.col("lines") == f.col("complete"))
+    )
+    best = Window.partitionBy("cluster_id", "offset").orderBy(f.desc("epoch"), "source")
+    chosen = (
+        copies.withColumn("rank", f.row_number().over(best))
+        .where("rank = 1")
+        .select("cluster_id", "offset", "epoch", "source", f.col("lines").alias("size"))
+    )
+    return lines.join(f.broadcast(chosen), ["cluster_id", "offset", "epoch", "source"]).dropDuplicates(
+        ["cluster_id", "offset", "ordinal"]
+    )
+
+
+def _bridging(snapshots: DataFrame, islands: DataFrame) -> DataFrame:
+    """cluster_id, offset, time, after_gap: checkpoints that tell what the log does not.
+
+    In a stretch that begins at offset 0 the log tells all; in any other the first checkpoint does what is needed.
+    """
+    ids = snapshots.groupBy("cluster_id", "offset").agg(f.max("time").alias("time"))
+    placed = ids.join(
+        f.broadcast(islands),
+        (ids["cluster_id"] == islands["cluster_id"]) & f.col("offset").between(f.col("first"), f.col("end")),
+        "left",
+    ).select(ids["*"], "first")
+    order = Window.partitionBy("cluster_id", "first").orderBy("offset")
+    return (
+        placed.withColumn("rank", f.row_number().over(order))
+        .where("first is null or (first > 0 and rank = 1)")
+        .select(
+            "cluster_id",
+            "offset",
+            "time",
+            (f.col("first").isNull() | (f.col("first") == f.col("offset"))).alias("after_gap"),
+        )
+    )
+
+
+def _runs(kept: DataFrame, islands: DataFrame) -> DataFrame:
+    """cluster_id, run, run_first, run_end (null: none), run_time, after_gap, is_based (the state there is known)."""
+    begins = islands.select(
+        "cluster_id",
+        f.col("first").alias("run_first"),
+        f.col("first_time").alias("run_time"),
+        (f.col("first") > 0).alias("after_gap"),
+        (f.col("first") == 0).alias("is_based"),
+    ).unionByName(
+        kept.select(
+            "cluster_id",
+            f.col("offset").alias("run_first"),
+            f.col("time").alias("run_time"),
+            "after_gap",
+            f.lit(True).alias("is_based"),
+        )
+    )
+    merged = begins.groupBy("cluster_id", "run_first").agg(
+        f.max("run_time").alias("run_time"),
+        f.max("after_gap").alias("after_gap"),
+        f.max("is_based").alias("is_based"),
+    )
+    order = Window.partitionBy("cluster_id").orderBy("run_first")
+    later = order.rowsBetween(0, Window.unboundedFollowing)
+    earlier = order.rowsBetween(Window.unboundedPreceding, 0)
+    time = f.coalesce(
+        f.first("run_time", ignorenulls=True).over(later), f.last("run_time", ignorenulls=True).over(earlier)
+    )
+    return merged.select(
+        "cluster_id",
+        (f.row_number().over(order) - 1).alias("run"),
+        "run_first",
+        f.lead("run_first").over(order).alias("run_end"),
+        time.alias("run_time"),
+        "after_gap",
+        "is_based",
+    )
+
+
+def _numbered(lines: DataFrame, runs: DataFrame) -> DataFrame:
+    """With the columns of the run that each line is in."""
+    place = (
+        (lines["cluster_id"] == runs["cluster_id"])
+        & (lines["offset"] >= runs["run_first"])
+        & (runs["run_end"].isNull() | (lines["offset"] < runs["run_end"]))
+    )
+    return lines.join(f.broadcast(runs), place).drop(runs["cluster_id"])
+
+
+def _log_lines(log: DataFrame, runs: DataFrame) -> DataFrame:
+    void = _void_transactions(_numbered(log.where(f.col("type").isin(_BEGIN, _END, _ABORT)), runs))
+    lines = _numbered(log.where(~f.col("type").isin(*_SILENT)), runs)
+    is_void = (
+        (lines["cluster_id"] == void["cluster_id"])
+        & lines["offset"].between(void["void_first"], void["void_last"])
+        & ~lines["type"].isin(*CONTROL_RECORDS)
+    )
+    return lines.join(f.broadcast(void), is_void, "left_anti").select(
+        "cluster_id",
+        "offset",
+        f.lit(0).alias("ordinal"),
+        "epoch",
+        "time",
+        "type",
+        "version",
+        f.parse_json("payload").alias("payload"),
+        "run",
+        f.lit(False).alias("is_snapshot"),
+    )
+
+
+def _void_transactions(brackets: DataFrame) -> DataFrame:
+    """cluster_id, void_first, void_last: what stands in a transaction that was aborted, or whose end is not known.
+
+    Transactions do not nest (KIP-868). An abort whose begin is missing voids the stretch up to it.
+    """
+    order = Window.partitionBy("cluster_id", "run").orderBy("offset")
+    following = f.lead("type").over(order)
+    until = f.coalesce(f.lead("offset").over(order), f.col("run_end"), f.lit(2**63 - 1))
+    is_open = (f.col("type") == _BEGIN) & (following.isNull() | (following != _END))
+    has_no_begin = (f.col("type") == _ABORT) & f.lag("type").over(order).isNull() & ~f.col("is_based")
+    return (
+        brackets.withColumn(
+            "void_first", f.when(is_open, f.col("offset")).when(has_no_begin, f.col("run_first"))
+        )
+        .withColumn("void_last", f.when(is_open, until).when(has_no_begin, f.col("offset")))
+        .where("void_first is not null")
+        .select("cluster_id", "void_first", "void_last")
+    )
+
+
+def _snapshot_lines(snapshots: DataFrame, kept: DataFrame, runs: DataFrame) -> DataFrame:
+    lines = snapshots.join(f.broadcast(kept.select("cluster_id", "offset")), ["cluster_id", "offset"])
+    return _numbered(lines, runs).select(
+        "cluster_id",
+        "offset",
+        (f.col("ordinal") - f.col("size")).cast("int").alias("ordinal"),
+        "epoch",
+        f.coalesce("time", "run_time").alias("time"),
+        "type",
+        "version",
+        f.parse_json("payload").alias("payload"),
+        "run",
+        f.lit(True).alias("is_snapshot"),
+    )
+
+
+def _gap_lines(runs: DataFrame) -> DataFrame:
+    return runs.where("after_gap").select(
+        "cluster_id",
+        f.col("run_first").alias("offset"),
+        f.lit(GAP_ORDINAL).alias("ordinal"),
+        f.lit(None).cast("int").alias("epoch"),
+        f.col("run_time").alias("time"),
+        f.lit(rows.GAP).alias("type"),
+        f.lit(None).cast("short").alias("version"),
+        f.parse_json(f.lit(None).cast("string")).alias("payload"),
+        "run",
+        f.lit(False).alias("is_snapshot"),
+    )
+
+
+def breaks(lines: DataFrame) -> DataFrame:
+    """cluster_id, offset, ordinal, time, is_snapshot: where gaps end, and where a snapshot states everything."""
+    return lines.where(f.col("type").isin(rows.GAP, SNAPSHOT_HEADER)).select(
+        "cluster_id", "offset", "ordinal", "time", "is_snapshot"
+    )
+
+
+def records_of(lines: DataFrame, *types: str) -> DataFrame:
+    """The lines of these record types."""
+    return lines.where(f.col("type").isin(*types))
+
+
+def field(path: str, kind: str) -> Column:
+    """A field of the payload, by its name in Kafka's schema (such as "brokerId"), as the given SQL type.
+
+    A field that a record does not have is null; one of another type is an error.
+    """
+    return f.variant_get("payload", f"$.{path}", kind)
