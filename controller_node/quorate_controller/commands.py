@@ -1,6 +1,7 @@
-"""`quorate controller`: format a node's directories, run a controller."""
+"""`quorate controller`: format a node's directories, run a controller, ship its log."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -28,9 +29,11 @@ from quorate_controller.storage.format import (
 from quorate_controller.storage.os_filesystem import OsFileSystem
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
+_INTERVAL = re.compile(r"([1-9][0-9]{0,5})(s|m|h)")
+_INTERVAL_UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 app = typer.Typer(
-    help="Format and run a controller: stock Kafka property names.",
+    help="Format and run a controller with stock Kafka property names; ship its log.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings=_CONTEXT,
@@ -170,10 +173,80 @@ def rebuild_quorum_command(
     )
 
 
+@app.command("ship", context_settings=_CONTEXT)
+def ship_command(
+    log_dir: Annotated[
+        Path, typer.Option("--log-dir", help="The controller's log directory, which has meta.properties.")
+    ],
+    to: Annotated[
+        Path,
+        typer.Option("--to", metavar="HISTORY", help="A directory for the histories of any number of nodes."),
+    ],
+    *,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Go on until SIGTERM, beside the controller. The log goes to stderr."),
+    ] = False,
+    interval: Annotated[
+        str, typer.Option("--interval", help="With --follow: how often to look, 30s or 5m.")
+    ] = "30s",
+    include_active: Annotated[
+        bool,
+        typer.Option(
+            "--include-active", help="Ship the segment that is being written to as well, as far as it goes."
+        ),
+    ] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="With --follow: how a line of the log looks.")
+    ] = LogFormat.TEXT,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="How the result is printed.")
+    ] = Output.TEXT,
+) -> None:
+    """Copy closed segments and checkpoints to where `quorate lake ingest` reads them.
+
+    They go to HISTORY/CLUSTER ID/NODE ID. It works beside a running controller, Java's as well, and changes
+    nothing of it; what is there already is not copied again, and nothing in HISTORY is deleted.
+    """
+    interval_s = _interval_s(interval)
+    from quorate_controller.shipping.following import follow as follow_log  # noqa: PLC0415 - for this command
+    from quorate_controller.shipping.shipper import ShipError, Shipper  # noqa: PLC0415 - for this command alone
+
+    if follow:
+        configure_logs(level=LogLevel.INFO, log_format=log_format)
+        follow_log(log_dir, to, interval_s=interval_s, include_active=include_active)
+        return
+    with _failures(ShipError):
+        done = Shipper(log_dir=log_dir, history=to, include_active=include_active).ship()
+    names = [file.name for file in done.shipped]
+    if output is Output.JSON:
+        document = {
+            "clusterId": done.properties.cluster_id,
+            "nodeId": done.properties.node_id,
+            "to": str(done.target),
+            "shipped": names,
+        }
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        files = "1 file" if len(names) == 1 else f"{len(names)} files"
+        sys.stdout.write(f"Shipped {files} of node {done.properties.node_id} to {done.target}.\n")
+    for problem in done.problems:
+        typer.echo(f"error: {problem}", err=True)
+    if done.problems:
+        raise typer.Exit(1)
+
+
 @app.command("random-uuid", context_settings=_CONTEXT)
 def random_uuid_command() -> None:
     """Print a random uuid, for a cluster or a directory."""
     sys.stdout.write(f"{uuid_to_text(random_uuid())}\n")
+
+
+def _interval_s(text: str) -> int:
+    found = _INTERVAL.fullmatch(text)
+    if found is None:
+        raise typer.BadParameter(f"--interval: {text!r}: must be a number and a unit of s, m, h: 30s, 5m")
+    return int(found[1]) * _INTERVAL_UNITS_S[found[2]]
 
 
 @contextmanager

@@ -1,0 +1,86 @@
+"""What is to be shipped, from what is there. Pure.
+
+A closed segment is final, with one exception: a controller that had not committed its end may have to truncate
+it and go on differently (KIP-595, log truncation). Such a segment has the name of one that was shipped, and
+another content; so do a replaced disk's segments, which end at other offsets, and an active segment that has grown.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+_SEGMENT = re.compile(r"(\d{20})\.log")
+_CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """A file as a listing tells of it. A shipped one has the time of modification of its source."""
+
+    name: str
+    size_bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipment:
+    """A file that is to be copied; if one of its name was shipped, only if `verdict_on` says so.
+
+    Of an active segment, which is being written to, whole batches are taken.
+    """
+
+    file: FileFacts
+    is_active: bool = False
+    is_shipped: bool = False
+
+
+class Verdict(Enum):
+    """What becomes of a shipped file whose source looks different."""
+
+    KEEP = auto()
+    """It has all that the source has."""
+    EXTEND = auto()
+    """The source has more: its copy takes the place."""
+    SUPERSEDE = auto()
+    """The source goes on differently: its copy takes the place, and the shipped one is put aside."""
+
+
+def plan_shipments(
+    source: Iterable[FileFacts],
+    shipped: Iterable[FileFacts],
+    *,
+    include_active: bool = False,
+    settled: Mapping[str, FileFacts] | None = None,
+) -> tuple[Shipment, ...]:
+    """What has to be looked at, the lowest offset first: a log loses its beginning first.
+
+    The segment with the highest base offset is the active one. A checkpoint never changes under its name. `settled`
+    are files at the source, by name, of which everything was shipped though they look different.
+    """
+    there = {file.name: file for file in shipped}
+    done = settled or {}
+    segments = {int(found[1]): file for file in source if (found := _SEGMENT.fullmatch(file.name))}
+    active = max(segments, default=None)
+    wanted: list[tuple[int, Shipment]] = []
+    for base_offset, file in segments.items():
+        known = there.get(file.name)
+        if base_offset == active and not include_active:
+            continue
+        if done.get(file.name) == file or file == known or not file.size_bytes:
+            continue
+        shipment = Shipment(file=file, is_active=base_offset == active, is_shipped=known is not None)
+        wanted.append((base_offset, shipment))
+    for file in source:
+        found = _CHECKPOINT.fullmatch(file.name)
+        if found and file.name not in there and file.size_bytes:
+            wanted.append((int(found[1]), Shipment(file=file)))
+    return tuple(shipment for _, shipment in sorted(wanted, key=lambda one: (one[0], one[1].file.name)))
+
+
+def verdict_on(*, common_bytes: int, source_bytes: int, shipped_bytes: int) -> Verdict:
+    """What becomes of a shipped file that begins like its source for so many bytes."""
+    assert common_bytes <= min(source_bytes, shipped_bytes), (common_bytes, source_bytes, shipped_bytes)
+    if common_bytes == source_bytes:
+        return Verdict.KEEP
+    return Verdict.EXTEND if common_bytes == shipped_bytes else Verdict.SUPERSEDE

@@ -1,0 +1,267 @@
+"""Copies what `decision` says, a piece at a time, so that it can be stopped at any moment."""
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from quorate_controller.shipping.decision import FileFacts, Shipment, Verdict, plan_shipments, verdict_on
+from quorate_controller.storage.batch_spans import read_spans
+from quorate_controller.storage.controller_storage import METADATA_PARTITION
+from quorate_controller.storage.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
+from quorate_controller.storage.os_filesystem import OsFileSystem
+
+CHUNK_BYTES = 1024 * 1024
+SUPERSEDED = "superseded"
+LEFT_OVER_S_MIN = 24 * 3600
+"""A temporary file that is older belongs to nobody any more: its process died."""
+_PART = ".part"
+
+log = logging.getLogger(__name__)
+
+
+class ShipError(Exception):
+    """Something can't be shipped; one line for people."""
+
+
+class NotFormattedError(ShipError):
+    """The log directory has no meta.properties or no metadata log: its controller has not been started yet."""
+
+
+class StoppedError(Exception):
+    """The process is to end: what was half copied was thrown away."""
+
+
+class _SourceError(ShipError):
+    """One file can't be read; the others may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What one look at the source led to. `problems` has a line for each file that could not be read."""
+
+    properties: MetaProperties
+    target: Path
+    shipped: tuple[FileFacts, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Shipper:
+    """Ships from `log_dir`, the directory with meta.properties, to below `history`."""
+
+    log_dir: Path
+    history: Path
+    include_active: bool = False
+    is_stopping: Callable[[], bool] = lambda: False
+    _settled: dict[str, FileFacts] = field(default_factory=dict)
+
+    def ship(self) -> Round:
+        """Ship everything that is due. Raises ShipError, NotFormattedError and StoppedError."""
+        properties = self._properties()
+        source = self.log_dir / METADATA_PARTITION
+        home = self.history / properties.cluster_id / str(properties.node_id)
+        target = home / METADATA_PARTITION
+        there = _listed(source)
+        if there is None:
+            raise NotFormattedError(f"{source}: there is no metadata log yet")
+        with _writing(target):
+            target.mkdir(parents=True, exist_ok=True)
+        self._settled = {name: facts for name, facts in self._settled.items() if facts in there}
+        self._ship_properties(home)
+        planned = plan_shipments(
+            there, _listed(target) or (), include_active=self.include_active, settled=self._settled
+        )
+        shipped, problems = [], []
+        for shipment in planned:
+            try:
+                if self._ship(shipment, source, target):
+                    shipped.append(shipment.file)
+            except _SourceError as error:
+                problems.append(str(error))
+        _remove_left_overs(target)
+        return Round(properties=properties, target=home, shipped=tuple(shipped), problems=tuple(problems))
+
+    def _properties(self) -> MetaProperties:
+        properties = read_meta_properties(OsFileSystem(), self.log_dir)
+        if properties is None:
+            raise NotFormattedError(
+                f"{self.log_dir}: has no {META_PROPERTIES}; it must be a formatted log directory of a controller"
+            )
+        if "/" in properties.cluster_id or properties.cluster_id in ("", ".", ".."):
+            path = self.log_dir / META_PROPERTIES
+            raise ShipError(f"{path}: cluster.id: {properties.cluster_id!r}: can't be a directory's name")
+        return properties
+
+    def _ship_properties(self, home: Path) -> None:
+        """A disk that was replaced has another directory.id: the newest one is told."""
+        path = self.log_dir / META_PROPERTIES
+        with _reading(path):
+            content = path.read_bytes()
+        shipped = home / META_PROPERTIES
+        with _writing(shipped):
+            if not shipped.exists() or shipped.read_bytes() != content:
+                with _temporary(shipped) as (file, temporary):
+                    file.write(content)
+                    _put_in_place(file, temporary, shipped)
+
+    def _ship(self, shipment: Shipment, source: Path, target: Path) -> bool:
+        """Whether it was copied: it may have everything already, be gone, or change at this moment."""
+        path, place = source / shipment.file.name, target / shipment.file.name
+        try:
+            opened = path.open("rb")
+        except FileNotFoundError:
+            return False  # what a controller needs no more, it deletes
+        except OSError as error:
+            raise _SourceError(f"{path}: cannot open: {error.strerror}") from error
+        with opened as file:
+            verdict = Verdict.EXTEND
+            if shipment.is_shipped:
+                verdict = self._compare(file, path, place, shipment.file.size_bytes)
+            if verdict is not Verdict.KEEP and not self._copy(file, shipment, path, place, verdict):
+                return False
+        self._settled[shipment.file.name] = shipment.file
+        return verdict is not Verdict.KEEP
+
+    def _compare(self, file: BinaryIO, path: Path, place: Path, source_bytes: int) -> Verdict:
+        common = 0
+        with _writing(place), place.open("rb") as shipped:
+            shipped_bytes = os.fstat(shipped.fileno()).st_size
+            while common < min(source_bytes, shipped_bytes):
+                self._check_stopping()
+                with _reading(path):
+                    one = file.read(min(CHUNK_BYTES, source_bytes - common))
+                other = shipped.read(len(one))
+                if not one or one[: len(other)] != other or len(other) < len(one):
+                    pairs = enumerate(zip(one, other, strict=False))
+                    common += next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+                    break
+                common += len(one)
+        return verdict_on(common_bytes=common, source_bytes=source_bytes, shipped_bytes=shipped_bytes)
+
+    def _copy(self, file: BinaryIO, shipment: Shipment, path: Path, place: Path, verdict: Verdict) -> bool:
+        """Whether it was: one that changed meanwhile is looked at again in the next round."""
+        facts = shipment.file
+        with _writing(place), _temporary(place) as (copy, temporary):
+            file.seek(0)
+            left = facts.size_bytes
+            while left:
+                self._check_stopping()
+                with _reading(path):
+                    data = file.read(min(CHUNK_BYTES, left))
+                if not data:
+                    break
+                copy.write(data)
+                left -= len(data)
+            copy.flush()
+            if shipment.is_active:
+                end = _whole_batches_end(temporary)
+                if not end:
+                    return False
+                copy.truncate(end)
+            elif left or _facts_of(facts.name, os.fstat(file.fileno())) != facts:
+                return False
+            with suppress(OSError):  # some file systems can't; their files are compared instead
+                os.utime(copy.fileno(), ns=(facts.modified_ns, facts.modified_ns))
+            if verdict is Verdict.SUPERSEDE:
+                _put_aside(place)
+            _put_in_place(copy, temporary, place)
+        log.info("shipped", extra={"facts": {"file": str(place), "size_bytes": place.stat().st_size}})
+        return True
+
+    def _check_stopping(self) -> None:
+        if self.is_stopping():
+            raise StoppedError
+
+
+def _listed(directory: Path) -> list[FileFacts] | None:
+    """The files of a directory, None if there is none. What goes away meanwhile is left out."""
+    found = []
+    with _reading(directory):
+        try:
+            entries = list(directory.iterdir())
+        except FileNotFoundError:
+            return None
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                found.append(_facts_of(entry.name, entry.stat()))
+    return found
+
+
+def _facts_of(name: str, status: os.stat_result) -> FileFacts:
+    return FileFacts(name=name, size_bytes=status.st_size, modified_ns=status.st_mtime_ns)
+
+
+def _whole_batches_end(path: Path) -> int:
+    """Where the last good batch of a segment's copy ends."""
+    file = OsFileSystem().open_file(path, read_only=True)
+    try:
+        end = 0
+        for span in read_spans(file, 0, file.size_bytes, check_crc=True):
+            end = span.position + span.size_bytes
+        return end
+    finally:
+        file.close()
+
+
+@contextmanager
+def _temporary(place: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A new file beside `place`, gone in the end unless it was put in place."""
+    path = place.with_name(f"{place.name}.{secrets.token_hex(4)}{_PART}")
+    try:
+        with path.open("xb") as file:
+            yield file, path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _put_in_place(file: BinaryIO, temporary: Path, place: Path) -> None:
+    """Make it durable, give it its name, and make that durable."""
+    file.flush()
+    os.fsync(file.fileno())
+    temporary.replace(place)
+    _sync_directory(place.parent)
+
+
+def _put_aside(place: Path) -> None:
+    """What a log had and has no more stays readable for people; readers of the log don't look there."""
+    aside = place.parent.parent / SUPERSEDED
+    aside.mkdir(exist_ok=True)
+    kept = aside / f"{place.name}.{place.stat().st_mtime_ns}"
+    place.replace(kept)
+    _sync_directory(aside)
+    log.warning("shipped_file_superseded", extra={"facts": {"file": str(place), "kept_as": str(kept)}})
+
+
+def _remove_left_overs(target: Path) -> None:
+    """Temporary files of processes that died."""
+    with _writing(target):
+        for path in target.glob(f"*{_PART}"):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > LEFT_OVER_S_MIN:
+                    path.unlink()
+
+
+def _sync_directory(directory: Path) -> None:
+    OsFileSystem().sync_directory(directory)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _SourceError(f"{path}: cannot read: {error.strerror or error}") from error
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ShipError(f"{path}: cannot ship: {error.strerror or error}") from error
