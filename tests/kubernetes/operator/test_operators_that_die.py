@@ -1,17 +1,15 @@
 """Operators come and go, at any instant: the next one goes on."""
 
 import urllib.request
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from dying_operators import kill_after_each_step
 from operated import CONTROLLERS_FIRST, QUORUM, SMALL_FILES, Operated, OperatorProcess
 from support.waiting import eventually
 
 FIRST, SECOND, THIRD, FOURTH, FIFTH = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 5)
 STEP_TIMEOUT_S = 60
-# Steps that are due together may share a kill: formed, created, started; two voters more; two that leave.
-SCALING_KILLS_MIN = 9
 # Another voter in place of the one that leaves; another disk; three restarts.
 REPLACING_KILLS_MIN = 10
 # kraft.version and three restarts; a level.
@@ -27,11 +25,11 @@ def test_killed_while_a_quorum_is_created_and_scaled(operated: Operated) -> None
     Method: SIGKILL whenever the log says that a step is begun, or is done, in turn; a new operator each time.
     """
     operated.create()
-    kills = _kill_after_each_step(operated, lambda: operated.settled(FIRST, SECOND, THIRD))
+    kills = kill_after_each_step(operated, lambda: operated.settled(FIRST, SECOND, THIRD))
     operated.patch(replicas=5)
-    kills += _kill_after_each_step(operated, lambda: operated.settled(FIRST, SECOND, THIRD, FOURTH, FIFTH))
+    kills += kill_after_each_step(operated, lambda: operated.settled(FIRST, SECOND, THIRD, FOURTH, FIFTH))
     operated.patch(replicas=3)
-    kills += _kill_after_each_step(operated, lambda: operated.settled(FIRST, SECOND, THIRD))
+    kills += kill_after_each_step(operated, lambda: operated.settled(FIRST, SECOND, THIRD))
     assert kills >= 3 + 4 + 6, (
         "formed, created, started; created, started, two voters; removed, stopped, forgotten"
     )
@@ -45,15 +43,15 @@ def test_killed_while_nodes_are_replaced_and_rolled(operated: Operated) -> None:
     operated.wait_settled(FIRST, SECOND, THIRD)
     operated.operators[-1].kill()
     operated.patch(decommission=[SECOND])
-    kills = _kill_after_each_step(operated, lambda: operated.settled(FIRST, THIRD, FOURTH))
+    kills = kill_after_each_step(operated, lambda: operated.settled(FIRST, THIRD, FOURTH))
     disk = operated.voters()[THIRD]
     operated.core.delete_namespaced_persistent_volume_claim(f"data-{QUORUM}-{THIRD}", operated.namespace)
-    kills += _kill_after_each_step(
+    kills += kill_after_each_step(
         operated,
         lambda: operated.settled(FIRST, THIRD, FOURTH) and operated.voters()[THIRD] != disk,
     )
     operated.patch(config={**SMALL_FILES, "metadata.log.max.snapshot.interval.ms": "3000000"})
-    kills += _kill_after_each_step(operated, lambda: operated.settled(FIRST, THIRD, FOURTH))
+    kills += kill_after_each_step(operated, lambda: operated.settled(FIRST, THIRD, FOURTH))
     assert kills >= REPLACING_KILLS_MIN
     assert len(operated.claims()) == 4
 
@@ -67,23 +65,18 @@ def test_killed_while_a_cluster_goes_to_sleep_and_wakes(operated: Operated) -> N
     operated.operators[-1].kill()
     disks = operated.voters()
     operated.patch(hibernated=True)
-    _kill_after_each_step(
+    kill_after_each_step(
         operated,
         lambda: not operated.pods() and operated.condition("Ready").get("reason") == "Hibernated",
     )
     operated.patch(hibernated=False)
-    _kill_after_each_step(operated, lambda: operated.settled(FIRST, SECOND, THIRD))
+    kill_after_each_step(operated, lambda: operated.settled(FIRST, SECOND, THIRD))
     assert operated.voters() == disks
 
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_killed_while_levels_rise(operated: Operated) -> None:
-    """Goal: as above, from static to dynamic, and for a level. Method: as above; the end of each.
-
-    A change of hosts that somebody else points at nodes is not among these: an operator that dies between the stop
-    and the start of a node has lost what it saw of the new name, starts the node under the old one, and goes on
-    with another restart.
-    """
+    """Goal: as above, from static to dynamic, and for a level. Method: as above; the end of each."""
     operated.create(quorum="static", metadataVersion="4.1")
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
@@ -94,9 +87,9 @@ def test_killed_while_levels_rise(operated: Operated) -> None:
         return operated.settled(FIRST, SECOND, THIRD) and found["quorum"].items() >= quorum.items()
 
     operated.patch(quorum="dynamic")
-    kills = _kill_after_each_step(operated, lambda: has_reached(kraftVersion=1))
+    kills = kill_after_each_step(operated, lambda: has_reached(kraftVersion=1))
     operated.patch(metadataVersion="4.3")
-    kills += _kill_after_each_step(
+    kills += kill_after_each_step(
         operated, lambda: has_reached() and operated.status()["metadataVersion"].startswith("4.3")
     )
     assert kills >= RISING_KILLS_MIN
@@ -117,24 +110,6 @@ def test_another_replica_takes_over(operated: Operated) -> None:
     operated.wait_settled(FIRST, SECOND, THIRD)
     assert any("leads" in event for event in second.events())
     assert second.terminate() == 0
-
-
-def _kill_after_each_step(operated: Operated, is_done: Callable[[], bool]) -> int:
-    """Operators, one after the other, until one finds nothing to do; how many were killed."""
-    kills = 0
-    while True:
-        operator = operated.start_operator()
-        seen = "done: " if kills % 2 else ": "
-
-        def has_stepped(operator: OperatorProcess = operator, seen: str = seen) -> bool:
-            return any(seen in event and "quorum" in event for event in operator.events())
-
-        operated.wait(lambda: has_stepped() or is_done(), "a step, or nothing left to do")
-        is_idle = not has_stepped()
-        operator.kill()
-        if is_idle:
-            return kills
-        kills += 1
 
 
 def _gauge(operator: OperatorProcess, name: str) -> float | None:

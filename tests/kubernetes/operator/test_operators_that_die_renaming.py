@@ -1,0 +1,49 @@
+"""Operators come and go while nodes get other names: each node restarts once, and the end is the same."""
+
+import pytest
+from dying_operators import DONE, final_state, kill_after_each_step, pods_so_far, steps_of
+from operated import CONTROLLERS_FIRST, Operated, forwarded
+
+NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
+# Each operator takes seconds to start where others use the processors.
+TIMEOUT_S = 600
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_killed_while_names_of_others_are_taken(operated: Operated) -> None:
+    """Goal: what an operator saw of a name that somebody else points at a node outlives it: one restart for each.
+
+    Method: an undisturbed rename, then another, with SIGKILL after each step: between each stop and start, too.
+    """
+    operated.create()
+    operated.start_operator()
+    operated.wait_settled(*NODES)
+    prefix = operated.network.rsplit(".", 1)[0]
+    undisturbed, disturbed = f"{prefix}.251", f"{prefix}.252"
+    pairs = [pair for network in (undisturbed, disturbed) for pair in operated.led_to(network, NODES)]
+    with forwarded(pairs):
+
+        def is_called(network: str) -> bool:
+            endpoints = {voter.get("endpoint", "") for voter in operated.status().get("voters", ())}
+            return operated.settled(*NODES) and endpoints == {
+                str(new) for new, _ in operated.led_to(network, NODES)
+            }
+
+        operated.patch(advertisedHost=f"{undisturbed}.1{{offset}}")
+        operated.wait(lambda: is_called(undisturbed), "every voter to have its new endpoint")
+        expected = final_state(operated, undisturbed)
+        operated.operators[-1].kill()
+        before = pods_so_far(operated, NODES)
+        operated.patch(advertisedHost=f"{disturbed}.1{{offset}}")
+        begun = len(operated.operators)
+        kills = kill_after_each_step(operated, lambda: is_called(disturbed), (DONE,))
+        assert final_state(operated, disturbed) == expected
+    assert kills >= 2 * len(NODES)
+    assert pods_so_far(operated, NODES) == {node_id: pods + 1 for node_id, pods in before.items()}
+    between = [
+        node_id
+        for node_id in NODES
+        for operator in operated.operators[begun:]
+        if steps_of(operator, "StopNode", node_id) and not steps_of(operator, "StartNode", node_id)
+    ]
+    assert sorted(between) == list(NODES), "each was started by another operator than the one that stopped it"
