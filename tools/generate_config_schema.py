@@ -18,6 +18,8 @@ TOOLS = Path(__file__).resolve().parent
 CONTROL = TOOLS.parent / "controller_node" / "quorate_controller" / "control"
 DEFINITIONS = CONTROL / "config_schema.json"
 DOCUMENTATION = CONTROL / "config_documentation.json"
+PUBLIC = TOOLS.parent / "pipeline" / "pyspark_quorate" / "source" / "public_configs.json"
+"""Names of the configs that are not passwords, for the lake, which leaves out all other values."""
 
 SECTIONS = ("topic", "broker", "group", "client_metrics")
 KINDS = {
@@ -87,7 +89,15 @@ def generate(schema: Mapping[str, Any]) -> dict[Path, str]:
         section: {name: value["documentation"] for name, value in schema[section].items()}
         for section in SECTIONS
     }
-    return {DEFINITIONS: render(definitions), DOCUMENTATION: render(documentation)}
+    public = {
+        section: {
+            name: definition["type"]
+            for name, definition in schema[section].items()
+            if not definition.get("sensitive")
+        }
+        for section in SECTIONS
+    }
+    return {DEFINITIONS: render(definitions), DOCUMENTATION: render(documentation), PUBLIC: render(public)}
 
 
 def main() -> int:

@@ -1,0 +1,197 @@
+"""Finds metadata logs: the directories, and the segments and checkpoints in them.
+
+A directory is one that is called `__cluster_metadata-0`, as Kafka calls it, or one that has such files itself and is
+named as a root or has a meta.properties. To which cluster it belongs says the meta.properties beside or in it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import fs
+from quorate_protocol.properties import parse_properties
+
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+META_PROPERTIES: Final = "meta.properties"
+_DEPTH_MAX: Final = 16
+_META_PROPERTIES_BYTES_MAX: Final = 1 << 20
+_SEGMENT: Final = re.compile(r"(\d{20})\.log")
+_CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+class LayoutError(ValueError):
+    """A root that is not there, or where nothing was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Where to look: a file system, a path in it, and what makes the path an address again."""
+
+    file_system: fs.FileSystem
+    path: str
+    prefix: str
+
+    def address(self, path: str) -> str:
+        """A path as the user would write it."""
+        return self.prefix + path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """`<base offset>.log`."""
+
+    address: str
+    size_bytes: int
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFile:
+    """`<end offset>-<epoch>.checkpoint`: the state before the record at `end_offset`."""
+
+    address: str
+    size_bytes: int
+    end_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataDirectory:
+    """One node's metadata log: files in the order of their offsets."""
+
+    address: str
+    cluster_id: str
+    segments: tuple[SegmentFile, ...]
+    checkpoints: tuple[CheckpointFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadablePlace:
+    """A place that could not be listed, or of which nobody says to which cluster it belongs."""
+
+    address: str
+    cluster_id: str
+    detail: str
+
+
+def open_root(address: str) -> Root:
+    """The file system of a path or of an address such as s3://bucket/path. Raises LayoutError."""
+    scheme, separator, _ = address.partition("://")
+    try:
+        if not separator:
+            return Root(fs.LocalFileSystem(), _absolute(address), "")
+        file_system, path = fs.FileSystem.from_uri(address)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise LayoutError(f"option path: {address}: {error}") from error
+    if isinstance(file_system, fs.LocalFileSystem):
+        return Root(file_system, path, "")
+    return Root(
+        file_system, path, address[: len(address) - len(path)] if address.endswith(path) else f"{scheme}://"
+    )
+
+
+def open_file(address: str) -> tuple[fs.FileSystem, str]:
+    """The file system and the path of a file that was found. Raises LayoutError."""
+    root = open_root(address)
+    return root.file_system, root.path
+
+
+def find_directories(root: Root, cluster_id: str | None = None) -> list[MetadataDirectory | UnreadablePlace]:
+    """The metadata logs below a root, in the order of their paths. Raises LayoutError if there is no such root.
+
+    `cluster_id` is for directories of which no meta.properties says it.
+    """
+    if root.file_system.get_file_info(root.path).type != fs.FileType.Directory:
+        raise LayoutError(f"option path: {root.address(root.path)}: not a directory")
+    return list(_search(root, root.path, cluster_id, depth=0))
+
+
+def _search(
+    root: Root, path: str, cluster_id: str | None, depth: int
+) -> Iterator[MetadataDirectory | UnreadablePlace]:
+    """A log directory of Kafka has thousands of partitions: of those only the one of the metadata is looked at."""
+    address = root.address(path)
+    try:
+        entries = sorted(root.file_system.get_file_info(fs.FileSelector(path)), key=lambda entry: entry.path)
+    except (OSError, pa.ArrowException) as error:
+        yield UnreadablePlace(
+            address=address, cluster_id=cluster_id or "", detail=f"can't be listed: {error}"
+        )
+        return
+    files = {entry.base_name: entry for entry in entries if entry.type == fs.FileType.File}
+    is_named = depth == 0 or META_PROPERTIES in files
+    if _last_part(path) == METADATA_DIRECTORY or (is_named and any(map(_is_data, files))):
+        yield _directory(root, path, files, cluster_id)
+        return
+    directories = [entry.path for entry in entries if entry.type == fs.FileType.Directory]
+    if META_PROPERTIES in files:
+        directories = [each for each in directories if _last_part(each) == METADATA_DIRECTORY]
+    if directories and depth == _DEPTH_MAX:
+        detail = f"not looked at: it is more than {_DEPTH_MAX} directories below the root"
+        yield UnreadablePlace(address=address, cluster_id=cluster_id or "", detail=detail)
+        return
+    for directory in directories:
+        yield from _search(root, directory, cluster_id, depth + 1)
+
+
+def _directory(
+    root: Root, path: str, files: dict[str, fs.FileInfo], cluster_id: str | None
+) -> MetadataDirectory | UnreadablePlace:
+    parent = path.rstrip("/").rpartition("/")[0]
+    places = [path] if META_PROPERTIES in files else []
+    if _last_part(path) == METADATA_DIRECTORY:
+        places.append(parent)
+    found, detail = None, f"no {META_PROPERTIES} beside it"
+    for place in places:
+        try:
+            found = _cluster_id(root, f"{place}/{META_PROPERTIES}")
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, pa.ArrowException) as error:
+            detail = f"{META_PROPERTIES}: {error}"
+        if found is not None:
+            break
+    cluster_id = found or cluster_id
+    address = root.address(path)
+    if cluster_id is None:
+        advice = "name the cluster with the option clusterId"
+        return UnreadablePlace(address=address, cluster_id="", detail=f"{detail}; {advice}")
+    segments = [
+        SegmentFile(address=root.address(file.path), size_bytes=file.size, base_offset=int(match[1]))
+        for name, file in files.items()
+        if (match := _SEGMENT.fullmatch(name))
+    ]
+    checkpoints = [
+        CheckpointFile(
+            address=root.address(file.path),
+            size_bytes=file.size,
+            end_offset=int(match[1]),
+            epoch=int(match[2]),
+        )
+        for name, file in files.items()
+        if (match := _CHECKPOINT.fullmatch(name))
+    ]
+    return MetadataDirectory(
+        address=address, cluster_id=cluster_id, segments=tuple(segments), checkpoints=tuple(checkpoints)
+    )
+
+
+def _cluster_id(root: Root, path: str) -> str | None:
+    with root.file_system.open_input_file(path) as file:
+        text = file.read(_META_PROPERTIES_BYTES_MAX).decode()
+    return parse_properties(text).get("cluster.id") or None
+
+
+def _is_data(name: str) -> bool:
+    return _SEGMENT.fullmatch(name) is not None or _CHECKPOINT.fullmatch(name) is not None
+
+
+def _last_part(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())

@@ -1,0 +1,144 @@
+"""Options of `spark.read.format("quorate")`, parsed and checked."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_quorate.source.payload import RECORD_NAMES
+
+ALL: Final = "all"
+NEWEST: Final = "newest"
+NONE: Final = "none"
+SNAPSHOTS: Final = (ALL, NEWEST, NONE)
+
+_BOOLEANS: Final = {"true": True, "false": False}
+_NAMES: Final = (
+    *(
+        "path",
+        "paths",
+        "clusters",
+        "clusterId",
+        "recordTypes",
+        "startOffset",
+        "endOffset",
+        "snapshots",
+        "noOps",
+    ),
+    *("partitionBytes", "pushFilters"),
+)
+_PARTITION_BYTES_DEFAULT: Final = 64 * 1024 * 1024
+_PARTITION_BYTES_MIN: Final = 1024
+
+
+class OptionError(ValueError):
+    """An option that is missing or wrong; the message names it, its value and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is to be read.
+
+    Log and checkpoint rows are those whose offset is at least `start_offset` and below `end_offset`; gaps are those
+    that may touch this range.
+    """
+
+    paths: tuple[str, ...]
+    """Directories, or addresses of directories in an object store: s3://, gs://, hdfs://."""
+    clusters: frozenset[str] | None = None
+    """Cluster ids to read; None: all that are found."""
+    cluster_id: str | None = None
+    """Of directories that have no meta.properties."""
+    record_types: frozenset[str] | None = None
+    """Names of records to read; None: all. Gaps are always told."""
+    start_offset: int = 0
+    end_offset: int | None = None
+    snapshots: str = ALL
+    """all checkpoints, the newest of each directory, or none."""
+    no_ops: bool = False
+    """Whether NoOpRecords become rows."""
+    partition_bytes: int = _PARTITION_BYTES_DEFAULT
+    """About how much of the files one partition reads."""
+    push_filters: bool = False
+    """Whether the reader takes filters; needs spark.sql.python.filterPushdown.enabled."""
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Options from what `option` and `load` were given; names in any case, as Spark has them.
+
+    :raises OptionError: for the first one that is missing, unknown or wrong.
+    """
+    options = {name.lower(): value for name, value in given.items()}
+    unknown = sorted(set(options) - {name.lower() for name in _NAMES})
+    if unknown:
+        raise OptionError(f"option {unknown[0]}: not known; allowed are {', '.join(_NAMES)}")
+    clusters = _names(options, "clusters")
+    record_types = _names(options, "recordTypes")
+    for name in sorted(record_types or ()):
+        if name not in RECORD_NAMES:
+            raise OptionError(
+                f"option recordTypes: {name!r} is no record; known are {', '.join(sorted(RECORD_NAMES))}"
+            )
+    start_offset = _number(options, "startOffset", 0, at_least=0)
+    assert start_offset is not None
+    end_offset = _number(options, "endOffset", None, at_least=start_offset)
+    partition_bytes = _number(
+        options, "partitionBytes", _PARTITION_BYTES_DEFAULT, at_least=_PARTITION_BYTES_MIN
+    )
+    assert partition_bytes is not None
+    return Options(
+        paths=_paths(options),
+        clusters=clusters,
+        cluster_id=options.get("clusterid") or None,
+        record_types=record_types,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        snapshots=_choice(options, "snapshots", SNAPSHOTS, ALL),
+        no_ops=_BOOLEANS[_choice(options, "noOps", tuple(_BOOLEANS), "false")],
+        partition_bytes=partition_bytes,
+        push_filters=_BOOLEANS[_choice(options, "pushFilters", tuple(_BOOLEANS), "false")],
+    )
+
+
+def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
+    """`load("DIR")` arrives as path, `load(["A", "B"])` as a JSON list in paths."""
+    paths = [options["path"]] if options.get("path") else []
+    if "paths" in options:
+        try:
+            more = json.loads(options["paths"])
+        except ValueError:
+            more = None
+        if not isinstance(more, list) or not all(isinstance(each, str) and each for each in more):
+            raise OptionError(f"option paths: {options['paths']!r} is no JSON list of directories")
+        paths += more
+    if not paths:
+        raise OptionError('option path: missing; name a directory, as in load("DIR")')
+    return tuple(dict.fromkeys(paths))
+
+
+def _names(options: Mapping[str, str], name: str) -> frozenset[str] | None:
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    names = frozenset(each.strip() for each in text.split(",")) - {""}
+    if not names:
+        raise OptionError(
+            f"option {name}: {text!r} names nothing; allowed are names with commas between them"
+        )
+    return names
+
+
+def _number(options: Mapping[str, str], name: str, default: int | None, *, at_least: int) -> int | None:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    if not text.strip().isdecimal() or int(text) < at_least:
+        raise OptionError(f"option {name}: {text!r} is not a number from {at_least}")
+    return int(text)
+
+
+def _choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = options.get(name.lower(), default).lower()
+    if value not in allowed:
+        raise OptionError(f"option {name}: {value!r} is not one of {', '.join(allowed)}")
+    return value

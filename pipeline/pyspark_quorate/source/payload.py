@@ -1,0 +1,165 @@
+"""Record -> name, version and JSON, one at a time: what is always right, for whatever is rare.
+
+:mod:`pyspark_quorate.source.columns` makes the same text of many alike records at once.
+
+The JSON is that of Kafka's MetadataJsonConverters: names in camelCase, uuids in URL-safe base64 of 22 characters, bytes
+in base64. Unlike there, fields at their defaults are written too, and those that the record's version does not have.
+"""
+
+import json
+import math
+import struct
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from quorate_protocol.errors import ProtocolError, UnknownRecord
+from quorate_protocol.records.batch import Record
+from quorate_protocol.records.control import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+    decode_control,
+)
+from quorate_protocol.records.framing import decode_record
+from quorate_protocol.records.generated import RECORD_CLASSES
+from quorate_protocol.uuids import uuid_to_text
+from quorate_protocol.wire.schema import EntityClass, FieldSchema, schema_of
+
+from pyspark_quorate.source.redaction import REDACTED, SECRET_FIELDS, redact
+
+NO_OP: Final = "NoOpRecord"
+METADATA_NAMES: Final = {key: classes[-1].__name__ for key, classes in RECORD_CLASSES.items()}
+"""Record key -> its name."""
+CONTROL_NAMES: Final = tuple(
+    each.__name__
+    for each in (
+        *(LeaderChangeMessage, SnapshotHeaderRecord, SnapshotFooterRecord),
+        *(KRaftVersionRecord, VotersRecord),
+    )
+)
+RECORD_NAMES: Final = frozenset((*METADATA_NAMES.values(), *CONTROL_NAMES))
+"""Every record that can become a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A record as a row has it."""
+
+    name: str
+    version: int
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """Why a record can't become a row."""
+
+    detail: str
+
+
+def decode_metadata(value: bytes | None) -> Decoded | Undecodable:
+    """A metadata record from the value of a log record. Never raises."""
+    if value is None:
+        return Undecodable("a metadata record has no value")
+    try:
+        entity = decode_record(value)
+    except UnknownRecord as error:
+        return Undecodable(error.message)
+    except ProtocolError as error:
+        return Undecodable(f"{_describe(value)}: {error.message}")
+    # decode_record has read three varints of one byte: no frame version, key or version is as large as 128.
+    return Decoded(type(entity).__name__, value[2], to_json(redact(entity)))
+
+
+def decode_control_record(key: bytes | None, value: bytes | None) -> Decoded | Undecodable:
+    """A control record from the key and value of a log record. Never raises."""
+    try:
+        entity = decode_control(Record(offset_delta=0, timestamp_ms=0, key=key, value=value))
+    except ProtocolError as error:
+        return Undecodable(f"control record: {error.message}")
+    assert value is not None, "decode_control refuses what has no value"
+    (version,) = struct.unpack_from(">h", value)
+    return Decoded(type(entity).__name__, version, to_json(entity))
+
+
+def _describe(value: bytes) -> str:
+    name = METADATA_NAMES.get(value[1], "a record") if len(value) > 1 else "a record"
+    return f"{name} of {len(value)} bytes"
+
+
+# JSON
+
+
+def to_json(entity: Any) -> str:
+    """An entity as the JSON text of its fields."""
+    return _writer_of(type(entity))(entity)
+
+
+def field_name(name: str) -> str:
+    """Kafka's name in JSON of a field: broker_id is brokerId."""
+    first, *others = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in others)
+
+
+def number_text(value: float) -> str:
+    """A float64 as JSON; what JSON has no number for, as a string, as Kafka's Jackson writes it."""
+    if math.isfinite(value):
+        return repr(value)
+    return f'"{"NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}"'
+
+
+def string_text(value: str) -> str:
+    """A string as JSON: only what must be is escaped, as Jackson does."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+_SCALARS: Final[dict[str, Callable[[Any], str]]] = {
+    "bool": lambda value: "true" if value else "false",
+    "float64": number_text,
+    "uuid": lambda value: f'"{uuid_to_text(value)}"',
+    "string": string_text,
+    "bytes": lambda value: f'"{b64encode(value).decode()}"',
+}
+
+
+def _scalar_writer(field: FieldSchema) -> Callable[[Any], str]:
+    if field.struct is not None:
+        return _writer_of(field.struct)
+    assert field.kafka_type is not None
+    return _SCALARS.get(field.kafka_type, str)
+
+
+@cache
+def _writer_of(entity_type: EntityClass) -> Callable[[Any], str]:
+    parts = []
+    for field in schema_of(entity_type):
+        write = _scalar_writer(field)
+        if field.is_array:
+            write = _array_writer(write)
+        if (entity_type.__name__, field.name) in SECRET_FIELDS:
+            write = _write_redacted
+        parts.append((field.name, f'"{field_name(field.name)}":', write))
+
+    def write_entity(entity: Any) -> str:
+        texts = []
+        for name, prefix, write in parts:
+            value = getattr(entity, name)
+            texts.append(
+                prefix + ("null" if value is None and write is not _SCALARS["uuid"] else write(value))
+            )
+        return "{" + ",".join(texts) + "}"
+
+    return write_entity
+
+
+def _write_redacted(_: Any) -> str:
+    return string_text(REDACTED)
+
+
+def _array_writer(write: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda values: "[" + ",".join(map(write, values)) + "]"

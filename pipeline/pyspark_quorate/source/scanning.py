@@ -1,0 +1,270 @@
+"""Splits the bytes of a file into record batches, and tells what is damaged or missing between them.
+
+Bytes come in pieces; a batch that a piece does not hold whole is left for the next. After damage the next batch is
+looked for: first where the damaged one says that it ends, then byte by byte. It is believed if its checksum is right
+and its offsets may follow.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+from quorate_protocol.records.batch import HEADER_SIZE_BYTES
+
+from pyspark_quorate.rows import CORRUPT_BATCH, MISSING_OFFSETS, TORN_TAIL
+
+BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""KRaft writes batches of at most 8 MiB, and some bytes."""
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_OFFSET_LENGTH_EPOCH: Final = struct.Struct(">qii")
+_LENGTH_COUNTS_FROM: Final = 12
+_CRC_COVERS_FROM: Final = 21
+_MAGIC_POSITION: Final = 16
+_MAGIC: Final = 2
+_CONTROL: Final = 0x20
+_COMPRESSION_MASK: Final = 0x07
+_RECORD_SIZE_BYTES_MIN: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch whose checksum is right; its records are from `start` to `end` in the scanned bytes."""
+
+    start: int
+    end: int
+    base_offset: int
+    count: int
+    epoch: int
+    is_control: bool
+    base_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """What could not be read or is not there. `end_offset` is exclusive; None: not known."""
+
+    reason: str
+    detail: str
+    offset: int | None = None
+    end_offset: int | None = None
+    epoch: int | None = None
+
+
+class BatchScanner:
+    """Of the bytes of one file, or of a stretch of it that begins and ends between batches."""
+
+    def __init__(
+        self, *, position: int = 0, first_offset: int | None = None, end_offset: int | None = None
+    ) -> None:
+        """`position`: of the first byte in the file; `first_offset` and `end_offset`: where known, of the records."""
+        self._position = position
+        self._next_offset = first_offset
+        self._end_offset = end_offset
+        self._damage: tuple[int, str, bool] | None = None
+        """Where it began in the file, what it is, whether something is cut short there."""
+        self._epoch = 0
+
+    @property
+    def next_offset(self) -> int | None:
+        """The offset that comes next, where known."""
+        return self._next_offset
+
+    def scan(self, data: bytes, *, is_end: bool) -> tuple[list[Batch | Gap], int]:
+        """What is found in `data`, and how many of its bytes are done with: the next call begins with the others.
+
+        `is_end`: nothing follows `data`.
+        """
+        found: list[Batch | Gap] = []
+        at = 0
+        while at < len(data):
+            if self._damage is not None:
+                at, is_found = self._resynchronise(data, at, found, is_end=is_end)
+                if not is_found:
+                    break
+            fault = self._check(data, at, found, is_end=is_end)
+            if isinstance(fault, int):
+                if fault == at:
+                    break
+                at = fault
+            else:
+                self._damage = (self._position + at, fault[0], fault[1])
+        if is_end:
+            found += self._finish()
+        self._position += at
+        return found, at
+
+    def _check(
+        self, data: bytes, at: int, found: list[Batch | Gap], *, is_end: bool
+    ) -> int | tuple[str, bool]:
+        """Takes the batch at `at`: where the next one begins, `at` itself if bytes are missing, or what is wrong."""
+        left = len(data) - at
+        if left < HEADER_SIZE_BYTES:
+            return (f"a batch is cut short: {left} bytes", True) if is_end else at
+        base_offset, length, epoch, magic, crc, attributes, last_delta, base_timestamp_ms, *_, count = (
+            _HEADER.unpack_from(data, at)
+        )
+        size_bytes = length + _LENGTH_COUNTS_FROM
+        if magic != _MAGIC or base_offset < 0 or not HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX:
+            is_blank = not any(data[at : at + HEADER_SIZE_BYTES])  # a file that grew before its bytes came
+            return f"no batch: offset {base_offset}, {size_bytes} bytes, magic {magic}", is_blank
+        if size_bytes > left:
+            text = f"the batch at offset {base_offset} of {size_bytes} bytes is cut short: {left} bytes"
+            return (text, True) if is_end else at
+        end = at + size_bytes
+        if crc32c(memoryview(data)[at + _CRC_COVERS_FROM : end]) != crc:
+            return f"the batch at offset {base_offset} of {size_bytes} bytes has a wrong checksum", False
+        is_usual = attributes in (0, _CONTROL) and last_delta == count - 1
+        if not is_usual or not 0 < count <= size_bytes // _RECORD_SIZE_BYTES_MIN:
+            what = (
+                f"attributes {attributes:#x}{', compressed' if attributes & _COMPRESSION_MASK else ''}, "
+                f"{count} records and last offset delta {last_delta}"
+            )
+            return (
+                f"the batch at offset {base_offset} of {size_bytes} bytes has {what}: not what KRaft writes",
+                False,
+            )
+        if len(data) - end < _MAGIC_POSITION + 1 and not is_end:
+            return at
+        batch = Batch(
+            at + HEADER_SIZE_BYTES, end, base_offset, count, epoch, attributes == _CONTROL, base_timestamp_ms
+        )
+        found += self._place(batch, _peek(data, end))
+        return end
+
+    def _place(self, batch: Batch, following: tuple[int, int] | None) -> list[Batch | Gap]:
+        """The batch, after what is missing before it.
+
+        Its offset and epoch are not covered by the checksum: whether they are right is judged by the neighbours.
+        `following`: offset and epoch of what seems to be the next batch.
+        """
+        expected, end = self._next_offset, batch.base_offset + batch.count
+        fault = self._misplacement(batch, following)
+        if fault is not None:
+            gap_end = None
+            if expected is not None and following is not None and following[0] >= expected:
+                gap_end = self._next_offset = following[0]
+            is_known = gap_end is not None
+            return [
+                Gap(
+                    reason=CORRUPT_BATCH,
+                    offset=expected if is_known else None,
+                    end_offset=gap_end,
+                    detail=f"the batch at offset {batch.base_offset}, leader epoch {batch.epoch}: {fault}",
+                )
+            ]
+        self._next_offset, self._epoch = end, batch.epoch
+        if expected is None or batch.base_offset == expected:
+            return [batch]
+        detail = f"the batch before ends at offset {expected}, the next begins at {batch.base_offset}"
+        gap = Gap(reason=MISSING_OFFSETS, offset=expected, end_offset=batch.base_offset, detail=detail)
+        return [gap, batch]
+
+    def _misplacement(self, batch: Batch, following: tuple[int, int] | None) -> str | None:
+        """What is wrong with the batch's offset or epoch."""
+        expected, end = self._next_offset, batch.base_offset + batch.count
+        if batch.epoch < self._epoch:
+            return f"its epoch is behind {self._epoch}"
+        if following is not None and following[1] < batch.epoch and batch.epoch > self._epoch:
+            return f"its epoch is beyond {following[1]}, that of the next batch"
+        if expected is None or batch.base_offset == expected:
+            return None
+        if batch.base_offset < expected:
+            return f"its offset is behind {expected}"
+        if following is not None and expected <= following[0] < end:
+            return f"its offset is beyond {following[0]}, that of the next batch"
+        if self._end_offset is not None and end > self._end_offset:
+            return f"its offset is beyond {self._end_offset}, that of the next file"
+        return None
+
+    # After damage
+
+    def _resynchronise(
+        self, data: bytes, at: int, found: list[Batch | Gap], *, is_end: bool
+    ) -> tuple[int, bool]:
+        """Where the next batch is and that it was found; or from where more bytes are needed."""
+        assert self._damage is not None
+        began, text, _ = self._damage
+        candidate, is_whole = self._find(data, at, began - self._position, is_end=is_end)
+        if not is_whole:
+            return candidate, False
+        (base_offset,) = struct.unpack_from(">q", data, candidate)
+        found.append(
+            Gap(
+                reason=CORRUPT_BATCH,
+                offset=self._next_offset,
+                end_offset=base_offset,
+                detail=f"at byte {began}: {text}; read on at byte {self._position + candidate}",
+            )
+        )
+        self._damage = None
+        self._next_offset = base_offset
+        return candidate, True
+
+    def _find(self, data: bytes, at: int, began: int, *, is_end: bool) -> tuple[int, bool]:
+        if began == at and len(data) - at >= _LENGTH_COUNTS_FROM:
+            _, length = struct.unpack_from(">qi", data, at)
+            behind = at + length + _LENGTH_COUNTS_FROM
+            if at + HEADER_SIZE_BYTES < behind <= len(data) and self._is_batch(data, behind, is_end=True):
+                return behind, True
+        search_from = at + _MAGIC_POSITION + (1 if began == at else 0)
+        while True:
+            magic_at = data.find(_MAGIC, search_from)
+            if magic_at < 0:
+                # The magic may be among the next bytes: up to its position before it, a batch may have begun.
+                return len(data) if is_end else max(at, len(data) - _MAGIC_POSITION), False
+            candidate = magic_at - _MAGIC_POSITION
+            verdict = self._is_batch(data, candidate, is_end=is_end)
+            if verdict:
+                return candidate, True
+            if verdict is None:
+                return candidate, False
+            search_from = magic_at + 1
+
+    def _is_batch(self, data: bytes, at: int, *, is_end: bool) -> bool | None:
+        """Whether there is one that may follow; None: more bytes are needed to tell."""
+        left = len(data) - at
+        if left < HEADER_SIZE_BYTES:
+            return False if is_end else None
+        base_offset, length, _, magic, crc, attributes, last_delta, *_, count = _HEADER.unpack_from(data, at)
+        size_bytes = length + _LENGTH_COUNTS_FROM
+        is_plausible = (
+            magic == _MAGIC
+            and attributes in (0, _CONTROL)
+            and last_delta == count - 1
+            and 0 < count <= size_bytes // _RECORD_SIZE_BYTES_MIN
+            and HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX
+            and base_offset >= (self._next_offset or 0)
+            and (self._end_offset is None or base_offset + count <= self._end_offset)
+        )
+        if not is_plausible:
+            return False
+        if size_bytes > left:
+            return False if is_end else None
+        return bool(crc32c(memoryview(data)[at + _CRC_COVERS_FROM : at + size_bytes]) == crc)
+
+    def _finish(self) -> list[Batch | Gap]:
+        offset, end_offset = self._next_offset, self._end_offset
+        if self._damage is not None:
+            began, text, is_cut = self._damage
+            return [
+                Gap(
+                    reason=TORN_TAIL if is_cut else CORRUPT_BATCH,
+                    offset=offset,
+                    end_offset=end_offset,
+                    detail=f"at byte {began}: {text}; nothing readable follows",
+                )
+            ]
+        if end_offset is not None and offset is not None and offset < end_offset:
+            detail = f"the file ends at offset {offset}, what follows begins at {end_offset}"
+            return [Gap(reason=MISSING_OFFSETS, offset=offset, end_offset=end_offset, detail=detail)]
+        return []
+
+
+def _peek(data: bytes, at: int) -> tuple[int, int] | None:
+    """Offset and epoch of what begins at `at`, if it looks like a batch."""
+    if len(data) - at <= _MAGIC_POSITION or data[at + _MAGIC_POSITION] != _MAGIC:
+        return None
+    base_offset, _, epoch = _OFFSET_LENGTH_EPOCH.unpack_from(data, at)
+    return base_offset, epoch
