@@ -12,7 +12,6 @@ import struct
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 
 from quorate_protocol.errors import ProtocolError, UnknownRecord
@@ -134,8 +133,17 @@ def _scalar_writer(field: FieldSchema) -> Callable[[Any], str]:
     return _SCALARS.get(field.kafka_type, str)
 
 
-@cache
+_writers: Final[dict[EntityClass, Callable[[Any], str]]] = {}
+
+
 def _writer_of(entity_type: EntityClass) -> Callable[[Any], str]:
+    writer = _writers.get(entity_type)
+    if writer is None:
+        writer = _writers[entity_type] = _compile(entity_type)
+    return writer
+
+
+def _compile(entity_type: EntityClass) -> Callable[[Any], str]:
     parts = []
     for field in schema_of(entity_type):
         write = _scalar_writer(field)

@@ -102,9 +102,8 @@ class BatchScanner:
         left = len(data) - at
         if left < HEADER_SIZE_BYTES:
             return (f"a batch is cut short: {left} bytes", True) if is_end else at
-        base_offset, length, epoch, magic, crc, attributes, last_delta, base_timestamp_ms, *_, count = (
-            _HEADER.unpack_from(data, at)
-        )
+        header: tuple[int, ...] = _HEADER.unpack_from(data, at)
+        base_offset, length, epoch, magic, crc, attributes, last_delta, base_timestamp_ms, *_, count = header
         size_bytes = length + _LENGTH_COUNTS_FROM
         if magic != _MAGIC or base_offset < 0 or not HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX:
             is_blank = not any(data[at : at + HEADER_SIZE_BYTES])  # a file that grew before its bytes came
