@@ -1,0 +1,155 @@
+"""Following a quorum over the network, with a bound on how long it may give nothing."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from quorate_admin.client import AdminClient
+from quorate_admin.config import AdminConfig
+from quorate_admin.errors import AdminError, ErrorCode, ServerError
+from quorate_admin.observing import MetadataFeed, ObservingError
+from quorate_protocol.observer import (
+    Committed,
+    Event,
+    HistoryLostError,
+    ObserverConfig,
+    Position,
+    SnapshotChunk,
+)
+
+_RETRY_EVERY_MS: Final = 100
+
+_Answer = TypeVar("_Answer")
+
+
+class FollowError(Exception):
+    """The quorum can't be followed; the message names the controllers and says why."""
+
+
+class QuorumFeed:
+    """The events of a quorum's metadata log, one request at a time. Close it.
+
+    What controllers answer that is of no use is asked again, of the others too, until that has taken
+    `default_api_timeout_ms` of the config without news between. Then it is a FollowError.
+    """
+
+    def __init__(self, config: AdminConfig, cluster_id: str, position: Position, leader_epoch: int) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._feed = MetadataFeed(
+            config, position=position, observer_config=ObserverConfig(cluster_id=cluster_id)
+        )
+        self._feed.observer.leader_epoch = max(position.epoch, leader_epoch)
+        self._runner = asyncio.Runner()
+        self._fruitless_s = 0.0
+        self._reasons: dict[str, str] = {}
+
+    @property
+    def position(self) -> Position:
+        """The end of what was handed out."""
+        return self._feed.observer.position
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the last answer was of a leader that has nothing committed behind `position`."""
+        return self._feed.observer.is_caught_up
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._runner.run(self._feed.close())
+        self._runner.close()
+
+    def exchange(self, max_wait_ms: int) -> tuple[Event, ...]:
+        """What one request leads to. Raises HistoryLostError, and FollowError when going on is of no use."""
+        begun_s = time.monotonic()
+        left_s = self._config.default_api_timeout_ms / 1000 - self._fruitless_s
+        try:
+            events = self._runner.run(_within(left_s, self._feed.exchange(max_wait_ms)))
+        except ObservingError as error:
+            if isinstance(error.__cause__, HistoryLostError):
+                raise error.__cause__ from None
+            raise FollowError(f"{_named(self._config)}: {error}") from error
+        except ServerError as error:
+            if error.error_code is ErrorCode.inconsistent_cluster_id:
+                raise FollowError(self._other_cluster()) from error
+            raise FollowError(f"{_named(self._config)}: {error}") from error
+        except AdminError as error:
+            raise FollowError(f"{_named(self._config)}: {error}") from error
+        except TimeoutError:
+            raise FollowError(self._fruitless()) from None
+        if self.is_caught_up or any(isinstance(event, Committed | SnapshotChunk) for event in events):
+            self._fruitless_s = 0.0
+            self._reasons.clear()
+        else:
+            self._fruitless_s += time.monotonic() - begun_s
+            self._reasons |= self._feed.failures
+        return events
+
+    def _fruitless(self) -> str:
+        reasons = {**self._reasons, **self._feed.failures}
+        told = "".join(f"; {address}: {reason}" for address, reason in sorted(reasons.items()))
+        return (
+            f"{_named(self._config)} gave no news of the metadata log of cluster {self._cluster_id} within "
+            f"{self._config.default_api_timeout_ms} ms (default.api.timeout.ms){told}"
+        )
+
+    def _other_cluster(self) -> str:
+        try:
+            found = f"cluster {fetch_cluster_id(self._config)}"
+        except FollowError:
+            found = "another cluster"
+        return (
+            f"the checkpoint is of cluster {self._cluster_id}, but {_named(self._config)} are of {found}: name "
+            f"controllers of {self._cluster_id}, or begin with another checkpointLocation"
+        )
+
+
+def fetch_cluster_id(config: AdminConfig) -> str:
+    """The id of the cluster that controllers are of. Raises FollowError."""
+
+    async def ask(client: AdminClient) -> str:
+        return (await client.describe_cluster()).cluster_id
+
+    return _ask(config, ask)
+
+
+def fetch_committed_end(config: AdminConfig) -> Position:
+    """The high watermark, and the epoch of the record before it. Raises FollowError.
+
+    That is the leader's epoch: a leader tells a high watermark once a record of its own is below it
+    (KafkaRaftClient, LeaderState.maybeUpdateHighWatermark).
+    """
+
+    async def ask(client: AdminClient) -> Position:
+        while True:
+            quorum = await client.describe_metadata_quorum()
+            if quorum.high_watermark >= 0:
+                return Position(quorum.high_watermark, quorum.leader_epoch)
+            await asyncio.sleep(_RETRY_EVERY_MS / 1000)
+
+    return _ask(config, ask)
+
+
+def _ask(config: AdminConfig, question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
+    async def ask() -> _Answer:
+        async with AdminClient(config) as client:
+            return await question(client)
+
+    limit_ms = config.default_api_timeout_ms
+    try:
+        return asyncio.run(_within(limit_ms / 1000, ask()))
+    except AdminError as error:
+        raise FollowError(f"{_named(config)}: {error}") from error
+    except TimeoutError:
+        raise FollowError(
+            f"{_named(config)} gave no answer within {limit_ms} ms (default.api.timeout.ms)"
+        ) from None
+
+
+async def _within(limit_s: float, work: Coroutine[Any, Any, _Answer]) -> _Answer:
+    return await asyncio.wait_for(work, limit_s)
+
+
+def _named(config: AdminConfig) -> str:
+    return f"controllers {', '.join(map(str, config.bootstrap))}"

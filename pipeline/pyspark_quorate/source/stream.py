@@ -1,0 +1,162 @@
+"""`spark.readStream.format("quorate")`: the metadata log of a living quorum as a stream of rows.
+
+:mod:`pyspark_quorate.source.stream_options` has the options. Spark asks on the driver how far the next micro-batch
+goes, writes that down, and has it read on an executor: the same again after a failure, by whatever controllers then
+lead. What a micro-batch holds when the log no longer has it: :mod:`pyspark_quorate.source.follow`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
+from quorate_protocol.observer import BEGINNING, HistoryLostError, Position
+from quorate_protocol.records.batch import encode_batch
+
+from pyspark_quorate.source.decoding import Origin, RowReader, gap_rows
+from pyspark_quorate.source.follow import (
+    Item,
+    Limit,
+    OpenFeed,
+    Planner,
+    Records,
+    Snapshot,
+    parted,
+    read_stretch,
+)
+from pyspark_quorate.source.follow_feed import QuorumFeed, fetch_cluster_id, fetch_committed_end
+from pyspark_quorate.source.payload import NO_OP, RECORD_NAMES
+from pyspark_quorate.source.scanning import BatchScanner
+from pyspark_quorate.source.selection import Selection
+from pyspark_quorate.source.stream_offsets import StreamOffset
+from pyspark_quorate.source.stream_options import InitialOffset, StreamOptions
+
+_SNAPSHOT_WINDOW_BYTES: Final = 16 * 1024 * 1024
+
+
+class StretchPartition(InputPartition):
+    """What one micro-batch reads."""
+
+    def __init__(self, start: StreamOffset, end: StreamOffset) -> None:
+        self.start = start
+        self.end = end
+
+
+class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the committed metadata log of one cluster. Raises OptionError, OffsetError and FollowError."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = StreamOptions.parse(options)
+        self._planner: Planner | None = None
+        self._until: int | None = None
+        """No offset from here on is planned: what was committed when a run with an end began."""
+
+    # On the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as are the following
+        """Where a stream without a checkpoint begins."""
+        config = self._options.admin_config()
+        is_latest = self._options.initial_offset is InitialOffset.LATEST
+        position = fetch_committed_end(config) if is_latest else BEGINNING
+        return StreamOffset(cluster_id=fetch_cluster_id(config), position=position).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Spark takes one limit; that in bytes is applied beside it."""
+        return ReadMaxRows(self._options.records_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read up to what is committed now."""
+        self._until = fetch_committed_end(self._options.admin_config()).offset
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next micro-batch; `start` when nothing is new."""
+        begin = StreamOffset.from_json(start)
+        if self._planner is None:
+            self._planner = Planner(self._open_feed(begin.cluster_id))
+        try:
+            end = self._planner.end_after(begin.position, self._limit(limit))
+        except HistoryLostError as lost:
+            return StreamOffset(
+                cluster_id=begin.cluster_id, position=BEGINNING, parted_at=lost.leader_end
+            ).to_json()
+        return (
+            start
+            if end == begin.position
+            else StreamOffset(cluster_id=begin.cluster_id, position=end).to_json()
+        )
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One: a log has an order."""
+        return [StretchPartition(StreamOffset.from_json(start), StreamOffset.from_json(end))]
+
+    def stop(self) -> None:
+        """Close the connection."""
+        planner, self._planner = self._planner, None
+        if planner is not None:
+            planner.close()
+
+    def _limit(self, limit: ReadLimit) -> Limit:
+        bytes_max = self._options.bytes_max
+        if isinstance(limit, ReadMaxRows):
+            return Limit(records_max=limit.max_rows, bytes_max=bytes_max, offset_max=self._until)
+        if isinstance(limit, ReadMaxBytes):
+            return Limit(bytes_max=limit.max_bytes, offset_max=self._until)
+        return Limit(offset_max=self._until)
+
+    def _open_feed(self, cluster_id: str) -> OpenFeed:
+        def open_feed(position: Position, leader_epoch: int) -> QuorumFeed:
+            return QuorumFeed(self._options.admin_config(), cluster_id, position, leader_epoch)
+
+        return open_feed
+
+    # On an executor
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Rows of one micro-batch, in the order of the log."""
+        assert isinstance(partition, StretchPartition)
+        start, end = partition.start, partition.end
+        rows = _Rows(end.cluster_id, self._options)
+        if end.parted_at is not None:
+            yield from rows.of(parted(start.position, end.parted_at))
+            return
+        for item in read_stretch(start.position, end.position, self._open_feed(end.cluster_id)):
+            yield from rows.of(item)
+
+
+class _Rows:
+    """Rows of what was read, as the reader of directories makes them."""
+
+    def __init__(self, cluster_id: str, options: StreamOptions) -> None:
+        self._origin = Origin(cluster_id=cluster_id, source=options.source)
+        self._selection = Selection(names=RECORD_NAMES if options.no_ops else RECORD_NAMES - {NO_OP})
+
+    def of(self, item: Item) -> Iterator[pa.RecordBatch]:
+        if isinstance(item, Records):
+            yield from self._of_records(item)
+        elif isinstance(item, Snapshot):
+            yield from self._of_snapshot(item)
+        else:
+            yield gap_rows(self._origin.cluster_id, self._origin.source, [item])
+
+    def _of_records(self, item: Records) -> Iterator[pa.RecordBatch]:
+        first, last = item.batches[0].base_offset, item.batches[-1].last_offset
+        reader = RowReader(
+            self._origin, self._selection, BatchScanner(first_offset=first, end_offset=last + 1)
+        )
+        yield from reader.read(b"".join(map(encode_batch, item.batches)), is_end=True)[0]
+
+    def _of_snapshot(self, item: Snapshot) -> Iterator[pa.RecordBatch]:
+        origin = Origin(
+            cluster_id=self._origin.cluster_id,
+            source=self._origin.source,
+            snapshot=(item.id.offset, item.id.epoch),
+        )
+        reader = RowReader(origin, self._selection, BatchScanner(first_offset=0))
+        data, is_end = b"", False
+        while not is_end:
+            more = item.file.read(_SNAPSHOT_WINDOW_BYTES)
+            is_end = not more
+            batches, consumed = reader.read(data + more, is_end=is_end)
+            data = (data + more)[consumed:]
+            yield from batches

@@ -1,0 +1,432 @@
+"""How far the next stretch of a log goes, and what is in it, whatever happened to the log in between."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark_quorate.rows import MISSING_OFFSETS, TRUNCATED_EPOCH
+from pyspark_quorate.source import scanning
+from pyspark_quorate.source.follow import Item, Limit, Planner, Records, Snapshot, parted, read_stretch
+from quorate_protocol.observer import (
+    BEGINNING,
+    Committed,
+    Event,
+    Gap,
+    HistoryLostError,
+    LeaderChanged,
+    Position,
+    SnapshotAbandoned,
+    SnapshotBegun,
+    SnapshotChunk,
+    SnapshotLoaded,
+)
+from quorate_protocol.records.batch import Record, RecordBatch
+
+
+@dataclass
+class ModelLog:
+    """The committed batches of a leader, where its log begins, and the newest snapshot."""
+
+    batches: list[RecordBatch] = field(default_factory=list)
+    begins_at: int = 0
+    snapshot: Position | None = None
+    epoch: int = 1
+    batches_per_answer: int = 3
+    before_exchange: Callable[[], None] = lambda: None
+    opened: int = 0
+    open_now: int = 0
+
+    @property
+    def end(self) -> Position:
+        """Behind the last committed record."""
+        return position_behind(self.batches[-1]) if self.batches else Position(0, 0)
+
+    def append(self, records: int, size_bytes: int = 10) -> Position:
+        """Commit one batch; where it ends."""
+        base = self.end.offset
+        self.batches.append(
+            RecordBatch(
+                base_offset=base,
+                partition_leader_epoch=self.epoch,
+                is_control=False,
+                base_timestamp_ms=base,
+                max_timestamp_ms=base,
+                records=tuple(
+                    Record(offset_delta=delta, timestamp_ms=base, key=None, value=bytes(size_bytes))
+                    for delta in range(records)
+                ),
+            )
+        )
+        return self.end
+
+    def clean(self, begin: int, newest: int) -> None:
+        """Have snapshots at the ends of two batches, by index, and no log before the first of them."""
+        ends = [position_behind(batch) for batch in self.batches]
+        self.begins_at, self.snapshot = ends[begin].offset, ends[newest]
+
+    def open(self, position: Position, leader_epoch: int) -> "ModelFeed":
+        """A feed of this log."""
+        assert leader_epoch >= position.epoch
+        self.opened += 1
+        self.open_now += 1
+        return ModelFeed(self, position)
+
+
+class ModelFeed:
+    """One answer for each exchange, from the log as it is then."""
+
+    def __init__(self, log: ModelLog, position: Position) -> None:
+        self._log = log
+        self.position = position
+        self.is_caught_up = False
+        self._downloading: Position | None = None
+
+    def close(self) -> None:
+        self._log.open_now -= 1
+
+    def exchange(self, max_wait_ms: int) -> tuple[Event, ...]:
+        assert max_wait_ms >= 0
+        self._log.before_exchange()
+        log = self._log
+        self.is_caught_up = False
+        if self._downloading is not None:
+            return self._download(self._downloading)
+        ends = {Position(0, 0), *map(position_behind, log.batches)}
+        if self.position not in ends:
+            same = max((end for end in ends if end.epoch <= self.position.epoch), default=Position(0, 0))
+            raise HistoryLostError(self.position, same)
+        if self.position.offset < log.begins_at:
+            assert log.snapshot is not None
+            self._downloading = log.snapshot
+            is_gap = self.position.offset > 0
+            return (Gap(start=self.position, end=log.snapshot),) if is_gap else ()
+        ahead = [one for one in log.batches if one.base_offset >= self.position.offset]
+        taken = tuple(ahead[: log.batches_per_answer])
+        if taken:
+            self.position = position_behind(taken[-1])
+        self.is_caught_up = len(taken) == len(ahead)
+        news: tuple[Event, ...] = (LeaderChanged(leader_id=1, epoch=log.epoch, endpoint=None),)
+        return (*news, Committed(batches=taken, position=self.position)) if taken else news
+
+    def _download(self, snapshot_id: Position) -> tuple[Event, ...]:
+        self._downloading = None
+        begun = SnapshotBegun(snapshot_id=snapshot_id, size_bytes=6)
+        if snapshot_id != self._log.snapshot:
+            return (begun, SnapshotChunk(data=b"sta"), SnapshotAbandoned(snapshot_id=snapshot_id))
+        self.position = snapshot_id
+        chunks = (SnapshotChunk(data=b"sta"), SnapshotChunk(data=b"te!"))
+        return (begun, *chunks, SnapshotLoaded(position=snapshot_id))
+
+
+def position_behind(batch: RecordBatch) -> Position:
+    """The end of a batch."""
+    return Position(batch.last_offset + 1, batch.partition_leader_epoch)
+
+
+def described(items: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """Neighbours of the same kind joined."""
+    joined: list[tuple[str, int, int]] = []
+    for kind, begin, end in items:
+        if joined and kind == "log" and joined[-1][0] == kind and joined[-1][2] == begin:
+            joined[-1] = (kind, joined[-1][1], end)
+        else:
+            joined.append((kind, begin, end))
+    return joined
+
+
+def shape_of(item: Item) -> tuple[str, int, int]:
+    """Kind or reason, and the offsets that it covers; of a snapshot, its offset and epoch."""
+    if isinstance(item, Records):
+        for one, other in pairwise(item.batches):
+            assert one.last_offset + 1 == other.base_offset
+        return "log", item.batches[0].base_offset, item.batches[-1].last_offset + 1
+    if isinstance(item, Snapshot):
+        assert item.file.read() == b"state!"
+        return "snapshot", item.id.offset, item.id.epoch
+    return item.reason, item.offset, item.end_offset
+
+
+def read(log: ModelLog, start: Position, end: Position) -> list[tuple[str, int, int]]:
+    """What is in a stretch now."""
+    open_before = log.open_now
+    found = [shape_of(item) for item in read_stretch(start, end, log.open)]
+    assert log.open_now == open_before, "a feed was not closed"
+    return described(found)
+
+
+def filled(*records: int, epoch: int = 1) -> ModelLog:
+    """A log with batches of so many records."""
+    log = ModelLog(epoch=epoch)
+    for count in records:
+        log.append(count)
+    return log
+
+
+# Planning
+
+
+def test_a_stretch_is_whole_batches_up_to_each_limit_and_one_at_least() -> None:
+    """Goal: limits hold and never stop progress. Method: the ends of stretches under each limit, in turn."""
+    log = filled(4, 3, 5, 20, 1, 1)
+    cases = {
+        Limit(): [33 + 1],
+        Limit(records_max=8): [7, 12, 32, 34],
+        Limit(bytes_max=75): [7, 12, 32, 34],
+        Limit(records_max=8, bytes_max=45): [4, 7, 12, 32, 34],
+        Limit(records_max=1): [4, 7, 12, 32, 33, 34],
+        Limit(offset_max=12): [12],
+        Limit(records_max=5, offset_max=7): [4, 7],
+    }
+    for limit, expected in cases.items():
+        planner, at, ends = Planner(log.open), BEGINNING, []
+        while (end := planner.end_after(at, limit)) != at:
+            ends.append(end.offset)
+            at = end
+        assert ends == expected, limit
+        assert planner.end_after(at, limit) == at
+        planner.close()
+    assert log.open_now == 0
+
+
+def test_planning_goes_on_over_one_connection_and_from_any_start() -> None:
+    """Goal: no batch is fetched twice, and a restart may ask from anywhere. Method: count the feeds."""
+    log = filled(1, 1, 1, 1, 1, 1, 1)
+    planner, limit = Planner(log.open), Limit(records_max=2)
+    at = planner.end_after(BEGINNING, limit)
+    at = planner.end_after(at, limit)
+    log.append(1)
+    assert planner.end_after(at, Limit()) == Position(8, 1)
+    assert log.opened == 1
+    assert planner.end_after(Position(2, 1), limit) == Position(4, 1)
+    assert log.opened == 2
+
+
+def test_a_snapshot_that_stands_for_the_beginning_is_a_stretch_of_its_own() -> None:
+    """Goal: a stream begins where the log can be read. Method: a log that begins later, from offset 0 and after."""
+    log = filled(2, 2, 2, 2, 2)
+    log.clean(1, 2)
+    planner = Planner(log.open)
+    assert planner.end_after(BEGINNING, Limit(offset_max=5)) == BEGINNING, "it would end behind the limit"
+    first = planner.end_after(BEGINNING, Limit(records_max=2))
+    assert first == Position(6, 1)
+    assert planner.end_after(first, Limit(records_max=2)) == Position(8, 1)
+    assert read(log, BEGINNING, first) == [(MISSING_OFFSETS, 0, 6), ("snapshot", 6, 1)]
+
+
+def test_a_log_that_begins_later_in_the_middle_of_planning_ends_the_stretch() -> None:
+    """Goal: what was seen before the log start passed is read as records. Method: clean between two answers."""
+    log = filled(1, 1, 1, 1, 1, 1, 1, 1)
+    answers = iter(range(10))
+    log.before_exchange = lambda: log.clean(5, 6) if next(answers) == 1 else None
+    planner = Planner(log.open)
+    assert planner.end_after(BEGINNING, Limit()) == Position(3, 1)
+    assert planner.end_after(Position(3, 1), Limit()) == Position(7, 1)
+    assert planner.end_after(Position(7, 1), Limit()) == Position(8, 1)
+
+
+def test_a_log_that_contradicts_the_start_is_told_and_not_skipped() -> None:
+    """Goal: no silence about lost records. Method: starts that other logs have not."""
+    log = filled(3, 3, epoch=2)
+    for start in (Position(7, 2), Position(4, 1), Position(3, 9)):
+        with pytest.raises(HistoryLostError) as raised:
+            Planner(log.open).end_after(start, Limit())
+        gap = parted(start, raised.value.leader_end)
+        assert gap.reason == TRUNCATED_EPOCH
+        assert 0 <= gap.offset < gap.end_offset == start.offset
+    log.clean(0, 0)
+    with pytest.raises(HistoryLostError):
+        Planner(log.open).end_after(Position(3, 1), Limit(offset_max=2))
+
+
+def test_a_loss_behind_what_was_seen_is_told_with_the_next_stretch() -> None:
+    """Goal: what was committed is read before the loss is told. Method: exchange the log between two answers."""
+    log = filled(1, 1, 1, 1, 1, epoch=3)
+    other = filled(2, 2, epoch=2).batches
+    answers = iter(range(10))
+
+    def exchange_the_log() -> None:
+        if next(answers) == 1:
+            log.batches = other
+
+    log.before_exchange = exchange_the_log
+    planner = Planner(log.open)
+    end = planner.end_after(BEGINNING, Limit())
+    assert end == Position(3, 3)
+    with pytest.raises(HistoryLostError):
+        planner.end_after(end, Limit())
+
+
+# Reading
+
+
+def test_a_stretch_is_read_the_same_whatever_was_appended() -> None:
+    """Goal: a repeated read has the same records. Method: a stretch read before and after the log grew."""
+    log = filled(2, 3, 4)
+    start, end = Position(2, 1), log.end
+    before = read(log, start, end)
+    log.epoch = 5
+    log.append(7)
+    assert before == read(log, start, end) == [("log", 2, 9)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "newest", "expected"),
+    [
+        (0, 1, [(MISSING_OFFSETS, 2, 4), ("snapshot", 4, 1), ("log", 4, 6)]),
+        (1, 2, [(MISSING_OFFSETS, 2, 6), ("snapshot", 6, 1)]),
+        (1, 4, [(MISSING_OFFSETS, 2, 6), ("snapshot", 10, 1)]),
+        (2, 4, [(MISSING_OFFSETS, 2, 6), ("snapshot", 10, 1)]),
+        (3, 4, [(MISSING_OFFSETS, 2, 6)]),
+    ],
+    ids=["within", "at the end", "beyond, log within", "beyond, log at the end", "beyond, log beyond"],
+)
+def test_a_stretch_whose_records_were_cleaned_is_a_gap_and_the_state_behind_it(
+    begin: int, newest: int, expected: list[tuple[str, int, int]]
+) -> None:
+    """Goal: nothing lost or doubled when the log start passes between planning and reading.
+
+    Method: the stretch of offsets 2 to 5 of a log of ten, cleaned in each way; then the rest, planned after it.
+    """
+    log = filled(2, 2, 2, 2, 2)
+    start, end = Position(2, 1), Position(6, 1)
+    if (begin, newest) == (0, 1):
+        start, expected = Position(0, 0), [(MISSING_OFFSETS, 0, 4), *expected[1:]]
+    log.clean(begin, newest)
+    assert read(log, start, end) == expected
+    rest = Planner(log.open).end_after(end, Limit())
+    is_told = any(kind == "snapshot" for kind, _, _ in expected)
+    assert read(log, end, rest) == (
+        [("log", 6, 10)] if is_told else [(MISSING_OFFSETS, 6, 10), ("snapshot", 10, 1)]
+    )
+
+
+def test_a_snapshot_that_goes_away_while_it_is_fetched_is_replaced() -> None:
+    """Goal: half a snapshot is never a row. Method: a newer one between the offer and its bytes."""
+    log = filled(2, 2, 2, 2, 2)
+    log.clean(0, 1)
+    answers = iter(range(10))
+    log.before_exchange = lambda: log.clean(1, 2) if next(answers) == 1 else None
+    assert read(log, BEGINNING, log.end) == [(MISSING_OFFSETS, 0, 6), ("snapshot", 6, 1), ("log", 6, 10)]
+
+
+def test_a_log_that_was_exchanged_after_planning_is_told() -> None:
+    """Goal: a lost stretch is a row, and reading ends. Method: shorter, longer and differently cut logs."""
+    start, end = Position(2, 3), Position(6, 3)
+    shorter = filled(2, 2, epoch=3)
+    assert read(shorter, start, end) == [("log", 2, 4), (TRUNCATED_EPOCH, 4, 6)]
+    cut = filled(2, 3, 3, epoch=3)
+    assert read(cut, start, end) == [("log", 2, 5), (TRUNCATED_EPOCH, 5, 6)]
+    older = filled(1, 1, 9, epoch=2)
+    assert read(older, start, end) == [(TRUNCATED_EPOCH, 5, 6)]
+    later = filled(2, epoch=3)
+    later.epoch = 4
+    later.append(4)
+    assert read(later, start, end) == [("log", 2, 6), (TRUNCATED_EPOCH, 5, 6)]
+
+
+# Both, over time
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 5)),
+    st.tuples(st.just("elect"), st.just(0)),
+    st.tuples(st.just("clean"), st.integers(0, 10**6)),
+    st.tuples(st.just("plan"), st.integers(1, 8)),
+    st.tuples(st.just("read"), st.just(0)),
+    st.tuples(st.just("restart"), st.just(0)),
+)
+
+
+class Streaming:
+    """A stream whose stretches are planned, and read later."""
+
+    def __init__(self) -> None:
+        self.log = ModelLog()
+        self.planner = Planner(self.log.open)
+        self.at = BEGINNING
+        self.unread: list[tuple[Position, Position]] = []
+        self.seen: list[tuple[str, int, int]] = []
+
+    def append(self, number: int) -> None:
+        self.log.append(number)
+
+    def elect(self, _: int) -> None:
+        self.log.epoch += 1
+
+    def clean(self, number: int) -> None:
+        """What only grows: where the log begins, and the newest snapshot."""
+        ends = [position_behind(one).offset for one in self.log.batches]
+        if not ends:
+            return
+        newest = number % len(ends)
+        begin = number // len(ends) % (newest + 1)
+        before = self.log.snapshot or BEGINNING
+        if ends[begin] >= self.log.begins_at and ends[newest] >= before.offset:
+            self.log.clean(begin, newest)
+
+    def plan(self, number: int | None) -> None:
+        end = self.planner.end_after(self.at, Limit(records_max=number))
+        if end != self.at:
+            self.unread.append((self.at, end))
+            self.at = end
+
+    def read(self, _: int) -> None:
+        if self.unread:
+            self.seen += read(self.log, *self.unread.pop(0))
+
+    def restart(self, _: int) -> None:
+        self.planner.close()
+
+    def finish(self) -> None:
+        """Plan and read until nothing is new."""
+        is_new = True
+        while is_new:
+            before = self.at
+            self.plan(None)
+            is_new = self.at != before
+            while self.unread:
+                self.read(0)
+        self.planner.close()
+
+
+@given(st.lists(ACTIONS, max_size=40))
+def test_stretches_hold_each_record_once_or_tell_that_it_is_missing(actions: list[tuple[str, int]]) -> None:
+    """Goal: over time, all stretches together are the log, each record once or in a gap, and the state is known.
+
+    Method: a log that grows, changes leaders and is cleaned at random; stretches planned at random and read later,
+    in order; at the end everything is planned and read.
+    """
+    stream = Streaming()
+    for action, number in actions:
+        getattr(stream, action)(number)
+    stream.finish()
+    seen, end = stream.seen, stream.log.end.offset
+    covered = [item for item in seen if item[0] != "snapshot"]
+    assert all(one[2] == other[1] for one, other in pairwise(covered)), seen
+    assert (covered[0][1], covered[-1][2]) == (0, end) if covered else end == 0
+    _assert_state_is_known(seen)
+    assert stream.log.open_now == 0
+
+
+def _assert_state_is_known(seen: list[tuple[str, int, int]]) -> None:
+    """Behind the last gap there is a snapshot, once."""
+    gaps = [place for place, item in enumerate(seen) if item[0] == MISSING_OFFSETS]
+    if gaps:
+        ends_at = seen[gaps[-1]][2]
+        snapshots = [offset for kind, offset, _ in seen[gaps[-1] :] if kind == "snapshot"]
+        assert len(snapshots) == 1
+        assert snapshots[0] >= ends_at
+    snapshots = [item for item in seen if item[0] == "snapshot"]
+    assert len(snapshots) == len(set(snapshots))
+
+
+def test_a_gap_names_what_it_covers() -> None:
+    """Goal: whoever reads a gap knows why. Method: the words of both kinds."""
+    log = filled(2, 2)
+    log.clean(1, 1)
+    (gap, *_) = list(read_stretch(BEGINNING, Position(4, 1), log.open))
+    assert isinstance(gap, scanning.Gap)
+    assert "snapshot of offset 4, epoch 1" in gap.detail
+    assert "parts from it at offset 3, epoch 2" in parted(Position(9, 4), Position(3, 2)).detail
