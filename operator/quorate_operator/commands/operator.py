@@ -59,6 +59,14 @@ def run_command(
             "--image", envvar="QUORATE_IMAGE", help="The image of controllers, by default quorate:<version>."
         ),
     ] = None,
+    lake_image: Annotated[
+        str | None,
+        typer.Option(
+            "--lake-image",
+            envvar="QUORATE_LAKE_IMAGE",
+            help="The image that makes lakes of histories, by default quorate-lake:<version>.",
+        ),
+    ] = None,
     leader_election: Annotated[
         bool, typer.Option(help="Work only while holding the Lease, so that several replicas may run.")
     ] = True,
@@ -94,12 +102,16 @@ def run_command(
     try:
         # Needs what only operators install.
         from quorate_operator.handlers import logs, process  # noqa: PLC0415
+        from quorate_operator.resources.facts import Images  # noqa: PLC0415
     except ModuleNotFoundError as error:
         typer.echo(f"error: {error.name} is missing: pip install 'quorate[operator]'", err=True)
         raise typer.Exit(1) from None
     options = process.OperatorOptions(
         identity=identity or f"{socket.gethostname()}-{os.getpid()}",
-        image=image or f"quorate:{version_of('quorate')}",
+        images=Images(
+            quorate=image or f"quorate:{version_of('quorate')}",
+            lake=lake_image or f"quorate-lake:{version_of('quorate')}",
+        ),
         namespaces=tuple(namespace) if namespace else None,
         lease_namespace=lease_namespace,
         leader_election=leader_election,

@@ -21,6 +21,7 @@ from quorate_operator.handlers.reconciler import LOOKS_AT_A_TIME_MAX, ClusterRec
 from quorate_operator.handlers.resources import QuorumOf, ResourceStore
 from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.handlers.wiring import run_kopf
+from quorate_operator.resources.facts import Images
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.kubernetes.api import ApiError, KubernetesApi
 from quorate_operator.runtime.kubernetes.cache import ObjectCache, Watcher
@@ -48,7 +49,7 @@ class OperatorOptions:
     """
 
     identity: str
-    image: str
+    images: Images
     namespaces: Collection[str] | None
     lease_namespace: str
     leader_election: bool = True
@@ -121,7 +122,7 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
 
 async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -> None:
     cache = ObjectCache()
-    clusters = Clusters(shared, partial(_reconciler, cache, options.image))
+    clusters = Clusters(shared, partial(_reconciler, cache, options.images))
     cache.on_change(clusters.wake)
     watcher = Watcher(shared.api, cache, options.namespaces)
     ready = asyncio.Event()
@@ -143,14 +144,14 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
         await clusters.close()
 
 
-def _reconciler(cache: ObjectCache, image: str, key: ClusterKey, shared: Shared) -> ClusterReconciler:
+def _reconciler(cache: ObjectCache, images: Images, key: ClusterKey, shared: Shared) -> ClusterReconciler:
     infrastructure = KubernetesInfrastructure(
         shared.api,
         cache,
         QuorumOf(shared.store, key),
         namespace=key.namespace,
         name=key.name,
-        image=image,
+        images=images,
     )
     return ClusterReconciler(key, shared, infrastructure, ClusterRuntime(infrastructure, KafkaGateway()))
 

@@ -306,7 +306,14 @@ class ClusterReconciler:
             )
         )
         generation = resources.quorum["metadata"]["generation"]
-        status = controller_status(desired, observed, plan, generation=generation, problem=self._problem)
+        status = controller_status(
+            desired,
+            observed,
+            plan,
+            generation=generation,
+            problem=self._problem,
+            history=self._infrastructure.history(),
+        )
         await self._write_status(CONTROLLERS, resources.quorum, status)
         for pool, body in resources.pools.items():
             if pool not in resources.leaving_pools:

@@ -11,6 +11,7 @@ from quorate_operator.models.status import (
     BrokerStatus,
     Condition,
     ConditionType,
+    HistoryStatus,
     KafkaBrokerStatus,
     KafkaControllerStatus,
     PlanStep,
@@ -40,8 +41,10 @@ def controller_status(
     desired: DesiredCluster,
     observed: ObservedCluster,
     plan: Plan,
+    *,
     generation: int,
     problem: str | None = None,
+    history: HistoryStatus | None = None,
 ) -> dict[str, Any]:
     """The status of a KafkaController, without conditions and without what is kept: `formation`."""
     nodes = _nodes_of(desired, observed, desired.name)
@@ -76,6 +79,7 @@ def controller_status(
         if quorum
         else (),
         registrations=_registrations(observed) if kafka else (),
+        history=history,
     )
     judged = [
         *_common(desired, nodes, plan, problem),

@@ -153,7 +153,10 @@ def _rewritten(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dic
     if "anyOf" in schema:
         (only,) = (option for option in schema["anyOf"] if option.get("type") != "null")
         rest = {key: value for key, value in schema.items() if key != "anyOf"}
-        return _rewritten({**only, **rest}, definitions)
+        rewritten = _rewritten({**only, **rest}, definitions)
+        if rest.get("default") is None:  # what may be absent is not filled in
+            rewritten.pop("default", None)
+        return rewritten
     result = {key: value for key, value in schema.items() if key not in _DROPPED}
     if "const" in result:
         result["enum"] = [result.pop("const")]

@@ -162,6 +162,21 @@ class _PoolStatus(StatusModel):
     ] = Field(default=(), description="What was asked for and is not done.")
 
 
+class HistoryStatus(StatusModel):
+    """What is known of the lake."""
+
+    last_schedule_time: str | None = Field(
+        default=None,
+        description="When a job was started last.",
+        json_schema_extra={"format": "date-time"},
+    )
+    last_ingest_time: str | None = Field(
+        default=None,
+        description="When all that had been shipped was in the lake.",
+        json_schema_extra={"format": "date-time"},
+    )
+
+
 class KafkaControllerStatus(_PoolStatus):
     """What the operator knows of a quorum."""
 
@@ -187,6 +202,7 @@ class KafkaControllerStatus(_PoolStatus):
     registrations: Annotated[
         tuple[RegistrationStatus, ...], Field(strict=False, max_length=NODES_MAX, json_schema_extra=_BY_NODE)
     ] = Field(default=(), description="The controllers that are registered.")
+    history: HistoryStatus | None = Field(default=None, description="The history, where one is kept.")
 
 
 class KafkaBrokerStatus(_PoolStatus):

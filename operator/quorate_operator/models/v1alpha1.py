@@ -25,6 +25,7 @@ from quorate_operator.models.base import (
     Text,
     rules,
 )
+from quorate_operator.models.history import History
 from quorate_operator.models.hosts import Host, HostTemplate, differs_by_node
 from quorate_operator.models.listeners import (
     BrokerListener,
@@ -208,6 +209,13 @@ def _check_template(where: str, template: str | None, replicas: int) -> None:
 _NODE_IN_TEMPLATE = "{0}.contains('{{nodeId}}') || {0}.contains('{{offset}}') || {0}.contains('{{pod}}')"
 
 
+_MACHINE = "kubernetes.io/hostname"
+_ONE_MACHINE = (
+    "ReadWriteOnce is for controllers on one machine: must be ReadWriteMany when replicas is more than 1, unless "
+    f"template.nodeSelector names a {_MACHINE}"
+)
+
+
 class KafkaControllerSpec(_PoolSpec):
     """One controller quorum."""
 
@@ -227,6 +235,12 @@ class KafkaControllerSpec(_PoolSpec):
                 + _NODE_IN_TEMPLATE.format("self.advertisedHost"),
                 "message": "advertisedHost: must have {nodeId}, {offset} or {pod} in it when replicas is "
                 "more than 1, so that each node has a host of its own",
+            },
+            {
+                "rule": "!has(self.history) || !has(self.history.storage) || self.replicas <= 1 || "
+                "self.history.storage.accessMode != 'ReadWriteOnce' || "
+                f"'{_MACHINE}' in self.template.nodeSelector",
+                "message": f"history.storage.accessMode: {_ONE_MACHINE}",
             },
         )
     )
@@ -280,12 +294,20 @@ class KafkaControllerSpec(_PoolSpec):
         default=False,
         description="Every node of the cluster is stopped, brokers first; volumes and registrations stay.",
     )
+    history: History | None = Field(
+        default=None,
+        description="Keeps the history of the metadata log, and makes a lake of it. Off without it.",
+    )
 
     @model_validator(mode="after")
     def _nodes_are_of_this_quorum(self) -> Self:
         self._check_ids(self.nodes, CONTROLLER_IDS)
         self._check_hosts(self.nodes, self.listeners)
         _check_template("advertisedHost", self.advertised_host, self.replicas)
+        storage = self.history.storage if self.history else None
+        is_on_one_machine = self.replicas <= 1 or _MACHINE in self.template.node_selector
+        if storage is not None and storage.access_mode == "ReadWriteOnce" and not is_on_one_machine:
+            raise ValueError(f"history.storage.accessMode: {storage.access_mode!r}: {_ONE_MACHINE}")
         return self
 
     def implementation_of(self, node_id: int) -> Literal["python", "java"]:

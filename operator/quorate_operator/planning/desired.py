@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from quorate_operator.models.annotations import ANNOTATION_PAUSE, ANNOTATION_RECOVER, ANNOTATION_RESTART
+from quorate_operator.models.base import duration_ms
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import (
@@ -28,7 +29,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
             implementation=Implementation(quorum.spec.implementation_of(node_id)),
             kafka_version=quorum.spec.version,
             listeners=quorum.spec.listeners,
-            config=quorum.spec.config,
+            config=_controller_config(quorum),
             revision=_revision(node_id, quorum.spec.version, quorum.metadata.annotations),
         )
         for node_id in quorum.spec.all_node_ids()
@@ -61,6 +62,14 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
         decommission=frozenset(node_id for pool in pools for node_id in pool.spec.decommission),
         survivor=_survivor(quorum.metadata.annotations),
     )
+
+
+def _controller_config(quorum: KafkaController) -> Mapping[str, str]:
+    """With segments that are closed in time for the history; what the manifest says by name wins."""
+    if quorum.spec.history is None:
+        return quorum.spec.config
+    interval_ms = duration_ms(quorum.spec.history.segment_interval)
+    return {"metadata.log.segment.ms": str(interval_ms), **quorum.spec.config}
 
 
 def _revision(node_id: int, version: str, annotations: Mapping[str, str]) -> dict[str, str]:

@@ -37,8 +37,12 @@ def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> M
     """What a running pod can't change, by what it is for people."""
     template = context.pool(node.pool).spec.template
     spec = pod_spec(context, node)
-    (container,) = spec["containers"]
+    container, *sidecars = spec["containers"]
     rest = {key: value for key, value in spec.items() if key != "containers"}
+    if sidecars:  # a new release of Quorate is no reason to restart a node of Java: the next start has it
+        rest["sidecars"] = [
+            {key: value for key, value in sidecar.items() if key != "image"} for sidecar in sidecars
+        ]
     rest["container"] = {key: value for key, value in container.items() if key not in ("image", "resources")}
     revision = {
         "config": digest(config_revision(context, desired, node)),

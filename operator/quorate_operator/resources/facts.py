@@ -23,10 +23,14 @@ class ListenerOf(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
-    """What runs the nodes where the manifests name no image. `{version}` in `kafka` is the Kafka release."""
+    """What runs the nodes, and makes lakes, where the manifests name no image.
+
+    `{version}` in `kafka` is the Kafka release.
+    """
 
     quorate: str
     kafka: str = "apache/kafka:{version}"
+    lake: str = "quorate-lake"
     pull_policy: str | None = None
 
 

@@ -17,11 +17,14 @@ from quorate_operator.resources.configs import (
     CONFIG_DIRECTORY,
     LOG4J2_FILE,
     PROPERTIES_FILE,
+    VOLUME_DIRECTORY,
     advertised_text,
     quorum_facts,
     tls_directory,
 )
+from quorate_operator.resources.containers import HOME, TMP_MOUNT, container, pod_basics, tmp_volume
 from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.history import history_of, history_volume, ship_container
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
     ANNOTATION_REVISION,
@@ -35,12 +38,9 @@ from quorate_operator.resources.names import (
     volume_claim_name,
 )
 
-USER_ID = 1000
-"""That of the stock image's user, and of ours: the init container and the node share a volume."""
 CONTROLLER_GRACE_S = 30
 BROKER_GRACE_S = 120
 """A broker moves the leadership of all its partitions away, which takes a while when it has many."""
-VOLUME_DIRECTORY = "/var/lib/quorate"
 TERMINATION_LOG = "/dev/termination-log"
 FORMAT_CONTAINER = "format"
 NODE_CONTAINER = "node"
@@ -171,36 +171,16 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
         ],
         "containers": [_node_container(context, node)],
     }
+    history = history_of(context)
+    if history is not None and is_controller:
+        spec["containers"].append(ship_container(context))
+        spec["volumes"].append(history_volume(context, history))
     return spec
 
 
 def _pod_basics(context: Context, node: DesiredNode) -> Object:
     """What every pod on a node's volume has."""
-    template = context.pool(node.pool).spec.template
-    spec: Object = {
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "volumes": _volumes(node),
-    }
-    if template.node_selector:
-        spec["nodeSelector"] = dict(template.node_selector)
-    if template.tolerations:
-        spec["tolerations"] = [dict(toleration) for toleration in template.tolerations]
-    if template.affinity is not None:
-        spec["affinity"] = dict(template.affinity)
-    if template.priority_class_name is not None:
-        spec["priorityClassName"] = template.priority_class_name
-    if template.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": secret.name} for secret in template.image_pull_secrets]
-    return spec
+    return pod_basics(context.pool(node.pool).spec.template, _volumes(node))
 
 
 def _volumes(node: DesiredNode) -> list[Object]:
@@ -210,7 +190,7 @@ def _volumes(node: DesiredNode) -> list[Object]:
             "persistentVolumeClaim": {"claimName": volume_claim_name(node.pool, node.node_id)},
         },
         {"name": "config", "configMap": {"name": pod_name(node.pool, node.node_id)}},
-        {"name": "tmp", "emptyDir": {"sizeLimit": TMP_SIZE}},
+        tmp_volume(TMP_SIZE),
     ]
     for listener in node.listeners:
         if isinstance(listener, BrokerListener) and listener.tls is not None:
@@ -223,7 +203,7 @@ def _mounts(node: DesiredNode) -> list[Object]:
     mounts: list[Object] = [
         {"name": "data", "mountPath": VOLUME_DIRECTORY},
         {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
-        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+        TMP_MOUNT,
     ]
     for listener in node.listeners:
         if isinstance(listener, BrokerListener) and listener.tls is not None:
@@ -233,53 +213,41 @@ def _mounts(node: DesiredNode) -> list[Object]:
 
 
 def _container(context: Context, node: DesiredNode, name: str, image: str) -> Object:
-    template = context.pool(node.pool).spec.template
-    container: Object = {
-        "name": name,
-        "image": image,
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-    }
-    if policy := template.image_pull_policy or context.facts.images.pull_policy:
-        container["imagePullPolicy"] = policy
-    return container
+    return container(context, context.pool(node.pool).spec.template, name, image)
 
 
 def _quorate_container(context: Context, node: DesiredNode, name: str, arguments: Sequence[str]) -> Object:
     """A container that runs one command on the node's volume with Quorate's own image."""
     return _container(context, node, name, context.facts.images.quorate) | {
         "command": ["quorate", *arguments],
-        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - the pod's own
+        "env": [HOME],
         "resources": _FORMAT_RESOURCES,
         "volumeMounts": _mounts(node),
     }
 
 
 def _node_container(context: Context, node: DesiredNode) -> Object:
-    container = _container(context, node, NODE_CONTAINER, context.image_of(node))
+    made = _container(context, node, NODE_CONTAINER, context.image_of(node))
     resources = context.pool(node.pool).spec.template.resources
     config = f"{CONFIG_DIRECTORY}/{PROPERTIES_FILE}"
-    container["ports"] = [
+    made["ports"] = [
         {"name": f"listener-{place}", "containerPort": listener_port(node, listener)}
         for place, listener in enumerate(node.listeners)
     ]
-    container["resources"] = {
+    made["resources"] = {
         key: dict(amounts)
         for key, amounts in (("requests", resources.requests), ("limits", resources.limits))
         if amounts
     }
-    container["volumeMounts"] = _mounts(node)
+    made["volumeMounts"] = _mounts(node)
     if node.implementation is Implementation.PYTHON:
-        container["command"] = ["quorate", "controller", "run", "--config", config, "--log-format", "json"]
-        container["env"] = [{"name": "HOME", "value": "/tmp"}]  # noqa: S108 - the pod's own
-        container["ports"].append({"name": "http", "containerPort": HTTP_PORT})
-        return container | _python_probes()
-    container["command"] = [KAFKA_START, config]
-    container["env"] = _kafka_environment(resources.limits.get("memory"))
-    return container | _kafka_probes(listener_port(node, node.listeners[0]))
+        made["command"] = ["quorate", "controller", "run", "--config", config, "--log-format", "json"]
+        made["env"] = [HOME]
+        made["ports"].append({"name": "http", "containerPort": HTTP_PORT})
+        return made | _python_probes()
+    made["command"] = [KAFKA_START, config]
+    made["env"] = _kafka_environment(resources.limits.get("memory"))
+    return made | _kafka_probes(listener_port(node, node.listeners[0]))
 
 
 def _python_probes() -> Object:

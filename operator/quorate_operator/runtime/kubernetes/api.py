@@ -84,11 +84,13 @@ EVENT = Kind("events.k8s.io/v1", "Event", "events")
 MACHINE = Kind("v1", "Node", "nodes")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+CRON_JOB = Kind("batch/v1", "CronJob", "cronjobs")
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 CONTROLLERS = Kind("quorate.dev/v1alpha1", "KafkaController", "kafkacontrollers")
 BROKERS = Kind("quorate.dev/v1alpha1", "KafkaBroker", "kafkabrokers")
 OWNED_KINDS = {
-    kind.name: kind for kind in (POD, VOLUME_CLAIM, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY)
+    kind.name: kind
+    for kind in (POD, VOLUME_CLAIM, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY, CRON_JOB)
 }
 """What Quorate makes for clusters, by the kind's name."""
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from quorate_operator.models.manifests import ManifestError, Manifests
+from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -79,6 +80,7 @@ from quorate_operator.runtime.kubernetes.formations import (
     with_leader,
     write_formation,
 )
+from quorate_operator.runtime.kubernetes.history import history_status, keep_history
 from quorate_operator.runtime.kubernetes.objects import DELETION_LOOK_S, DELETION_SLACK_S, ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import (
     ANNOTATION_CLUSTER_ID,
@@ -124,13 +126,13 @@ class KubernetesInfrastructure:
         *,
         namespace: str,
         name: str,
-        image: str,
+        images: Images,
     ) -> None:
         self._api = api
         self._source = source
         self._namespace = namespace
         self._name = name
-        self._images = Images(quorate=image)
+        self._images = images
         self._context: Context | None = None
         self._objects = ClusterObjects(api, cache, namespace=namespace, cluster=name)
         self._names = PublishedNames(self._objects)
@@ -221,6 +223,10 @@ class KubernetesInfrastructure:
             if found.pod is not None and found.pool in pools
         }
 
+    def history(self) -> HistoryStatus | None:
+        """What is known of the lake, None where no history is kept."""
+        return history_status(self._objects)
+
     # Doing
 
     async def apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
@@ -255,6 +261,7 @@ class KubernetesInfrastructure:
             wanted += exposures(context, node)
         for item in wanted:
             await self._objects.keep(item)
+        await keep_history(self._objects, context, desired.lifecycle)
         names = {item["metadata"]["name"] for item in wanted if item["kind"] == SERVICE.name}
         for service in self._objects.of_kind(SERVICE):
             labels = service["metadata"]["labels"]

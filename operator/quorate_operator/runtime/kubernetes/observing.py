@@ -215,7 +215,8 @@ def _problem(pod: Object) -> str | None:
         ended = state.get("terminated") or (status.get("lastState", {}).get("terminated") or {})
         failed = ended.get("exitCode", 0) != 0
         if failed and (reason == "CrashLoopBackOff" or "terminated" in state):
-            what = "formatting" if status["name"] == FORMAT_CONTAINER else "the process"
+            names = {FORMAT_CONTAINER: "formatting", NODE_CONTAINER: "the process"}
+            what = names.get(status["name"], f"the container {status['name']}")
             told = (ended.get("message") or "").strip().splitlines()
             times = status.get("restartCount", 0) + 1
             return f"{what} ended with status {ended['exitCode']}, {times} times so far" + (

@@ -1,0 +1,60 @@
+"""What every pod and every container has: restricted pod security, and what a pool's template says of them."""
+
+from collections.abc import Sequence
+
+from quorate_operator.models.pods import PodTemplate
+from quorate_operator.resources.facts import Context, Object
+
+USER_ID = 1000
+"""That of the stock image's user, and of ours: containers of a pod share a volume."""
+TMP_MOUNT: Object = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108 - the pod's own
+HOME: Object = {"name": "HOME", "value": "/tmp"}  # noqa: S108 - the pod's own
+
+
+def tmp_volume(size: str) -> Object:
+    """The volume of `TMP_MOUNT`: images are read-only."""
+    return {"name": "tmp", "emptyDir": {"sizeLimit": size}}
+
+
+def pod_basics(template: PodTemplate, volumes: Sequence[Object]) -> Object:
+    """The spec of a pod without its containers."""
+    spec: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": list(volumes),
+    }
+    if template.node_selector:
+        spec["nodeSelector"] = dict(template.node_selector)
+    if template.tolerations:
+        spec["tolerations"] = [dict(toleration) for toleration in template.tolerations]
+    if template.affinity is not None:
+        spec["affinity"] = dict(template.affinity)
+    if template.priority_class_name is not None:
+        spec["priorityClassName"] = template.priority_class_name
+    if template.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": secret.name} for secret in template.image_pull_secrets]
+    return spec
+
+
+def container(context: Context, template: PodTemplate, name: str, image: str) -> Object:
+    """A container without its command."""
+    made: Object = {
+        "name": name,
+        "image": image,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    if policy := template.image_pull_policy or context.facts.images.pull_policy:
+        made["imagePullPolicy"] = policy
+    return made
