@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from quorate_operator.handlers.reconciler import ClusterReconciler, Shared
-from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Object
+from quorate_operator.runtime.kubernetes.api import CONTROLLERS, Object
 from quorate_operator.web.port import ClusterKey
 
 CLOSE_TIMEOUT_S = 5.0
@@ -55,14 +55,11 @@ class Clusters:
         if running is not None:
             running[0].wake()
 
-    def may_go(self, body: Object) -> bool:
-        """Whether the deletion of a resource may be completed: none of its pods is left."""
+    async def wait_cleared(self, body: Object) -> None:
+        """Wait until the deletion of a resource may be completed: none of its pods is left."""
         running = self._running.get(self._shared.store.cluster_of(body))
-        if running is None:
-            return True
-        if body["kind"] == BROKERS.name:
-            return running[0].has_stopped(body["metadata"]["name"])
-        return running[0].is_stopped
+        if running is not None:
+            await running[0].wait_cleared(body["metadata"]["uid"])
 
     async def close(self) -> None:
         """End every reconcile where it is; connections that don't close in time go with the process."""

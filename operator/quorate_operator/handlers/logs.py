@@ -5,6 +5,10 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+KOPF_LOGGER = "kopf.objects"
+TEMPORARY = " failed temporarily: "
+"""What kopf writes of a handler that is to be called again."""
+
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per line: time, level, logger, event, and perhaps a traceback."""
@@ -22,6 +26,17 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields, ensure_ascii=False)
 
 
+class TemporaryIsNoError(logging.Filter):
+    """Tells what kopf's handlers wait for at level INFO: kopf calls each look that comes too early an error."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is logged, perhaps at another level than it came with."""
+        if TEMPORARY in record.msg and record.levelno == logging.ERROR:
+            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+            return logging.getLogger("quorate_operator").isEnabledFor(logging.INFO)
+        return True
+
+
 def configure_logs(*, level: str, is_json: bool) -> None:
     """Log from this level on; libraries only tell what went wrong."""
     handler = logging.StreamHandler(sys.stderr)
@@ -30,3 +45,4 @@ def configure_logs(*, level: str, is_json: bool) -> None:
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("quorate_operator").setLevel(level.upper())
+    logging.getLogger(KOPF_LOGGER).addFilter(TemporaryIsNoError())

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -28,6 +28,7 @@ from quorate_operator.handlers.statuses import (
 )
 from quorate_operator.models.manifests import ManifestError
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster, Role
+from quorate_operator.planning.departure import has_pod, with_departure
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.planner import plan as plan_of
 from quorate_operator.planning.shutdown import GRACE_MS
@@ -38,7 +39,6 @@ from quorate_operator.planning.steps import (
     RebuildQuorum,
     RefreshRegistration,
     RemoveVoter,
-    StopNode,
     UnregisterBroker,
     UnregisterController,
 )
@@ -106,17 +106,17 @@ class ClusterReconciler:
         self._woken = asyncio.Event()
         self._failures = 0
         self._problem: str | None = None
-        self._stopped_pools: frozenset[str] = frozenset()
-        self.is_stopped = False
-        """Whether the KafkaController is being deleted and no pod of the cluster is left."""
+        self._cleared: frozenset[str] = frozenset()
+        self._has_cleared = asyncio.Event()
 
     def wake(self) -> None:
         """Look at once, or right after the look that is under way."""
         self._woken.set()
 
-    def has_stopped(self, pool: str) -> bool:
-        """Whether a pool that is being deleted has no pod left."""
-        return pool in self._stopped_pools
+    async def wait_cleared(self, uid: str) -> None:
+        """Wait until nothing is left that has to go before the KafkaController or KafkaBroker with this uid."""
+        while uid not in self._cleared:
+            await self._has_cleared.wait()
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -162,7 +162,7 @@ class ClusterReconciler:
     async def _reconcile(self) -> float:
         resources = self._shared.store.of_cluster(self.key)
         if resources.quorum is None:
-            await self._tell_orphans(resources)
+            await self._look_after_orphans(resources)
             return ASLEEP_INTERVAL_S
         async with self._shared.looks:
             seen = await self._look_and_tell(resources)
@@ -172,9 +172,8 @@ class ClusterReconciler:
         if desired.lifecycle is Lifecycle.PAUSED and not resources.is_deleted:
             return ASLEEP_INTERVAL_S
         done = await self._do(resources, desired, plan)
-        done += await self._stop_leaving(resources, desired)
-        if resources.is_deleted and not done:
-            self.is_stopped = not self._infrastructure.has_pods()
+        if resources.is_deleted and not plan.steps:
+            await self._clear(resources)
         self._failures = 0
         self._problem = None
         return self._pause_s(desired, plan, done)
@@ -188,19 +187,34 @@ class ClusterReconciler:
             await self._refuse(resources, str(error))
             return None
         desired = replace(desired, running=desired.running and not resources.is_deleted)
-        observed, plan = await self._look(desired)
+        observed, plan = await self._look(resources, desired)
         if desired.lifecycle is not Lifecycle.PAUSED and not resources.is_deleted:
             await self._infrastructure.keep_objects(desired, observed)
         await self._publish(resources, desired, observed, plan)
         return desired, plan
 
-    async def _look(self, desired: DesiredCluster) -> tuple[ObservedCluster, Plan]:
+    async def _look(
+        self, resources: ClusterResources, desired: DesiredCluster
+    ) -> tuple[ObservedCluster, Plan]:
         self._shared.pulse.begin(self.key)
         try:
             observed = await self._runtime.observe(desired)
         finally:
             self._shared.pulse.end(self.key)
-        return observed, plan_of(desired, observed, clock.now_ms())
+        plan = plan_of(desired, observed, clock.now_ms())
+        if resources.is_deleted:
+            return observed, plan
+        emptied, leaving = resources.emptied_pools, resources.leaving_pools
+        departing = await self._infrastructure.departing(leaving)
+        left = {
+            node.pool
+            for node in departing.values()
+            if has_pod(node) or (node.has_volume and node.pool in emptied)
+        }
+        self._tell_cleared(resources.pools[name] for name in leaving - left)
+        if desired.lifecycle is Lifecycle.PAUSED:
+            return observed, plan
+        return observed, with_departure(plan, departing, emptied, observed.kafka)
 
     def _pause_s(self, desired: DesiredCluster, plan: Plan, done: int) -> float:
         if done:
@@ -248,7 +262,7 @@ class ClusterReconciler:
         log.info("%s/%s: %s %s", *self.key, name, note)
         try:
             if isinstance(action, GUARDED):
-                if not await self._do_guarded(desired, action):
+                if not await self._do_guarded(resources, desired, action):
                     return 0
             else:
                 await self._runtime.apply(action, desired)
@@ -261,7 +275,7 @@ class ClusterReconciler:
         steps.labels(name, "done").inc()
         return 1
 
-    async def _do_guarded(self, desired: DesiredCluster, action: Action) -> bool:
+    async def _do_guarded(self, resources: ClusterResources, desired: DesiredCluster, action: Action) -> bool:
         """Do it if it is still due when nobody else changes membership. Whether it was done."""
         lease = Lease(
             self._shared.api,
@@ -271,7 +285,7 @@ class ClusterReconciler:
             duration_s=self._shared.lease_duration_s,
         )
         async with lease.held(LEASE_TIMEOUT_S):
-            _, plan = await self._look(desired)
+            _, plan = await self._look(resources, desired)
             if not any(_is_same(action, due) for due in plan.due):
                 return False
             if not lease.is_held:
@@ -279,15 +293,20 @@ class ClusterReconciler:
             await self._runtime.apply(action, desired)
         return True
 
-    async def _stop_leaving(self, resources: ClusterResources, desired: DesiredCluster) -> int:
-        """Stop the pods of pools that are being deleted, one at a time; their volumes stay."""
-        running = self._infrastructure.nodes_of_pools(resources.leaving_pools)
-        self._stopped_pools = resources.leaving_pools - set(running.values())
-        for node_id, pool in sorted(running.items()):
-            reason = f"KafkaBroker {pool} is deleted; its volumes stay"
-            stop = StopNode(node_id=node_id, reason=reason, grace_ms=GRACE_MS)
-            return await self._do_one(resources, desired, stop)
-        return 0
+    async def _clear(self, resources: ClusterResources) -> None:
+        """Take away what no plan does of resources that are deleted: pods that are left, then volumes by policy."""
+        pools = None if resources.is_deleted else resources.leaving_pools
+        await self._infrastructure.stop_pods(GRACE_MS, pools)
+        await self._infrastructure.delete_volumes(resources.emptied_pools)
+        gone = [resources.pools[name] for name in resources.leaving_pools]
+        if resources.quorum is not None and resources.is_deleted:
+            gone.append(resources.quorum)
+        self._tell_cleared(gone)
+
+    def _tell_cleared(self, gone: Iterable[Object]) -> None:
+        self._cleared = frozenset(body["metadata"]["uid"] for body in gone)
+        self._has_cleared.set()
+        self._has_cleared = asyncio.Event()
 
     # What is told
 
@@ -328,23 +347,24 @@ class ClusterReconciler:
             )
 
     async def _refuse(self, resources: ClusterResources, message: str) -> None:
-        """A manifest that can't be used: said in the conditions, until it changes. Nothing else is done."""
+        """A manifest that can't be used: said in the conditions, until it changes. Only what is deleted goes."""
         assert resources.quorum is not None
+        await self._clear(resources)
         if resources.is_deleted:
-            self.is_stopped = await self._infrastructure.stop_everything(GRACE_MS)
             return
         self._problem = message
         snapshot = ClusterSnapshot(key=self.key, at_ms=clock.now_ms(), problem=message)
         self._shared.snapshots.put(snapshot)
-        kinds = [(CONTROLLERS, resources.quorum), *((BROKERS, body) for body in resources.pools.values())]
+        staying = [body for name, body in resources.pools.items() if name not in resources.leaving_pools]
+        kinds = [(CONTROLLERS, resources.quorum), *((BROKERS, body) for body in staying)]
         for kind, body in kinds:
             generation = body["metadata"]["generation"]
             await self._write_status(kind, body, refused_status(message, generation))
             await self._shared.events.tell(self.key, body, "InvalidManifest", message, is_warning=True)
 
-    async def _tell_orphans(self, resources: ClusterResources) -> None:
+    async def _look_after_orphans(self, resources: ClusterResources) -> None:
         """Pools whose KafkaController isn't there: nothing is known of their brokers."""
-        self._stopped_pools = resources.leaving_pools
+        await self._clear(resources)
         for name, body in resources.pools.items():
             if name not in resources.leaving_pools:
                 message = (

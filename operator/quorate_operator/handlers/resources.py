@@ -29,15 +29,27 @@ class ClusterResources:
         """Whether the KafkaController is being deleted."""
         return self.quorum is not None and is_deleted(self.quorum)
 
+    @property
+    def emptied_pools(self) -> frozenset[str]:
+        """Those of the resources that are being deleted whose volumes go with them."""
+        going = [self.pools[name] for name in self.leaving_pools]
+        if self.quorum is not None and self.is_deleted:
+            going.append(self.quorum)
+        return frozenset(
+            body["metadata"]["name"]
+            for body in going
+            if body["spec"].get("storage", {}).get("onDecommission") == "Delete"
+        )
+
     def manifests(self) -> Manifests:
-        """What is asked for. Raises ManifestError."""
+        """What is asked for; with pools that are deleted where all goes together. Raises ManifestError."""
         assert self.quorum is not None
         source = f"namespace {self.quorum['metadata']['namespace']}"
         quorum = load_object(self.quorum, source)
         assert isinstance(quorum, KafkaController)
         pools = []
         for name, body in sorted(self.pools.items()):
-            if name not in self.leaving_pools:
+            if self.is_deleted or name not in self.leaving_pools:
                 pool = load_object(body, source)
                 assert isinstance(pool, KafkaBroker)
                 pools.append(pool)

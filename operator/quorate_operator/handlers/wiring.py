@@ -17,7 +17,10 @@ from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, REQUES
 FINALIZER = "quorate.dev/cluster"
 KNOCK_INTERVAL_S = 300.0
 """A reconcile has intervals of its own: this is for one that would have forgotten."""
-DELETION_LOOK_S = 1.0
+DELETION_WAIT_S = 5.0
+"""For so long a handler waits for pods to stop, and edits of the same object wait for it."""
+DELETION_PAUSE_S = 0.1
+"""Between two waits: kopf looks then for what has come in."""
 WORKERS_MAX = 64
 EXIT_TIMEOUT_S = 25.0
 """After so long kopf kills this process; it is less than the grace of its pod."""
@@ -60,8 +63,11 @@ def registry_of(clusters: Clusters) -> kopf.OperatorRegistry:
         clusters.wake(namespace or "", name or "" if is_quorum else body["spec"]["controllers"])
 
     async def deleted(body: kopf.Body, **_: Any) -> None:
-        if not clusters.may_go(dict(body)):
-            raise kopf.TemporaryError("its pods are being stopped", delay=DELETION_LOOK_S)
+        try:
+            async with asyncio.timeout(DELETION_WAIT_S):
+                await clusters.wait_cleared(dict(body))
+        except TimeoutError:
+            raise kopf.TemporaryError("its pods are being stopped", delay=DELETION_PAUSE_S) from None
 
     # kopf reads these files by itself; it does not know `kubernetes.aio`.
     kopf.on.login(registry=registry)(kopf.login_with_service_account)

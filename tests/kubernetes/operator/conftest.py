@@ -9,6 +9,7 @@ import yaml
 from kubernetes.client import ApiException
 from local_kubernetes.api_server import ApiServer
 from operated import Operated
+from support.cluster import environment_for
 from support.waiting import eventually
 
 CRDS = Path(__file__).parents[3] / "crds"
@@ -42,6 +43,13 @@ def operated(
     """A namespace with a machine, and without a cluster or an operator yet."""
     with Operated(api_server, api_client, namespace, tmp_path).running() as place:
         yield place
+
+
+@pytest.fixture
+def brokered(operated: Operated, kafka_jars: Path, tmp_path: Path) -> Operated:
+    """The same, and its machine can run stock brokers."""
+    operated.agent.environment = environment_for(kafka_jars, tmp_path)
+    return operated
 
 
 def _is_established(api: kubernetes.client.ApiextensionsV1Api, name: str) -> bool:

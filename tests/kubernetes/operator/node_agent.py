@@ -1,15 +1,18 @@
 """Stands in for the machines of a Kubernetes that has only a control plane: runs pods as local processes.
 
 Of scheduler, kubelet, volume controllers and DNS it does what Quorate's pods need: binds pods to a machine, gives
-each an address of its own in 127.0.0.0/8, writes ConfigMaps out, has a directory for each claim, runs init containers
-and the container, probes readiness, reports states and last words, honours grace, restarts what ended, and lets
-claims go that no pod uses. A name of a pod in a text is replaced by its address, as DNS would.
+each an address of its own in 127.0.0.0/8, writes ConfigMaps and Secrets out, has a directory for each claim, runs
+init containers and the container, probes readiness, reports states and last words, honours grace, restarts what
+ended, and lets claims go that no pod uses. A name of a pod in a text is replaced by its address, as DNS would.
 """
 
+import base64
 import json
+import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -24,13 +27,18 @@ from typing import Any
 
 import kubernetes.client
 from kubernetes.client import ApiException
-from support.cluster import DIE_WITH_PARENT
+from quorate_operator.runtime.kafka import find_kafka
+from support.cluster import DIE_WITH_PARENT, HEAP
 
 LOOK_EVERY_S = 0.1
 PROBE_EVERY_S = 0.2
 RESTART_PAUSE_S = 1.0
 VOLUME_ROOT = "/var/lib/quorate"
 CONFIG_ROOT = "/etc/quorate"
+TLS_ROOT = "/etc/quorate-tls"
+KAFKA_START = "/opt/kafka/bin/kafka-server-start.sh"
+KAFKA_VERSION = "4.3.1"
+PROBE_TIMEOUT_S = 1
 TERMINATION_LOG = "/dev/termination-log"
 
 Object = dict[str, Any]
@@ -90,6 +98,7 @@ class _Pod(threading.Thread):
         self._current: _Container | None = None
         self._written: Object | None = None
         self._leaving = threading.Event()
+        self._evicted = threading.Event()
 
     def leave(self, body: Object) -> None:
         """It was deleted: the process gets its grace."""
@@ -101,6 +110,11 @@ class _Pod(threading.Thread):
         container = self._current
         if container is not None:
             container.process.kill()
+
+    def evict(self) -> None:
+        """End its process and don't start it again: the pod has failed."""
+        self._evicted.set()
+        self.kill()
 
     @property
     def pid(self) -> int | None:
@@ -143,7 +157,7 @@ class _Pod(threading.Thread):
             if container.process.poll() is None:
                 self._end(container)
                 break
-            if is_task:
+            if is_task or self._evicted.is_set():
                 phase = "Succeeded" if container.process.returncode == 0 else "Failed"
                 self._report(phase, [container.status(ready=False, restarts=0)], ready=False)
                 self._leaving.wait()
@@ -176,14 +190,12 @@ class _Pod(threading.Thread):
     def _start(self, spec: Object, volume: Path) -> _Container:
         last_words = self.directory / f"{spec['name']}.last-words"
         last_words.unlink(missing_ok=True)
-        places = {
-            VOLUME_ROOT: f"{volume}",
-            TERMINATION_LOG: f"{last_words}",
-            CONFIG_ROOT: f"{self.directory}/etc",
-        }
+        places = {**self._places(volume), TERMINATION_LOG: f"{last_words}"}
         command = [self.agent.localized(part, self.address, places) for part in spec["command"]]
         if command[0] == "quorate":
             command[0] = f"{Path(sys.executable).with_name('quorate')}"
+        elif command[0] == KAFKA_START:
+            command = self.agent.kafka_command(command[1])
         self._current = _Container(spec, command, self.directory, last_words)
         return self._current
 
@@ -196,31 +208,59 @@ class _Pod(threading.Thread):
         container.process.wait()
 
     def _prepare(self) -> Path | None:
-        """The volume and the configuration on disk; None while the claim or ConfigMap is missing."""
+        """The volume and the configuration on disk; None while a claim, ConfigMap or Secret is missing."""
         volume: Path | None = None
+        config: Mapping[str, str] | None = None
+        secrets: dict[str, Mapping[str, bytes] | None] = {}
         for source in self.body["spec"]["volumes"]:
             if claim := source.get("persistentVolumeClaim"):
                 volume = self.agent.volume_of(claim["claimName"])
-        config = self.agent.config_of(self.name)
-        if volume is None or config is None:
+            if configured := source.get("configMap"):
+                config = self.agent.config_of(configured["name"])
+            if secret := source.get("secret"):
+                secrets[source["name"].removeprefix("tls-")] = self.agent.secret_of(secret["secretName"])
+        if volume is None or config is None or None in secrets.values():
             return None
-        etc = self.directory / "etc"
-        etc.mkdir(exist_ok=True)
-        places = {VOLUME_ROOT: f"{volume}", CONFIG_ROOT: f"{etc}"}
+        places = self._places(volume)
         for name, text in config.items():
-            (etc / name).write_text(self.agent.localized(text, self.address, places))
+            self._write(
+                Path(places[CONFIG_ROOT]) / name, self.agent.localized(text, self.address, places).encode()
+            )
+        for listener, data in secrets.items():
+            for name, content in (data or {}).items():
+                self._write(Path(places[TLS_ROOT]) / listener / name, content)
         return volume
 
+    def _places(self, volume: Path) -> Mapping[str, str]:
+        """Where a pod's paths are on this machine; those that begin with others come first."""
+        return {
+            VOLUME_ROOT: f"{volume}",
+            TLS_ROOT: f"{self.directory}/tls",
+            CONFIG_ROOT: f"{self.directory}/etc",
+        }
+
+    @staticmethod
+    def _write(path: Path, content: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
     def _is_ready(self, spec: Object) -> bool:
-        probe = spec.get("readinessProbe", {}).get("httpGet")
-        if probe is None:
+        probe = spec.get("readinessProbe", {})
+        if asked := probe.get("tcpSocket"):
+            try:
+                socket.create_connection((self.address, asked["port"]), PROBE_TIMEOUT_S).close()
+            except OSError:
+                return False
             return True
-        port = next(one["containerPort"] for one in spec["ports"] if one["name"] == probe["port"])
-        try:
-            with urllib.request.urlopen(f"http://{self.address}:{port}{probe['path']}", timeout=1) as answer:
-                return bool(answer.status == 200)
-        except (OSError, urllib.error.URLError):
-            return False
+        if asked := probe.get("httpGet"):
+            port = next(one["containerPort"] for one in spec["ports"] if one["name"] == asked["port"])
+            url = f"http://{self.address}:{port}{asked['path']}"
+            try:
+                with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_S) as answer:
+                    return bool(answer.status == 200)
+            except (OSError, urllib.error.URLError):
+                return False
+        return True
 
     def _report(
         self, phase: str, containers: list[Object], *, ready: bool, inits: list[Object] | None = None
@@ -229,7 +269,7 @@ class _Pod(threading.Thread):
             "phase": phase,
             "podIP": self.address,
             "podIPs": [{"ip": self.address}],
-            "hostIP": "127.0.0.1",
+            "hostIP": self.agent.machine_address,
             "initContainerStatuses": self._inits if inits is None else inits,
             "containerStatuses": containers,
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
@@ -252,10 +292,13 @@ class NodeAgent:
     ) -> None:
         self.directory = directory
         self.machine = f"machine-of-{namespace}"
+        self.machine_address = f"{network}.250"
         self._client = client
         self._core = kubernetes.client.CoreV1Api(client)
         self._namespace = namespace
         self._network = network
+        self.environment: Mapping[str, str] = os.environ
+        """In which stock Kafka is found."""
         self._pods: dict[str, _Pod] = {}
         self._claims: dict[str, str] = {}
         self._stop = threading.Event()
@@ -267,7 +310,9 @@ class NodeAgent:
         machine = {"metadata": {"name": self.machine}}
         self._core.create_node(machine)
         condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
-        self._core.patch_node_status(self.machine, {"status": {"conditions": [condition]}})
+        address = {"type": "InternalIP", "address": self.machine_address}
+        status = {"conditions": [condition], "addresses": [address]}
+        self._core.patch_node_status(self.machine, {"status": status})
         self._thread.start()
         try:
             yield self
@@ -286,6 +331,14 @@ class NodeAgent:
         """The process of a pod's container, if it runs."""
         found = self._pods.get(pod)
         return found.pid if found is not None else None
+
+    def evict(self, pod: str) -> None:
+        """What a machine does that has too little memory: the process ends, the pod stays as one that failed."""
+        self._pods[pod].evict()
+
+    def log_of(self, pod: str) -> str:
+        """What the container of every pod of this name has written."""
+        return "".join(path.read_text() for path in sorted(self.directory.glob(f"{pod}-????????/node.log")))
 
     def address_of(self, pod: str) -> str:
         """The address of a pod: by its node id, so that it comes back to it."""
@@ -315,6 +368,20 @@ class NodeAgent:
         with suppress(ApiException):
             return dict(self._core.read_namespaced_config_map(name, self._namespace).data)
         return None
+
+    def secret_of(self, name: str) -> Mapping[str, bytes] | None:
+        """The data of a Secret."""
+        with suppress(ApiException):
+            data = self._core.read_namespaced_secret(name, self._namespace).data or {}
+            return {key: base64.b64decode(value) for key, value in data.items()}
+        return None
+
+    def kafka_command(self, config: str) -> list[str]:
+        """What runs a stock broker with this configuration. Raises KafkaUnavailableError."""
+        kafka = find_kafka(KAFKA_VERSION, self.environment, lambda _: None)
+        log4j = f"-Dlog4j2.configurationFile={Path(config).with_name('log4j2.properties')}"
+        jvm = (*HEAP.split(), "-XX:+UseSerialGC", "-XX:-UsePerfData", log4j)
+        return kafka.command("kafka.Kafka", config, jvm=jvm)
 
     def bind(self, body: Object) -> None:
         """Put a pod on the machine."""

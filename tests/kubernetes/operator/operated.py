@@ -26,6 +26,7 @@ GROUP, VERSION = "quorate.dev", "v1alpha1"
 QUORUM = "quorum"
 BROKERS = "brokers"
 CONTROLLERS_FIRST = 3000
+BROKER_PORT = 9092
 SETTLE_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 40
 LOG_LINES_SHOWN = 30
@@ -50,15 +51,17 @@ class OperatorProcess:
         with log.open("ab") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
 
-    def events(self) -> list[str]:
-        """What it logged so far."""
+    def events(self, level: str | None = None) -> list[str]:
+        """What it logged so far, at one level or at all."""
         with self.log.open("rb") as file:
             file.seek(self._offset)
             lines = file.read().decode(errors="replace").splitlines()
         found = []
         for line in lines:
             with suppress(ValueError):
-                found.append(str(json.loads(line)["event"]))
+                told = json.loads(line)
+                if level in (None, told["level"]):
+                    found.append(str(told["event"]))
         return found
 
     def kill(self) -> None:
@@ -132,19 +135,40 @@ class Operated:
             )
         )
 
-    def create_brokers(self, **spec: Any) -> None:
-        """A KafkaBroker of this quorum."""
+    def create_brokers(self, name: str = BROKERS, **spec: Any) -> None:
+        """A KafkaBroker of this quorum, whose brokers advertise their pods' addresses."""
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "KafkaBroker",
-            "metadata": {"name": BROKERS},
-            "spec": {"controllers": QUORUM, "replicas": 1, **spec},
+            "metadata": {"name": name},
+            "spec": {
+                "controllers": QUORUM,
+                "replicas": 1,
+                "listeners": [self.internal_listener()],
+                "config": SMALL_FILES,
+                "rollout": {"overlap": "1s"},
+                **spec,
+            },
         }
         self.custom.create_namespaced_custom_object(GROUP, VERSION, self.namespace, "kafkabrokers", body)
 
-    def delete_brokers(self) -> None:
-        """Ask for the deletion of the KafkaBroker."""
-        self.custom.delete_namespaced_custom_object(GROUP, VERSION, self.namespace, "kafkabrokers", BROKERS)
+    def internal_listener(self) -> Object:
+        """The listener by which brokers with ids from 0 to 9 know each other."""
+        return {"name": "PLAINTEXT", "port": BROKER_PORT, "advertisedHost": f"{self.network}.11{{nodeId}}"}
+
+    def delete_brokers(self, name: str = BROKERS) -> None:
+        """Ask for the deletion of a KafkaBroker."""
+        self.custom.delete_namespaced_custom_object(GROUP, VERSION, self.namespace, "kafkabrokers", name)
+
+    def patch_brokers(self, name: str = BROKERS, **spec: Any) -> None:
+        """Change fields of a KafkaBroker's spec."""
+        self.custom.patch_namespaced_custom_object(
+            GROUP, VERSION, self.namespace, "kafkabrokers", name, {"spec": spec}
+        )
+
+    def brokers(self, name: str = BROKERS) -> Object | None:
+        """A KafkaBroker."""
+        return self._read("kafkabrokers", name)
 
     def patch(self, **spec: Any) -> None:
         """Change fields of its spec."""
@@ -163,24 +187,19 @@ class Operated:
 
     def resource(self) -> Object | None:
         """The KafkaController."""
-        try:
-            return dict(
-                self.custom.get_namespaced_custom_object(
-                    GROUP, VERSION, self.namespace, "kafkacontrollers", QUORUM
-                )
-            )
-        except ApiException as error:
-            if error.status == 404:
-                return None
-            raise
+        return self._read("kafkacontrollers", QUORUM)
 
     def status(self) -> Object:
         """Its status; empty while there is none."""
         return dict((self.resource() or {}).get("status") or {})
 
     def condition(self, kind: str) -> Object:
-        """One condition; empty while there is none."""
-        return next((one for one in self.status().get("conditions", ()) if one["type"] == kind), {})
+        """One condition of the KafkaController; empty while there is none."""
+        return _condition(self.resource(), kind)
+
+    def brokers_condition(self, kind: str, name: str = BROKERS) -> Object:
+        """One condition of a KafkaBroker; empty while there is none."""
+        return _condition(self.brokers(name), kind)
 
     # Looking
 
@@ -213,6 +232,17 @@ class Operated:
         """The directory ids of the voters by node id; empty for those of a static quorum."""
         return {voter["nodeId"]: voter.get("directoryId", "") for voter in self.status().get("voters", ())}
 
+    def brokers_settled(self, *node_ids: int, name: str = BROKERS) -> bool:
+        """Whether these brokers of a pool are ready, and nothing is left to do for them as the spec is."""
+        resource = self.brokers(name) or {}
+        status = resource.get("status") or {}
+        return (
+            status.get("observedGeneration") == resource["metadata"]["generation"]
+            and not status.get("plan")
+            and _condition(resource, "Ready").get("status") == "True"
+            and [one["nodeId"] for one in status["brokers"]] == list(node_ids)
+        )
+
     def settled(self, *node_ids: int, voters: bool = True) -> bool:
         """Whether these controllers run, are the voters, and nothing is left to do for the spec as it is."""
         resource = self.resource() or {}
@@ -223,7 +253,8 @@ class Operated:
             and not status.get("plan")
             and conditions.get("Ready", {}).get("status") == "True"
             and (not voters or sorted(self.voters()) == sorted(node_ids))
-            and self.pods() == sorted(f"{QUORUM}-{node_id}" for node_id in node_ids)
+            and [pod for pod in self.pods() if pod.startswith(f"{QUORUM}-")]
+            == sorted(f"{QUORUM}-{node_id}" for node_id in node_ids)
         )
 
     def wait_settled(self, *node_ids: int, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
@@ -234,6 +265,16 @@ class Operated:
         """Wait for something; tells status, pods and the operator's last lines when it does not come."""
         eventually(look, timeout_s, what, self._seen)
 
+    def _read(self, plural: str, name: str) -> Object | None:
+        try:
+            return dict(
+                self.custom.get_namespaced_custom_object(GROUP, VERSION, self.namespace, plural, name)
+            )
+        except ApiException as error:
+            if error.status == 404:
+                return None
+            raise
+
     def _seen(self) -> str:
         status = {key: value for key, value in self.status().items() if key != "registrations"}
         lines = self.operators[-1].log.read_text().splitlines()[-LOG_LINES_SHOWN:] if self.operators else []
@@ -243,6 +284,11 @@ class Operated:
         self.custom.patch_namespaced_custom_object(
             GROUP, VERSION, self.namespace, "kafkacontrollers", QUORUM, patch
         )
+
+
+def _condition(resource: Object | None, kind: str) -> Object:
+    conditions = ((resource or {}).get("status") or {}).get("conditions", ())
+    return next((one for one in conditions if one["type"] == kind), {})
 
 
 @contextmanager

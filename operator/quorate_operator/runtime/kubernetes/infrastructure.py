@@ -11,7 +11,7 @@ from what Quorate applied before.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -211,16 +211,12 @@ class KubernetesInfrastructure:
                 found[node_id] = Address(address, listener_port(like, like.listeners[0]))
         return found
 
-    def has_pods(self) -> bool:
-        """Whether any pod of the cluster is left."""
-        return bool(self._objects.of_kind(POD))
-
-    def nodes_of_pools(self, pools: frozenset[str]) -> Mapping[int, str]:
-        """The nodes of some pools that have pods, with their pools."""
+    async def departing(self, pools: Collection[str]) -> Mapping[int, ObservedNode]:
+        """The nodes of pools that are deleted of which anything is there."""
         return {
-            node_id: found.pool
+            node_id: observed_node(found, unreachable_host=await self._is_unreachable(found))
             for node_id, found in self._objects.nodes().items()
-            if found.pod is not None and found.pool in pools
+            if found.pool in pools
         }
 
     def history(self) -> HistoryStatus | None:
@@ -271,14 +267,26 @@ class KubernetesInfrastructure:
             if is_ours and service["metadata"]["name"] not in names:
                 await self._objects.delete(SERVICE, service)
 
-    async def stop_everything(self, grace_ms: int) -> bool:
-        """Stop all pods, brokers first, where nothing more is known of the cluster. Whether none is left."""
-        pods = [found for found in self._objects.nodes().values() if found.pod is not None]
-        brokers = [found for found in pods if found.role is Role.BROKER]
-        for found in brokers or pods:
-            assert found.pod is not None
-            await self._objects.delete_pod(found.pod, grace_ms)
-        return not self.has_pods()
+    async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:
+        """Stop the pods of some pools, or without `pools` all, brokers first, where no plan does it.
+
+        Raises StepError and ApiError.
+        """
+        found = [one for one in self._objects.nodes().values() if pools is None or one.pool in pools]
+        for role in (Role.BROKER, Role.CONTROLLER):
+            for one in found:
+                if one.role is role and one.pod is not None:
+                    await self._objects.delete_pod(one.pod, grace_ms)
+        if pools is None:
+            # What an operator that died has left of a task.
+            for pod in self._objects.of_kind(POD):
+                await self._objects.delete_pod(pod, 0)
+
+    async def delete_volumes(self, pools: Collection[str]) -> None:
+        """Delete the volumes of pools that are gone. Raises StepError and ApiError."""
+        for found in self._objects.nodes().values():
+            if found.claim is not None and found.pool in pools:
+                await self._objects.delete(VOLUME_CLAIM, found.claim)
 
     async def _apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
         match action:
