@@ -1,0 +1,310 @@
+"""The stream's reader against real quorums, without Spark: what it plans, and what it reads whatever happens."""
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark_quorate.source.follow_feed import FollowError
+from pyspark_quorate.source.options import parse_options
+from pyspark_quorate.source.reader import MetadataLogReader
+from pyspark_quorate.source.stream import QuorumStreamReader
+from support.cluster import Cluster
+from support.metadata import start_offset
+from support.waiting import eventually
+
+Offset = dict[str, Any]
+Rows = list[dict[str, Any]]
+NewQuorum = Callable[..., Cluster]
+Change = Callable[[Cluster, int], None]
+
+WAIT_S = 60
+SMALL_LOG = {
+    "internal.metadata.log.segment.bytes": 2_000,
+    "metadata.log.max.record.bytes.between.snapshots": 3_000,
+    "metadata.max.retention.bytes": 5_000,
+    "metadata.max.idle.interval.ms": 0,  # nothing is deleted while a test looks
+}
+
+
+def reader_of(cluster: Cluster, **options: str) -> QuorumStreamReader:
+    """A reader of a running quorum."""
+    return QuorumStreamReader(
+        {"bootstrapControllers": cluster.bootstrap_controllers, "noOps": "true", **options}
+    )
+
+
+def read(reader: QuorumStreamReader, start: Offset, end: Offset) -> Rows:
+    """The rows of a micro-batch, read as an executor does: by copies."""
+    (partition,) = reader.partitions(start, end)
+    copy, partition = pickle.loads(pickle.dumps((fresh(reader), partition)))
+    return as_rows(copy.read(partition))
+
+
+def fresh(reader: QuorumStreamReader) -> QuorumStreamReader:
+    """A reader with the same options, as each of Spark's processes makes one."""
+    other = object.__new__(QuorumStreamReader)
+    other.__dict__ = {**reader.__dict__, "_planner": None}
+    return other
+
+
+def as_rows(batches: Any) -> Rows:
+    """Rows without their source."""
+    rows = pa.Table.from_batches(batches).to_pylist() if (batches := list(batches)) else []
+    return [{name: value for name, value in row.items() if name != "source"} for row in rows]
+
+
+def rows_of_directory(directory: Path) -> Rows:
+    """What the reader of directories has of one."""
+    reader = MetadataLogReader(parse_options({"path": str(directory), "noOps": "true"}))
+    return [row for partition in reader.partitions() for row in as_rows(reader.read(partition))]
+
+
+def of_kind(rows: Rows, kind: str) -> Rows:
+    """Rows of one kind."""
+    return [row for row in rows if row["kind"] == kind]
+
+
+def follow(
+    reader: QuorumStreamReader, start: Offset, limit: ReadLimit | None = None
+) -> tuple[Rows, list[Offset]]:
+    """Everything from an offset on, micro-batch by micro-batch, and the offsets between them."""
+    rows: Rows = []
+    offsets = [start]
+    while (end := reader.latestOffset(offsets[-1], limit or reader.getDefaultReadLimit())) != offsets[-1]:
+        rows += read(reader, offsets[-1], end)
+        offsets.append(end)
+        if len(offsets) > 500:
+            pytest.fail(f"a stream without an end: {offsets[-3:]}")
+    return rows, offsets
+
+
+def await_log_begins_behind(cluster: Cluster, offset: int, change: Change) -> int:
+    """Change a cluster until no controller has the record at an offset; the new begin of its leader's log."""
+
+    def look() -> bool:
+        change(cluster, 40)
+        return all(start_offset(cluster.metadata(one)) > offset for one in cluster.controllers)
+
+    eventually(look, WAIT_S, f"logs without {offset}")
+    return start_offset(cluster.metadata(cluster.await_leader()))
+
+
+def test_a_quorum_is_read_as_its_directories_are(new_quorum: NewQuorum, change: Change) -> None:
+    """Goal: rows of a stream are those of the directories, in order, whatever the limits.
+
+    Method: one quorum read under three limits, up to what was committed at one time, beside its directory.
+    """
+    quorum = new_quorum()
+    change(quorum, 60)
+    for limits in ({}, {"maxRecordsPerTrigger": "7"}, {"maxBytesPerTrigger": "300"}):
+        reader = reader_of(quorum, **limits)
+        reader.prepareForTriggerAvailableNow()
+        rows, offsets = follow(reader, reader.initialOffset())
+        end = offsets[-1]["offset"]
+        expected = [
+            row for row in of_kind(rows_of_directory(quorum.data(3000)), "log") if row["offset"] < end
+        ]
+        assert rows == expected
+        assert [row["offset"] for row in rows] == list(range(end))
+        assert (len(offsets) == 2) is (not limits)
+        change(quorum, 1)
+        assert reader.latestOffset(offsets[-1], ReadAllAvailable()) == offsets[-1], "it was to end"
+        reader.stop()
+
+
+def test_latest_begins_with_what_comes_after(new_quorum: NewQuorum, change: Change) -> None:
+    """Goal: `latest` leaves out what there was, and nothing else. Method: changes before and after the start."""
+    quorum = new_quorum()
+    change(quorum, 5)
+    reader = reader_of(quorum, initialOffset="latest")
+    start = reader.initialOffset()
+    change(quorum, 5)
+    reader.prepareForTriggerAvailableNow()
+    rows, _ = follow(reader, start)
+    reader.stop()
+    assert start["offset"] > 5
+    assert rows[0]["offset"] == start["offset"]
+    assert len([row for row in rows if row["type"] == "ConfigRecord"]) == 5
+
+
+def test_a_read_is_the_same_by_another_leader(new_quorum: NewQuorum, change: Change) -> None:
+    """Goal: a micro-batch that is repeated has the same rows. Method: kill the leader after planning, and read."""
+    quorum = new_quorum(controllers=3)
+    change(quorum, 30)
+    reader = reader_of(quorum)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    before = read(reader, start, end)
+    leader = quorum.await_leader()
+    quorum.kill(leader)
+    during = read(reader, start, end)
+    change(quorum, 5)
+    later = reader.latestOffset(end, ReadAllAvailable())
+    reader.stop()
+    assert before == during
+    assert len(before) == end["offset"]
+    assert later["offset"] > end["offset"]
+    assert later["epoch"] > end["epoch"]
+    quorum.start(leader)
+    quorum.await_quorum()
+    assert read(reader_of(quorum), start, end) == before
+
+
+def test_a_snapshot_stands_for_what_was_deleted_before_it_was_read(
+    new_quorum: NewQuorum, change: Change
+) -> None:
+    """Goal: when the log start has passed, nothing is silently missing, and the state is there once.
+
+    Method: plan two micro-batches, have the quorum delete their records, read them, and follow to the end. What
+    the stream has must join without holes; the snapshot must be the checkpoint file, row by row.
+    """
+    quorum = new_quorum(config=SMALL_LOG)
+    change(quorum, 10)
+    reader = reader_of(quorum, maxRecordsPerTrigger="8")
+    start = reader.initialOffset()
+    middle = reader.latestOffset(start, reader.getDefaultReadLimit())
+    end = reader.latestOffset(middle, reader.getDefaultReadLimit())
+    await_log_begins_behind(quorum, end["offset"], change)
+    rows = read(reader, start, middle) + read(reader, middle, end)
+    assert {(row["kind"], row["type"]) for row in rows} == {("gap", "missing-offsets")}
+    reader.prepareForTriggerAvailableNow()
+    others, offsets = follow(reader, end)
+    reader.stop()
+    rows += others
+    covered = [_range_of(row) for row in rows if row["kind"] != "snapshot"]
+    assert covered[0][0] == 0
+    assert all(one[1] == other[0] for one, other in pairwise(covered)), covered
+    assert covered[-1][1] == offsets[-1]["offset"]
+    snapshot = of_kind(rows, "snapshot")
+    (end_offset,) = {row["offset"] for row in snapshot}
+    expected = of_kind(rows_of_directory(quorum.data(3000)), "snapshot")
+    assert snapshot == [row for row in expected if row["offset"] == end_offset]
+    assert [row["ordinal"] for row in snapshot] == list(range(len(snapshot)))
+    assert snapshot[0]["type"] == "SnapshotHeaderRecord"
+    assert snapshot[-1]["type"] == "SnapshotFooterRecord"
+    assert of_kind(rows, "log")[0]["offset"] == end_offset
+
+
+def _range_of(row: dict[str, Any]) -> tuple[int, int]:
+    return row["offset"], _gap_end(row) if row["kind"] == "gap" else row["offset"] + 1
+
+
+def _gap_end(row: dict[str, Any]) -> int:
+    return int(json.loads(row["payload"])["endOffset"])
+
+
+def test_a_quorum_that_was_made_anew_is_told_and_read_from_its_beginning(
+    new_quorum: NewQuorum, change: Change
+) -> None:
+    """Goal: a lost history is a row, and what there is now is read.
+
+    Method: read a quorum, format its controller anew with the same cluster id, and go on from where the stream was.
+    """
+    quorum = new_quorum()
+    change(quorum, 40)
+    reader = reader_of(quorum)
+    before, offsets = follow(reader, reader.initialOffset(), ReadAllAvailable())
+    planned = (offsets[-2], offsets[-1])
+    quorum.terminate(3000)
+    shutil.rmtree(quorum.data(3000))
+    quorum.format(3000)
+    quorum.start_all()
+    again = read(reader, *planned)
+    assert again[-1]["type"] == "truncated-epoch", "a planned micro-batch that is gone"
+    reader.prepareForTriggerAvailableNow()
+    rows, offsets = follow(reader, offsets[-1], ReadAllAvailable())
+    reader.stop()
+    (gap,) = of_kind(rows, "gap")
+    assert rows[0] == gap
+    assert gap["type"] == "truncated-epoch"
+    assert _gap_end(gap) == planned[1]["offset"] == len(before)
+    assert [row["offset"] for row in rows[1:]] == list(range(offsets[-1]["offset"]))
+
+
+def test_another_cluster_is_refused_by_name(new_quorum: NewQuorum) -> None:
+    """Goal: a checkpoint is not mixed with another cluster. Method: the offset of one at another's controllers."""
+    one, other = new_quorum(), new_quorum()
+    start = reader_of(one).initialOffset()
+    reader = reader_of(other)
+    with pytest.raises(FollowError) as raised:
+        reader.latestOffset(start, ReadAllAvailable())
+    reader.stop()
+    for words in (
+        f"the checkpoint is of cluster {start['clusterId']}",
+        f"of cluster {reader_of(other).initialOffset()['clusterId']}",
+        other.bootstrap_controllers,
+    ):
+        assert words in str(raised.value)
+
+
+def test_a_quorum_that_is_away_is_asked_within_a_bound(new_quorum: NewQuorum, change: Change) -> None:
+    """Goal: an outage fails the micro-batch in time, with a message that says whom and why; a short one does not.
+
+    Method: plan and read while all controllers are dead, with a small default.api.timeout.ms.
+    """
+    quorum = new_quorum(controllers=3)
+    change(quorum, 3)
+    bounds = {"config.request.timeout.ms": "1000", "config.default.api.timeout.ms": "2000"}
+    reader = reader_of(quorum, **bounds)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    quorum.kill(*quorum.controllers)
+    attempts: list[Callable[[], object]] = [
+        lambda: reader_of(quorum, **bounds).initialOffset(),
+        lambda: reader.latestOffset(end, ReadAllAvailable()),
+        lambda: read(reader, start, end),
+    ]
+    for attempt in attempts:
+        with pytest.raises(FollowError) as raised:
+            attempt()
+        for controller in quorum.controllers:
+            assert quorum.address(controller) in str(raised.value)
+    assert "2000 ms (default.api.timeout.ms)" in str(raised.value)
+    quorum.start_all()
+    assert len(read(reader, start, end)) == end["offset"]
+    reader.stop()
+
+
+def test_java_controllers_are_followed_over_tls_and_sasl(
+    new_java_cluster: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Goal: stock controllers are read like ours, with the client properties of Kafka, and no secret leaks.
+
+    Method: a Java controller's secured listener, its properties in options and in a file; a wrong password.
+    """
+    cluster = new_java_cluster(controllers=1, brokers=0)
+    cluster.start(*cluster.controllers)
+    cluster.await_quorum()
+    properties = cluster.sasl_properties()
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    base = {"bootstrapControllers": cluster.sasl_controllers, "noOps": "true"}
+    for options in (
+        {**base, "configFile": str(file)},
+        {**base, **{f"config.{name}": value for name, value in properties.items()}},
+    ):
+        reader = QuorumStreamReader(options)
+        reader.prepareForTriggerAvailableNow()
+        rows, offsets = follow(reader, reader.initialOffset())
+        reader.stop()
+        expected = of_kind(rows_of_directory(cluster.data(3000)), "log")
+        assert rows == expected[: offsets[-1]["offset"]]
+        assert "admin-secret" not in f"{reader._options} {offsets}"
+    wrong = QuorumStreamReader(
+        {
+            **base,
+            "configFile": str(file),
+            "config.sasl.jaas.config": properties["sasl.jaas.config"].replace("admin-", "no-"),
+        }
+    )
+    with pytest.raises(FollowError, match=cluster.sasl_controllers) as raised:
+        wrong.latestOffset(offsets[0], ReadAllAvailable())
+    assert "no-secret" not in str(raised.value)
+    wrong.stop()
