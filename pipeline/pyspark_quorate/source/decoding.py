@@ -4,13 +4,16 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
+from quorate_protocol.records.framing import FRAME_VERSION
 
 from pyspark_quorate import rows
+from pyspark_quorate.source.columns import program_of
 from pyspark_quorate.source.framing import Integers, Records, frame_records, padded
 from pyspark_quorate.source.payload import (
     METADATA_NAMES,
@@ -28,7 +31,11 @@ ARROW_SCHEMA: Final = to_arrow_schema(rows.SCHEMA, timezone="UTC")
 ROWS_PER_BATCH_MAX: Final = 1 << 16
 """Records that are decoded together; a batch of Kafka has fewer than its bytes over 7."""
 
+_ALIKE_MIN: Final = 32
+"""Fewer records of a type are faster one by one."""
+_FRAME_BYTES: Final = 3
 _SNAPSHOT_HEADER_TYPE: Final = 3
+_SNAPSHOT_FOOTER_TYPE: Final = 4
 _NO_OP_KEY: Final = next(key for key, name in METADATA_NAMES.items() if name == NO_OP)
 
 
@@ -45,6 +52,57 @@ class Origin:
     def kind(self) -> str:
         """The kind of the rows."""
         return rows.LOG if self.snapshot is None else rows.SNAPSHOT
+
+
+class _Found:
+    """Decoded records by their index, in any order."""
+
+    def __init__(self) -> None:
+        self._alike: list[tuple[Integers, str, int, pa.StringArray]] = []
+        self._single: list[tuple[int, Decoded]] = []
+
+    def add(self, index: Integers, name: str, version: int, payloads: pa.StringArray) -> None:
+        """Some of one type and version."""
+        self._alike.append((index, name, version, payloads))
+
+    def add_one(self, index: int, decoded: Decoded) -> None:
+        """One."""
+        self._single.append((index, decoded))
+
+    def in_order(self) -> tuple[Integers, pa.StringArray, pa.Array, pa.StringArray]:
+        """Index, type, version and payload of all, by index."""
+        single = [decoded for _, decoded in self._single]
+        index = np.concatenate(
+            [*(each[0] for each in self._alike), np.array([number for number, _ in self._single], np.int64)]
+        )
+        names = list(dict.fromkeys([*(each[1] for each in self._alike), *(each.name for each in single)]))
+        code = [np.full(len(each[0]), names.index(each[1])) for each in self._alike]
+        version = [np.full(len(each[0]), each[2], np.int16) for each in self._alike]
+        code.append(np.array([names.index(each.name) for each in single], np.int64))
+        version.append(np.array([each.version for each in single], np.int16))
+        payload = pa.concat_arrays(
+            [*(each[3] for each in self._alike), pa.array([each.payload for each in single], pa.string())]
+        )
+        order = np.argsort(index, kind="stable")
+        types = pa.array(names, pa.string()).take(pa.array(np.concatenate(code)[order]))
+        is_sorted = len(self._alike) + bool(single) == 1
+        payload = payload if is_sorted else payload.take(pa.array(order))
+        return index[order], types, pa.array(np.concatenate(version)[order]), payload
+
+
+def _decode_each(data: bytes, records: Records) -> Iterator[Decoded | Undecodable]:
+    """One after the other: what is rare, damaged or unknown."""
+    columns = (records.key_start, records.key_size, records.value_start, records.value_size)
+    for is_control, *places in zip(
+        records.is_control.tolist(), *(column.tolist() for column in columns), strict=True
+    ):
+        key_start, key_size, start, size = places
+        value = data[start : start + size] if size >= 0 else None
+        if is_control:
+            key = data[key_start : key_start + key_size] if key_size >= 0 else None
+            yield decode_control_record(key, value)
+        else:
+            yield decode_metadata(value)
 
 
 class RowReader:
@@ -87,7 +145,9 @@ class RowReader:
             place += ")" if gap.end_offset is None else f" up to {gap.end_offset})"
         return Gap(reason=gap.reason, epoch=gap.epoch, detail=gap.detail + place)
 
-    def _rows(self, data: bytes, window: Any, records: Records, gaps: list[Gap]) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, data: bytes, window: NDArray[np.uint8], records: Records, gaps: list[Gap]
+    ) -> Iterator[pa.RecordBatch]:
         if self._origin.snapshot is not None:
             self._note_header_and_footer(data, records)
         if not self._selection.wants_kind(self._origin.kind):
@@ -103,52 +163,63 @@ class RowReader:
             is_no_op = (window[at] == 1) & (window[at + 1] == _NO_OP_KEY) & (records.value_size > 1)
             records = records.select(~is_no_op | records.is_control)
         if len(records):
-            yield from self._decode(data, records, gaps)
+            yield from self._decode(data, window, records, gaps)
 
-    def _decode(self, data: bytes, records: Records, gaps: list[Gap]) -> Iterator[pa.RecordBatch]:
-        kept, types, versions, payloads = [], [], [], []
+    def _decode(
+        self, data: bytes, window: NDArray[np.uint8], records: Records, gaps: list[Gap]
+    ) -> Iterator[pa.RecordBatch]:
+        found = _Found()
+        left = self._decode_alike(data, window, records, found)
         wanted = self._selection.wanted
-        for index, (is_control, key_start, key_size, start, size) in enumerate(
-            zip(
-                records.is_control.tolist(),
-                records.key_start.tolist(),
-                records.key_size.tolist(),
-                records.value_start.tolist(),
-                records.value_size.tolist(),
-                strict=True,
-            )
-        ):
-            value = data[start : start + size] if size >= 0 else None
-            decoded: Decoded | Undecodable
-            if is_control:
-                key = data[key_start : key_start + key_size] if key_size >= 0 else None
-                decoded = decode_control_record(key, value)
-            else:
-                decoded = decode_metadata(value)
-            if isinstance(decoded, Undecodable):
-                offset = int(records.offset[index])
-                gaps.append(
-                    Gap(
-                        reason=rows.UNKNOWN_RECORD,
-                        offset=offset,
-                        end_offset=offset + 1,
-                        epoch=int(records.epoch[index]),
-                        detail=decoded.detail,
-                    )
+        for index, decoded in zip(left.tolist(), _decode_each(data, records.select(left)), strict=True):
+            if isinstance(decoded, Decoded):
+                if decoded.name in wanted:
+                    found.add_one(index, decoded)
+                continue
+            offset = int(records.offset[index])
+            gaps.append(
+                Gap(
+                    reason=rows.UNKNOWN_RECORD,
+                    offset=offset,
+                    end_offset=offset + 1,
+                    epoch=int(records.epoch[index]),
+                    detail=decoded.detail,
                 )
-            elif decoded.name in wanted:
-                kept.append(index)
-                types.append(decoded.name)
-                versions.append(decoded.version)
-                payloads.append(decoded.payload)
-        if kept:
-            chosen = records if len(kept) == len(records) else records.select(np.array(kept, np.int64))
-            yield self._assemble(
-                chosen,
-                pa.array(types, pa.string()),
-                pa.array(versions, pa.int16()),
-                pa.array(payloads, pa.string()),
             )
+        index, types, versions, payloads = found.in_order()
+        if len(index):
+            chosen = records if len(index) == len(records) else records.select(index)
+            yield self._assemble(chosen, types, versions, payloads)
+
+    def _decode_alike(
+        self, data: bytes, window: NDArray[np.uint8], records: Records, found: "_Found"
+    ) -> Integers:
+        """Decodes records of the same type and version together; the indices of those that are left."""
+        start, size = records.value_start, records.value_size
+        head = window[start[:, None] + np.arange(_FRAME_BYTES)].astype(np.int64)
+        # Frame version, key and version are varints of one byte in all that is known.
+        is_plain = (size > _FRAME_BYTES) & ~records.is_control & (head[:, 0] == FRAME_VERSION)
+        is_plain &= (head[:, 1] < 0x80) & (head[:, 2] < 0x80)
+        code = np.where(is_plain, head[:, 1] << 8 | head[:, 2], -1)
+        is_left = code < 0
+        for each in np.unique(code[is_plain]).tolist():
+            key, version = each >> 8, each & 0xFF
+            alike = np.flatnonzero(code == each)
+            name = METADATA_NAMES.get(key)
+            if name is not None and not self._selection.looks_into(name):
+                continue
+            program = program_of(key, version) if len(alike) >= _ALIKE_MIN else None
+            if name is None or program is None:
+                is_left[alike] = True
+                continue
+            at = start[alike]
+            payloads, is_usual = program.run(window, len(data), at + _FRAME_BYTES, at + size[alike])
+            is_left[alike[~is_usual]] = True
+            if name in self._selection.wanted:
+                usual = alike[is_usual]
+                payloads = payloads if len(usual) == len(alike) else payloads.filter(pa.array(is_usual))
+                found.add(usual, name, version, payloads)
+        return np.flatnonzero(is_left)
 
     def _assemble(
         self, records: Records, types: pa.Array, versions: pa.Array, payloads: pa.Array
@@ -182,7 +253,6 @@ class RowReader:
             self._has_footer |= kind == _SNAPSHOT_FOOTER_TYPE
 
 
-_SNAPSHOT_FOOTER_TYPE: Final = 4
 _MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 
 

@@ -19,6 +19,7 @@ Integers = NDArray[np.int64]
 PADDING_BYTES: Final = 64
 """Zeros that follow the bytes in an array, so that a look behind a damaged end finds something."""
 _VARINT_BYTES_MAX: Final = 10
+_LENGTH_BYTES_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +98,35 @@ def frame_records(
 
 def _record_starts(data: bytes, batch: Batch) -> list[int] | None:
     """Where the records of a batch begin; None if they do not fill it."""
-    at, end = batch.start, batch.end
-    starts = []
-    for _ in range(batch.count):
-        starts.append(at)
-        if at + 2 >= end:
-            return None
+    at = batch.start
+    starts: list[int] = []
+    add = starts.append
+    try:
+        for _ in range(batch.count):
+            add(at)
+            # The length, a zigzag varint. What is negative or does not fit shows when the records are compared.
+            byte = data[at]
+            if byte < 0x80:
+                at += (byte >> 1) + 1
+            elif (second := data[at + 1]) < 0x80:
+                at += ((byte & 0x7F | second << 7) >> 1) + 2
+            else:
+                at = _behind_long(data, at)
+    except IndexError:
+        return None
+    return starts if at == batch.end else None
+
+
+def _behind_long(data: bytes, at: int) -> int:
+    """Where a record ends whose length takes more than two bytes."""
+    zigzag, shift = 0, 0
+    while shift < 7 * _LENGTH_BYTES_MAX:
         byte = data[at]
+        zigzag |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
         if byte < 0x80:
-            at += (byte >> 1) + 1
-            continue
-        zigzag, shift, size = byte & 0x7F, 7, 1
-        while byte >= 0x80 and shift < 32 and at + size < end:
-            byte = data[at + size]
-            zigzag |= (byte & 0x7F) << shift
-            shift, size = shift + 7, size + 1
-        at += (zigzag >> 1) + size
-    return starts if at == end else None
+            break
+    return at + (zigzag >> 1)
 
 
 def _unsplittable(batch: Batch) -> Gap:

@@ -2,8 +2,9 @@
 
 :mod:`pyspark_quorate.source.columns` makes the same text of many alike records at once.
 
-The JSON is that of Kafka's MetadataJsonConverters: names in camelCase, uuids in URL-safe base64 of 22 characters, bytes
-in base64. Unlike there, fields at their defaults are written too, and those that the record's version does not have.
+The JSON is that of Kafka's MetadataJsonConverters: names in camelCase, uuids in URL-safe base64 of 22 characters,
+bytes in base64. Unlike there, fields at their defaults are written too, and those that the record's version does not
+have.
 """
 
 import json
@@ -105,6 +106,12 @@ def field_name(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
+def field_text(entity: Any, name: str) -> str:
+    """The JSON of one field of an entity."""
+    field = next(field for field in schema_of(type(entity)) if field.name == name)
+    return _field_writer(type(entity), field)(getattr(entity, name))
+
+
 def number_text(value: float) -> str:
     """A float64 as JSON; what JSON has no number for, as a string, as Kafka's Jackson writes it."""
     if math.isfinite(value):
@@ -133,6 +140,16 @@ def _scalar_writer(field: FieldSchema) -> Callable[[Any], str]:
     return _SCALARS.get(field.kafka_type, str)
 
 
+def _field_writer(entity_type: EntityClass, field: FieldSchema) -> Callable[[Any], str]:
+    if (entity_type.__name__, field.name) in SECRET_FIELDS:
+        return _write_redacted
+    write = _scalar_writer(field)
+    if field.is_array:
+        return _nullable_writer(_array_writer(write))
+    # A decoded uuid that is None is the zero uuid, not null.
+    return _nullable_writer(write) if field.is_nullable and field.kafka_type != "uuid" else write
+
+
 _writers: Final[dict[EntityClass, Callable[[Any], str]]] = {}
 
 
@@ -144,22 +161,15 @@ def _writer_of(entity_type: EntityClass) -> Callable[[Any], str]:
 
 
 def _compile(entity_type: EntityClass) -> Callable[[Any], str]:
-    parts = []
-    for field in schema_of(entity_type):
-        write = _scalar_writer(field)
-        if field.is_array:
-            write = _array_writer(write)
-        if (entity_type.__name__, field.name) in SECRET_FIELDS:
-            write = _write_redacted
-        parts.append((field.name, f'"{field_name(field.name)}":', write))
+    parts = [
+        (field.name, f'"{field_name(field.name)}":', _field_writer(entity_type, field))
+        for field in schema_of(entity_type)
+    ]
 
     def write_entity(entity: Any) -> str:
         texts = []
         for name, prefix, write in parts:
-            value = getattr(entity, name)
-            texts.append(
-                prefix + ("null" if value is None and write is not _SCALARS["uuid"] else write(value))
-            )
+            texts.append(prefix + write(getattr(entity, name)))
         return "{" + ",".join(texts) + "}"
 
     return write_entity
@@ -171,3 +181,7 @@ def _write_redacted(_: Any) -> str:
 
 def _array_writer(write: Callable[[Any], str]) -> Callable[[Any], str]:
     return lambda values: "[" + ",".join(map(write, values)) + "]"
+
+
+def _nullable_writer(write: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: "null" if value is None else write(value)

@@ -80,10 +80,7 @@ class FilteringReader(MetadataLogReader):
 
 
 class QuorateDataSource(DataSource):
-    """`spark.read.format("quorate")`; :mod:`pyspark_quorate.source.options` has the options.
-
-    Those of `spark.readStream` are in :mod:`pyspark_quorate.source.stream_options`.
-    """
+    """`spark.read.format("quorate")`; :mod:`pyspark_quorate.source.options` has the options."""
 
     takes_filters: ClassVar[bool] = False
 
@@ -101,12 +98,6 @@ class QuorateDataSource(DataSource):
         options = parse_options(dict(self.options))
         takes_filters = self.takes_filters or options.push_filters
         return FilteringReader(options) if takes_filters else MetadataLogReader(options)
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's interface
-        """For a stream from a living quorum. Raises OptionError."""
-        from pyspark_quorate.source.stream import QuorumStreamReader  # noqa: PLC0415 - a client, for streams alone
-
-        return QuorumStreamReader(dict(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's interface
         """For a stream from a living quorum, whose options are in :mod:`pyspark_quorate.source.stream_options`."""

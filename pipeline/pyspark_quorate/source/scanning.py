@@ -7,7 +7,7 @@ and its offsets may follow.
 
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 from quorate_protocol.records.batch import HEADER_SIZE_BYTES
@@ -28,8 +28,7 @@ _COMPRESSION_MASK: Final = 0x07
 _RECORD_SIZE_BYTES_MIN: Final = 7
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """A batch whose checksum is right; its records are from `start` to `end` in the scanned bytes."""
 
     start: int
@@ -124,11 +123,15 @@ class BatchScanner:
                 f"the batch at offset {base_offset} of {size_bytes} bytes has {what}: not what KRaft writes",
                 False,
             )
+        is_control = attributes == _CONTROL
+        batch = Batch(at + HEADER_SIZE_BYTES, end, base_offset, count, epoch, is_control, base_timestamp_ms)
+        if base_offset == self._next_offset and epoch == self._epoch:
+            # Both are what they should be: nothing that follows can cast doubt on it.
+            self._next_offset = base_offset + count
+            found.append(batch)
+            return end
         if len(data) - end < _MAGIC_POSITION + 1 and not is_end:
             return at
-        batch = Batch(
-            at + HEADER_SIZE_BYTES, end, base_offset, count, epoch, attributes == _CONTROL, base_timestamp_ms
-        )
         found += self._place(batch, _peek(data, end))
         return end
 

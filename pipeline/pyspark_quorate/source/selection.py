@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from pyspark_quorate.rows import GAP, UNKNOWN_RECORD
 from pyspark_quorate.source.options import Options
 from pyspark_quorate.source.payload import NO_OP, RECORD_NAMES
 from pyspark_quorate.source.scanning import Gap
@@ -57,9 +58,15 @@ class Selection:
         """Whether rows of this kind are wanted."""
         return self.kinds is None or kind in self.kinds
 
+    def looks_into(self, name: str) -> bool:
+        """Whether records of this type are decoded at all: for their rows, or to tell those that can't be."""
+        return name in self.wanted or (
+            name in self.names and self.types is not None and UNKNOWN_RECORD in self.types
+        )
+
     def wants_gap(self, gap: Gap) -> bool:
         """Whether a gap becomes a row."""
-        if not self.wants_kind("gap") or (self.types is not None and gap.reason not in self.types):
+        if not self.wants_kind(GAP) or (self.types is not None and gap.reason not in self.types):
             return False
         if self.filtered is not None and (
             gap.offset is None or not self.filtered[0] <= gap.offset < self.filtered[1]

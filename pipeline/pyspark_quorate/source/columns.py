@@ -1,0 +1,300 @@
+"""Many records of one type and version -> their JSON, field by field for all of them at once (numpy and Arrow).
+
+A program is compiled from the record's schema. It does what is usual: a record with anything else (text that JSON has
+to escape, unknown tagged fields, bytes that do not fit) is left to :mod:`pyspark_quorate.source.payload`, whose text
+is the same for all others.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from quorate_protocol.records.generated import RECORD_CLASSES, ConfigRecord
+from quorate_protocol.wire.convert import convert
+from quorate_protocol.wire.schema import FieldSchema, schema_of, zero_entity
+
+from pyspark_quorate.source.framing import Integers, read_unsigned_varints
+from pyspark_quorate.source.payload import field_name, field_text
+from pyspark_quorate.source.redaction import is_secret_config
+
+Text = str | pa.StringArray
+"""What all records have in common, or what each has."""
+Mask = NDArray[np.bool_]
+
+_DTYPES: Final = {
+    "int8": ">i1",
+    "int16": ">i2",
+    "int32": ">i4",
+    "int64": ">i8",
+    "uint8": ">u1",
+    "uint16": ">u2",
+    "uint32": ">u4",
+}
+_UUID_BYTES: Final = 16
+_UUID_CHARACTERS: Final = 22
+_ALPHABET: Final = np.frombuffer(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8
+)
+_BOOLEANS: Final = pa.array(["false", "true"])
+_QUOTE, _BACKSLASH, _SPACE, _DELETE = 0x22, 0x5C, 0x20, 0x7F
+
+
+class Cursor:
+    """Where each of the records is being read. `is_usual` turns false for those that are left to others."""
+
+    def __init__(self, window: NDArray[np.uint8], limit: int, at: Integers, end: Integers) -> None:
+        """`window` may be looked into behind `limit`, but no record is there."""
+        self.window = window
+        self.limit = limit
+        self.at = at
+        self.end = end
+        self.is_usual: Mask = np.ones(len(at), np.bool_)
+
+    def take(self, width: int) -> NDArray[np.uint8]:
+        """The next `width` bytes of each, as rows of an array."""
+        taken = _gather(self.window, self.at, width)
+        self.skip(width)
+        return taken
+
+    def take_varint(self) -> Integers:
+        """An unsigned varint of each."""
+        value, self.at = read_unsigned_varints(self.window, self.at)
+        return value
+
+    def take_length(self, width: int, *, is_nullable: bool) -> tuple[Integers, Mask | None]:
+        """A compact length of each and, if any is null, which; what does not fit is not usual, and 0."""
+        length = self.take_varint() - 1
+        is_null = length == -1
+        is_bad = (length < 0) & ~is_null if is_nullable else length < 0
+        is_bad |= length > (self.end - self.at) // width
+        self.is_usual &= ~is_bad
+        return np.where(is_bad | is_null, 0, length), is_null if is_nullable and is_null.any() else None
+
+    def skip(self, width: int | Integers) -> None:
+        """Behind what was read; never behind what can be looked at."""
+        self.at = np.minimum(self.at + width, self.limit)
+
+
+def _gather(window: NDArray[np.uint8], at: Integers, width: int) -> NDArray[np.uint8]:
+    return window[at[:, None] + np.arange(width)]
+
+
+def _gather_runs(
+    window: NDArray[np.uint8], at: Integers, length: Integers
+) -> tuple[NDArray[np.uint8], Integers]:
+    """Bytes of different lengths, one after the other, and where each begins in them; one more for the end."""
+    offsets = _offsets(length)
+    places = np.arange(offsets[-1]) + np.repeat(at - offsets[:-1], length)
+    return window[places], offsets
+
+
+def _offsets(length: Integers) -> Integers:
+    offsets = np.zeros(len(length) + 1, np.int64)
+    np.cumsum(length, out=offsets[1:])
+    return offsets
+
+
+def _strings(data: NDArray[np.uint8], offsets: Integers) -> pa.StringArray:
+    buffers = (pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data)))
+    return pa.StringArray.from_buffers(len(offsets) - 1, *buffers)
+
+
+# Fields
+
+Reader = Callable[[Cursor], list[Text]]
+"""Reads a field of all records: the parts of its text."""
+
+
+def _number_reader(kafka_type: str) -> Reader:
+    dtype = np.dtype(_DTYPES[kafka_type])
+
+    def read(cursor: Cursor) -> list[Text]:
+        return [_numbers(cursor.take(dtype.itemsize), dtype)]
+
+    return read
+
+
+def _numbers(taken: NDArray[np.uint8], dtype: np.dtype[np.generic]) -> pa.StringArray:
+    native = taken.view(dtype).ravel().astype(dtype.newbyteorder("="))
+    return pc.cast(pa.array(native), pa.string())
+
+
+def _read_boolean(cursor: Cursor) -> list[Text]:
+    return [_BOOLEANS.take(pa.array((cursor.take(1).ravel() != 0).astype(np.int8)))]
+
+
+def _read_uuid(cursor: Cursor) -> list[Text]:
+    return ['"', _uuids(cursor.take(_UUID_BYTES)), '"']
+
+
+def _uuids(taken: NDArray[np.uint8]) -> pa.StringArray:
+    """URL-safe base64 without padding: 24 bits are four characters; the last byte is two."""
+    text = np.empty((len(taken), _UUID_CHARACTERS), np.uint8)
+    first, second, third = taken[:, 0:15:3], taken[:, 1:15:3], taken[:, 2:15:3]
+    text[:, 0:20:4] = first >> 2
+    text[:, 1:20:4] = (first & 0x03) << 4 | second >> 4
+    text[:, 2:20:4] = (second & 0x0F) << 2 | third >> 6
+    text[:, 3:20:4] = third & 0x3F
+    text[:, 20] = taken[:, 15] >> 2
+    text[:, 21] = (taken[:, 15] & 0x03) << 4
+    return _strings(_ALPHABET[text].ravel(), np.arange(len(taken) + 1) * _UUID_CHARACTERS)
+
+
+def _string_reader(*, is_nullable: bool) -> Reader:
+    def read(cursor: Cursor) -> list[Text]:
+        length, is_null = cursor.take_length(1, is_nullable=is_nullable)
+        data, offsets = _gather_runs(cursor.window, cursor.at, length)
+        cursor.skip(length)
+        is_special = (data < _SPACE) | (data >= _DELETE) | (data == _QUOTE) | (data == _BACKSLASH)
+        if is_special.any():
+            owners = np.searchsorted(offsets, np.flatnonzero(is_special), "right") - 1
+            cursor.is_usual[owners] = False
+            data = np.where(is_special, np.uint8(_SPACE), data)
+        parts: list[Text] = ['"', _strings(data, offsets), '"']
+        return parts if is_null is None else [_with_nulls(parts, is_null)]
+
+    return read
+
+
+def _array_reader(field: FieldSchema) -> Reader:
+    is_uuid = field.kafka_type == "uuid"
+    dtype = np.dtype(_DTYPES.get(field.kafka_type or "", ">u1"))
+    width = _UUID_BYTES if is_uuid else dtype.itemsize
+    opening, comma, closing = ('["', '","', '"]') if is_uuid else ("[", ",", "]")
+
+    def read(cursor: Cursor) -> list[Text]:
+        length, is_null = cursor.take_length(width, is_nullable=field.is_nullable)
+        offsets = _offsets(length)
+        starts = np.repeat(cursor.at, length) + width * (
+            np.arange(offsets[-1]) - np.repeat(offsets[:-1], length)
+        )
+        taken = _gather(cursor.window, starts, width)
+        cursor.skip(length * width)
+        elements = _uuids(taken) if is_uuid else _numbers(taken, dtype)
+        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements), comma)
+        parts: list[Text] = [opening, joined, closing]
+        if is_uuid and (length == 0).any():
+            parts = [pc.if_else(pa.array(length == 0), "[]", _join(parts))]
+        return parts if is_null is None else [_with_nulls(parts, is_null)]
+
+    return read
+
+
+def _with_nulls(parts: list[Text], is_null: Mask) -> pa.StringArray:
+    return pc.if_else(pa.array(is_null), "null", _join(parts))
+
+
+def _reader(field: FieldSchema) -> Reader | None:
+    """None for what records have too seldom to be worth it: structs, bytes, floats."""
+    if field.is_array:
+        return _array_reader(field) if field.kafka_type == "uuid" or field.kafka_type in _DTYPES else None
+    if field.kafka_type in _DTYPES:
+        return _number_reader(field.kafka_type)
+    if field.kafka_type == "string":
+        return _string_reader(is_nullable=field.is_nullable)
+    return {"bool": _read_boolean, "uuid": _read_uuid}.get(field.kafka_type or "")
+
+
+# Records
+
+
+def _join(parts: Sequence[Text]) -> pa.StringArray:
+    """Texts one after the other; at least one is not the same for all."""
+    return pc.binary_join_element_wise(*_merge(parts), "")
+
+
+def _merge(parts: Sequence[Text]) -> list[Text]:
+    """Neighbours that are the same for all become one."""
+    merged: list[Text] = []
+    for part in parts:
+        if isinstance(part, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += part
+        else:
+            merged.append(part)
+    return merged
+
+
+def _read_tagged(cursor: Cursor, remaining: Integers, tag: int, read: Reader, absent: str) -> list[Text]:
+    """A tagged field, of the records that have it next; `absent` is the text of the others."""
+    has = np.flatnonzero((remaining > 0) & (cursor.window[cursor.at] == tag))
+    if not len(has):
+        return [absent]
+    inner = Cursor(cursor.window, cursor.limit, cursor.at[has] + 1, cursor.end[has])
+    size = inner.take_varint()
+    inner.end = np.minimum(inner.at + size, inner.end)
+    parts = read(inner)
+    cursor.is_usual[has] &= inner.is_usual & (inner.at == inner.end)
+    cursor.at[has] = inner.at
+    remaining[has] -= 1
+    if len(has) == len(remaining):
+        return parts
+    place = np.zeros(len(remaining), np.int64)
+    place[has] = np.arange(1, len(has) + 1)
+    return [pa.concat_arrays([pa.array([absent], pa.string()), _join(parts)]).take(pa.array(place))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """Reads the records of one type and version."""
+
+    untagged: tuple[tuple[str, Reader], ...]
+    tagged: tuple[tuple[str, int, Reader, str], ...]
+    """Name, tag, reader, and text of those that do not have it; in the order of the tags."""
+    layout: tuple[tuple[str, str], ...]
+    """Fields in their order in JSON, each with its text where this version does not have it."""
+    is_config: bool
+
+    def run(
+        self, window: NDArray[np.uint8], limit: int, start: Integers, end: Integers
+    ) -> tuple[pa.StringArray, Mask]:
+        """JSON of the records whose fields are from `start` to `end` in the window, and for which it is right."""
+        cursor = Cursor(window, limit, start, end)
+        found: dict[str, list[Text]] = {name: read(cursor) for name, read in self.untagged}
+        remaining = cursor.take_varint()
+        for name, tag, read, absent in self.tagged:
+            found[name] = _read_tagged(cursor, remaining, tag, read, absent)
+        is_usual = cursor.is_usual & (cursor.at == end) & (remaining == 0)
+        if self.is_config:
+            is_usual &= ~_secrets(found["resource_type"], found["name"])
+        parts: list[Text] = []
+        for number, (name, absent) in enumerate(self.layout):
+            parts.append(f'{"," if number else "{"}"{field_name(name)}":')
+            parts += found.get(name, [absent])
+        return _join([*parts, "}"]), is_usual
+
+
+def _secrets(resource_types: list[Text], names: list[Text]) -> Mask:
+    """Which configs have a value that is not told: it is decided once for each name."""
+    keys = _join([*resource_types, "/", *names]).dictionary_encode()
+    is_secret = []
+    for key in keys.dictionary.to_pylist():
+        resource_type, _, name = key.partition("/")
+        is_secret.append(is_secret_config(int(resource_type), name.strip('"')))
+    return np.array(is_secret, np.bool_)[keys.indices.to_numpy()]
+
+
+@cache
+def program_of(key: int, version: int) -> Program | None:
+    """The program of a record key and version; None where there is none."""
+    classes = RECORD_CLASSES.get(key, ())
+    if version >= len(classes):
+        return None
+    entity_type, newest = classes[version], classes[-1]
+    fields = schema_of(entity_type)
+    readers = {field.name: _reader(field) for field in fields}
+    if not fields or not entity_type.__flexible__ or None in readers.values():
+        return None
+    absent = convert(zero_entity(entity_type), newest)
+    tagged = sorted((field.tag, field.name) for field in fields if field.tag is not None)
+    usable = {name: reader for name, reader in readers.items() if reader is not None}
+    return Program(
+        untagged=tuple((field.name, usable[field.name]) for field in fields if field.tag is None),
+        tagged=tuple((name, tag, usable[name], field_text(absent, name)) for tag, name in tagged),
+        layout=tuple((field.name, field_text(absent, field.name)) for field in schema_of(newest)),
+        is_config=newest is ConfigRecord,
+    )
