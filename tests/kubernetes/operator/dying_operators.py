@@ -6,10 +6,13 @@ from typing import Any
 
 import kubernetes.client
 from operated import QUORUM, Operated, OperatorProcess
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource, ConfigResourceType, ConfigSource
 from quorate_operator.resources.names import ANNOTATION_ADVERTISED, ANNOTATION_VERIFIED, LABEL_CLUSTER
+from quorate_protocol.uuids import uuid_to_text
 from support.asking import Asking
 
 MANAGED = LABEL_CLUSTER
+DEFAULTS = ConfigResource(ConfigResourceType.BROKER, "")
 DONE = "done: "
 BEGUN = ": "
 """What is in the line that tells that a step is done; that it is begun, too."""
@@ -43,27 +46,46 @@ def steps_of(operator: OperatorProcess, name: str, node_id: int) -> list[str]:
     return [event for event in operator.events() if f": {name} " in event and f"-{node_id}: " in event]
 
 
-def final_state(operated: Operated, *names: str) -> dict[str, Any]:
-    """What a cluster has come to: its voters, registrations and addresses, and what Kubernetes has of it.
-
-    `names` are replaced by their place, so that states can be compared in which a name is another one.
-    """
+def asking(operated: Operated) -> Asking:
+    """Asks the controllers at their pods' addresses, whatever they advertise."""
     controllers = [
         f"{operated.agent.address_of(pod)}:{operated.port}"
         for pod in operated.pods()
         if pod.startswith(QUORUM)
     ]
-    ask = Asking(controllers=",".join(controllers), follow_advertised=False, retries=len(controllers) - 1)
+    return Asking(controllers=",".join(controllers), follow_advertised=False, retries=len(controllers) - 1)
+
+
+def configure_brokers(ask: Asking, **configs: str) -> None:
+    """Commit what needs no broker: defaults of all of them; `_` stands for `.`."""
+    changes = [AlterConfigOp(name=name.replace("_", "."), value=value) for name, value in configs.items()]
+    ask(lambda client: client.incremental_alter_configs({DEFAULTS: changes})).raise_any()
+
+
+def brokers_configs(ask: Asking) -> dict[str, str | None]:
+    """What `configure_brokers` committed."""
+    entries = ask(lambda client: client.describe_configs([DEFAULTS]))[DEFAULTS]
+    dynamic = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return {entry.name: entry.value for entry in entries if entry.source is dynamic}
+
+
+def final_state(operated: Operated, *names: str) -> dict[str, Any]:
+    """What a cluster has come to: its voters, registrations and addresses, and what Kubernetes has of it.
+
+    `names` are replaced by their place, so that states can be compared in which a name is another one.
+    """
+    ask = asking(operated)
     quorum = ask(lambda client: client.describe_metadata_quorum())
     cluster = ask(lambda client: client.describe_cluster())
     status = operated.status()
     state = {
-        "voters": {one.node_id: str(one.directory_id) for one in quorum.voters},
+        "voters": {one.node_id: uuid_to_text(one.directory_id) for one in quorum.voters},
         "endpoints": {one: str(endpoints) for one, endpoints in sorted(quorum.nodes.items())},
         "registrations": {one.node_id: f"{one.host}:{one.port}" for one in cluster.nodes},
         "levels": (status["metadataVersion"], status["quorum"]["kraftVersion"]),
         "formation": status["formation"],
         "refusals": status.get("refusals"),
+        "configs": brokers_configs(ask),
         "objects": _objects(operated),
     }
     text = json.dumps(state, sort_keys=True)

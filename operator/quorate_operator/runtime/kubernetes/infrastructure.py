@@ -102,6 +102,8 @@ from quorate_operator.runtime.kubernetes.observing import (
 from quorate_operator.runtime.kubernetes.publishing import PublishedNames
 
 TASK_TIMEOUT_S = 300.0
+_ENDED = ("Succeeded", "Failed")
+"""Phases of a pod that runs no more, and will not."""
 MACHINE_AGE_S_MAX = 10.0
 
 
@@ -350,10 +352,10 @@ class KubernetesInfrastructure:
         if claim is None:
             raise StepError(f"{node.label} has no volume")
         if pod is not None:
-            phase = pod.get("status", {}).get("phase")
-            if phase not in ("Failed", "Succeeded") and pod["metadata"].get("deletionTimestamp") is None:
+            has_ended = _phase(pod) in _ENDED
+            if not has_ended and pod["metadata"].get("deletionTimestamp") is None:
                 return
-            await self._objects.delete_pod(pod, 0 if phase in ("Failed", "Succeeded") else None)
+            await self._objects.delete_pod(pod, 0 if has_ended else None)
         # A volume that was formatted once and is empty now is a new disk: it joins, and never forms.
         is_initial = (
             annotation(claim, ANNOTATION_FORMAT) == FORMAT_INITIAL
@@ -379,21 +381,8 @@ class KubernetesInfrastructure:
             raise StepError(f"{node.label} has no formatted volume to rebuild the quorum from")
         survivor_id: str = directory_id
         body = task_pod(context, node, "rebuild-quorum", rebuild_quorum_arguments())
-        pod = self._objects.find(POD, body["metadata"]["name"])
-        if pod is None:
-            pod = await self._api.apply(POD, self._namespace, body)
-            self._objects.seen(pod)
-        try:
-            async with asyncio.timeout(TASK_TIMEOUT_S):
-                while (phase := pod.get("status", {}).get("phase")) not in ("Succeeded", "Failed"):
-                    await asyncio.sleep(DELETION_LOOK_S)
-                    pod = await self._api.get(POD, self._namespace, body["metadata"]["name"]) or pod
-        except TimeoutError:
-            raise StepError(
-                f"the pod {body['metadata']['name']} did not end in {TASK_TIMEOUT_S:.0f} s"
-            ) from None
-        if phase == "Failed":
-            await self._objects.delete_pod(pod, 0)
+        pod = await self._run_to_end(body)
+        if _phase(pod) == "Failed":
             raise StepError(f"{node.label}: the quorum could not be rebuilt: {_last_words(pod)}")
 
         def change(written: Formation | None) -> Formation:
@@ -407,7 +396,32 @@ class KubernetesInfrastructure:
             )
 
         await self._write_formation(change)
+
+    async def _run_to_end(self, body: Object) -> Object:
+        """Run the pod of a task; it as it was when it had ended. None is left. Raises StepError.
+
+        One that runs is waited for: an operator that was killed made it. What one did that has ended is nobody's
+        any more, it may have been on another day; tasks can be done again.
+        """
+        name = body["metadata"]["name"]
+        pod = await self._api.get(POD, self._namespace, name)
+        if pod is not None and _phase(pod) in _ENDED:
+            await self._objects.delete_pod(pod, 0)
+            pod = None
+        if pod is None:
+            pod = await self._api.apply(POD, self._namespace, body)
+        try:
+            async with asyncio.timeout(TASK_TIMEOUT_S):
+                while _phase(pod) not in _ENDED:
+                    await asyncio.sleep(DELETION_LOOK_S)
+                    pod = await self._api.get(POD, self._namespace, name)
+                    if pod is None:
+                        raise StepError(f"the pod {name} was deleted before it ended")
+        except TimeoutError:
+            raise StepError(f"the pod {name} did not end in {TASK_TIMEOUT_S:.0f} s") from None
+        # Before what it did is written down: who is killed here does it again, and leaves nothing behind.
         await self._objects.delete_pod(pod, 0)
+        return pod
 
     def _objects_of(self, node_id: int) -> NodeObjects:
         found = self._objects.node(node_id)
@@ -485,6 +499,11 @@ class KubernetesInfrastructure:
         # The formation may have been written since.
         facts = replace(self._context.facts, formation=self._formation())
         return replace(self._context, facts=facts)
+
+
+def _phase(pod: Object) -> str | None:
+    phase = pod.get("status", {}).get("phase")
+    return str(phase) if phase else None
 
 
 def _last_words(pod: Object) -> str:
