@@ -10,12 +10,247 @@ not known is null. A table that the lake does not have is left out. What goes wr
 begin with `error: `, with exit code 1.
 """
 
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-TABLES: Final = ("upgrade_blockers", "controller_registrations", "membership", "advertised_addresses")
+from quorate_admin.diagnosis.facts import NodeKind
+from quorate_admin.diagnosis.findings import Finding
+
+TABLES: Final = (
+    "upgrade_blockers",
+    "controller_registrations",
+    "membership",
+    "broker_sessions",
+    "advertised_addresses",
+)
 """What the past of a blocker is told from."""
+
+Row = Mapping[str, Any]
+
+
+class HistoryError(ValueError):
+    """What was printed is not what `quorate lake show` prints; the message says where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Since:
+    """An instant as a lake tells it: UTC text. Not exact where what is missing in the log hides it."""
+
+    time: str
+    is_exact: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heir:
+    """Who has an address now that a node had: `host:port`."""
+
+    address: str
+    node_kind: str
+    node_id: int
+    since: Since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What a lake knows of a node that blocks something. None: it does not know.
+
+    `blocks_since` has each feature with the first level that is blocked, and since when. `registrations` counts
+    those of the node that the lake has seen, and `registered_at` is the last of them. `voter_until` is None with
+    a `voter_since` for one that still is one; `has_voters` is false where voters are not in the log: a static quorum.
+    """
+
+    blocks_since: Mapping[str, tuple[int, Since]]
+    registered_at: Since | None = None
+    registrations: int = 0
+    fenced_since: Since | None = None
+    has_voters: bool = False
+    voter_since: Since | None = None
+    voter_until: Since | None = None
+    directory_id: str | None = None
+    heirs: tuple[Heir, ...] = ()
 
 
 def show_arguments(lake: str, cluster_id: str) -> tuple[str, ...]:
     """The arguments of `quorate` that print these tables of one cluster."""
     return ("lake", "show", lake, *TABLES, "--cluster-id", cluster_id, "-o", "json")
+
+
+def parse_tables(document: object) -> Mapping[str, Sequence[Row]]:
+    """The tables in what was printed. Raises HistoryError."""
+    tables = document.get("tables") if isinstance(document, dict) else None
+    if not isinstance(tables, dict):
+        raise HistoryError("it has no object `tables`")
+    for name, rows in tables.items():
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise HistoryError(f"tables.{name} is no list of objects")
+    return tables
+
+
+def past_of(finding: Finding, tables: Mapping[str, Sequence[Row]]) -> Past | None:
+    """The past of the node of a finding that blocks something; None for other findings. Raises HistoryError."""
+    if finding.node_id is None or finding.node_kind is None or not finding.blocks:
+        return None
+    try:
+        return _past_of(finding, finding.node_kind, finding.node_id, tables)
+    except (KeyError, TypeError) as error:
+        raise HistoryError(f"a row lacks the column {error}, or has another type in it") from error
+
+
+def past_lines(finding: Finding, past: Past) -> Iterator[str]:
+    """The past in sentences."""
+    for feature, (first, _) in finding.blocks.items():
+        if feature in past.blocks_since:
+            level, since = past.blocks_since[feature]
+            yield f"It keeps {feature} from level {level} since {_text(since)}."
+        else:
+            yield f"The lake does not have yet that it keeps {feature} from level {first}: take in what is new."
+    if past.registered_at is not None:
+        count = past.registrations
+        times = (
+            f"once, {_text(past.registered_at)}"
+            if count == 1
+            else (f"{count} times, last {_text(past.registered_at)}")
+        )
+        yield f"It registered {times}."
+    if past.fenced_since is not None:
+        yield f"It is fenced since {_text(past.fenced_since)}."
+    if finding.node_kind is NodeKind.CONTROLLER:
+        yield _voter_line(past)
+    for heir in past.heirs:
+        yield (
+            f"Its address {heir.address} is that of {heir.node_kind} {heir.node_id} since {_text(heir.since)}: "
+            "clients that still hold it meet the wrong node."
+        )
+
+
+def past_json(past: Past) -> dict[str, Any]:
+    """The past for programs."""
+    return {
+        "blocksSince": {
+            feature: {"level": level, **_since_json(since)}
+            for feature, (level, since) in past.blocks_since.items()
+        },
+        "registrations": past.registrations,
+        "registeredAt": _since_json(past.registered_at),
+        "fencedSince": _since_json(past.fenced_since),
+        "voterSince": _since_json(past.voter_since),
+        "voterUntil": _since_json(past.voter_until),
+        "directoryId": past.directory_id,
+        "addressesNowOf": [
+            {
+                "address": heir.address,
+                "nodeKind": heir.node_kind,
+                "nodeId": heir.node_id,
+                **_since_json(heir.since),
+            }
+            for heir in past.heirs
+        ],
+    }
+
+
+def _past_of(finding: Finding, kind: NodeKind, node_id: int, tables: Mapping[str, Sequence[Row]]) -> Past:
+    blockers = [
+        row
+        for row in tables.get("upgrade_blockers", ())
+        if row["role"] == kind.value and row["node_id"] == node_id and _is_current(row)
+    ]
+    voters = tables.get("membership", ())
+    stays = [row for row in voters if row["voter_id"] == node_id]
+    last_stay = max(stays, key=_from_offset, default=None)
+    sessions = [
+        row
+        for row in tables.get("broker_sessions", ())
+        if kind is NodeKind.BROKER and row["broker_id"] == node_id
+    ]
+    if kind is NodeKind.CONTROLLER:
+        registrations = [
+            row for row in tables.get("controller_registrations", ()) if row["controller_id"] == node_id
+        ]
+    else:
+        registrations = _first_of_each(sessions, "broker_epoch")
+    last = max(registrations, key=_from_offset, default=None)
+    fenced = [row for row in sessions if row["state"] == "fenced" and _is_current(row)]
+    return Past(
+        blocks_since=_blocks_since(finding, blockers),
+        registered_at=_since(last) if last else None,
+        registrations=len(registrations),
+        fenced_since=_since(fenced[-1]) if fenced else None,
+        has_voters=bool(voters),
+        voter_since=_since(last_stay) if last_stay else None,
+        voter_until=_until(last_stay) if last_stay and not _is_current(last_stay) else None,
+        directory_id=last_stay["directory_id"] if last_stay else None,
+        heirs=tuple(_heirs(node_id, tables.get("advertised_addresses", ()))),
+    )
+
+
+def _blocks_since(finding: Finding, blockers: Sequence[Row]) -> Mapping[str, tuple[int, Since]]:
+    """Of each feature that is blocked: the lowest level of which the lake knows it."""
+    found = {}
+    for feature, (first, last) in finding.blocks.items():
+        rows = [row for row in blockers if row["feature"] == feature and first <= row["level"] <= last]
+        lowest = min(rows, key=lambda row: int(row["level"]), default=None)
+        if lowest is not None:
+            found[feature] = (int(lowest["level"]), _since(lowest))
+    return found
+
+
+def _heirs(node_id: int, addresses: Sequence[Row]) -> Iterator[Heir]:
+    """Nodes that came to an address after this one, and still have it."""
+    own: dict[tuple[str, int], int] = {}
+    for row in addresses:
+        if row["node_id"] == node_id:
+            place = (row["host"], row["port"])
+            own[place] = max(own.get(place, -1), _from_offset(row))
+    told: set[tuple[str, int, int]] = set()
+    for row in sorted(addresses, key=_from_offset):
+        place, other = (row["host"], row["port"]), row["node_id"]
+        came_later = place in own and other != node_id and _from_offset(row) > own[place]
+        if came_later and _is_current(row) and (*place, other) not in told:
+            told.add((*place, other))
+            address = f"{place[0]}:{place[1]}"
+            yield Heir(address=address, node_kind=row["role"], node_id=other, since=_since(row))
+
+
+def _first_of_each(rows: Iterable[Row], column: str) -> list[Row]:
+    """Of rows that have the same in a column, the earliest."""
+    first: dict[object, Row] = {}
+    for row in sorted(rows, key=_from_offset):
+        first.setdefault(row[column], row)
+    return list(first.values())
+
+
+def _voter_line(past: Past) -> str:
+    if past.voter_until is not None:
+        return f"It was a voter until {_text(past.voter_until)}, with the directory {past.directory_id}."
+    if past.voter_since is not None:
+        return f"It is a voter since {_text(past.voter_since)}, with the directory {past.directory_id}."
+    if past.has_voters:
+        return "It was not a voter in what the lake has."
+    return "Who was a voter the lake does not tell: voters of a static quorum are not in the log."
+
+
+def _from_offset(row: Row) -> int:
+    return int(row["from_offset"])
+
+
+def _is_current(row: Row) -> bool:
+    return row["valid_to"] is None
+
+
+def _since(row: Row) -> Since:
+    return Since(time=str(row["valid_from"]), is_exact=row["from_exact"] is not False)
+
+
+def _until(row: Row) -> Since:
+    return Since(time=str(row["valid_to"]), is_exact=row["to_exact"] is not False)
+
+
+def _text(since: Since) -> str:
+    """`2026-01-31 12:00:00 UTC`."""
+    instant = since.time.replace("T", " ").removesuffix("Z").partition(".")[0] + " UTC"
+    return instant if since.is_exact else f"{instant} or earlier"
+
+
+def _since_json(since: Since | None) -> dict[str, Any]:
+    return {"time": since.time if since else None, "exact": since.is_exact if since else None}

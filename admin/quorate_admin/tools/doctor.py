@@ -2,17 +2,27 @@
 
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quorate_admin.tools.common import ToolCommand, admin_config, run, show, tool_app, tool_options
+from quorate_admin.tools.common import (
+    CommandError,
+    ToolCommand,
+    admin_config,
+    run,
+    show,
+    tell_failure,
+    tool_app,
+    tool_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from quorate_admin.diagnosis import Diagnosis, Facts, FeatureOutlook, Finding
+    from quorate_admin.diagnosis.history import Past
 
 WIDTH = 110
 _LABEL_WIDTH = 9
@@ -22,12 +32,24 @@ app = tool_app()
 
 
 @app.command(cls=ToolCommand)
-def doctor(context: typer.Context) -> None:
+def doctor(
+    context: typer.Context,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history",
+            metavar="LAKE",
+            help="Tell the past of what blocks a level, from a lake of `quorate lake`.",
+        ),
+    ] = None,
+) -> None:
     """Look at a cluster, and say what endangers or blocks it, with the command to type next.
 
     It looks for a lost leader; voters and observers that are down, lag, or are not registered; addresses that
     differ; registrations without a node, and which of them keep which feature level from the cluster. It changes
     nothing. With --bootstrap-controller it works without brokers, and sees registrations that brokers don't tell.
+    With --history it tells since when a node blocks a level, when it registered last, until when it was a voter,
+    and who has its address now.
 
     Exit code: 0 if nothing is wrong, 1 if something is, or if no node answers.
     """
@@ -38,18 +60,36 @@ def doctor(context: typer.Context) -> None:
     config = admin_config(options)
     facts = run(lambda admin: examine(admin, config), context)
     found = diagnose(facts, Commands.through(options.bootstrap_arguments, facts))
-    show(context, lambda: diagnosis_text(facts, found, _paint), lambda: diagnosis_json(facts, found))
-    if not found.is_healthy:
+    pasts, problem = _pasts(history, facts, found)
+    show(
+        context,
+        lambda: diagnosis_text(facts, found, _paint, pasts),
+        lambda: diagnosis_json(facts, found, pasts),
+    )
+    if problem is not None:
+        tell_failure(str(problem))
+    if problem is not None or not found.is_healthy:
         raise typer.Exit(1)
 
 
 Paint = Callable[[str, str], str]
 """Takes a severity and a text, and gives it a colour."""
+Pasts = Mapping[int, "Past"]
+"""By the place of a finding in its diagnosis."""
 
 
-def diagnosis_text(facts: "Facts", diagnosis: "Diagnosis", paint: Paint = lambda _, text: text) -> str:
+def diagnosis_text(
+    facts: "Facts",
+    diagnosis: "Diagnosis",
+    paint: Paint = lambda _, text: text,
+    pasts: Pasts | None = None,
+) -> str:
     """A diagnosis for people."""
-    parts = [_summary(facts), *(_finding_text(one, paint) for one in diagnosis.findings)]
+    known = pasts or {}
+    parts = [
+        _summary(facts),
+        *(_finding_text(one, paint, known.get(place)) for place, one in enumerate(diagnosis.findings)),
+    ]
     if not diagnosis.findings:
         parts.append("Nothing is wrong.\n")
     if diagnosis.outlooks:
@@ -57,8 +97,10 @@ def diagnosis_text(facts: "Facts", diagnosis: "Diagnosis", paint: Paint = lambda
     return "\n".join(parts)
 
 
-def diagnosis_json(facts: "Facts", diagnosis: "Diagnosis") -> dict[str, Any]:
+def diagnosis_json(facts: "Facts", diagnosis: "Diagnosis", pasts: Pasts | None = None) -> dict[str, Any]:
     """A diagnosis for programs."""
+    from quorate_admin.diagnosis.history import past_json
+
     return {
         "clusterId": facts.cluster_id,
         "healthy": diagnosis.is_healthy,
@@ -75,8 +117,9 @@ def diagnosis_json(facts: "Facts", diagnosis: "Diagnosis") -> dict[str, Any]:
                 "nodeKind": one.node_kind,
                 "nodeId": one.node_id,
                 "blocks": {feature: list(levels) for feature, levels in one.blocks.items()},
+                **({} if pasts is None else {"past": past_json(pasts[place]) if place in pasts else None}),
             }
-            for one in diagnosis.findings
+            for place, one in enumerate(diagnosis.findings)
         ],
         "features": [
             {
@@ -116,12 +159,35 @@ def _summary(facts: "Facts") -> str:
     )
 
 
-def _finding_text(finding: "Finding", paint: Paint) -> str:
+def _pasts(
+    lake: str | None, facts: "Facts", diagnosis: "Diagnosis"
+) -> tuple[Pasts | None, CommandError | None]:
+    """The past of each finding that has one; or what is wrong with the lake, which is told after the findings."""
+    if lake is None or facts.cluster_id is None:
+        return None, None
+    from quorate_admin.diagnosis.history import HistoryError, past_of
+    from quorate_admin.lake import read_lake
+
+    try:
+        tables = read_lake(lake, facts.cluster_id)
+        found = {place: past_of(one, tables) for place, one in enumerate(diagnosis.findings)}
+    except CommandError as error:
+        return None, error
+    except HistoryError as error:
+        return None, CommandError(f"--history {lake}: {error}")
+    return {place: past for place, past in found.items() if past is not None}, None
+
+
+def _finding_text(finding: "Finding", paint: Paint, past: "Past | None" = None) -> str:
+    from quorate_admin.diagnosis.history import past_lines
+
     label = f"{finding.severity.upper():<{_LABEL_WIDTH}}"
     lines = [paint(finding.severity, label) + finding.message]
     for text in (finding.evidence, finding.advice):
         if text is not None:
             lines += _wrapped(text)
+    if past is not None:
+        lines += _wrapped(" ".join(past_lines(finding, past)))
     lines += [
         f"{'':{_LABEL_WIDTH}}  $ {command}" for command in finding.commands
     ]  # never broken: to be copied

@@ -1,5 +1,7 @@
 """`quorate doctor`: what it asks, and its text, JSON and exit code."""
 
+import json
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -196,3 +198,77 @@ def test_findings_are_wrapped_and_their_commands_are_not() -> None:
     assert all(len(line) <= 110 for line in lines if "x" * 200 not in line)
     assert f"           $ {command}" in lines
     assert lines[-1] == "kraft.version  0          0         1      controller 3 (not registered), because"
+
+
+def _printing(monkeypatch: pytest.MonkeyPatch, code: int, output: str, errors: str) -> list[list[str]]:
+    """Every `quorate lake show` ends like this; the commands that were run."""
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, code, output, errors)
+
+    monkeypatch.setattr("quorate_admin.lake.subprocess.run", run)
+    return commands
+
+
+@pytest.fixture
+def blocked(brokers: FakeCluster) -> FakeCluster:
+    """A cluster in which controller 99 supports metadata.version 27 at most."""
+    brokers.finalized_features["metadata.version"] = 26
+    brokers.handle("UpdateFeatures", refusing(27, "Controller 99 only supports versions 7-27"))
+    return brokers
+
+
+async def test_a_lake_tells_the_past_of_a_blocker(
+    blocked: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: --history adds what is known, for people and programs. Method: a lake's answer with one row."""
+    row = {
+        "role": "controller",
+        "node_id": 99,
+        "feature": "metadata.version",
+        "level": 28,
+        "valid_from": "2026-01-31T12:00:00.000Z",
+        "valid_to": None,
+        "from_offset": 7,
+        "from_exact": True,
+    }
+    commands = _printing(monkeypatch, 0, json.dumps({"tables": {"upgrade_blockers": [row]}}), "")
+    ran = await run_tool("doctor", "-b", blocked.bootstrap[0], "--history", "/lake")
+    assert ran.exit_code == 1
+    assert "It keeps metadata.version from level 28 since 2026-01-31 12:00:00 UTC." in ran.stdout
+    assert commands[0][1:4] == ["-P", "-m", "quorate"]
+    assert commands[0][4:7] == ["lake", "show", "/lake"]
+    assert CLUSTER_ID in commands[0]
+    told = await run_tool("doctor", "-b", blocked.bootstrap[0], "--history", "/lake", "-o", "json")
+    first, *rest = told.json["findings"]
+    assert first["past"]["blocksSince"]["metadata.version"]["level"] == 28
+    assert [one["past"] for one in rest] == [None] * len(rest)
+
+
+@pytest.mark.parametrize(
+    ("ending", "complaint"),
+    [
+        ((1, "", "error: Spark is missing: pip install 'quorate[lake]'\n"), "Spark is missing: pip install"),
+        (
+            1,
+            "",
+            "Traceback\nModuleNotFoundError: No module named 'pyarrow'\n",
+            "needs what `pip install 'quorate",
+        ),
+        ((1, "", ""), "it could not be read"),
+        ((0, "nonsense", ""), "what was read is no JSON"),
+        ((0, "[]", ""), "it has no object `tables`"),
+    ],
+)
+async def test_a_lake_that_cannot_be_read_does_not_hide_the_findings(
+    blocked: FakeCluster, monkeypatch: pytest.MonkeyPatch, ending: tuple[int, str, str], complaint: str
+) -> None:
+    """Goal: the present is told whatever is wrong with the past. Method: each fault; text, error and exit code."""
+    _printing(monkeypatch, *ending)
+    ran = await run_tool("doctor", "-b", blocked.bootstrap[0], "--history", "/lake")
+    assert ran.exit_code == 1
+    assert "Ghost controller 99 blocks metadata.version 28 to 30" in ran.stdout
+    assert ran.stderr.startswith("error: --history /lake: ")
+    assert complaint in ran.stderr
