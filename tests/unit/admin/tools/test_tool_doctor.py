@@ -251,12 +251,7 @@ async def test_a_lake_tells_the_past_of_a_blocker(
     ("ending", "complaint"),
     [
         ((1, "", "error: Spark is missing: pip install 'quorate[lake]'\n"), "Spark is missing: pip install"),
-        (
-            1,
-            "",
-            "Traceback\nModuleNotFoundError: No module named 'pyarrow'\n",
-            "needs what `pip install 'quorate",
-        ),
+        ((1, "", "Traceback\nModuleNotFoundError: No module named 'pyarrow'\n"), "needs what `pip install"),
         ((1, "", ""), "it could not be read"),
         ((0, "nonsense", ""), "what was read is no JSON"),
         ((0, "[]", ""), "it has no object `tables`"),
