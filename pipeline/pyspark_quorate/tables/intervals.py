@@ -106,6 +106,73 @@ def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state
     )
 
 
+def statements(told: DataFrame, sets: DataFrame, *, key: Sequence[str]) -> DataFrame:
+    """Events of records that state a whole set each, such as all voters: what one lacks is removed by it.
+
+    `told` has a line for each member of each set, `sets` one for each set: both with `EVENT_COLUMNS` but `removed`.
+    """
+    place = ["cluster_id", "offset", "ordinal"]
+    lacking = (
+        sets.select(*place, "time", "is_snapshot")
+        .join(told.select(*key).distinct(), "cluster_id")
+        .join(told, [*key, "offset", "ordinal"], "left_anti")
+        .withColumn("removed", f.lit(True))
+    )
+    return told.withColumn("removed", f.lit(False)).unionByName(lacking, allowMissingColumns=True)
+
+
+def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
+    """Intervals of the same key that follow each other without a pause become one. Other columns are left out."""
+    order = Window.partitionBy(*key).orderBy("from_offset", f.asc_nulls_last("to_offset"))
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    open_end = f.lit(2**63 - 1)
+    reached = f.max(f.coalesce("to_offset", open_end)).over(before)
+    begins = f.coalesce(f.col("from_offset") > reached, f.lit(True))
+    numbered = frame.withColumn("begins", begins.cast("int")).withColumn(
+        "stretch", f.sum("begins").over(order)
+    )
+    latest = f.coalesce("to_offset", open_end)
+    return (
+        numbered.groupBy(*key, "stretch")
+        .agg(
+            f.min_by("valid_from", "from_offset").alias("valid_from"),
+            f.max_by("valid_to", latest).alias("valid_to"),
+            f.min("from_offset").alias("from_offset"),
+            f.max_by("to_offset", latest).alias("to_offset"),
+            f.min_by("from_exact", "from_offset").alias("from_exact"),
+            f.max_by("to_exact", latest).alias("to_exact"),
+            f.max("through_gap").alias("through_gap"),
+        )
+        .drop("stretch")
+    )
+
+
+def overlap(left: DataFrame, right: DataFrame, *, on: Sequence[str]) -> DataFrame:
+    """What is true while an interval of `left` and one of `right` with the same `on` are.
+
+    All columns of `left` and those of `right` that it lacks, with the interval of both.
+    """
+    names = [one.name for one in INTERVAL_COLUMNS]
+    other = right.select(*on, *(f.col(name).alias(f"right_{name}") for name in names), *_others(right, left))
+    open_end = f.lit(2**63 - 1)
+    left_end, right_end = f.coalesce("to_offset", open_end), f.coalesce("right_to_offset", open_end)
+    is_later = f.col("right_from_offset") > f.col("from_offset")
+    is_earlier = right_end < left_end
+    both = left.join(other, list(on)).where(
+        (f.col("right_from_offset") < left_end) & (f.col("from_offset") < right_end)
+    )
+    bounds = {
+        **{name: f.when(is_later, f.col(f"right_{name}")).otherwise(f.col(name)) for name in names[:5:2]},
+        **{name: f.when(is_earlier, f.col(f"right_{name}")).otherwise(f.col(name)) for name in names[1:6:2]},
+        "through_gap": f.col("through_gap") | f.col("right_through_gap"),
+    }
+    return both.withColumns(bounds).drop(*(f"right_{name}" for name in names))
+
+
+def _others(right: DataFrame, left: DataFrame) -> list[str]:
+    return [name for name in right.columns if name not in left.columns]
+
+
 def _observations(
     events: DataFrame, breaks: DataFrame, key: Sequence[str], state: Sequence[str]
 ) -> DataFrame:

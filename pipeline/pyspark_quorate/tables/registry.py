@@ -1,30 +1,53 @@
 """All tables of the lake."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql import DataFrame
 
+from pyspark_quorate.tables import (
+    advertised_addresses,
+    controller_registrations,
+    feature_levels,
+    gaps,
+    leadership,
+    membership,
+    records,
+    upgrade_blockers,
+)
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.timeline import timeline
+from pyspark_quorate.tables.timeline import Share, as_is, timeline
 
 ROWS: Final = "rows"
 TIMELINE: Final = "timeline"
 """An input that is not stored: what :func:`pyspark_quorate.tables.timeline.timeline` makes of the rows."""
 
-TABLES: Final[tuple[Table, ...]] = ()
+TABLES: Final[tuple[Table, ...]] = (
+    records.TABLE,
+    gaps.TABLE,
+    membership.TABLE,
+    controller_registrations.TABLE,
+    leadership.TABLE,
+    feature_levels.TABLE,
+    upgrade_blockers.TABLE,
+    advertised_addresses.TABLE,
+)
 """In an order in which inputs come before what is made of them."""
 
 
 def make_all(
     rows: DataFrame,
     tables: Iterable[Table] = TABLES,
-    share: Callable[[DataFrame], DataFrame] = lambda frame: frame,
+    share: Share = as_is,
 ) -> dict[str, DataFrame]:
-    """Every table by its name, lazily. `share` is given what several tables read: pass DataFrame.persist."""
+    """Every table by its name. With `share` as it is, nothing is read before somebody asks for a table.
+
+    Most tables read the same few frames, whose plans are long: DataFrame.localCheckpoint is the `share` that saves
+    planning them over and over.
+    """
     wanted = tuple(tables)
     read = {name for table in wanted for name in table.inputs}
-    made = {ROWS: rows, TIMELINE: share(timeline(rows))}
+    made = {ROWS: rows, TIMELINE: share(timeline(rows, share))}
     for table in wanted:
         frame = table.make(made)
         made[table.name] = share(frame) if table.name in read else frame

@@ -8,6 +8,7 @@ is at that offset. NoOpRecords and the brackets of transactions are left out.
 `rows` has to hold all record types: offsets are counted to see what is missing.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -72,13 +73,22 @@ SCHEMA: Final = StructType(
 """Lines are ordered by (cluster_id, offset, ordinal)."""
 
 
-def timeline(raw: DataFrame) -> DataFrame:
-    """The lines of `SCHEMA`, made of rows (see :mod:`pyspark_quorate.rows`)."""
-    log = effective_log(raw)
-    islands = stretches(log)
+Share = Callable[[DataFrame], DataFrame]
+"""What is done to a frame that is read several times, such as DataFrame.localCheckpoint."""
+
+
+def as_is(frame: DataFrame) -> DataFrame:
+    """Shares nothing: Spark makes a frame again for each who reads it."""
+    return frame
+
+
+def timeline(raw: DataFrame, share: Share = as_is) -> DataFrame:
+    """The lines of `SCHEMA`, made of rows (see :mod:`pyspark_quorate.rows`). Small frames are shared."""
+    log = effective_log(raw, share)
+    islands = share(stretches(log))
     snapshots = complete_snapshots(raw)
-    kept = _bridging(snapshots, islands)
-    runs = _runs(kept, islands)
+    kept = share(bridging(snapshots, islands))
+    runs = share(_runs(kept, islands))
     lines = (
         _log_lines(log, runs)
         .unionByName(_snapshot_lines(snapshots, kept, runs))
@@ -87,9 +97,9 @@ def timeline(raw: DataFrame) -> DataFrame:
     return lines.select(*SCHEMA.names)
 
 
-def effective_log(raw: DataFrame) -> DataFrame:
+def effective_log(raw: DataFrame, share: Share = as_is) -> DataFrame:
     """Rows of the log that the quorum agreed on, each offset once."""
-    kept = effective_epochs(raw)
+    kept = share(effective_epochs(raw))
     return (
         raw.where(f.col("kind") == rows.LOG)
         .join(f.broadcast(kept), ["cluster_id", "epoch"])
@@ -117,33 +127,42 @@ def stretches(log: DataFrame) -> DataFrame:
     )
 
 
+def snapshot_copies(raw: DataFrame) -> DataFrame:
+    """cluster_id, offset, epoch, source, size (its lines), is_complete (it can be read from header to footer)."""
+    return (
+        raw.where(f.col("kind") == rows.SNAPSHOT)
+        .groupBy("cluster_id", "offset", "epoch", "source")
+        .agg(
+            f.count_distinct("ordinal").alias("size"),
+            f.max(f.when(f.col("type") == SNAPSHOT_FOOTER, f.col("ordinal") + 1)).alias("whole"),
+        )
+        .withColumn("is_complete", f.col("size").eqNullSafe(f.col("whole")))
+        .drop("whole")
+    )
+
+
 def complete_snapshots(raw: DataFrame) -> DataFrame:
-    """Rows of the checkpoints that can be read from header to footer; of each offset one node's copy.
+    """Rows of the checkpoints that are complete, and `size`; of each offset one node's copy.
 
     Nodes write the same state in different orders, so copies are never mixed. What stands at offset 0 is what a
     directory was formatted with: the first leader appends the same to the log.
     """
-    lines = raw.where((f.col("kind") == rows.SNAPSHOT) & (f.col("offset") > 0))
-    copies = (
-        lines.groupBy("cluster_id", "offset", "epoch", "source")
-        .agg(
-            f.count_distinct("ordinal").alias("lines"),
-            f.max(f.when(f.col("type") == SNAPSHOT_FOOTER, f.col("ordinal") + 1)).alias("complete"),
-        )
-        .where(f.col("lines") == f.col("complete"))
-    )
     best = Window.partitionBy("cluster_id", "offset").orderBy(f.desc("epoch"), "source")
     chosen = (
-        copies.withColumn("rank", f.row_number().over(best))
+        snapshot_copies(raw)
+        .where(f.col("is_complete") & (f.col("offset") > 0))
+        .withColumn("rank", f.row_number().over(best))
         .where("rank = 1")
-        .select("cluster_id", "offset", "epoch", "source", f.col("lines").alias("size"))
+        .drop("rank", "is_complete")
     )
-    return lines.join(f.broadcast(chosen), ["cluster_id", "offset", "epoch", "source"]).dropDuplicates(
-        ["cluster_id", "offset", "ordinal"]
+    return (
+        raw.where(f.col("kind") == rows.SNAPSHOT)
+        .join(f.broadcast(chosen), ["cluster_id", "offset", "epoch", "source"])
+        .dropDuplicates(["cluster_id", "offset", "ordinal"])
     )
 
 
-def _bridging(snapshots: DataFrame, islands: DataFrame) -> DataFrame:
+def bridging(snapshots: DataFrame, islands: DataFrame) -> DataFrame:
     """cluster_id, offset, time, after_gap: checkpoints that tell what the log does not.
 
     In a stretch that begins at offset 0 the log tells all; in any other the first checkpoint does what is needed.

@@ -1,0 +1,70 @@
+"""Table `feature_levels`: which level of which feature was finalized when."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import ShortType, StringType, StructType
+from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSIONS
+
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
+from pyspark_quorate.tables.timeline import breaks, field, records_of
+
+_FEATURE_LEVEL: Final = "FeatureLevelRecord"
+_KRAFT_VERSION: Final = "KRaftVersionRecord"
+
+SCHEMA: Final = StructType(
+    [
+        column("cluster_id", StringType(), "Kafka's cluster id"),
+        column("feature", StringType(), "such as metadata.version or kraft.version"),
+        column("level", ShortType(), "the finalized level; at level 0 a feature is off, and has no line"),
+        column("level_name", StringType(), "of metadata.version, such as 4.3-IV0; else the number"),
+        *INTERVAL_COLUMNS,
+    ]
+)
+
+
+def feature_levels(lines: DataFrame) -> DataFrame:
+    """One line for each stretch in which a feature was at a level."""
+    is_kraft = f.col("type") == _KRAFT_VERSION
+    levels = (
+        records_of(lines, _FEATURE_LEVEL, _KRAFT_VERSION)
+        .withColumn("feature", f.when(is_kraft, f.lit(KRAFT_VERSION)).otherwise(field("name", "string")))
+        # Kafka ignores a FeatureLevelRecord of kraft.version: the quorum has a record of its own for it.
+        .where(is_kraft | (f.col("feature") != KRAFT_VERSION))
+    )
+    level = f.when(is_kraft, field("kRaftVersion", "short")).otherwise(field("featureLevel", "short"))
+    events = levels.select(
+        "cluster_id",
+        "feature",
+        level.alias("level"),
+        (level == 0).alias("removed"),
+        "time",
+        "offset",
+        "ordinal",
+        "is_snapshot",
+    )
+    made = intervals(events, breaks(lines), key=["cluster_id", "feature"], state=["level"])
+    return made.withColumn("level_name", level_name(f.col("feature"), f.col("level")))
+
+
+def level_name(feature: Column, level: Column) -> Column:
+    """4.3-IV0 for level 30 of metadata.version; the number for other features, and for what is unknown here."""
+    names = f.create_map(
+        *(f.lit(part) for number, version in METADATA_VERSIONS.items() for part in (number, version.name))
+    )
+    named = f.when(feature == METADATA_VERSION, f.element_at(names, level.cast("int")))
+    return f.coalesce(named, level.cast("string"))
+
+
+TABLE: Final = Table(
+    name="feature_levels",
+    doc="Finalized levels of features (KIP-584), kraft.version among them where the quorum is dynamic.",
+    schema=SCHEMA,
+    inputs=("timeline",),
+    key=("cluster_id", "feature", "from_offset"),
+    day="valid_from",
+    build=feature_levels,
+)

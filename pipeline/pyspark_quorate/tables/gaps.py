@@ -1,0 +1,230 @@
+"""Table `gaps`: what could not be read, is not there, or did not count."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_quorate import rows
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.lineage import effective_epochs
+from pyspark_quorate.tables.timeline import bridging, complete_snapshots, effective_log, stretches
+
+SCHEMA: Final = StructType(
+    [
+        column("cluster_id", StringType(), "Kafka's cluster id"),
+        column(
+            "reason",
+            StringType(),
+            f"{', '.join(rows.GAP_REASONS)}: what it is",
+        ),
+        column(
+            "source",
+            StringType(),
+            "the file or controller that it is told of; null: of all of them together",
+            is_nullable=True,
+        ),
+        column("first_offset", LongType(), "the first offset; null: not known", is_nullable=True),
+        column("end_offset", LongType(), "behind the last one; null: not known", is_nullable=True),
+        column("epoch", IntegerType(), "the leader epoch, where one is known", is_nullable=True),
+        column("detail", StringType(), "what exactly, in words", is_nullable=True),
+        column(
+            "hides_records",
+            BooleanType(),
+            "true: nothing else has these offsets, so all tables lack what happened there; false: another copy has "
+            "them, or they did not count; null: the offsets are not known",
+            is_nullable=True,
+        ),
+        column(
+            "bridged_at",
+            LongType(),
+            "offset of the snapshot that states everything again behind it; null: none, or none is needed",
+            is_nullable=True,
+        ),
+        column(
+            "not_before", TimestampType(), "time of the last record before it; null: none", is_nullable=True
+        ),
+        column(
+            "not_after",
+            TimestampType(),
+            "time of the first record or snapshot behind it; null: none",
+            is_nullable=True,
+        ),
+        column(
+            "time", TimestampType(), "not_after, or not_before without one; null: neither", is_nullable=True
+        ),
+    ]
+)
+
+
+def gaps(raw: DataFrame) -> DataFrame:
+    """The gaps of the sources, the offsets that all of them lack together, and what leaders wrote in vain."""
+    log = effective_log(raw)
+    islands = stretches(log)
+    kept = bridging(complete_snapshots(raw), islands)
+    found = _told(raw).unionByName(_missing(islands, kept)).unionByName(_truncated(raw))
+    numbered = found.withColumn("id", f.to_json(f.struct(*found.columns), {"ignoreNullFields": "false"}))
+    return (
+        numbered.join(_covered(numbered, islands), "id", "left")
+        .join(_bridges(numbered, kept, islands), "id", "left")
+        .join(_instants(numbered, log, islands, kept), "id", "left")
+        .withColumn(
+            "hides_records",
+            f.when(f.col("first_offset").isNotNull(), ~f.coalesce("is_covered", f.lit(False))),
+        )
+        .withColumn("bridged_at", f.when(f.col("hides_records"), f.col("bridged_at")))
+        .withColumn("time", f.coalesce("not_after", "not_before"))
+    )
+
+
+def _told(raw: DataFrame) -> DataFrame:
+    payload = f.from_json("payload", "endOffset bigint, detail string")
+    return (
+        raw.where(f.col("kind") == rows.GAP)
+        .select(
+            "cluster_id",
+            f.col("type").alias("reason"),
+            "source",
+            f.col("offset").alias("first_offset"),
+            payload["endOffset"].alias("end_offset"),
+            "epoch",
+            payload["detail"].alias("detail"),
+        )
+        .distinct()
+    )
+
+
+def _missing(islands: DataFrame, kept: DataFrame) -> DataFrame:
+    """Offsets that nobody has, up to the last that anybody tells of."""
+    known = islands.select("cluster_id", "first", "end").unionByName(
+        kept.where("after_gap").select(
+            "cluster_id", f.col("offset").alias("first"), f.col("offset").alias("end")
+        )
+    )
+    order = Window.partitionBy("cluster_id").orderBy("first", "end")
+    before = f.coalesce(f.max("end").over(order.rowsBetween(Window.unboundedPreceding, -1)), f.lit(0))
+    return (
+        known.withColumn("before", before)
+        .where("first > before")
+        .select(
+            "cluster_id",
+            f.lit(rows.MISSING_OFFSETS).alias("reason"),
+            f.lit(None).cast("string").alias("source"),
+            f.col("before").alias("first_offset"),
+            f.col("first").alias("end_offset"),
+            f.lit(None).cast("int").alias("epoch"),
+            f.lit("nothing that was read has these offsets").alias("detail"),
+        )
+    )
+
+
+def _truncated(raw: DataFrame) -> DataFrame:
+    """What stands in some directory, and lost against the log of a later leader."""
+    log = raw.where(f.col("kind") == rows.LOG).select("cluster_id", "epoch", "offset")
+    kept = effective_epochs(raw).withColumn("is_kept", f.lit(True))
+    lost = (
+        log.join(f.broadcast(kept), ["cluster_id", "epoch"], "left")
+        .where(f.col("is_kept").isNull() | (f.col("offset") >= f.col("until")))
+        .groupBy("cluster_id", "epoch")
+        .agg(
+            f.min("offset").alias("first_offset"),
+            (f.max("offset") + 1).alias("end_offset"),
+            f.count_distinct("offset").alias("count"),
+        )
+    )
+    detail = f.format_string(
+        "%d records of epoch %d did not count: a later leader did not have them", "count", "epoch"
+    )
+    return lost.select(
+        "cluster_id",
+        f.lit(rows.TRUNCATED_EPOCH).alias("reason"),
+        f.lit(None).cast("string").alias("source"),
+        "first_offset",
+        "end_offset",
+        "epoch",
+        detail.alias("detail"),
+    )
+
+
+def _end() -> Column:
+    return f.coalesce("end_offset", f.col("first_offset") + 1)
+
+
+def _covered(numbered: DataFrame, islands: DataFrame) -> DataFrame:
+    """id, is_covered: the log has all of its offsets, or the leaders agreed that they did not happen."""
+    held = numbered.join(f.broadcast(islands), "cluster_id").where(
+        (f.col("first") <= f.col("first_offset")) & (f.col("end") >= _end())
+    )
+    lost = numbered.where(f.col("reason") == rows.TRUNCATED_EPOCH)
+    return held.select("id").union(lost.select("id")).distinct().withColumn("is_covered", f.lit(True))
+
+
+def _bridges(numbered: DataFrame, kept: DataFrame, islands: DataFrame) -> DataFrame:
+    """id, bridged_at: the first snapshot behind it, unless other offsets are missing before that."""
+    ends = islands.select("cluster_id", "first", "end")
+    snapshots = kept.select("cluster_id", f.col("offset").alias("bridged_at"))
+    behind = (
+        numbered.select("id", "cluster_id", _end().alias("behind"))
+        .join(snapshots, "cluster_id")
+        .where(f.col("bridged_at") >= f.col("behind"))
+        .join(ends, "cluster_id", "left")
+        .where(
+            (f.col("bridged_at") == f.col("behind"))
+            | ((f.col("first") <= f.col("behind")) & (f.col("bridged_at") <= f.col("end")))
+        )
+    )
+    return behind.groupBy("id").agg(f.min("bridged_at").alias("bridged_at"))
+
+
+def _instants(numbered: DataFrame, log: DataFrame, islands: DataFrame, kept: DataFrame) -> DataFrame:
+    """id, not_before, not_after: the times of what is known nearest to it on both sides."""
+    wanted = numbered.select("cluster_id", "id", "first_offset", _end().alias("behind"))
+    edges = wanted.select(
+        "cluster_id", f.explode(f.array(f.col("first_offset") - 1, "behind")).alias("offset")
+    )
+    known = (
+        log.select("cluster_id", "offset", "time")
+        .join(f.broadcast(edges.distinct()), ["cluster_id", "offset"])
+        .unionByName(
+            islands.select("cluster_id", f.col("first").alias("offset"), f.col("first_time").alias("time"))
+        )
+        .unionByName(
+            islands.select("cluster_id", (f.col("end") - 1).alias("offset"), f.col("last_time").alias("time"))
+        )
+        .unionByName(kept.select("cluster_id", "offset", "time"))
+        .where("time is not null")
+    )
+    place = known.withColumnsRenamed({"offset": "at", "time": "at_time"})
+    is_before, is_behind = f.col("at") < f.col("first_offset"), f.col("at") >= f.col("behind")
+    return (
+        wanted.join(place, "cluster_id")
+        .groupBy("id")
+        .agg(
+            f.max_by(f.when(is_before, f.col("at_time")), f.when(is_before, f.col("at"))).alias("not_before"),
+            f.min_by(f.when(is_behind, f.col("at_time")), f.when(is_behind, f.col("at"))).alias("not_after"),
+        )
+    )
+
+
+TABLE: Final = Table(
+    name="gaps",
+    doc=(
+        "What the other tables can't know: damage that a file has, offsets that nobody has, and records of leaders "
+        "that lost. Where `hides_records`, something may have happened that no table shows; intervals that are not "
+        "exact begin or end at such a gap."
+    ),
+    schema=SCHEMA,
+    inputs=("rows",),
+    key=("cluster_id", "reason", "source", "first_offset", "end_offset", "epoch", "detail"),
+    day="time",
+    build=gaps,
+)

@@ -1,0 +1,87 @@
+"""Table `leadership`: which controller was the active one, and when."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
+
+from pyspark_quorate import rows
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
+from pyspark_quorate.tables.timeline import breaks, field
+
+_LEADER_CHANGE: Final = "LeaderChangeMessage"
+_VOTERS: Final = "array<struct<voterId: int, voterDirectoryId: string>>"
+
+SCHEMA: Final = StructType(
+    [
+        column("cluster_id", StringType(), "Kafka's cluster id"),
+        column("epoch", IntegerType(), "leader epoch; those that elected nobody have no line"),
+        column(
+            "leader_id",
+            IntegerType(),
+            "node.id of the leader of the quorum, which is the active controller; null: a gap hides its election",
+            is_nullable=True,
+        ),
+        column(
+            "voters", ArrayType(IntegerType()), "node.ids of the voters at the election", is_nullable=True
+        ),
+        column("granting_voters", ArrayType(IntegerType()), "who voted for it", is_nullable=True),
+        *INTERVAL_COLUMNS,
+    ]
+)
+
+
+def leadership(lines: DataFrame) -> DataFrame:
+    """One line for each epoch that has records. A leader begins its epoch with a LeaderChangeMessage."""
+    first = (
+        lines.where(~f.col("is_snapshot") & (f.col("type") != rows.GAP))
+        .groupBy("cluster_id", "epoch")
+        .agg(f.min_by(f.struct("offset", "time", "type"), "offset").alias("first"))
+        .select("cluster_id", "epoch", "first.*")
+    )
+    elections = lines.where(f.col("type") == _LEADER_CHANGE).select(
+        "cluster_id",
+        "offset",
+        field("leaderId", "int").alias("leader_id"),
+        _ids("voters").alias("voters"),
+        _ids("grantingVoters").alias("granting_voters"),
+    )
+    events = first.join(elections, ["cluster_id", "offset"], "left").select(
+        "cluster_id",
+        "epoch",
+        "leader_id",
+        "voters",
+        "granting_voters",
+        f.lit(False).alias("removed"),
+        "time",
+        "offset",
+        f.lit(0).alias("ordinal"),
+        f.lit(False).alias("is_snapshot"),
+    )
+    # Snapshots don't tell who leads: for this table they bridge nothing.
+    gaps = breaks(lines).where("not is_snapshot")
+    state = ["epoch", "leader_id", "voters", "granting_voters"]
+    made = intervals(events, gaps, key=["cluster_id"], state=state)
+    # An election tells its instant itself, whatever is missing before it.
+    return made.withColumn("from_exact", f.col("from_exact") | f.col("leader_id").isNotNull())
+
+
+def _ids(name: str) -> Column:
+    return f.array_sort(f.transform(field(name, _VOTERS), lambda voter: voter["voterId"]))
+
+
+TABLE: Final = Table(
+    name="leadership",
+    doc=(
+        "Leaders of the quorum, which are the active controllers, from the LeaderChangeMessage that begins an epoch. "
+        "A line lasts until the next leader's begins: how long there was none in between does not stand in the log."
+    ),
+    schema=SCHEMA,
+    inputs=("timeline",),
+    key=("cluster_id", "epoch"),
+    day="valid_from",
+    build=leadership,
+)

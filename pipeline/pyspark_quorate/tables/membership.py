@@ -1,0 +1,88 @@
+"""Table `membership`: who was a voter when, with which directory."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, IntegerType, ShortType, StringType, StructType
+
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals, statements
+from pyspark_quorate.tables.timeline import breaks, field, records_of
+
+VOTERS_RECORD: Final = "VotersRecord"
+_VOTERS: Final = (
+    "array<struct<voterId: int, voterDirectoryId: string, endpoints: array<struct<name: string, host: string, "
+    "port: int>>, kRaftVersionFeature: struct<minSupportedVersion: short, maxSupportedVersion: short>>>"
+)
+
+SCHEMA: Final = StructType(
+    [
+        column("cluster_id", StringType(), "Kafka's cluster id"),
+        column("voter_id", IntegerType(), "node.id of the voter"),
+        column("directory_id", StringType(), "of its metadata log directory; uuid in base64"),
+        column(
+            "endpoints",
+            ArrayType(
+                StructType(
+                    [
+                        column("name", StringType(), "listener", is_nullable=True),
+                        column("host", StringType(), "advertised host", is_nullable=True),
+                        column("port", IntegerType(), "advertised port", is_nullable=True),
+                    ]
+                )
+            ),
+            "where the other voters find it, by name of the listener",
+        ),
+        column("kraft_version_min", ShortType(), "lowest kraft.version that it supports"),
+        column("kraft_version_max", ShortType(), "highest kraft.version that it supports"),
+        *INTERVAL_COLUMNS,
+    ]
+)
+
+
+def membership(lines: DataFrame) -> DataFrame:
+    """One line for each stretch in which a voter was one, with the same endpoints and versions."""
+    sets = records_of(lines, VOTERS_RECORD)
+    told = sets.select(
+        "cluster_id",
+        "time",
+        "offset",
+        "ordinal",
+        "is_snapshot",
+        f.explode(field("voters", _VOTERS)).alias("voter"),
+    ).select(
+        "cluster_id",
+        f.col("voter.voterId").alias("voter_id"),
+        f.col("voter.voterDirectoryId").alias("directory_id"),
+        f.array_sort("voter.endpoints").alias("endpoints"),
+        f.col("voter.kRaftVersionFeature.minSupportedVersion").alias("kraft_version_min"),
+        f.col("voter.kRaftVersionFeature.maxSupportedVersion").alias("kraft_version_max"),
+        "time",
+        "offset",
+        "ordinal",
+        "is_snapshot",
+    )
+    key = ["cluster_id", "voter_id", "directory_id"]
+    return intervals(
+        statements(told, sets, key=key),
+        breaks(lines),
+        key=key,
+        state=["endpoints", "kraft_version_min", "kraft_version_max"],
+    )
+
+
+TABLE: Final = Table(
+    name="membership",
+    doc=(
+        "Voters of the quorum, from the VotersRecords of a dynamic quorum (KIP-853). The voters of a static quorum "
+        "(kraft.version 0) stand in controller.quorum.voters of each node and not in the log: such a cluster has no "
+        "line here. A voter that comes back with another directory is another line."
+    ),
+    schema=SCHEMA,
+    inputs=("timeline",),
+    key=("cluster_id", "voter_id", "directory_id", "from_offset"),
+    day="valid_from",
+    build=membership,
+)

@@ -1,0 +1,79 @@
+"""Table `records`: everything that was read, each record once, as it stands in logs and checkpoints."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+    VariantType,
+)
+
+from pyspark_quorate import rows
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.timeline import snapshot_copies
+
+SCHEMA: Final = StructType(
+    [
+        column("cluster_id", StringType(), "Kafka's cluster id"),
+        column("kind", StringType(), "log or snapshot"),
+        column("offset", LongType(), "of a snapshot, the offset that its state comes before"),
+        column("ordinal", IntegerType(), "snapshot: the record's place in it, from 0; else 0"),
+        column("epoch", IntegerType(), "leader epoch of the batch, or of the snapshot id"),
+        column(
+            "time",
+            TimestampType(),
+            "log: when the active controller appended it; snapshot: that of the last record in it; null if not told",
+            is_nullable=True,
+        ),
+        column("type", StringType(), "the record's name in Kafka's schema"),
+        column("version", ShortType(), "the version of the record"),
+        column(
+            "payload",
+            VariantType(),
+            "the record's fields, by their names in Kafka's schema; secrets redacted",
+        ),
+        column("source", StringType(), "a file or controller that has it; others may have it too"),
+    ]
+)
+
+
+def records(raw: DataFrame) -> DataFrame:
+    """Rows without copies and gaps. What the quorum did not keep is there too, at its epoch."""
+    log = raw.where(f.col("kind") == rows.LOG)
+    first = Window.partitionBy("cluster_id", "offset", "epoch").orderBy("source")
+    once = log.withColumn("rank", f.row_number().over(first)).where("rank = 1").drop("rank")
+    copies = Window.partitionBy("cluster_id", "offset", "epoch").orderBy(f.desc("is_complete"), "source")
+    chosen = (
+        snapshot_copies(raw)
+        .withColumn("rank", f.row_number().over(copies))
+        .where("rank = 1")
+        .select("cluster_id", "offset", "epoch", "source")
+    )
+    snapshots = (
+        raw.where(f.col("kind") == rows.SNAPSHOT)
+        .join(f.broadcast(chosen), ["cluster_id", "offset", "epoch", "source"])
+        .dropDuplicates(["cluster_id", "offset", "epoch", "ordinal"])
+    )
+    return once.unionByName(snapshots).withColumn("payload", f.parse_json("payload"))
+
+
+TABLE: Final = Table(
+    name="records",
+    doc=(
+        "Every record of the logs and checkpoints that were read. One that several nodes have is here once; "
+        "a checkpoint that several nodes have is here as one of them wrote it. What leaders wrote in vain is here "
+        "too: the same offset with a lower epoch. What took effect is what all other tables are made of."
+    ),
+    schema=SCHEMA,
+    inputs=("rows",),
+    key=("cluster_id", "kind", "offset", "epoch", "ordinal"),
+    day="time",
+    build=records,
+)

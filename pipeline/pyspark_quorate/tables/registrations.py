@@ -1,0 +1,117 @@
+"""Registrations of brokers and controllers as intervals: what several tables begin with."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, IntegerType, ShortType, StringType, StructType
+
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.intervals import intervals
+from pyspark_quorate.tables.timeline import breaks, field, records_of
+
+# What casts into arrays of structs has to be nullable throughout.
+ENDPOINTS: Final = ArrayType(
+    StructType(
+        [
+            column("name", StringType(), "listener", is_nullable=True),
+            column("host", StringType(), "advertised host", is_nullable=True),
+            column("port", IntegerType(), "advertised port", is_nullable=True),
+            column(
+                "security_protocol",
+                StringType(),
+                "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+                is_nullable=True,
+            ),
+        ]
+    )
+)
+FEATURES: Final = ArrayType(
+    StructType(
+        [
+            column("name", StringType(), "feature", is_nullable=True),
+            column("min_level", ShortType(), "lowest level that the node supports", is_nullable=True),
+            column("max_level", ShortType(), "highest level that the node supports", is_nullable=True),
+        ]
+    )
+)
+_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""By their ids in Kafka's SecurityProtocol."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """Which records register and unregister nodes of a role, and how they name the node."""
+
+    name: str
+    register: str
+    unregister: str
+    node_id: str
+
+
+BROKER: Final = Role(
+    name="broker", register="RegisterBrokerRecord", unregister="UnregisterBrokerRecord", node_id="brokerId"
+)
+CONTROLLER: Final = Role(
+    name="controller",
+    register="RegisterControllerRecord",
+    unregister="UnregisterControllerRecord",
+    node_id="controllerId",
+)
+
+
+def registrations(lines: DataFrame, role: Role) -> DataFrame:
+    """Intervals of node_id with incarnation_id, endpoints, features and zk_migration_ready (null for brokers)."""
+    events = records_of(lines, role.register, role.unregister).select(
+        "cluster_id",
+        field(role.node_id, "int").alias("node_id"),
+        field("incarnationId", "string").alias("incarnation_id"),
+        _endpoints().alias("endpoints"),
+        _features().alias("features"),
+        field("zkMigrationReady", "boolean").alias("zk_migration_ready"),
+        (f.col("type") == role.unregister).alias("removed"),
+        "time",
+        "offset",
+        "ordinal",
+        "is_snapshot",
+    )
+    return intervals(
+        events,
+        breaks(lines),
+        key=["cluster_id", "node_id"],
+        state=["incarnation_id", "endpoints", "features", "zk_migration_ready"],
+    )
+
+
+def _endpoints() -> Column:
+    """Sorted, because a snapshot may have them in another order."""
+    told = field("endPoints", "array<struct<name: string, host: string, port: int, securityProtocol: int>>")
+    protocols = f.array(*(f.lit(name) for name in _SECURITY_PROTOCOLS))
+    return f.array_sort(
+        f.transform(
+            told,
+            lambda one: f.struct(
+                one["name"].alias("name"),
+                one["host"].alias("host"),
+                one["port"].alias("port"),
+                f.get(protocols, one["securityProtocol"]).alias("security_protocol"),
+            ),
+        )
+    )
+
+
+def _features() -> Column:
+    told = field(
+        "features", "array<struct<name: string, minSupportedVersion: short, maxSupportedVersion: short>>"
+    )
+    return f.array_sort(
+        f.transform(
+            told,
+            lambda one: f.struct(
+                one["name"].alias("name"),
+                one["minSupportedVersion"].alias("min_level"),
+                one["maxSupportedVersion"].alias("max_level"),
+            ),
+        )
+    )
