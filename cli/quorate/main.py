@@ -35,6 +35,7 @@ PARTS = {
     "delegation-tokens": Part(f"{TOOLS}.delegation_tokens", "Create, renew, expire, list delegation tokens."),
     "doctor": Part(f"{TOOLS}.doctor", "Find what endangers or blocks a cluster, and the way out."),
     "features": Part(f"{TOOLS}.features", "Describe, upgrade and downgrade feature levels."),
+    "lake": Part("pyspark_quorate.jobs.commands", "Keep the history of clusters as tables, on Spark."),
     "leader-election": Part(f"{TOOLS}.leader_election", "Elect preferred, or any, leaders of partitions."),
     "metadata-quorum": Part(
         f"{TOOLS}.metadata_quorum", "Describe the controller quorum; add, remove voters."

@@ -1,0 +1,179 @@
+"""Making tables of the rows: for the clusters that have news, and for all when a table has changed."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DateType, StringType, StructField, StructType, VariantType
+
+from pyspark_quorate.jobs import raw
+from pyspark_quorate.jobs.lake import Change, DeltaWrite, Lake
+from pyspark_quorate.jobs.progress import Steps
+from pyspark_quorate.jobs.state import LakeError, State, TableState
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.registry import ROWS, TABLES, TIMELINE
+from pyspark_quorate.tables.timeline import timeline
+
+DAY: Final = column("day", DateType(), "the UTC day that the row is stored under", is_nullable=True)
+COLUMNS_FILE: Final = "_common_metadata"
+"""Spark takes a table's columns from here before it looks at any other file."""
+SPARK_COLUMNS: Final = "org.apache.spark.sql.parquet.row.metadata"
+"""Where Spark keeps its own types in a file of Parquet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """Tables that were made, and of how many clusters."""
+
+    tables: tuple[str, ...]
+    clusters: int
+
+
+def choose_tables(names: str | None) -> tuple[Table, ...]:
+    """The tables of a comma-separated list, or all. Raises LakeError for one that is not known."""
+    if names is None:
+        return TABLES
+    known = {table.name: table for table in TABLES}
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in known:
+            raise LakeError(f"--tables {name}: there is no such table; known are {', '.join(known)}")
+    return tuple(table for table in TABLES if table.name in wanted)
+
+
+def build(
+    spark: SparkSession,
+    lake: Lake,
+    tables: Sequence[Table],
+    steps: Steps,
+    *,
+    everything: bool = False,
+) -> Built:
+    """Make what is stale of some tables, in one commit. Within `Lake.writing`."""
+    fingerprints = {table.name: _fingerprint(table) for table in tables}
+    stale = {
+        table.name: frozenset(lake.state.clusters)
+        if everything
+        else lake.state.stale(table.name, fingerprints[table.name])
+        for table in tables
+    }
+    unseen = [table for table in tables if table.name not in lake.state.tables]
+    clusters = frozenset[str]().union(*stale.values())
+    if not clusters and not unseen:
+        return Built((), 0)
+    # All are made of the same clusters: what one of them needs, its inputs need too.
+    chosen = [table for table in tables if stale[table.name] or table in unseen]
+    steps.begin("making tables", len(chosen))
+    made = {ROWS: raw.read_rows(spark, lake, clusters).drop(raw.COMMIT_COLUMN)}
+    made[TIMELINE] = _written(timeline(made[ROWS]), lake.staging / "shared" / TIMELINE)
+    for table in _with_inputs(chosen):
+        steps.say(f"making {table.name}")
+        frame = table.make(made)
+        if table in chosen:
+            made[table.name] = _stage(lake, table, frame)
+            steps.advance()
+        else:
+            made[table.name] = _written(frame, lake.staging / "shared" / table.name)
+    lake.commit(_change(lake, chosen, clusters), _state(lake.state, chosen, clusters, fingerprints))
+    return Built(tuple(table.name for table in chosen), len(clusters))
+
+
+def stored_schema(table: Table, kind: str = "parquet") -> StructType:
+    """The columns of a stored table: those of its contract, then `day`. Delta has no VARIANT: JSON instead."""
+
+    def stored(field: StructField) -> StructField:
+        if kind == "delta" and isinstance(field.dataType, VariantType):
+            return StructField(field.name, StringType(), field.nullable, field.metadata)
+        return field
+
+    return StructType([*(stored(field) for field in table.schema.fields), DAY])
+
+
+def _with_inputs(tables: Sequence[Table]) -> tuple[Table, ...]:
+    """These and what they are made of, in the order of the registry."""
+    wanted = {table.name for table in tables}
+    for table in reversed(TABLES):
+        if table.name in wanted:
+            wanted.update(table.inputs)
+    known = {table.name for table in TABLES}
+    extra = tuple(table for table in tables if table.name not in known)
+    return tuple(table for table in TABLES if table.name in wanted) + extra
+
+
+def _written(frame: DataFrame, where: Path) -> DataFrame:
+    """What others read is written down first: plans stay small, memory too, and nothing is made twice."""
+    frame.write.parquet(str(where))
+    return frame.sparkSession.read.schema(frame.schema).parquet(str(where))
+
+
+def _stage(lake: Lake, table: Table, made: DataFrame) -> DataFrame:
+    """Write one table to staging, a file for each cluster and day, in the order of its key; what was written."""
+    where = lake.staging / "tables" / table.name
+    stored = made.withColumn(DAY.name, f.to_date(table.day))
+    if lake.state.format == "delta":
+        for field in table.schema.fields:
+            if isinstance(field.dataType, VariantType):
+                stored = stored.withColumn(field.name, f.to_json(field.name))
+    (
+        stored.repartition("cluster_id", DAY.name)
+        .sortWithinPartitions("cluster_id", DAY.name, *(name for name in table.key if name != "cluster_id"))
+        .write.partitionBy("cluster_id", DAY.name)
+        .parquet(str(where))
+    )
+    schema = stored_schema(table, lake.state.format)
+    _write_columns(schema, where / COLUMNS_FILE)
+    read = made.sparkSession.read.schema(schema).parquet(str(where)).drop(DAY.name)
+    if lake.state.format == "delta":
+        for field in table.schema.fields:
+            if isinstance(field.dataType, VariantType):
+                read = read.withColumn(field.name, f.parse_json(field.name))
+    return read
+
+
+def _write_columns(schema: StructType, file: Path) -> None:
+    """A file of Parquet that has columns, as Spark and others know them, and no rows."""
+    columns = to_arrow_schema(schema).with_metadata({SPARK_COLUMNS: schema.json()})
+    pq.write_metadata(columns, file)
+
+
+def _change(lake: Lake, tables: Sequence[Table], clusters: frozenset[str]) -> Change:
+    place, remove, deltas = [], [], []
+    for table in tables:
+        staged = lake.staging / "tables" / table.name
+        relative = str(staged.relative_to(lake.path))
+        if lake.state.format == "delta":
+            deltas.append(DeltaWrite(table.name, relative, sorted(clusters)))
+            continue
+        new = raw.folders(staged)
+        old = raw.folders(lake.table(table.name))
+        place += [(f"{relative}/{folder.name}", f"{table.name}/{folder.name}") for folder in new.values()]
+        place.append((f"{relative}/{COLUMNS_FILE}", f"{table.name}/{COLUMNS_FILE}"))
+        remove += [
+            f"{table.name}/{old[cluster].name}" for cluster in sorted((clusters & set(old)) - set(new))
+        ]
+    return Change(place=place, remove=remove, deltas=deltas)
+
+
+def _state(
+    state: State, tables: Sequence[Table], clusters: frozenset[str], fingerprints: Mapping[str, str]
+) -> State:
+    made = dict(state.tables)
+    for table in tables:
+        before = made.get(table.name)
+        built = dict(before.built) if before is not None else {}
+        built |= {cluster: state.clusters[cluster] for cluster in clusters}
+        made[table.name] = TableState(fingerprints[table.name], built)
+    return replace(state, tables=made)
+
+
+def _fingerprint(table: Table) -> str:
+    """What a table's columns are; another one has every cluster's part of it made again."""
+    text = ";".join(f"{field.name} {field.dataType.simpleString()}" for field in table.schema.fields)
+    return hashlib.sha256(f"{text};{table.day}".encode()).hexdigest()[:16]

@@ -1,0 +1,104 @@
+"""What a job shows while it works: on stderr, and only where somebody looks."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_EVERY_S: Final = 0.25
+
+
+class Steps(Protocol):
+    """Told by a job what it does."""
+
+    def begin(self, title: str, total: int | None = None) -> None:
+        """Something new begins; `total` steps, if that is known."""
+
+    def say(self, text: str) -> None:
+        """What is done right now."""
+
+    def advance(self, count: int = 1) -> None:
+        """Steps that are done."""
+
+    def watching(self, spark: "SparkSession") -> AbstractContextManager[None]:
+        """Show the tasks of this session within the context."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def begin(self, title: str, total: int | None = None) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+    def advance(self, count: int = 1) -> None:
+        """Nothing."""
+
+    def watching(self, spark: "SparkSession") -> AbstractContextManager[None]:  # noqa: ARG002
+        """Nothing."""
+        return nullcontext()
+
+
+class Bars:
+    """A bar for the steps, and one for the tasks of the stages that Spark runs."""
+
+    def __init__(self, progress: Any) -> None:
+        self._progress = progress
+        self._steps = progress.add_task("starting Spark", total=None)
+
+    def begin(self, title: str, total: int | None = None) -> None:
+        """A new bar."""
+        self._progress.reset(self._steps, description=title, total=total)
+
+    def say(self, text: str) -> None:
+        """The words before the bar."""
+        self._progress.update(self._steps, description=text)
+
+    def advance(self, count: int = 1) -> None:
+        """Move the bar."""
+        self._progress.advance(self._steps, count)
+
+    @contextmanager
+    def watching(self, spark: "SparkSession") -> Iterator[None]:
+        """Follow the tasks of a session."""
+        tasks = self._progress.add_task("tasks", total=None, visible=False)
+        ended = threading.Event()
+        arguments = (spark.sparkContext.statusTracker(), tasks, ended)
+        thread = threading.Thread(target=self._follow, args=arguments, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _follow(self, tracker: Any, tasks: Any, ended: threading.Event) -> None:
+        while not ended.wait(LOOK_EVERY_S):
+            stages = [tracker.getStageInfo(one) for one in tracker.getActiveStageIds()]
+            found = [one for one in stages if one is not None]
+            self._progress.update(
+                tasks,
+                visible=bool(found),
+                total=sum(one.numTasks for one in found) or None,
+                completed=sum(one.numCompletedTasks for one in found),
+            )
+
+
+@contextmanager
+def steps_shown() -> Iterator[Steps]:
+    """Bars where stderr is a terminal, else nothing; closed with the context."""
+    if not sys.stderr.isatty():
+        yield Silent()
+        return
+    from rich.console import Console  # noqa: PLC0415 - only where somebody looks
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield Bars(progress)

@@ -1,0 +1,121 @@
+"""The rows that a lake keeps: all that was ever read, once for each file that told it.
+
+They are kept beside the tables because sources forget: segments are deleted, checkpoints replaced. Tables are made
+of them again whenever a cluster has news, a table has changed, or somebody asks.
+"""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, StructType
+
+from pyspark_quorate import rows
+from pyspark_quorate.jobs.lake import Lake
+from pyspark_quorate.jobs.state import State
+
+COMMIT_COLUMN: Final = "commit"
+SCHEMA: Final = StructType(
+    [*rows.SCHEMA.fields, rows.column(COMMIT_COLUMN, LongType(), "the commit of the lake that brought it")]
+)
+IDENTITY: Final = ("cluster_id", "source", "kind", "offset", "ordinal", "epoch", "type", "version")
+"""What the same file may tell twice; of gaps the newest read counts."""
+UNKNOWN_CLUSTER: Final = "unknown"
+"""The cluster of places of which nobody says which it is."""
+FOLDER: Final = "cluster_id="
+FILE_ROWS_MAX: Final = 4_000_000
+
+
+def read_rows(spark: SparkSession, lake: Lake, clusters: Collection[str]) -> DataFrame:
+    """All rows of these clusters, without complaints that a newer read of the same place made void.
+
+    The columns of :data:`pyspark_quorate.rows.SCHEMA` and `commit`.
+    """
+    found = _stored(spark, lake.rows, clusters)
+    return found.where(f.col("kind") != rows.GAP).unionByName(
+        _valid_gaps(spark, found.where(f.col("kind") == rows.GAP), lake.state)
+    )
+
+
+def stage_rows(spark: SparkSession, lake: Lake, found: DataFrame, known_sources: Collection[str]) -> set[str]:
+    """Write what was read to staging, without what the lake has already; the clusters that it is of.
+
+    `known_sources` are files that were read before, of which some part is read again.
+    """
+    named = found.withColumn(
+        "cluster_id", f.when(f.col("cluster_id") == "", UNKNOWN_CLUSTER).otherwise(f.col("cluster_id"))
+    )
+    if known_sources and lake.state.clusters:
+        again = spark.createDataFrame([(source,) for source in sorted(known_sources)], "source string")
+        stored = _stored(spark, lake.rows, lake.state.clusters).where(f.col("kind") != rows.GAP)
+        told = stored.join(f.broadcast(again), "source", "left_semi").select(*IDENTITY)
+        same = [named[name].eqNullSafe(told[name]) for name in IDENTITY]
+        condition = same[0]
+        for one in same[1:]:
+            condition = condition & one
+        named = named.join(told, condition, "left_anti")
+    write_rows(
+        named.withColumn(COMMIT_COLUMN, f.lit(lake.state.commit + 1).cast("long")), lake.staging / "rows"
+    )
+    return set(folders(lake.staging / "rows"))
+
+
+def write_rows(found: DataFrame, where: Path) -> None:
+    """Write rows, a folder for each cluster."""
+    (
+        found.select(*SCHEMA.names)
+        .write.option("maxRecordsPerFile", FILE_ROWS_MAX)
+        .partitionBy("cluster_id")
+        .parquet(str(where))
+    )
+
+
+def staged_moves(lake: Lake) -> list[tuple[str, str]]:
+    """The renames that add what is staged to the rows: names tell the commit, so that each file is there once."""
+    moves = []
+    for folder in folders(lake.staging / "rows").values():
+        files = sorted(one for one in folder.iterdir() if one.suffix == ".parquet")
+        for place, file in enumerate(files):
+            target = lake.rows / folder.name / f"{lake.state.commit + 1:010d}-{place:05d}.parquet"
+            moves.append((str(file.relative_to(lake.path)), str(target.relative_to(lake.path))))
+    return moves
+
+
+def folders(where: Path) -> dict[str, Path]:
+    """The folders of clusters below a path, by cluster id."""
+    if not where.is_dir():
+        return {}
+    return {
+        unquote(one.name.removeprefix(FOLDER)): one
+        for one in sorted(where.iterdir())
+        if one.name.startswith(FOLDER)
+    }
+
+
+def _stored(spark: SparkSession, where: Path, clusters: Collection[str]) -> DataFrame:
+    known = folders(where)
+    chosen = sorted(set(clusters) & set(known))
+    if not chosen:
+        return spark.createDataFrame([], SCHEMA)
+    frame = spark.read.schema(SCHEMA).parquet(str(where))
+    return (frame if len(chosen) == len(known) else frame.where(f.col("cluster_id").isin(chosen))).select(
+        *SCHEMA.names
+    )
+
+
+def _valid_gaps(spark: SparkSession, gaps: DataFrame, state: State) -> DataFrame:
+    """Gaps that no later read of their directory from there on has looked at again."""
+    reads: Sequence[tuple[str, int, int]] = [
+        (directory, read.commit, read.start) for directory, found in state.reads.items() for read in found
+    ]
+    if not reads:
+        return gaps
+    read = spark.createDataFrame(reads, "directory string, read_commit long, read_start long")
+    directory = f.regexp_replace("source", r"/[^/]*\.(log|checkpoint)$", "")
+    end = f.get_json_object("payload", "$.endOffset").cast("long")
+    looked_at_again = (directory == read["directory"]) & (f.col("read_commit") > f.col(COMMIT_COLUMN))
+    reaches = f.col("offset").isNull() | end.isNull() | (end > f.col("read_start"))
+    return gaps.join(f.broadcast(read), looked_at_again & reaches, "left_anti")

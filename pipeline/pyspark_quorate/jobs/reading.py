@@ -1,0 +1,99 @@
+"""Reading a lake's tables without Spark: for what is small enough to be shown."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+from pyspark_quorate.jobs import delta
+from pyspark_quorate.jobs.lake import Lake
+from pyspark_quorate.jobs.state import LakeError
+
+ROWS_MAX: Final = 200_000
+"""How many rows of one table are read into memory at most."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a table. `is_all`: the bound left none out."""
+
+    rows: tuple[Row, ...]
+    is_all: bool
+
+
+def read_table(lake: Lake, name: str, cluster_id: str | None = None, limit: int = ROWS_MAX) -> Rows | None:
+    """The rows of a table, of one cluster or of all, at most `limit`; None if the lake does not have it.
+
+    Times have a zone; the column `day` is left out. Raises LakeError for a table with VARIANT columns.
+    """
+    import pyarrow.compute as pc  # noqa: PLC0415 - half a second
+
+    dataset = _dataset(lake, name)
+    if dataset is None:
+        return None
+    columns = [column for column in dataset.schema.names if column != "day"]
+    wanted = pc.field("cluster_id") == cluster_id if cluster_id is not None else None
+    head = dataset.head(limit + 1, columns=columns, filter=wanted)
+    rows = tuple(head.slice(0, limit).to_pylist())
+    return Rows(rows, is_all=head.num_rows <= limit)
+
+
+def count_rows(lake: Lake, name: str) -> int:
+    """How many rows a table has, by the footers of its files."""
+    dataset = _dataset(lake, name, is_counted=True)
+    return 0 if dataset is None else int(dataset.count_rows())
+
+
+def cluster_ids(lake: Lake) -> tuple[str, ...]:
+    """The clusters that the lake has rows of."""
+    return tuple(sorted(lake.state.clusters))
+
+
+def _dataset(lake: Lake, name: str, *, is_counted: bool = False) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.dataset as ds  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    table = lake.table(name)
+    if lake.state.format == "delta":
+        found = delta.open_table(table)
+        return None if found is None else found.to_pyarrow_dataset()
+    if not (table / "_common_metadata").exists():
+        return None
+    schema = pq.read_schema(table / "_common_metadata")
+    variants = [one.name for one in schema if set(_fields(one.type)) >= {"metadata", "value"}]
+    if variants and not is_counted:
+        raise LakeError(
+            f"{name} has VARIANT columns ({', '.join(variants)}), which only Spark reads: "
+            f'spark.read.parquet("{table}")'
+        )
+    if is_counted:
+        schema = pa.schema([])
+    return ds.dataset(table, schema=schema, format="parquet", partitioning=delta.hive_partitioning())
+
+
+def _fields(kind: Any) -> Iterator[str]:
+    import pyarrow as pa  # noqa: PLC0415
+
+    if pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield kind.field(place).name
+
+
+def as_json(value: Any) -> Any:
+    """A value of a row for JSON: times as 2026-01-31T12:00:00.000Z, days as 2026-01-31, bytes in hexadecimal."""
+    match value:
+        case datetime():
+            shown = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+            return shown.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case dict():
+            return {key: as_json(one) for key, one in value.items()}
+        case list() | tuple():
+            return [as_json(one) for one in value]
+    return value
