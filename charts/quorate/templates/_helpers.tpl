@@ -43,6 +43,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{- define "quorate.lakeImage" -}}
+{{- with .Values.lake.image -}}
+{{- if .digest -}}
+{{- printf "%s@%s" .repository .digest -}}
+{{- else -}}
+{{- printf "%s:%s" .repository (default $.Chart.AppVersion .tag) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "quorate.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

@@ -23,6 +23,7 @@ EVERYTHING: dict[str, Any] = {
     "image": {"repository": "registry.example.com/quorate", "digest": f"sha256:{'a' * 64}"},
     "imagePullSecrets": [{"name": "pull"}],
     "operator": {"env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]},
+    "lake": {"image": {"repository": "registry.example.com/quorate-lake", "digest": f"sha256:{'b' * 64}"}},
     "podAnnotations": {"a": "b"},
     "podLabels": {"c": "d"},
     "nodeSelector": {"kubernetes.io/os": "linux"},
@@ -75,6 +76,10 @@ def test_helm_finds_nothing_to_complain_about(helm: Callable[..., Any], values: 
         ({"metrics": {"podMonitor": {"interval": "0s"}}}, "metrics/podMonitor/interval"),
         ({"networkPolicy": {"webFrom": [{}]}}, "networkPolicy/webFrom/0"),
         ({"crds": {"keep": "yes"}}, "crds/keep"),
+        ({"lake": {"image": {"pullPolicy": "Never"}}}, "pullPolicy"),
+        ({"lake": {"sparkApplication": {"create": True}}}, "lake/sparkApplication/claimName"),
+        ({"lake": {"sparkApplication": {"target": "/lake"}}}, "lake/sparkApplication/target"),
+        ({"lake": {"sparkApplication": {"memory": "2Gi"}}}, "lake/sparkApplication/memory"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_field(
@@ -193,6 +198,47 @@ def test_the_operator_knows_its_options(render: Callable[..., Any], values: dict
     assert context.params["listen"] == ":8080"
     assert context.params["web"] == ":8081"
     assert (context.params["web_token_file"] is not None) == bool(values)
+
+
+def test_the_operator_is_told_which_image_makes_lakes(render: Callable[..., Any]) -> None:
+    """Goal: one place to name it. Method: the default, a tag, a digest."""
+
+    def image(values: dict[str, Any]) -> str:
+        (deployment,) = of_kind(render(values), "Deployment")
+        environment = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+        return next(str(one["value"]) for one in environment if one["name"] == "QUORATE_LAKE_IMAGE")
+
+    assert image({}) == "quorate-lake:0.1.0"
+    assert image({"lake": {"image": {"tag": "9"}}}) == "quorate-lake:9"
+    assert image(EVERYTHING) == f"registry.example.com/quorate-lake@sha256:{'b' * 64}"
+
+
+def test_an_application_of_spark_does_what_the_job_does(render: Callable[..., Any]) -> None:
+    """Goal: the same ingest with executors. Method: its arguments, for the lake's own parser, once and by plan."""
+    from pyspark_quorate.jobs.commands import app  # noqa: PLC0415
+    from typer.main import get_command  # noqa: PLC0415
+
+    assert not [one for one in render() if "spark" in one["apiVersion"]]
+    wanted = {"create": True, "claimName": "history-quorum", "namespace": "kafka", "executors": 4}
+    (once,) = of_kind(render({"lake": {"sparkApplication": wanted}}), "SparkApplication")
+    values = {
+        "lake": {"sparkApplication": {**wanted, "schedule": "17 * * * *"}},
+        "imagePullSecrets": [{"name": "p"}],
+    }
+    (planned,) = of_kind(render(values), "ScheduledSparkApplication")
+    assert planned["spec"]["schedule"] == "17 * * * *"
+    assert planned["spec"]["template"] == {**once["spec"], "imagePullSecrets": ["p"]}
+    assert once["metadata"]["namespace"] == "kafka"
+    group = get_command(app)
+    command, *arguments = once["spec"]["arguments"]
+    parsed = group.commands[command].make_context(command, arguments).params  # type: ignore[attr-defined]
+    assert (list(parsed["sources"]), parsed["to"]) == (["/history/shipped"], "/history/lake")
+    (volume,) = once["spec"]["volumes"]
+    for part in ("driver", "executor"):
+        (mount,) = once["spec"][part]["volumeMounts"]
+        assert (mount["name"], mount["mountPath"]) == (volume["name"], "/history")
+        assert once["spec"][part]["podSecurityContext"]["runAsNonRoot"]
+    assert once["spec"]["executor"]["instances"] == 4
 
 
 def test_one_replica_blocks_no_drain(render: Callable[..., Any]) -> None:

@@ -43,6 +43,7 @@ ALLOWED = [
         (verb, "networking.k8s.io", "networkpolicies", "")
         for verb in ("list", "watch", "create", "patch", "delete")
     ),
+    *((verb, "batch", "cronjobs", "") for verb in ("list", "watch", "create", "patch", "delete")),
     *((verb, "coordination.k8s.io", "leases", "") for verb in ("get", "create", "update")),
     ("get", "", "secrets", ""),
     ("create", "events.k8s.io", "events", ""),
@@ -62,6 +63,7 @@ NEVER = [
     ("impersonate", "", "serviceaccounts", ""),
     ("create", "", "serviceaccounts", "token"),
     ("create", "apps", "deployments", ""),
+    ("create", "batch", "jobs", ""),
 ]
 EVERYWHERE = [
     ("get", "", "nodes", ""),
@@ -263,13 +265,14 @@ def test_the_rights_are_enough_for_a_real_operator(
         )
     try:
         manifests = [
-            _resource("KafkaController", "quorum", {"replicas": 3}),
+            _resource("KafkaController", "quorum", {"replicas": 3, "history": {"storage": {"size": "1Gi"}}}),
             _resource("KafkaBroker", "brokers", {"controllers": "quorum", "replicas": 1}),
         ]
         applied(prepared, manifests, "--namespace", installed.clusters)
         core = kubernetes.client.CoreV1Api(api_client)
         policy = kubernetes.client.PolicyV1Api(api_client)
         networking = kubernetes.client.NetworkingV1Api(api_client)
+        batch = kubernetes.client.BatchV1Api(api_client)
         for what, found in {
             "pods": core.list_namespaced_pod,
             "volumes": core.list_namespaced_persistent_volume_claim,
@@ -277,6 +280,7 @@ def test_the_rights_are_enough_for_a_real_operator(
             "ConfigMaps": core.list_namespaced_config_map,
             "budgets": policy.list_namespaced_pod_disruption_budget,
             "policies": networking.list_namespaced_network_policy,
+            "jobs": batch.list_namespaced_cron_job,
         }.items():
             eventually(
                 lambda found=found: [
