@@ -1,0 +1,102 @@
+"""Operators come and go while brokers give their replicas to others and leave."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from dying_operators import final_state, kill_after_each_step
+from operated import BROKER_PORT, BROKERS, CONTROLLERS_FIRST, SMALL_FILES, Operated
+from quorate_admin.types.topics import NewTopic
+from support.asking import Asking
+from support.ledger import consume_numbers
+
+STAYS, SECOND, FIRST = NODES = range(3)
+TOPIC = "orders"
+PARTITIONS = range(6)
+RECORDS = 600
+# Drained, stopped, unregistered, forgotten.
+DRAIN_KILLS_MIN = 4
+# Three brokers of Java start, and each operator takes seconds, where others use the processors.
+TIMEOUT_S = 900
+BROKERS_TIMEOUT_S = 300
+FLUSH_TIMEOUT_S = 60
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_killed_while_a_broker_is_drained(brokered: Operated) -> None:
+    """Goal: no record and no replica is lost on the way, nor any step left half done.
+
+    Method: two brokers leave, one after the other, who have the only replicas of partitions with records: the first
+    undisturbed, the second with SIGKILL when a step begins, or is done, in turn.
+    """
+    operated = brokered
+    operated.create(replicas=1)
+    # One broker is to be enough for groups, too.
+    config = {**SMALL_FILES, "offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "2"}
+    operated.create_brokers(replicas=len(NODES), config=config)
+    operated.start_operator()
+    operated.wait(lambda: operated.brokers_settled(*NODES), "three brokers to be ready", BROKERS_TIMEOUT_S)
+    _produce(operated)
+
+    operated.patch_brokers(replicas=2, decommission=[FIRST])
+    operated.wait(lambda: _has_left(operated, FIRST), "the first broker to have left")
+    expected = _drained(operated, STAYS, SECOND)
+    operated.operators[-1].kill()
+
+    assert _drained(operated, STAYS)["misplaced"], "the second one has replicas that must not be lost"
+    operated.patch_brokers(replicas=1, decommission=[FIRST, SECOND])
+    kills = kill_after_each_step(operated, lambda: _has_left(operated, FIRST, SECOND))
+    assert _drained(operated, STAYS) == expected
+    assert expected["numbers"] == list(range(RECORDS))
+    assert kills >= DRAIN_KILLS_MIN
+
+
+def _has_left(operated: Operated, *gone: int) -> bool:
+    staying = [node_id for node_id in NODES if node_id not in gone]
+    return (
+        operated.brokers_settled(*staying)
+        and operated.settled(CONTROLLERS_FIRST)
+        and not operated.status().get("refusals")
+    )
+
+
+def _produce(operated: Operated) -> None:
+    """A record for each number, in partitions that have one replica each, on all brokers."""
+    placed = {partition: [NODES[partition % len(NODES)]] for partition in PARTITIONS}
+    _asking(operated)(
+        lambda client: client.create_topics([NewTopic(name=TOPIC, assignments=placed)])
+    ).raise_any()
+    producer = Producer({"bootstrap.servers": _servers(operated), "acks": "all"})
+    for number in range(RECORDS):
+        producer.produce(TOPIC, f"{number}".encode(), partition=PARTITIONS[number % len(PARTITIONS)])
+    assert producer.flush(FLUSH_TIMEOUT_S) == 0
+
+
+def _drained(operated: Operated, *staying: int) -> dict[str, Any]:
+    """What the cluster has come to, without what differs by who left."""
+    ask = _asking(operated)
+    topic = ask(lambda client: client.describe_topics([TOPIC]))[TOPIC]
+    state = final_state(operated)
+    left = [node_id for node_id in NODES if node_id not in staying]
+    return {
+        "numbers": sorted(consume_numbers(_servers(operated), TOPIC, PARTITIONS)),
+        "misplaced": [one.partition for one in topic.partitions if not set(one.replicas) <= set(staying)],
+        "out of sync": [one.partition for one in topic.partitions if set(one.isr) != set(one.replicas)],
+        "moving": ask(lambda client: client.list_partition_reassignments()),
+        "strangers": [
+            node.node_id
+            for node in ask(lambda client: client.describe_cluster(include_fenced_brokers=True)).nodes
+            if node.node_id not in staying
+        ],
+        "configured": [node_id for node_id in left if f"V1ConfigMap {BROKERS}-{node_id}" in state["objects"]],
+        "volumes": [name for name in operated.claims() if BROKERS in name],
+        "controllers": {part: state[part] for part in ("voters", "registrations", "levels", "refusals")},
+    }
+
+
+def _servers(operated: Operated) -> str:
+    return f"{operated.agent.address_of(f'{BROKERS}-{STAYS}')}:{BROKER_PORT}"
+
+
+def _asking(operated: Operated) -> Asking:
+    return Asking(servers=_servers(operated))
