@@ -9,8 +9,9 @@ from pyspark.sql.types import DoubleType, IntegerType, StringType, StructType
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, merge_adjacent
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, mark_gaps, merge_adjacent
 from pyspark_quorate.tables.registrations import BROKER, registrations
+from pyspark_quorate.tables.timeline import breaks
 
 REUSE_WINDOW: Final = timedelta(minutes=10)
 """Clients keep addresses for some time: metadata.max.age.ms of Kafka's clients is 5 minutes."""
@@ -73,7 +74,7 @@ def advertised_addresses(
         for role, node_id, frame in owners
     ]
     merged = merge_adjacent(stated[0].unionByName(stated[1]).unionByName(stated[2]), key=_OWNER)
-    return _with_reuse(merged, window)
+    return _with_reuse(mark_gaps(merged, breaks(lines)), window)
 
 
 def _with_reuse(owned: DataFrame, window: timedelta) -> DataFrame:

@@ -16,8 +16,7 @@ from pyspark.sql.types import (
 from pyspark_quorate import rows
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.lineage import effective_epochs
-from pyspark_quorate.tables.timeline import bridging, complete_snapshots, effective_log, stretches
+from pyspark_quorate.tables.timeline import effective_log
 
 SCHEMA: Final = StructType(
     [
@@ -66,12 +65,13 @@ SCHEMA: Final = StructType(
 )
 
 
-def gaps(raw: DataFrame) -> DataFrame:
-    """The gaps of the sources, the offsets that all of them lack together, and what leaders wrote in vain."""
-    log = effective_log(raw)
-    islands = stretches(log)
-    kept = bridging(complete_snapshots(raw), islands)
-    found = _told(raw).unionByName(_missing(islands, kept)).unionByName(_truncated(raw))
+def gaps(raw: DataFrame, epochs: DataFrame, islands: DataFrame, kept: DataFrame) -> DataFrame:
+    """The gaps of the sources, the offsets that all of them lack together, and what leaders wrote in vain.
+
+    The others are the parts of :class:`pyspark_quorate.tables.timeline.Evidence`.
+    """
+    log = effective_log(raw, epochs)
+    found = _told(raw).unionByName(_missing(islands, kept)).unionByName(_truncated(raw, epochs))
     numbered = found.withColumn("id", f.to_json(f.struct(*found.columns), {"ignoreNullFields": "false"}))
     return (
         numbered.join(_covered(numbered, islands), "id", "left")
@@ -127,10 +127,10 @@ def _missing(islands: DataFrame, kept: DataFrame) -> DataFrame:
     )
 
 
-def _truncated(raw: DataFrame) -> DataFrame:
+def _truncated(raw: DataFrame, epochs: DataFrame) -> DataFrame:
     """What stands in some directory, and lost against the log of a later leader."""
     log = raw.where(f.col("kind") == rows.LOG).select("cluster_id", "epoch", "offset")
-    kept = effective_epochs(raw).withColumn("is_kept", f.lit(True))
+    kept = epochs.withColumn("is_kept", f.lit(True))
     lost = (
         log.join(f.broadcast(kept), ["cluster_id", "epoch"], "left")
         .where(f.col("is_kept").isNull() | (f.col("offset") >= f.col("until")))
@@ -223,7 +223,7 @@ TABLE: Final = Table(
         "exact begin or end at such a gap."
     ),
     schema=SCHEMA,
-    inputs=("rows",),
+    inputs=("rows", "epochs", "stretches", "bridges"),
     key=("cluster_id", "reason", "source", "first_offset", "end_offset", "epoch", "detail"),
     day="time",
     build=gaps,

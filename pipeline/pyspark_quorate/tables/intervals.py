@@ -4,11 +4,12 @@ Where offsets are missing, an instant may hide in the gap. Then the interval beg
 that showed it, and says that this is not exact; table `gaps` tells since when it may have been so.
 
 - A snapshot behind a gap states everything. Keys that it lacks end there, and keys that are new or have another
-  state begin there: both not exact. Keys whose state is the one from before the gap go on, flagged `through_gap`:
-  whether they were something else in between is not known.
-- Behind a gap without a snapshot everything goes on, flagged, until the next event of the key. If that tells another
+  state begin there: both not exact. Keys whose state is the one from before the gap go on: whether they were
+  something else in between is not known.
+- Behind a gap without a snapshot everything goes on until the next event of the key. If that tells another
   state, then the old one ended somewhere since the gap began (to_exact is false), and the new one may have begun
   before that event (from_exact is false).
+- Whatever has such a gap between its beginning and its end says so: `through_gap`.
 - History that begins with a snapshot, or with a log whose beginning is gone, begins behind a gap.
 """
 
@@ -63,46 +64,69 @@ def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state
     key is gone, whatever its state columns hold. `state` may be nulls; maps and variants can't be compared.
     `breaks` comes from :func:`pyspark_quorate.tables.timeline.breaks`.
     """
-    seen = _observations(events, breaks, key, state)
     order = Window.partitionBy(*key).orderBy("offset", "ordinal")
     so_far = order.rowsBetween(Window.unboundedPreceding, 0)
-    counted = seen.withColumn("gaps", f.sum(f.col("is_gap").cast("int")).over(so_far)).where("not is_gap")
-    told = (
-        counted.withColumn("behind_gap", f.col("gaps") > f.coalesce(f.lag("gaps").over(order), f.lit(0)))
-        .withColumn("changed", ~f.col("now").eqNullSafe(f.lag("now").over(order)))
-        .withColumn("stretch", f.sum(f.col("changed").cast("int")).over(so_far))
+    is_gap = f.col("is_break") & ~f.col("is_snapshot")
+    # A snapshot's header comes before its lines: where the key has one of them, it is not lacking.
+    is_restated = (
+        f.col("is_break")
+        & f.col("is_snapshot")
+        & (f.lead("offset").over(order) == f.col("offset"))
+        & f.lead("is_snapshot").over(order)
     )
-    merged = told.groupBy(*key, "stretch").agg(
-        f.min_by(
-            f.struct("now", "time", "offset", "is_inexact", "behind_gap"), f.struct("offset", "ordinal")
-        ).alias("begin"),
-        f.max(f.col("behind_gap") & ~f.col("changed")).alias("went_through"),
-        f.max("gaps").alias("gaps"),
+    observed = (
+        _observations(events, breaks, key, state)
+        .withColumn("gaps", f.sum(is_gap.cast("int")).over(so_far))
+        .withColumn("is_idle", is_gap | f.coalesce(is_restated, f.lit(False)))
+        .where("not is_idle")
     )
-    all_gaps = breaks.where("not is_snapshot").groupBy("cluster_id").agg(f.count("*").alias("all_gaps"))
-    following = Window.partitionBy(*key).orderBy("stretch")
-    end = f.lead("begin").over(following)
-    is_exact = ~(f.col("begin.is_inexact") | f.col("begin.behind_gap"))
-    return (
-        merged.withColumn("from_exact", is_exact)
-        .withColumn("to_exact", f.lead(is_exact).over(following))
-        .withColumn("end", end)
-        .where("begin.now is not null")
-        .join(f.broadcast(all_gaps), "cluster_id", "left")
-        .select(
-            *key,
-            *(f.col(f"begin.now.{name}").alias(name) for name in state),
-            f.col("begin.time").alias("valid_from"),
-            f.col("end.time").alias("valid_to"),
-            f.col("begin.offset").alias("from_offset"),
-            f.col("end.offset").alias("to_offset"),
-            "from_exact",
-            "to_exact",
-            (
-                f.col("went_through")
-                | (f.col("end").isNull() & (f.coalesce("all_gaps", f.lit(0)) > f.col("gaps")))
-            ).alias("through_gap"),
+    behind_gap = f.col("gaps") > f.coalesce(f.lag("gaps").over(order), f.lit(0))
+    changed = ~f.col("now").eqNullSafe(f.lag("now").over(order))
+    # The first of each stretch is where it begins; the next one is where it ends.
+    begins = (
+        observed.withColumn("exact", ~(f.col("is_snapshot") | behind_gap))
+        .withColumn("changed", changed)
+        .where("changed")
+        .withColumns(
+            {
+                "valid_to": f.lead("time").over(order),
+                "to_offset": f.lead("offset").over(order),
+                "to_exact": f.lead("exact").over(order),
+            }
         )
+        .where("now is not null")
+    )
+    made = begins.select(
+        *key,
+        *(f.col(f"now.{name}").alias(name) for name in state),
+        f.col("time").alias("valid_from"),
+        "valid_to",
+        f.col("offset").alias("from_offset"),
+        "to_offset",
+        f.col("exact").alias("from_exact"),
+        "to_exact",
+    )
+    return mark_gaps(made, breaks)
+
+
+def mark_gaps(made: DataFrame, breaks: DataFrame) -> DataFrame:
+    """Intervals with `through_gap`, made anew."""
+    gaps = (
+        breaks.where("not is_snapshot")
+        .groupBy("cluster_id")
+        .agg(f.collect_set("offset").alias("gap_offsets"))
+    )
+    is_within = f.exists(
+        "gap_offsets",
+        lambda end: (
+            (end > f.col("from_offset")) & (f.col("to_offset").isNull() | (end <= f.col("to_offset")))
+        ),
+    )
+    return (
+        made.drop("through_gap")
+        .join(f.broadcast(gaps), "cluster_id", "left")
+        .withColumn("through_gap", f.coalesce(is_within, f.lit(False)))
+        .drop("gap_offsets")
     )
 
 
@@ -122,7 +146,10 @@ def statements(told: DataFrame, sets: DataFrame, *, key: Sequence[str]) -> DataF
 
 
 def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
-    """Intervals of the same key that follow each other without a pause become one. Other columns are left out."""
+    """Intervals of the same key that follow each other without a pause become one; other columns are left out.
+
+    Use `mark_gaps` on it.
+    """
     order = Window.partitionBy(*key).orderBy("from_offset", f.asc_nulls_last("to_offset"))
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     open_end = f.lit(2**63 - 1)
@@ -141,7 +168,6 @@ def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
             f.max_by("to_offset", latest).alias("to_offset"),
             f.min_by("from_exact", "from_offset").alias("from_exact"),
             f.max_by("to_exact", latest).alias("to_exact"),
-            f.max("through_gap").alias("through_gap"),
         )
         .drop("stretch")
     )
@@ -150,9 +176,9 @@ def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
 def overlap(left: DataFrame, right: DataFrame, *, on: Sequence[str]) -> DataFrame:
     """What is true while an interval of `left` and one of `right` with the same `on` are.
 
-    All columns of `left` and those of `right` that it lacks, with the interval of both.
+    All columns of `left` and those of `right` that it lacks, with the interval of both; use `mark_gaps` on it.
     """
-    names = [one.name for one in INTERVAL_COLUMNS]
+    names = [one.name for one in INTERVAL_COLUMNS[:-1]]
     other = right.select(*on, *(f.col(name).alias(f"right_{name}") for name in names), *_others(right, left))
     open_end = f.lit(2**63 - 1)
     left_end, right_end = f.coalesce("to_offset", open_end), f.coalesce("right_to_offset", open_end)
@@ -162,11 +188,10 @@ def overlap(left: DataFrame, right: DataFrame, *, on: Sequence[str]) -> DataFram
         (f.col("right_from_offset") < left_end) & (f.col("from_offset") < right_end)
     )
     bounds = {
-        **{name: f.when(is_later, f.col(f"right_{name}")).otherwise(f.col(name)) for name in names[:5:2]},
-        **{name: f.when(is_earlier, f.col(f"right_{name}")).otherwise(f.col(name)) for name in names[1:6:2]},
-        "through_gap": f.col("through_gap") | f.col("right_through_gap"),
+        **{name: f.when(is_later, f.col(f"right_{name}")).otherwise(f.col(name)) for name in names[::2]},
+        **{name: f.when(is_earlier, f.col(f"right_{name}")).otherwise(f.col(name)) for name in names[1::2]},
     }
-    return both.withColumns(bounds).drop(*(f"right_{name}" for name in names))
+    return both.withColumns(bounds).drop("through_gap", *(f"right_{name}" for name in names))
 
 
 def _others(right: DataFrame, left: DataFrame) -> list[str]:
@@ -176,29 +201,30 @@ def _others(right: DataFrame, left: DataFrame) -> list[str]:
 def _observations(
     events: DataFrame, breaks: DataFrame, key: Sequence[str], state: Sequence[str]
 ) -> DataFrame:
-    """What is known of each key, in order: its events, the gaps, and the snapshots that lack it."""
-    told = events.select(
-        *key,
-        f.when(~f.col("removed"), f.struct(*state)).alias("now"),
-        "time",
-        "offset",
-        "ordinal",
-        f.col("is_snapshot").alias("is_inexact"),
-        f.lit(False).alias("is_gap"),
+    """What is known of each key: its events, and all breaks of its cluster, as rows of key and `now`, time, ..."""
+    told = events.withColumn("now", f.when(~f.col("removed"), f.struct(*state)))
+    kind = told.schema["now"].dataType
+    event = f.struct("now", "time", "offset", "ordinal", "is_snapshot", f.lit(False).alias("is_break"))
+    marks = f.transform(
+        f.coalesce("breaks", f.array()),
+        lambda one: f.struct(
+            f.lit(None).cast(kind).alias("now"),
+            one["time"].alias("time"),
+            one["offset"].alias("offset"),
+            one["ordinal"].alias("ordinal"),
+            one["is_snapshot"].alias("is_snapshot"),
+            f.lit(True).alias("is_break"),
+        ),
     )
-    restated = events.where("is_snapshot").select(*key, "offset").distinct()
-    keys = events.select(*key).distinct()
-    broken = keys.join(f.broadcast(breaks), "cluster_id").join(
-        restated.withColumn("is_snapshot", f.lit(True)), [*key, "offset", "is_snapshot"], "left_anti"
+    all_breaks = breaks.groupBy("cluster_id").agg(
+        f.collect_list(f.struct("time", "offset", "ordinal", "is_snapshot")).alias("breaks")
     )
-    return told.unionByName(
-        broken.select(
+    number = f.row_number().over(Window.partitionBy(*key).orderBy("offset", "ordinal"))
+    return (
+        told.withColumn("number", number)
+        .join(f.broadcast(all_breaks), "cluster_id", "left")
+        .select(
             *key,
-            f.lit(None).cast(told.schema["now"].dataType).alias("now"),
-            "time",
-            "offset",
-            "ordinal",
-            f.col("is_snapshot").alias("is_inexact"),
-            (~f.col("is_snapshot")).alias("is_gap"),
+            f.inline(f.when(f.col("number") == 1, f.concat(f.array(event), marks)).otherwise(f.array(event))),
         )
     )

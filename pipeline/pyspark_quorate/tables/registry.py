@@ -16,11 +16,15 @@ from pyspark_quorate.tables import (
     upgrade_blockers,
 )
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.timeline import Share, as_is, timeline
+from pyspark_quorate.tables.timeline import Share, as_is, evidence, timeline_of
 
 ROWS: Final = "rows"
 TIMELINE: Final = "timeline"
-"""An input that is not stored: what :func:`pyspark_quorate.tables.timeline.timeline` makes of the rows."""
+"""What :func:`pyspark_quorate.tables.timeline.timeline` makes of the rows. It is not stored."""
+EPOCHS: Final = "epochs"
+STRETCHES: Final = "stretches"
+BRIDGES: Final = "bridges"
+"""The parts of :class:`pyspark_quorate.tables.timeline.Evidence`. They are not stored."""
 
 TABLES: Final[tuple[Table, ...]] = (
     records.TABLE,
@@ -47,7 +51,14 @@ def make_all(
     """
     wanted = tuple(tables)
     read = {name for table in wanted for name in table.inputs}
-    made = {ROWS: rows, TIMELINE: share(timeline(rows, share))}
+    known = evidence(rows, share)
+    made = {
+        ROWS: rows,
+        TIMELINE: share(timeline_of(rows, known, share)),
+        EPOCHS: known.epochs,
+        STRETCHES: known.stretches,
+        BRIDGES: known.bridges,
+    }
     for table in wanted:
         frame = table.make(made)
         made[table.name] = share(frame) if table.name in read else frame

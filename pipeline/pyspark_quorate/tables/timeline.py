@@ -9,6 +9,7 @@ is at that offset. NoOpRecords and the brackets of transactions are left out.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -84,11 +85,32 @@ def as_is(frame: DataFrame) -> DataFrame:
 
 def timeline(raw: DataFrame, share: Share = as_is) -> DataFrame:
     """The lines of `SCHEMA`, made of rows (see :mod:`pyspark_quorate.rows`). Small frames are shared."""
-    log = effective_log(raw, share)
-    islands = share(stretches(log))
+    return timeline_of(raw, evidence(raw, share), share)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of what is there. Small frames: what makes them has their columns."""
+
+    epochs: DataFrame
+    """From :func:`pyspark_quorate.tables.lineage.effective_epochs`."""
+    stretches: DataFrame
+    bridges: DataFrame
+
+
+def evidence(raw: DataFrame, share: Share = as_is) -> Evidence:
+    """Which epochs count, which offsets there are, and which snapshots are needed."""
+    epochs = share(effective_epochs(raw))
+    islands = share(stretches(effective_log(raw, epochs)))
+    return Evidence(epochs, islands, share(bridging(complete_snapshots(raw), islands)))
+
+
+def timeline_of(raw: DataFrame, known: Evidence, share: Share = as_is) -> DataFrame:
+    """The timeline, where the evidence is at hand."""
+    log = effective_log(raw, known.epochs)
     snapshots = complete_snapshots(raw)
-    kept = share(bridging(snapshots, islands))
-    runs = share(_runs(kept, islands))
+    kept = known.bridges
+    runs = share(_runs(kept, known.stretches))
     lines = (
         _log_lines(log, runs)
         .unionByName(_snapshot_lines(snapshots, kept, runs))
@@ -97,12 +119,11 @@ def timeline(raw: DataFrame, share: Share = as_is) -> DataFrame:
     return lines.select(*SCHEMA.names)
 
 
-def effective_log(raw: DataFrame, share: Share = as_is) -> DataFrame:
-    """Rows of the log that the quorum agreed on, each offset once."""
-    kept = share(effective_epochs(raw))
+def effective_log(raw: DataFrame, epochs: DataFrame) -> DataFrame:
+    """Rows of the log that the quorum agreed on, each offset once. `epochs` are those that count."""
     return (
         raw.where(f.col("kind") == rows.LOG)
-        .join(f.broadcast(kept), ["cluster_id", "epoch"])
+        .join(f.broadcast(epochs), ["cluster_id", "epoch"])
         .where(f.col("until").isNull() | (f.col("offset") < f.col("until")))
         .drop("until")
         .dropDuplicates(["cluster_id", "offset"])

@@ -9,8 +9,9 @@ from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType, S
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.feature_levels import level_name
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, merge_adjacent, overlap
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, mark_gaps, merge_adjacent, overlap
 from pyspark_quorate.tables.registrations import BROKER, CONTROLLER, registrations
+from pyspark_quorate.tables.timeline import breaks
 
 SCHEMA: Final = StructType(
     [
@@ -83,7 +84,7 @@ def upgrade_blockers(lines: DataFrame, voters: DataFrame) -> DataFrame:
         .drop("maxima")
     )
     key = [*_NODE, "feature", "level", "supported_max"]
-    merged = merge_adjacent(blocking, key=key)
+    merged = mark_gaps(merge_adjacent(blocking, key=key), breaks(lines))
     return _with_ghosts(merged, voters).withColumn("level_name", level_name(f.col("feature"), f.col("level")))
 
 
