@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 from quorate_operator.models.manifests import load_manifests, load_object
-from quorate_operator.planning.cluster import Address, Formation, Publication, Role
+from quorate_operator.planning.cluster import Address, Formation, Lifecycle, Publication, Role
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.resources.budgets import brokers_budget, controllers_budget
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Facts, Images
+from quorate_operator.resources.history import history_claim, history_of, ingest_cron_job
 from quorate_operator.resources.network import controllers_policy
 from quorate_operator.resources.pods import node_pod, rebuild_quorum_arguments, task_pod
 from quorate_operator.resources.services import exposures, headless_service, published_service
@@ -23,6 +24,7 @@ PATHS = {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "CronJob": "/apis/batch/v1/namespaces/{}/cronjobs",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
 }
 FORMATION = Formation(
@@ -33,11 +35,18 @@ FULL_TEMPLATE = (
     "annotations: {x: y}, nodeSelector: {disk: fast}, tolerations: [{key: k, operator: Exists}], "
     "affinity: {nodeAffinity: {}}, imagePullPolicy: Never, imagePullSecrets: [{name: registry}]}"
 )
+FULL_HISTORY = (
+    "history: {storage: {size: 1Gi, className: fast}, segmentInterval: 5m, schedule: '*/5 * * * *', suspend: true, "
+    "lake: lakes/quorum, image: 'lake:1', resources: {requests: {cpu: 2, memory: 4Gi}, limits: {memory: 8Gi}}}"
+)
 MANIFESTS = {
-    "small": ("", ""),
-    "static": ("quorum: static, nodes: [{nodeId: 3001, implementation: java}]", "replicas: 0"),
+    "small": ("history: {storage: {size: 1Gi}}", ""),
+    "static": (
+        "quorum: static, nodes: [{nodeId: 3001, implementation: java}], history: {claimName: archive}",
+        "replicas: 0",
+    ),
     "large": (
-        f"replicas: 5, metadataVersion: '4.3', storage: {{className: fast}}, {FULL_TEMPLATE}",
+        f"replicas: 5, metadataVersion: '4.3', storage: {{className: fast}}, {FULL_TEMPLATE}, {FULL_HISTORY}",
         (
             f"{FULL_TEMPLATE}, nodes: [{{nodeId: 0, rack: east}}], listeners: [{{name: IN}}, "
             "{name: OUT_SIDE, protocol: SSL, tls: {secretName: cert}, advertisedPort: 443, "
@@ -45,7 +54,10 @@ MANIFESTS = {
             "{name: MACHINE, port: 9999, exposure: {type: NodePort}}]"
         ),
     ),
-    "longest": ("", "listeners: [{name: " + "L" * 63 + ", exposure: {type: NodePort}}]"),
+    "longest": (
+        "history: {storage: {size: 1Gi}}",
+        "listeners: [{name: " + "L" * 63 + ", exposure: {type: NodePort}}]",
+    ),
 }
 
 
@@ -68,6 +80,10 @@ def objects_of(namespace: str, controllers: str, brokers: str, name: str, uid: s
         brokers_budget(context, pool.metadata.name, pods=3),
         controllers_policy(context, desired),
     ]
+    history = history_of(context)
+    assert history is not None
+    claim = history_claim(context, history)
+    found += [ingest_cron_job(context, history, Lifecycle.RUNNING), *([claim] if claim else [])]
     for node in desired.nodes:
         listener = node.listeners[-1].name
         alias = Publication(

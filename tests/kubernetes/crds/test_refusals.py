@@ -92,6 +92,38 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         '"Always", "IfNotPresent", "Never"',
     ),
     ({"paused": "yes"}, 'spec.paused: Invalid value: "string"', "must be of type boolean"),
+    ({"history": {}}, "spec.history", "must have either storage, for a volume of its own, or claimName"),
+    (
+        {"history": {"claimName": "a", "storage": {"size": "1Gi"}}},
+        "spec.history",
+        "must have either storage, for a volume of its own, or claimName",
+    ),
+    ({"history": {"storage": {}}}, "spec.history.storage.size: Required value", ""),
+    (
+        {"history": {"storage": {"size": "1Gi", "accessMode": "ReadWriteOnce"}}},
+        "history.storage.accessMode: ReadWriteOnce is for controllers on one machine",
+        "must be ReadWriteMany",
+    ),
+    (
+        {"history": {"storage": {"size": "1Gi", "accessMode": "ReadOnlyMany"}}},
+        'spec.history.storage.accessMode: Unsupported value: "ReadOnlyMany"',
+        '"ReadWriteMany", "ReadWriteOnce"',
+    ),
+    (
+        {"history": {"claimName": "a", "schedule": "hourly"}},
+        'spec.history.schedule: Invalid value: "hourly"',
+        "should match",
+    ),
+    (
+        {"history": {"claimName": "a", "lake": "shipped/x"}},
+        "lake: must not be in shipped",
+        "where the log is",
+    ),
+    (
+        {"history": {"claimName": "a", "lake": "../x"}},
+        'spec.history.lake: Invalid value: "../x"',
+        "should match",
+    ),
 ]
 
 STRICTER_HERE: list[Object] = [{"config": {"a": True}}]
@@ -211,6 +243,20 @@ CHANGES: list[tuple[str, Object, Object, str, str]] = [
         "a volume stays in its storage class",
     ),
     (
+        "KafkaController",
+        {"history": {"storage": {"size": "10Gi"}}},
+        {"history": {"storage": {"size": "9Gi"}}},
+        "spec.history.storage",
+        "volumes only grow",
+    ),
+    (
+        "KafkaController",
+        {"history": {"storage": {"size": "10Gi"}}},
+        {"history": {"storage": {"className": "fast"}}},
+        "spec.history.storage",
+        "className and accessMode can't be changed",
+    ),
+    (
         "KafkaBroker",
         {},
         {"controllers": "others"},
@@ -249,6 +295,23 @@ ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
         "KafkaController",
         {},
         {"replicas": 5, "decommission": [3001], "advertisedHost": "c{offset}.example.com"},
+    ),
+    ("KafkaController", {}, {"history": {"storage": {"size": "1Gi"}}}),
+    ("KafkaController", {"history": {"storage": {"size": "1Gi"}}}, {"history": None}),
+    (
+        "KafkaController",
+        {"history": {"storage": {"size": "1Gi"}}},
+        {"history": {"storage": {"size": "2Gi"}, "suspend": True}},
+    ),
+    (
+        "KafkaController",
+        {"history": {"storage": {"size": "1Gi"}}},
+        {"history": {"storage": None, "claimName": "archive"}},
+    ),
+    (
+        "KafkaController",
+        {"replicas": 1},
+        {"history": {"storage": {"size": "1Gi", "accessMode": "ReadWriteOnce"}, "schedule": "@daily"}},
     ),
     ("KafkaBroker", {}, {"version": "4.3.0", "config": {"num.io.threads": 4, "x": "true"}}),
     ("KafkaBroker", {}, {"replicas": 0, "nodes": [{"nodeId": 7, "rack": "r"}]}),

@@ -1,0 +1,112 @@
+"""What a manifest says of a history: what is taken, and what is refused with the field and what is allowed."""
+
+import pytest
+from quorate_operator.models.manifests import ManifestError, load_manifests
+from quorate_operator.models.v1alpha1 import KafkaController
+
+MANIFEST = "apiVersion: quorate.dev/v1alpha1\nkind: KafkaController\nmetadata: {name: quorum}\nspec: {%s}\n"
+
+
+def controllers(spec: str) -> KafkaController:
+    """The quorum of a manifest that must be accepted."""
+    return load_manifests(MANIFEST % spec, "m.yaml").controllers
+
+
+def fault_of(history: str, more: str = "") -> str:
+    """The message about a history that must be refused."""
+    with pytest.raises(ManifestError) as refused:
+        load_manifests(MANIFEST % f"history: {{{history}}}{more}", "m.yaml")
+    return str(refused.value)
+
+
+def test_it_is_off_by_default() -> None:
+    """Nothing is shipped that nobody asked for; with a volume alone, the rest has defaults."""
+    assert controllers("").spec.history is None
+    history = controllers("history: {storage: {size: 20Gi}}").spec.history
+    assert history is not None
+    assert history.storage is not None
+    assert (history.storage.access_mode, history.schedule) == ("ReadWriteMany", "17 * * * *")
+    assert (history.segment_interval, history.lake, history.suspend) == ("1h", "lake", False)
+
+
+@pytest.mark.parametrize("history", ["", "storage: {size: 1Gi}, claimName: other", "schedule: '@daily'"])
+def test_it_has_one_volume(history: str) -> None:
+    """Goal: no doubt where it is. Method: none, and two."""
+    assert "spec.history.must have either storage" in fault_of(history) or (
+        "must have either storage, for a volume of its own, or claimName" in fault_of(history)
+    )
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "0 * * * *",
+        "*/15 * * * *",
+        "5,35 0-6/2 1 JAN-MAR mon",
+        "0 0 ? * 0",
+        "@hourly",
+        "@daily",
+        "59 23 31 12 6",
+    ],
+)
+def test_schedules_are_those_of_a_cron_job(schedule: str) -> None:
+    """Kubernetes' own notation."""
+    history = controllers(f"history: {{claimName: c, schedule: '{schedule}'}}").spec.history
+    assert history is not None
+    assert history.schedule == schedule
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        ("60 * * * *", "minute: '60': must be *, or numbers from 0 to 59"),
+        ("0 24 * * *", "hour: '24'"),
+        ("0 0 0 * *", "day of month: '0': must be *, or numbers from 1 to 31"),
+        ("0 0 * 13 *", "month: '13'"),
+        ("0 0 * * 7", "day of week: '7': must be *, or numbers from 0 to 6"),
+        ("30-10 * * * *", "minute: '30-10'"),
+        ("*/0 * * * *", "minute: '*/0'"),
+        ("0 0 * FOO *", "month: 'FOO'"),
+        ("@never", "must be five fields"),
+        ("0 * * *", "must match pattern"),
+        ("0 * * * * *", "must match pattern"),
+        ("", "must match pattern"),
+    ],
+)
+def test_a_schedule_that_kubernetes_would_refuse_later_is_refused_at_once(schedule: str, words: str) -> None:
+    """Goal: the message names the part. Method: each field out of its bounds, and what is no schedule."""
+    message = fault_of(f"claimName: c, schedule: '{schedule}'")
+    assert "spec.history.schedule" in message
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("history", "words"),
+    [
+        ("claimName: c, segmentInterval: 59s", "spec.history.segmentInterval: '59s': must be 1m or more"),
+        ("claimName: c, segmentInterval: often", "must be a number and a unit"),
+        ("claimName: c, lake: shipped", "spec.history.lake: 'shipped': must not be in shipped"),
+        ("claimName: c, lake: shipped/lake", "must not be in shipped"),
+        ("claimName: c, lake: ../lake", "spec.history.lake: '../lake'"),
+        ("claimName: c, lake: /lake", "spec.history.lake: '/lake'"),
+        ("claimName: Upper", "spec.history.claimName: 'Upper'"),
+        ("storage: {className: fast}", "spec.history.storage.size: missing"),
+        ("storage: {size: 1Gi, accessMode: ReadWriteOncePod}", "'ReadWriteMany' or 'ReadWriteOnce'"),
+        ("storage: {size: 1Gi}, retention: 7d", "spec.history.retention: unknown field"),
+    ],
+)
+def test_what_can_not_be_is_refused_with_its_field(history: str, words: str) -> None:
+    """Goal: messages that help. Method: one fault at a time."""
+    assert words in fault_of(history)
+
+
+def test_a_volume_of_one_machine_is_for_controllers_on_one_machine() -> None:
+    """Goal: no pod that waits for ever for a volume. Method: three replicas, one, three on a named machine."""
+    once = "storage: {size: 1Gi, accessMode: ReadWriteOnce}"
+    assert (
+        "spec.history.storage.accessMode: 'ReadWriteOnce': ReadWriteOnce is for controllers on one machine"
+        in (fault_of(once))
+    )
+    assert controllers(f"replicas: 1, history: {{{once}}}").spec.history
+    pinned = "template: {nodeSelector: {kubernetes.io/hostname: m1}}"
+    assert controllers(f"{pinned}, history: {{{once}}}").spec.history
