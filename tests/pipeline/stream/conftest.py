@@ -17,6 +17,7 @@ __all__ = ["java_tool", "new_java_cluster"]
 
 NewQuorum = Callable[..., Cluster]
 _BROKERS = ConfigResource(ConfigResourceType.BROKER, "")
+_CHANGE_EVERY_S = 0.05
 _QUICK_ELECTIONS = {
     "controller.quorum.election.timeout.ms": 500,
     "controller.quorum.fetch.timeout.ms": 1000,
@@ -65,6 +66,7 @@ class Changes(Worker):
             while not self._ended.is_set():
                 await _change(client, self.acknowledged)
                 self.acknowledged += 1
+                await asyncio.sleep(_CHANGE_EVERY_S)  # leaves something of the processors to the others
 
 
 @pytest.fixture
