@@ -1,15 +1,13 @@
 """Properties of records, batches and messages: round trips, agreement with kio, behaviour on garbage."""
 
 import io
-import uuid
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
-from quorate_protocol.errors import ProtocolError, UnsupportedVersion, error_code_of
+from quorate_protocol.errors import ProtocolError, UnsupportedVersion
 from quorate_protocol.records.batch import (
     Record,
     RecordBatch,
@@ -25,53 +23,14 @@ from quorate_protocol.wire.api import CONTROLLER_APIS
 from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.frames import FrameDecoder, encode_frame
 from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.schema import EPOCH, FieldSchema, schema_of
 from quorate_protocol.wire.server import parse_request
 from quorate_protocol.wire.writing import encode
+from support.entities import INT64, PRIMITIVES, entities_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 EXAMPLES = settings(max_examples=25, deadline=None)
-INT64 = st.integers(-(2**63), 2**63 - 1)
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
-UUIDS = st.none() | st.integers(1, 2**128 - 1).map(lambda number: uuid.UUID(int=number))
-PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
-    "bool": st.booleans(),
-    "int8": st.integers(-(2**7), 2**7 - 1),
-    "int16": st.integers(-(2**15), 2**15 - 1),
-    "int32": st.integers(-(2**31), 2**31 - 1),
-    "int64": INT64,
-    "uint16": st.integers(0, 2**16 - 1),
-    "uint32": st.integers(0, 2**32 - 1),
-    "float64": st.floats(allow_nan=False),
-    "uuid": UUIDS,
-    "string": TEXT,
-    "bytes": st.binary(max_size=20),
-    "records": st.binary(max_size=20),
-    "error_code": st.integers(-1, 129).map(error_code_of),
-    "timedelta_i32": st.integers(-(2**31), 2**31 - 1).map(lambda number: timedelta(milliseconds=number)),
-    "timedelta_i64": st.integers(-(2**40), 2**40).map(lambda number: timedelta(milliseconds=number)),
-    "datetime_i64": st.integers(0, 2**41).map(lambda number: EPOCH + timedelta(milliseconds=number)),
-}
-
-
-def values_of(field: FieldSchema) -> st.SearchStrategy[Any]:
-    """Values that a field may have."""
-    values = entities_of(field.struct) if field.struct is not None else PRIMITIVES[field.kafka_type or ""]
-    if field.is_array:
-        values = st.lists(values, max_size=3).map(tuple)
-    # What is absent by default can't be null on the wire as well.
-    return (
-        values | st.none() if field.is_nullable and (field.tag is None or field.default is None) else values
-    )
-
-
-def entities_of(entity_type: type[Any]) -> st.SearchStrategy[Any]:
-    """Instances of an entity class, with any value in each field."""
-    return st.builds(entity_type, **{field.name: values_of(field) for field in schema_of(entity_type)})
-
-
 RECORD_VERSIONS = [
     (key, version) for key, classes in RECORD_CLASSES.items() for version in range(len(classes))
 ]

@@ -8,7 +8,7 @@ is the same for all others.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from pyspark_quorate.source.framing import Integers, read_unsigned_varints
 from pyspark_quorate.source.payload import field_name, field_text
 from pyspark_quorate.source.redaction import is_secret_config
 
-Text = str | pa.StringArray
+Text: TypeAlias = "str | pa.StringArray"
 """What all records have in common, or what each has."""
 Mask = NDArray[np.bool_]
 
@@ -64,6 +64,7 @@ class Cursor:
     def take_varint(self) -> Integers:
         """An unsigned varint of each."""
         value, self.at = read_unsigned_varints(self.window, self.at)
+        self.skip(0)
         return value
 
     def take_length(self, width: int, *, is_nullable: bool) -> tuple[Integers, Mask | None]:
@@ -76,12 +77,15 @@ class Cursor:
         return np.where(is_bad | is_null, 0, length), is_null if is_nullable and is_null.any() else None
 
     def skip(self, width: int | Integers) -> None:
-        """Behind what was read; never behind what can be looked at."""
-        self.at = np.minimum(self.at + width, self.limit)
+        """Behind what was read, which must be of the record; never behind what can be looked at."""
+        self.at = self.at + width
+        self.is_usual &= self.at <= self.end
+        self.at = np.minimum(self.at, self.limit)
 
 
 def _gather(window: NDArray[np.uint8], at: Integers, width: int) -> NDArray[np.uint8]:
-    return window[at[:, None] + np.arange(width)]
+    taken: NDArray[np.uint8] = window[at[:, None] + np.arange(width)]
+    return taken
 
 
 def _gather_runs(
@@ -258,7 +262,7 @@ class Program:
         remaining = cursor.take_varint()
         for name, tag, read, absent in self.tagged:
             found[name] = _read_tagged(cursor, remaining, tag, read, absent)
-        is_usual = cursor.is_usual & (cursor.at == end) & (remaining == 0)
+        is_usual: Mask = cursor.is_usual & (cursor.at == end) & (remaining == 0)
         if self.is_config:
             is_usual &= ~_secrets(found["resource_type"], found["name"])
         parts: list[Text] = []
@@ -275,7 +279,8 @@ def _secrets(resource_types: list[Text], names: list[Text]) -> Mask:
     for key in keys.dictionary.to_pylist():
         resource_type, _, name = key.partition("/")
         is_secret.append(is_secret_config(int(resource_type), name.strip('"')))
-    return np.array(is_secret, np.bool_)[keys.indices.to_numpy()]
+    secrets: Mask = np.array(is_secret, np.bool_)[keys.indices.to_numpy()]
+    return secrets
 
 
 @cache

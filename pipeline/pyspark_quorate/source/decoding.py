@@ -111,6 +111,7 @@ class RowReader:
     def __init__(self, origin: Origin, selection: Selection, scanner: BatchScanner) -> None:
         self._origin = origin
         self._selection = selection
+        self._wanted = selection.wanted_of(origin.kind)
         self._scanner = scanner
         self._snapshot_time_us: int | None = None
         self._has_footer = False
@@ -150,7 +151,7 @@ class RowReader:
     ) -> Iterator[pa.RecordBatch]:
         if self._origin.snapshot is not None:
             self._note_header_and_footer(data, records)
-        if not self._selection.wants_kind(self._origin.kind):
+        if not self._wanted and not self._selection.wants_undecodable:
             return
         low, high = self._selection.offset_range
         if self._origin.snapshot is None:
@@ -158,7 +159,7 @@ class RowReader:
                 records = records.select((records.offset >= low) & (records.offset < high))
         elif not low <= self._origin.snapshot[0] < high:
             return
-        if NO_OP not in self._selection.wanted:
+        if NO_OP not in self._wanted:
             at = records.value_start
             is_no_op = (window[at] == 1) & (window[at + 1] == _NO_OP_KEY) & (records.value_size > 1)
             records = records.select(~is_no_op | records.is_control)
@@ -170,10 +171,9 @@ class RowReader:
     ) -> Iterator[pa.RecordBatch]:
         found = _Found()
         left = self._decode_alike(data, window, records, found)
-        wanted = self._selection.wanted
         for index, decoded in zip(left.tolist(), _decode_each(data, records.select(left)), strict=True):
             if isinstance(decoded, Decoded):
-                if decoded.name in wanted:
+                if decoded.name in self._wanted:
                     found.add_one(index, decoded)
                 continue
             offset = int(records.offset[index])
@@ -202,11 +202,14 @@ class RowReader:
         is_plain &= (head[:, 1] < 0x80) & (head[:, 2] < 0x80)
         code = np.where(is_plain, head[:, 1] << 8 | head[:, 2], -1)
         is_left = code < 0
+        looked_into = self._wanted
+        if self._selection.wants_undecodable:
+            looked_into |= self._selection.names
         for each in np.unique(code[is_plain]).tolist():
             key, version = each >> 8, each & 0xFF
             alike = np.flatnonzero(code == each)
             name = METADATA_NAMES.get(key)
-            if name is not None and not self._selection.looks_into(name):
+            if name is not None and name not in looked_into:
                 continue
             program = program_of(key, version) if len(alike) >= _ALIKE_MIN else None
             if name is None or program is None:
@@ -215,7 +218,7 @@ class RowReader:
             at = start[alike]
             payloads, is_usual = program.run(window, len(data), at + _FRAME_BYTES, at + size[alike])
             is_left[alike[~is_usual]] = True
-            if name in self._selection.wanted:
+            if name in self._wanted:
                 usual = alike[is_usual]
                 payloads = payloads if len(usual) == len(alike) else payloads.filter(pa.array(is_usual))
                 found.add(usual, name, version, payloads)
@@ -271,11 +274,11 @@ def _groups(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
     group: list[Batch] = []
     count = 0
     for batch in batches:
-        if group and count + batch.count > ROWS_PER_BATCH_MAX:
+        if group and count + batch.record_count > ROWS_PER_BATCH_MAX:
             yield group
             group, count = [], 0
         group.append(batch)
-        count += batch.count
+        count += batch.record_count
     if group:
         yield group
 

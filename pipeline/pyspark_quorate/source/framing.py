@@ -62,7 +62,7 @@ def frame_records(
         else:
             starts += found
             whole.append(batch)
-    counts = np.array([batch.count for batch in whole], np.int64)
+    counts = np.array([batch.record_count for batch in whole], np.int64)
     owner = np.repeat(np.arange(len(whole)), counts)
     index = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     start = np.array(starts, np.int64)
@@ -102,7 +102,7 @@ def _record_starts(data: bytes, batch: Batch) -> list[int] | None:
     starts: list[int] = []
     add = starts.append
     try:
-        for _ in range(batch.count):
+        for _ in range(batch.record_count):
             add(at)
             # The length, a zigzag varint. What is negative or does not fit shows when the records are compared.
             byte = data[at]
@@ -133,9 +133,9 @@ def _unsplittable(batch: Batch) -> Gap:
     return Gap(
         reason=CORRUPT_BATCH,
         offset=batch.base_offset,
-        end_offset=batch.base_offset + batch.count,
+        end_offset=batch.base_offset + batch.record_count,
         epoch=batch.epoch,
-        detail=f"the batch of {batch.count} records has a right checksum, but its records do not fill it",
+        detail=f"the batch of {batch.record_count} records has a right checksum, but its records do not fill it",
     )
 
 

@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     start: int
     end: int
     base_offset: int
-    count: int
+    record_count: int
     epoch: int
     is_control: bool
     base_timestamp_ms: int
@@ -141,7 +141,7 @@ class BatchScanner:
         Its offset and epoch are not covered by the checksum: whether they are right is judged by the neighbours.
         `following`: offset and epoch of what seems to be the next batch.
         """
-        expected, end = self._next_offset, batch.base_offset + batch.count
+        expected, end = self._next_offset, batch.base_offset + batch.record_count
         fault = self._misplacement(batch, following)
         if fault is not None:
             gap_end = None
@@ -165,7 +165,7 @@ class BatchScanner:
 
     def _misplacement(self, batch: Batch, following: tuple[int, int] | None) -> str | None:
         """What is wrong with the batch's offset or epoch."""
-        expected, end = self._next_offset, batch.base_offset + batch.count
+        expected, end = self._next_offset, batch.base_offset + batch.record_count
         if batch.epoch < self._epoch:
             return f"its epoch is behind {self._epoch}"
         if following is not None and following[1] < batch.epoch and batch.epoch > self._epoch:

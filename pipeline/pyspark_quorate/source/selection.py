@@ -58,11 +58,14 @@ class Selection:
         """Whether rows of this kind are wanted."""
         return self.kinds is None or kind in self.kinds
 
-    def looks_into(self, name: str) -> bool:
-        """Whether records of this type are decoded at all: for their rows, or to tell those that can't be."""
-        return name in self.wanted or (
-            name in self.names and self.types is not None and UNKNOWN_RECORD in self.types
-        )
+    def wanted_of(self, kind: str) -> frozenset[str]:
+        """Names of the records of a kind that become rows."""
+        return self.wanted if self.wants_kind(kind) else frozenset()
+
+    @property
+    def wants_undecodable(self) -> bool:
+        """Whether records are looked into only to tell those that can't be decoded."""
+        return self.wants_kind(GAP) and (self.types is None or UNKNOWN_RECORD in self.types)
 
     def wants_gap(self, gap: Gap) -> bool:
         """Whether a gap becomes a row."""

@@ -27,7 +27,9 @@ def test_directories_of_stock_kafka_become_rows(spark: SparkSession) -> None:
     assert {"first"} <= {name for (name,) in names}
 
     pyspark_quorate.register(spark)
-    condition = "type in ('TopicRecord', 'PartitionRecord') and kind = 'log' and offset >= 20 and offset < 150"
+    condition = (
+        "type in ('TopicRecord', 'PartitionRecord') and kind = 'log' and offset >= 20 and offset < 150"
+    )
     pushed = spark.read.format("quorate").load(str(GOLDEN)).where(condition)
     expected = [row for row in everything.values() if row.type in ("TopicRecord", "PartitionRecord")]
     expected = [row for row in expected if row.kind == "log" and 20 <= row.offset < 150]
