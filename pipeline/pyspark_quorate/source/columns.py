@@ -230,6 +230,7 @@ def _read_tagged(cursor: Cursor, remaining: Integers, tag: int, read: Reader, ab
         return [absent]
     inner = Cursor(cursor.window, cursor.limit, cursor.at[has] + 1, cursor.end[has])
     size = inner.take_varint()
+    inner.is_usual &= size <= inner.end - inner.at
     inner.end = np.minimum(inner.at + size, inner.end)
     parts = read(inner)
     cursor.is_usual[has] &= inner.is_usual & (inner.at == inner.end)

@@ -27,7 +27,7 @@ from quorate_protocol.wire.schema import schema_of
 from quorate_protocol.wire.writing import encode
 from support.entities import entities_of
 
-EXAMPLES = settings(max_examples=25, deadline=None)
+EXAMPLES = settings(max_examples=15, deadline=None)
 RECORD_VERSIONS = [
     (key, version) for key, classes in RECORD_CLASSES.items() for version in range(len(classes))
 ]
