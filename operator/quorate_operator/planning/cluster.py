@@ -135,6 +135,8 @@ class DesiredCluster:
     dynamic_quorum: bool
     nodes: tuple[DesiredNode, ...]
     running: bool = True
+    keeps_history: bool = False
+    """Whether the logs of controllers are shipped to where their history is kept."""
     lifecycle: Lifecycle = Lifecycle.RUNNING
     rollouts: Mapping[str, RolloutPolicy] = field(default_factory=dict)
     """By pool. A pool that is not named has the defaults."""

@@ -57,6 +57,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
         metadata_version=quorum.spec.metadata_version,
         dynamic_quorum=quorum.spec.quorum == "dynamic",
         nodes=tuple(nodes),
+        keeps_history=quorum.spec.history is not None,
         lifecycle=_lifecycle(quorum),
         rollouts={pool.metadata.name: _rollout(pool) for pool in pools},
         decommission=frozenset(node_id for pool in pools for node_id in pool.spec.decommission),

@@ -51,6 +51,15 @@ class PlayDirectory:
         """What a node's process writes."""
         return self.node(label) / "node.log"
 
+    def ship_log(self, label: str) -> Path:
+        """What the process writes that ships a controller's log."""
+        return self.node(label) / "ship.log"
+
+    @property
+    def history(self) -> Path:
+        """Where controllers' logs are shipped to, for `quorate lake ingest`."""
+        return self.path / "history"
+
     def node_data(self, label: str) -> Path:
         """What Kafka calls a log directory."""
         return self.node(label) / "data"

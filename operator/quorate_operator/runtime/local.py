@@ -38,6 +38,7 @@ from quorate_operator.runtime.places import knows_controllers
 from quorate_operator.runtime.processes import ChildProcess
 from quorate_operator.runtime.properties import advertised_in
 from quorate_operator.runtime.publishing import Publications
+from quorate_operator.runtime.shipping import Shippers
 
 
 class LocalInfrastructure:
@@ -52,6 +53,7 @@ class LocalInfrastructure:
         self._environment = environment
         self._wake = wake
         self._nodes: dict[int, LocalNode] = {}
+        self._shippers = Shippers(wake)
         self._publications = Publications(
             layout.identity.publications,
             self._own_address,
@@ -160,6 +162,10 @@ class LocalInfrastructure:
         for node in self._nodes.values():
             node.kill()
 
+    def keep_history(self) -> None:
+        """Have the log of each controller that runs shipped, if that is asked for. Raises OSError."""
+        self._shippers.keep(self.layout, self.running)
+
     def trim_logs(self) -> None:
         """Keep the nodes' logs bounded."""
         for node in self._nodes.values():
@@ -170,6 +176,7 @@ class LocalInfrastructure:
         """End what still runs, and every forwarding listener."""
         self.kill_all()
         await asyncio.gather(*(node.stop(grace_ms=0) for node in self._nodes.values()))
+        await self._shippers.close()
         await self._publications.close()
 
     async def _apply(self, action: RuntimeAction) -> None:

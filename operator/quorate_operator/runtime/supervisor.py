@@ -182,11 +182,18 @@ class Supervisor:
                 return
             else:
                 self._infrastructure.trim_logs()
+                self._keep_history()
                 every_ms = LOOK_EVERY_MS if self._plan.steps else LOOK_EVERY_MS_STEADY
                 look_at_ms = self._plan.look_again_at_ms
                 await self._pause(
                     every_ms if look_at_ms is None else min(every_ms, max(0, look_at_ms - clock.now_ms()))
                 )
+
+    def _keep_history(self) -> None:
+        try:
+            self._infrastructure.keep_history()
+        except OSError as error:
+            logger.error("the history is not kept: %s", error)  # noqa: TRY400 - no traceback
 
     async def _look(self) -> ObservedCluster:
         async with self._looking:
