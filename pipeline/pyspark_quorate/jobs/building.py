@@ -139,7 +139,7 @@ def _stage(lake: Lake, table: Table, made: DataFrame) -> DataFrame:
 
 def _write_columns(schema: StructType, file: Path) -> None:
     """A file of Parquet that has columns, as Spark and others know them, and no rows."""
-    columns = to_arrow_schema(schema).with_metadata({SPARK_COLUMNS: schema.json()})
+    columns = to_arrow_schema(schema, timezone="UTC").with_metadata({SPARK_COLUMNS: schema.json()})
     pq.write_metadata(columns, file)
 
 

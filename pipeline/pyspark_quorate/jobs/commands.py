@@ -266,10 +266,25 @@ def _job(
             steps_shown() as steps,
             spark_session(name, scratch, master, settings) as spark,
             steps.watching(spark),
+            _spark_failures_told(),
         ):
             yield spark, steps
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _spark_failures_told() -> Iterator[None]:
+    """What Spark can't do is told in its first line, without plans and frames of the JVM."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        cause = getattr(error, "java_exception", None)
+        text = str(error) if cause is None else str(cause.toString())
+        raise LakeError(f"Spark failed: {text.strip().splitlines()[0]}") from error
 
 
 def _settings(conf: Sequence[str]) -> dict[str, str]:

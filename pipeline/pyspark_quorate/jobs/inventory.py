@@ -92,7 +92,7 @@ def _news(root: Root, found: MetadataDirectory | UnreadablePlace, known: Mapping
 
 
 def _marks(root: Root, found: MetadataDirectory) -> Iterator[tuple[str, str, int]]:
-    addresses = [one.address for one in (*found.segments, *found.checkpoints)]
+    addresses = [*(one.address for one in found.segments), *(one.address for one in found.checkpoints)]
     paths = [address.removeprefix(root.prefix) for address in addresses]
     for address, entry in zip(addresses, root.file_system.get_file_info(paths), strict=True):
         if entry.size is not None:  # else it was deleted a moment ago

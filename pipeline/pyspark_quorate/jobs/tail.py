@@ -18,7 +18,7 @@ from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError
 from pyspark_quorate.tables.contract import Table
 
-WAIT_S = 0.5
+WAIT_S = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ def _drawn(
 def _draw(plan: _Plan, span: Span, width: float, legend: Sequence[tuple[str, str]]) -> str:
     from matplotlib import rc_context  # noqa: PLC0415 - a second, and only for who draws
     from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
     from matplotlib.patches import Patch  # noqa: PLC0415
 
@@ -211,7 +211,12 @@ def _draw(plan: _Plan, span: Span, width: float, legend: Sequence[tuple[str, str
     top, bottom = 0.12 + 0.24 * rows, 0.42
     height, margin = plan.height, plan.margin
     whole = height + top + bottom
-    style = {"svg.fonttype": "none", "svg.hashsalt": "quorate", "font.size": 9.5, "timezone": "UTC"}
+    style: dict[Any, Any] = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "quorate",
+        "font.size": 9.5,
+        "timezone": "UTC",
+    }
     for key in ("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"):
         style[key] = COLOURS["ink"]
     for key in ("axes.edgecolor", "xtick.color", "ytick.color"):
@@ -223,10 +228,16 @@ def _draw(plan: _Plan, span: Span, width: float, legend: Sequence[tuple[str, str
         axes.patch.set_visible(False)
         for side in ("top", "right", "left"):
             axes.spines[side].set_visible(False)
-        axes.set_xlim(span.since, max(span.until, span.since + timedelta(milliseconds=1)))
-        locator = AutoDateLocator(tz="UTC", minticks=3, maxticks=8 if width > 6 else 4)
+        last = max(span.until, span.since + timedelta(milliseconds=1))
+        axes.set_xlim(date2num([span.since, last]))  # type: ignore[no-untyped-call]
+        axes.xaxis_date("UTC")
+        locator: Any = AutoDateLocator(  # type: ignore[no-untyped-call]
+            tz="UTC", minticks=3, maxticks=8 if width > 6 else 4
+        )
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz="UTC"))
+        axes.xaxis.set_major_formatter(
+            ConciseDateFormatter(locator, tz="UTC")  # type: ignore[no-untyped-call]
+        )
         axes.grid(axis="x", color=COLOURS["line"], linewidth=0.6)
         axes.set_axisbelow(True)
         plan.draw(axes)

@@ -45,11 +45,13 @@ class History:
 
     def begin(self, row: Row) -> datetime:
         """When an interval begins, within the time looked at."""
-        return max(row["valid_from"], self.since)
+        valid_from: datetime = row["valid_from"]
+        return max(valid_from, self.since)
 
     def end(self, row: Row) -> datetime:
         """When an interval ends, within the time looked at."""
-        return self.until if row["valid_to"] is None else min(row["valid_to"], self.until)
+        valid_to: datetime | None = row["valid_to"]
+        return self.until if valid_to is None else min(valid_to, self.until)
 
     def length(self, row: Row) -> timedelta:
         """How long an interval is, within the time looked at."""

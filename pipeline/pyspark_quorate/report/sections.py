@@ -274,7 +274,7 @@ def blockers(history: History) -> Section:
     title = "What blocked upgrades"
     if not rows:
         return Section(title, "Nothing: every registered node supported every level that any of them knew.")
-    lanes = {}
+    lanes: dict[tuple[str, int], str] = {}
     for row in rows:
         lanes.setdefault((row["role"], row["node_id"]), f"{row['role']} {row['node_id']}")
     ghosts = {key for row in rows if row["is_ghost"] for key in [(row["role"], row["node_id"])]}

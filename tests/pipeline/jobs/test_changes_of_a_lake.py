@@ -1,0 +1,164 @@
+"""How a lake changes: as a whole or not at all, by one writer at a time, and never by an older version."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark_quorate.jobs.lake import COMMIT, STATE, Change, Lake
+from pyspark_quorate.jobs.state import LAYOUT, LakeError, Read, State, TableState
+
+STATE_AFTER = State(
+    format="parquet",
+    files={"/a/0.log": "10 20"},
+    reads={"/a": [Read(1, 0), Read(2, 17)]},
+    clusters={"c": 1},
+    tables={"topics": TableState("abc", {"c": 1})},
+    streams={"s": 3},
+)
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing is tidied up."""
+
+
+@contextmanager
+def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ends the process at the n-th rename or unlink; those before took place."""
+    count = 0
+
+    def counting(name: str) -> None:
+        real = getattr(Path, name)
+
+        def call(self: Path, *arguments: object, **options: object) -> object:
+            nonlocal count
+            count += 1
+            if count > step:
+                raise Killed
+            return real(self, *arguments, **options)
+
+        monkeypatch.setattr(Path, name, call)
+
+    with monkeypatch.context() as patched:
+        monkeypatch = patched
+        counting("rename")
+        counting("unlink")
+        yield
+
+
+def prepared(lake: Lake) -> Change:
+    """A change of a lake with two clusters: one gets another content, one goes, one comes."""
+    for folder, content in (("old=1", "before"), ("gone=1", "before")):
+        file = lake.path / "topics" / folder / "part.parquet"
+        file.parent.mkdir(parents=True)
+        file.write_text(content)
+    for folder in ("old=1", "new=1"):
+        file = lake.staging / "tables" / "topics" / folder / "part.parquet"
+        file.parent.mkdir(parents=True)
+        file.write_text("after")
+    place = [(f"_lake/staging/tables/topics/{one}", f"topics/{one}") for one in ("old=1", "new=1")]
+    return Change(place=place, remove=["topics/gone=1"])
+
+
+def content(lake: Lake) -> dict[str, str]:
+    """Every file of a table."""
+    table = lake.table("topics")
+    return {str(file.relative_to(table)): file.read_text() for file in sorted(table.rglob("*.parquet"))}
+
+
+@pytest.mark.parametrize("step", range(9))
+def test_a_change_that_was_killed_is_whole_or_did_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Goal: kill -9 at any instant leaves no half of a change. Method: end the process at each rename in turn, open
+    the lake again: it is as before, or as after an undisturbed change, its state too.
+    """
+    where = str(tmp_path / "lake")
+    was_killed = False
+    with Lake.writing(where) as lake:
+        change = prepared(lake)
+        before = content(lake)
+        try:
+            with killed_at(step, monkeypatch):
+                lake.commit(change, STATE_AFTER)
+        except Killed:
+            was_killed = True
+    with Lake.writing(where) as lake:
+        found = content(lake)
+        if found == before:
+            assert was_killed
+            assert lake.state == State(format="parquet")
+        else:
+            assert found == {"new=1/part.parquet": "after", "old=1/part.parquet": "after"}
+            assert lake.state == replace(STATE_AFTER, commit=1)
+        assert not lake.staging.exists()
+        assert not (lake.path / COMMIT).exists()
+    assert was_killed == (step < 7), "each step of the change was tried, and what comes after it"
+
+
+def test_there_is_one_writer(tmp_path: Path) -> None:
+    """Goal: two jobs never mix. Method: open a lake for writing twice."""
+    where = str(tmp_path / "lake")
+    with (
+        Lake.writing(where),
+        pytest.raises(LakeError, match="another process writes"),
+        Lake.writing(where),
+    ):
+        pass
+    with Lake.writing(where):
+        pass
+
+
+def test_what_can_not_be_a_lake_is_refused(tmp_path: Path) -> None:
+    """Goal: messages that help. Method: places and states that are wrong."""
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.png").touch()
+    for place, words in (
+        (str(tmp_path / "photos"), "has other files"),
+        (str(tmp_path / "photos" / "cat.png"), "is no directory"),
+        ("s3://bucket/lake", "a lake is a directory"),
+    ):
+        with pytest.raises(LakeError, match=words), Lake.writing(place):
+            pass
+    with pytest.raises(LakeError, match="is no lake"):
+        Lake.open(str(tmp_path / "nothing"))
+    with Lake.writing(str(tmp_path / "lake"), "delta"):
+        pass
+    with (
+        pytest.raises(LakeError, match=r"--format parquet: .* is of delta"),
+        Lake.writing(str(tmp_path / "lake"), "parquet"),
+    ):
+        pass
+
+
+def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    """Goal: an old program never spoils a new lake. Method: raise the number of the layout."""
+    with Lake.writing(str(tmp_path)):
+        pass
+    file = tmp_path / STATE
+    file.write_text(json.dumps({**json.loads(file.read_text()), "layout": LAYOUT + 1}))
+    with pytest.raises(LakeError, match=rf"layout {LAYOUT + 1}.*upgrade Quorate"):
+        Lake.open(str(tmp_path))
+    with (
+        pytest.raises(LakeError, match=rf"layout {LAYOUT + 1}.*upgrade Quorate"),
+        Lake.writing(str(tmp_path)),
+    ):
+        pass
+    file.write_text("{")
+    with pytest.raises(LakeError, match="can't be read as the state of a lake"):
+        Lake.open(str(tmp_path))
+
+
+def test_what_is_stale_is_known() -> None:
+    """Goal: a table is made again for clusters with news, and for all when its columns changed.
+
+    Method: ask a state.
+    """
+    state = State(
+        format="parquet", clusters={"a": 4, "b": 2}, tables={"topics": TableState("s", {"a": 3, "b": 2})}
+    )
+    assert state.stale("topics", "s") == {"a"}
+    assert state.stale("topics", "other columns") == {"a", "b"}
+    assert state.stale("never made", "s") == {"a", "b"}

@@ -1,0 +1,64 @@
+"""What an ingest reads: what is new, from the first offset that is."""
+
+import os
+from pathlib import Path
+
+import pytest
+from pyspark_quorate.jobs.inventory import Place, find_places, remembered
+from pyspark_quorate.jobs.state import LakeError, Read
+
+
+def directory(where: Path, *names: str) -> Path:
+    """A metadata log with files of some bytes."""
+    partition = where / "__cluster_metadata-0"
+    partition.mkdir(parents=True, exist_ok=True)
+    (where / "meta.properties").write_text("cluster.id=4L6g3nShT-eMCtK--X86sw\n")
+    for name in names:
+        (partition / name).write_bytes(b"12345678")
+    return partition
+
+
+def known_of(places: list[Place]) -> dict[str, str]:
+    """What is remembered after places were read."""
+    return {address: mark for place in places for address, mark in place.files.items()}
+
+
+def test_only_what_is_new_is_read_again(tmp_path: Path) -> None:
+    """Goal: what was read is not read again. Method: look at sources again and again while they change."""
+    first = directory(tmp_path / "a", f"{0:020}.log", f"{100:020}.log", f"{50:020}-{1:010}.checkpoint")
+    directory(tmp_path / "b", f"{0:020}.log")
+    places, count = find_places([str(tmp_path), str(tmp_path / "a")], {})
+    assert count == 2
+    assert [(place.start, place.new_files) for place in places] == [(0, 3), (0, 1)]
+    known = known_of(places)
+    assert find_places([str(tmp_path)], known) == ([], 2)
+    # The active segment grows, and a checkpoint comes.
+    (first / f"{100:020}.log").write_bytes(b"1234567890")
+    (first / f"{120:020}-{1:010}.checkpoint").write_bytes(b"1")
+    (place,), _ = find_places([str(tmp_path)], known)
+    assert (place.address, place.start, place.new_files, place.new_bytes) == (str(first), 100, 2, 11)
+    # A file that was truncated and has grown to the same size again has another time.
+    known |= place.files
+    os.utime(first / f"{0:020}.log", (1, 1))
+    (place,), _ = find_places([str(tmp_path)], known)
+    assert (place.start, place.new_files) == (0, 1)
+    known |= place.files
+    (first / f"{0:020}.log").unlink()
+    assert find_places([str(tmp_path)], known) == ([], 2)
+
+
+def test_reads_that_later_ones_cover_are_forgotten() -> None:
+    """Goal: what is remembered stays small. Method: read on and on, and then all again."""
+    reads: list[Read] = []
+    for commit, start in ((1, 0), (2, 100), (3, 100), (4, 200)):
+        reads = remembered(reads, commit, start)
+    assert reads == [Read(1, 0), Read(3, 100), Read(4, 200)]
+    assert remembered(reads, 5, 0) == [Read(5, 0)]
+
+
+def test_wrong_sources_are_named(tmp_path: Path) -> None:
+    """Goal: messages that help. Method: a source that is not there, and one without logs."""
+    (tmp_path / "empty").mkdir()
+    for name, words in (("missing", "not a directory"), ("empty", "no metadata log below it")):
+        with pytest.raises(LakeError, match=words):
+            find_places([str(tmp_path / name)], {})
