@@ -2,8 +2,9 @@
 
 Of scheduler, kubelet, volume controllers and DNS it does what Quorate's pods need: binds pods to a machine, gives
 each an address of its own in 127.0.0.0/8, writes ConfigMaps and Secrets out, has a directory for each claim, runs
-init containers and the container, probes readiness, reports states and last words, honours grace, restarts what
-ended, and lets claims go that no pod uses. A name of a pod in a text is replaced by its address, as DNS would.
+init containers, the container and its side cars, probes readiness, reports states and last words, honours grace,
+restarts what ended, and lets claims go that no pod uses. A name of a pod in a text is replaced by its address, as
+DNS would.
 """
 
 import base64
@@ -36,6 +37,8 @@ RESTART_PAUSE_S = 1.0
 VOLUME_ROOT = "/var/lib/quorate"
 CONFIG_ROOT = "/etc/quorate"
 TLS_ROOT = "/etc/quorate-tls"
+HISTORY_ROOT = "/history"
+SIDE_CAR_GRACE_S = 5
 KAFKA_START = "/opt/kafka/bin/kafka-server-start.sh"
 KAFKA_VERSION = "4.3.1"
 PROBE_TIMEOUT_S = 1
@@ -99,6 +102,8 @@ class _Pod(threading.Thread):
         self._written: Object | None = None
         self._leaving = threading.Event()
         self._evicted = threading.Event()
+        self._side_cars: dict[str, _Container] = {}
+        self._history: Path | None = None
 
     def leave(self, body: Object) -> None:
         """It was deleted: the process gets its grace."""
@@ -129,6 +134,12 @@ class _Pod(threading.Thread):
             self.kill()
             if self._current is not None:
                 self._current.process.wait()
+            for side_car in self._side_cars.values():
+                side_car.process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    side_car.process.wait(SIDE_CAR_GRACE_S)
+                side_car.process.kill()
+                side_car.process.wait()
             self.gone.set()
 
     def _live(self) -> None:
@@ -145,10 +156,14 @@ class _Pod(threading.Thread):
                 self._report_gone()
                 return
         is_task = self.body["spec"].get("restartPolicy") == "Never"
-        (spec,) = self.body["spec"]["containers"]
+        spec, *others = self.body["spec"]["containers"]
         restarts = 0
         while not self._leaving.is_set():
             self._prepare()
+            for one in others:
+                known = self._side_cars.get(one["name"])
+                if known is None or known.process.poll() is not None:
+                    self._side_cars[one["name"]] = self._made(one, volume)
             container = self._start(spec, volume)
             ready = False
             while container.process.poll() is None and not self._leaving.wait(PROBE_EVERY_S):
@@ -188,6 +203,10 @@ class _Pod(threading.Thread):
         return False
 
     def _start(self, spec: Object, volume: Path) -> _Container:
+        self._current = self._made(spec, volume)
+        return self._current
+
+    def _made(self, spec: Object, volume: Path) -> _Container:
         last_words = self.directory / f"{spec['name']}.last-words"
         last_words.unlink(missing_ok=True)
         places = {**self._places(volume), TERMINATION_LOG: f"{last_words}"}
@@ -196,8 +215,7 @@ class _Pod(threading.Thread):
             command[0] = f"{Path(sys.executable).with_name('quorate')}"
         elif command[0] == KAFKA_START:
             command = self.agent.kafka_command(command[1])
-        self._current = _Container(spec, command, self.directory, last_words)
-        return self._current
+        return _Container(spec, command, self.directory, last_words)
 
     def _end(self, container: _Container) -> None:
         assert self.deletion is not None
@@ -209,18 +227,20 @@ class _Pod(threading.Thread):
 
     def _prepare(self) -> Path | None:
         """The volume and the configuration on disk; None while a claim, ConfigMap or Secret is missing."""
-        volume: Path | None = None
+        volumes: dict[str, Path | None] = {}
         config: Mapping[str, str] | None = None
         secrets: dict[str, Mapping[str, bytes] | None] = {}
         for source in self.body["spec"]["volumes"]:
             if claim := source.get("persistentVolumeClaim"):
-                volume = self.agent.volume_of(claim["claimName"])
+                volumes[source["name"]] = self.agent.volume_of(claim["claimName"])
             if configured := source.get("configMap"):
                 config = self.agent.config_of(configured["name"])
             if secret := source.get("secret"):
                 secrets[source["name"].removeprefix("tls-")] = self.agent.secret_of(secret["secretName"])
-        if volume is None or config is None or None in secrets.values():
+        volume = volumes.get("data")
+        if volume is None or config is None or None in (*volumes.values(), *secrets.values()):
             return None
+        self._history = volumes.get("history")
         places = self._places(volume)
         for name, text in config.items():
             self._write(
@@ -234,6 +254,7 @@ class _Pod(threading.Thread):
     def _places(self, volume: Path) -> Mapping[str, str]:
         """Where a pod's paths are on this machine; those that begin with others come first."""
         return {
+            **({HISTORY_ROOT: f"{self._history}"} if self._history else {}),
             VOLUME_ROOT: f"{volume}",
             TLS_ROOT: f"{self.directory}/tls",
             CONFIG_ROOT: f"{self.directory}/etc",
@@ -271,7 +292,8 @@ class _Pod(threading.Thread):
             "podIPs": [{"ip": self.address}],
             "hostIP": self.agent.machine_address,
             "initContainerStatuses": self._inits if inits is None else inits,
-            "containerStatuses": containers,
+            "containerStatuses": containers
+            + [one.status(ready=True, restarts=0) for one in self._side_cars.values()],
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
         }
         if status == self._written:
