@@ -55,6 +55,10 @@ class Feed(Protocol):
     def is_caught_up(self) -> bool:
         """Whether the last answer was of a leader that has nothing committed behind `position`."""
 
+    @property
+    def leader_epoch(self) -> int:
+        """Of the leader that gave the last answer that was of use."""
+
     def exchange(self, max_wait_ms: int) -> tuple[Event, ...]:
         """What one request leads to. Raises HistoryLostError, and others when going on is of no use."""
 
@@ -64,6 +68,14 @@ class Feed(Protocol):
 
 OpenFeed = Callable[[Position, int], Feed]
 """A feed from a position on, which listens to no leader of an epoch below the given one."""
+
+
+class Mark(NamedTuple):
+    """The end of a stretch."""
+
+    position: Position
+    leader_epoch: int
+    """Of the leader that told that everything before is committed: each later one has it too."""
 
 
 # How far the next stretch goes
@@ -102,6 +114,7 @@ class Planner:
         self._feed: Feed | None = None
         self._at: Position | None = None
         """The end of the last stretch: what follows is in `_ahead`, and then in the feed."""
+        self._leader_epoch = 0
         self._ahead: deque[_Sizes] = deque()
         """Batches that were looked at and are in no stretch yet: no more than one answer holds."""
 
@@ -112,13 +125,15 @@ class Planner:
         if feed is not None:
             feed.close()
 
-    def end_after(self, start: Position, limit: Limit) -> Position:
-        """The end of the stretch that begins at `start`; `start` when there is nothing new.
+    def end_after(self, mark: Mark, limit: Limit) -> Mark:
+        """The end of the stretch that begins at `mark`; `mark` when there is nothing new.
 
-        Raises HistoryLostError when the log contradicts `start`.
+        Raises HistoryLostError when the log contradicts it.
         """
+        start = mark.position
         if self._at != start:
             self.close()
+            self._leader_epoch = mark.leader_epoch
         taken, offered, is_done, max_wait_ms = _Sizes(start), None, False, POLL_MS
         try:
             while True:
@@ -138,7 +153,7 @@ class Planner:
             if taken.end == start and is_allowed:
                 taken = _Sizes(offered)
         self._at = taken.end
-        return taken.end
+        return mark if taken.end == start else Mark(taken.end, self._leader_epoch)
 
     def _take(self, taken: _Sizes, limit: Limit) -> _Sizes:
         while self._ahead:
@@ -154,8 +169,10 @@ class Planner:
     def _look(self, at: Position, max_wait_ms: int) -> tuple[Position | None, bool]:
         """Ask once: the snapshot that is offered instead of records, and whether nothing more is to be had now."""
         if self._feed is None:
-            self._feed = self._open_feed(at, at.epoch)
+            self._feed = self._open_feed(at, self._leader_epoch)
         for event in self._feed.exchange(max_wait_ms):
+            if isinstance(event, Committed | SnapshotBegun):
+                self._leader_epoch = self._feed.leader_epoch
             if isinstance(event, Committed):
                 self._ahead.extend(map(_sizes_of, event.batches))
             elif isinstance(event, SnapshotBegun):
@@ -210,15 +227,16 @@ def parted(start: Position, leader_end: Position) -> Gap:
     )
 
 
-def read_stretch(start: Position, end: Position, open_feed: OpenFeed) -> Iterator[Item]:
-    """What is between two positions that a planner has given.
+def read_stretch(start: Position, mark: Mark, open_feed: OpenFeed) -> Iterator[Item]:
+    """What is from a position up to a mark that a planner has given.
 
-    Nobody but a leader of the epoch of `end`, or of a later one, is listened to: it has all of the stretch, or
-    its log is another one. So what it lacks is lost, and there is no use in waiting for it.
+    Nobody is listened to but the leader that told the mark, and later ones: they have all of the stretch, or their
+    log is another one. So what they lack is lost, and there is no use in waiting for it.
     """
+    end = mark.position
     with (
-        closing(open_feed(start, end.epoch)) as feed,
-        closing(_Reading(start, end, feed, open_feed)) as stretch,
+        closing(open_feed(start, mark.leader_epoch)) as feed,
+        closing(_Reading(start, mark, feed, open_feed)) as stretch,
     ):
         try:
             while stretch.at.offset < end.offset:
@@ -233,9 +251,10 @@ def read_stretch(start: Position, end: Position, open_feed: OpenFeed) -> Iterato
 class _Reading:
     """The reading of one stretch: where it is, and the snapshot that it is fetching."""
 
-    def __init__(self, start: Position, end: Position, feed: Feed, open_feed: OpenFeed) -> None:
+    def __init__(self, start: Position, mark: Mark, feed: Feed, open_feed: OpenFeed) -> None:
         self.at = start
-        self._end = end
+        self._end = mark.position
+        self._leader_epoch = mark.leader_epoch
         self._feed = feed
         self._open_feed = open_feed
         self._snapshot: SpooledTemporaryFile[bytes] | None = None
@@ -298,7 +317,7 @@ class _Reading:
 
     def _goes_on_at_end(self) -> bool:
         """Whether the leader still has the records behind the stretch, so that no snapshot will be offered there."""
-        with closing(self._open_feed(self._end, self._end.epoch)) as behind:
+        with closing(self._open_feed(self._end, self._leader_epoch)) as behind:
             while True:
                 try:
                     events = behind.exchange(POLL_MS)

@@ -9,7 +9,9 @@ from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError, ErrorCode, ServerError
 from quorate_admin.observing import MetadataFeed, ObservingError
+from quorate_admin.types.quorum import QuorumDescription
 from quorate_protocol.observer import (
+    BEGINNING,
     Committed,
     Event,
     HistoryLostError,
@@ -18,7 +20,11 @@ from quorate_protocol.observer import (
     SnapshotChunk,
 )
 
+from pyspark_quorate.source.follow import Mark
+
 _RETRY_EVERY_MS: Final = 100
+_FOLLOWING_WITHIN_MS: Final = 5_000
+"""Voters that were caught up so long ago, at most, follow the leader that says so."""
 
 _Answer = TypeVar("_Answer")
 
@@ -40,7 +46,8 @@ class QuorumFeed:
         self._feed = MetadataFeed(
             config, position=position, observer_config=ObserverConfig(cluster_id=cluster_id)
         )
-        self._feed.observer.leader_epoch = max(position.epoch, leader_epoch)
+        self._leader_epoch = max(position.epoch, leader_epoch)
+        self._feed.observer.leader_epoch = self._leader_epoch
         self._runner = asyncio.Runner()
         self._fruitless_s = 0.0
         self._reasons: dict[str, str] = {}
@@ -54,6 +61,11 @@ class QuorumFeed:
     def is_caught_up(self) -> bool:
         """Whether the last answer was of a leader that has nothing committed behind `position`."""
         return self._feed.observer.is_caught_up
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of the leader that gave the last answer that was of use."""
+        return self._leader_epoch
 
     def close(self) -> None:
         """Close the connection."""
@@ -77,14 +89,23 @@ class QuorumFeed:
         except AdminError as error:
             raise FollowError(f"{_named(self._config)}: {error}") from error
         except TimeoutError:
+            if self._is_made_anew():
+                raise HistoryLostError(self.position, BEGINNING) from None
             raise FollowError(self._fruitless()) from None
         if self.is_caught_up or any(isinstance(event, Committed | SnapshotChunk) for event in events):
             self._fruitless_s = 0.0
             self._reasons.clear()
+            self._leader_epoch = self._feed.observer.leader_epoch  # not what others only talk about
         else:
             self._fruitless_s += time.monotonic() - begun_s
             self._reasons |= self._feed.failures
         return events
+
+    def _is_made_anew(self) -> bool:
+        try:
+            return is_led_below(fetch_quorum(self._config), self._leader_epoch)
+        except FollowError:
+            return False
 
     def _fruitless(self) -> str:
         reasons = {**self._reasons, **self._feed.failures}
@@ -114,21 +135,39 @@ def fetch_cluster_id(config: AdminConfig) -> str:
     return _ask(config, ask)
 
 
-def fetch_committed_end(config: AdminConfig) -> Position:
-    """The high watermark, and the epoch of the record before it. Raises FollowError.
+def fetch_quorum(config: AdminConfig) -> QuorumDescription:
+    """The quorum, as a leader that knows its high watermark describes it. Raises FollowError."""
 
-    That is the leader's epoch: a leader tells a high watermark once a record of its own is below it
-    (KafkaRaftClient, LeaderState.maybeUpdateHighWatermark).
-    """
-
-    async def ask(client: AdminClient) -> Position:
+    async def ask(client: AdminClient) -> QuorumDescription:
         while True:
             quorum = await client.describe_metadata_quorum()
             if quorum.high_watermark >= 0:
-                return Position(quorum.high_watermark, quorum.leader_epoch)
+                return quorum
             await asyncio.sleep(_RETRY_EVERY_MS / 1000)
 
     return _ask(config, ask)
+
+
+def fetch_committed_end(config: AdminConfig) -> Mark:
+    """The high watermark. Raises FollowError.
+
+    The record before it is of the leader's epoch: a leader tells a high watermark once a record of its own is
+    below it (KafkaRaftClient, LeaderState.maybeUpdateHighWatermark).
+    """
+    quorum = fetch_quorum(config)
+    return Mark(Position(quorum.high_watermark, quorum.leader_epoch), quorum.leader_epoch)
+
+
+def is_led_below(quorum: QuorumDescription, epoch: int) -> bool:
+    """Whether a majority of the voters follows a leader of an epoch below one that was there before.
+
+    Voters remember epochs on their disks, so they have lost those: a quorum that was made anew, not a leader that
+    does not know that it was replaced.
+    """
+    caught_up_ms = {voter.node_id: voter.last_caught_up_ms or 0 for voter in quorum.voters}
+    now_ms = caught_up_ms.get(quorum.leader_id, 0)
+    following = [one for one in caught_up_ms.values() if now_ms - one <= _FOLLOWING_WITHIN_MS]
+    return quorum.leader_epoch < epoch and now_ms > 0 and 2 * len(following) > len(caught_up_ms)
 
 
 def _ask(config: AdminConfig, question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:

@@ -18,6 +18,7 @@ from pyspark_quorate.source.decoding import Origin, RowReader, gap_rows
 from pyspark_quorate.source.follow import (
     Item,
     Limit,
+    Mark,
     OpenFeed,
     Planner,
     Records,
@@ -32,6 +33,7 @@ from pyspark_quorate.source.selection import Selection
 from pyspark_quorate.source.stream_offsets import StreamOffset
 from pyspark_quorate.source.stream_options import InitialOffset, StreamOptions
 
+_BEGINNING: Final = Mark(BEGINNING, BEGINNING.epoch)
 _SNAPSHOT_WINDOW_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -58,8 +60,8 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a stream without a checkpoint begins."""
         config = self._options.admin_config()
         is_latest = self._options.initial_offset is InitialOffset.LATEST
-        position = fetch_committed_end(config) if is_latest else BEGINNING
-        return StreamOffset(cluster_id=fetch_cluster_id(config), position=position).to_json()
+        mark = fetch_committed_end(config) if is_latest else _BEGINNING
+        return StreamOffset(cluster_id=fetch_cluster_id(config), mark=mark).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Spark takes one limit; that in bytes is applied beside it."""
@@ -67,7 +69,7 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read up to what is committed now."""
-        self._until = fetch_committed_end(self._options.admin_config()).offset
+        self._until = fetch_committed_end(self._options.admin_config()).position.offset
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next micro-batch; `start` when nothing is new."""
@@ -75,16 +77,11 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planner is None:
             self._planner = Planner(self._open_feed(begin.cluster_id))
         try:
-            end = self._planner.end_after(begin.position, self._limit(limit))
+            end = self._planner.end_after(begin.mark, self._limit(limit))
         except HistoryLostError as lost:
-            return StreamOffset(
-                cluster_id=begin.cluster_id, position=BEGINNING, parted_at=lost.leader_end
-            ).to_json()
-        return (
-            start
-            if end == begin.position
-            else StreamOffset(cluster_id=begin.cluster_id, position=end).to_json()
-        )
+            anew = StreamOffset(cluster_id=begin.cluster_id, mark=_BEGINNING, parted_at=lost.leader_end)
+            return anew.to_json()
+        return start if end == begin.mark else StreamOffset(cluster_id=begin.cluster_id, mark=end).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One: a log has an order."""
@@ -118,9 +115,9 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start, end = partition.start, partition.end
         rows = _Rows(end.cluster_id, self._options)
         if end.parted_at is not None:
-            yield from rows.of(parted(start.position, end.parted_at))
+            yield from rows.of(parted(start.mark.position, end.parted_at))
             return
-        for item in read_stretch(start.position, end.position, self._open_feed(end.cluster_id)):
+        for item in read_stretch(start.mark.position, end.mark, self._open_feed(end.cluster_id)):
             yield from rows.of(item)
 
 

@@ -6,6 +6,8 @@ from typing import Any, Final, Self
 
 from quorate_protocol.observer import Position
 
+from pyspark_quorate.source.follow import Mark
+
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
@@ -19,13 +21,17 @@ class StreamOffset:
     """A position in the metadata log of one cluster. Its JSON is kept for as long as a checkpoint: no secrets."""
 
     cluster_id: str
-    position: Position
+    mark: Mark
     parted_at: Position | None = None
     """Set where the log contradicted what had been read, and is read anew: how far the two logs may agree."""
 
     def to_json(self) -> dict[str, Any]:
         """What Spark writes down; equal offsets have equal texts."""
-        where: dict[str, Any] = {"clusterId": self.cluster_id, **_to_json(self.position)}
+        where: dict[str, Any] = {
+            "clusterId": self.cluster_id,
+            **_to_json(self.mark.position),
+            "leaderEpoch": self.mark.leader_epoch,
+        }
         if self.parted_at is not None:
             where["partedAt"] = _to_json(self.parted_at)
         return where
@@ -38,7 +44,7 @@ class StreamOffset:
             raise OffsetError(f"an offset has clusterId={cluster_id!r}: allowed is a Kafka cluster id")
         return cls(
             cluster_id=cluster_id,
-            position=_from_json(where),
+            mark=Mark(_from_json(where), _number(where, "leaderEpoch", _INT32_MAX)),
             parted_at=None if parted_at is None else _from_json(parted_at),
         )
 

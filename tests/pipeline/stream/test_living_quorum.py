@@ -202,16 +202,23 @@ def _gap_end(row: dict[str, Any]) -> int:
     return int(json.loads(row["payload"])["endOffset"])
 
 
+@pytest.mark.parametrize("elections", [0, 2])
 def test_a_quorum_that_was_made_anew_is_told_and_read_from_its_beginning(
-    new_quorum: NewQuorum, change: Change
+    new_quorum: NewQuorum, change: Change, elections: int
 ) -> None:
     """Goal: a lost history is a row, and what there is now is read.
 
-    Method: read a quorum, format its controller anew with the same cluster id, and go on from where the stream was.
+    Method: read a quorum, format its controller anew with the same cluster id, and go on from where the stream was;
+    as a log of the same epoch, and as one of a lower epoch, whose leader is not believed before it is asked about.
     """
     quorum = new_quorum()
+    for _ in range(elections):
+        quorum.terminate(3000)
+        quorum.start_all()
     change(quorum, 40)
-    reader = reader_of(quorum)
+    reader = reader_of(
+        quorum, **{"config.request.timeout.ms": "2000", "config.default.api.timeout.ms": "4000"}
+    )
     before, offsets = follow(reader, reader.initialOffset(), ReadAllAvailable())
     planned = (offsets[-2], offsets[-1])
     quorum.terminate(3000)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark_quorate.rows import MISSING_OFFSETS, TRUNCATED_EPOCH
 from pyspark_quorate.source import scanning
-from pyspark_quorate.source.follow import Item, Limit, Planner, Records, Snapshot, parted, read_stretch
+from pyspark_quorate.source.follow import Item, Limit, Mark, Planner, Records, Snapshot, parted, read_stretch
 from quorate_protocol.observer import (
     BEGINNING,
     Committed,
@@ -36,7 +36,8 @@ class ModelLog:
     epoch: int = 1
     batches_per_answer: int = 3
     before_exchange: Callable[[], None] = lambda: None
-    opened: int = 0
+    floors: list[int] = field(default_factory=list)
+    """Below which leader epoch each feed was to listen to nobody."""
     open_now: int = 0
 
     @property
@@ -70,18 +71,20 @@ class ModelLog:
     def open(self, position: Position, leader_epoch: int) -> "ModelFeed":
         """A feed of this log."""
         assert leader_epoch >= position.epoch
-        self.opened += 1
+        self.floors.append(leader_epoch)
         self.open_now += 1
-        return ModelFeed(self, position)
+        return ModelFeed(self, position, leader_epoch)
 
 
 class ModelFeed:
     """One answer for each exchange, from the log as it is then."""
 
-    def __init__(self, log: ModelLog, position: Position) -> None:
+    def __init__(self, log: ModelLog, position: Position, epoch_min: int) -> None:
         self._log = log
+        self._epoch_min = epoch_min
         self.position = position
         self.is_caught_up = False
+        self.leader_epoch = log.epoch
         self._downloading: Position | None = None
 
     def close(self) -> None:
@@ -92,8 +95,11 @@ class ModelFeed:
         self._log.before_exchange()
         log = self._log
         self.is_caught_up = False
+        self.leader_epoch = log.epoch
         if self._downloading is not None:
             return self._download(self._downloading)
+        if log.epoch < self._epoch_min:  # so does a majority that lost its disks
+            raise HistoryLostError(self.position, BEGINNING)
         ends = {Position(0, 0), *map(position_behind, log.batches)}
         if self.position not in ends:
             same = max((end for end in ends if end.epoch <= self.position.epoch), default=Position(0, 0))
@@ -126,6 +132,14 @@ def position_behind(batch: RecordBatch) -> Position:
     return Position(batch.last_offset + 1, batch.partition_leader_epoch)
 
 
+def mark(offset: int, epoch: int = 1, leader_epoch: int | None = None) -> Mark:
+    """The end of a stretch, told by a leader of the epoch of its last record, or a later one."""
+    return Mark(Position(offset, epoch), epoch if leader_epoch is None else leader_epoch)
+
+
+START = mark(0, 0)
+
+
 def described(items: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
     """Neighbours of the same kind joined."""
     joined: list[tuple[str, int, int]] = []
@@ -149,10 +163,10 @@ def shape_of(item: Item) -> tuple[str, int, int]:
     return item.reason, item.offset, item.end_offset
 
 
-def read(log: ModelLog, start: Position, end: Position) -> list[tuple[str, int, int]]:
+def read(log: ModelLog, start: Mark, end: Mark) -> list[tuple[str, int, int]]:
     """What is in a stretch now."""
     open_before = log.open_now
-    found = [shape_of(item) for item in read_stretch(start, end, log.open)]
+    found = [shape_of(item) for item in read_stretch(start.position, end, log.open)]
     assert log.open_now == open_before, "a feed was not closed"
     return described(found)
 
@@ -181,9 +195,9 @@ def test_a_stretch_is_whole_batches_up_to_each_limit_and_one_at_least() -> None:
         Limit(records_max=5, offset_max=7): [4, 7],
     }
     for limit, expected in cases.items():
-        planner, at, ends = Planner(log.open), BEGINNING, []
+        planner, at, ends = Planner(log.open), START, []
         while (end := planner.end_after(at, limit)) != at:
-            ends.append(end.offset)
+            ends.append(end.position.offset)
             at = end
         assert ends == expected, limit
         assert planner.end_after(at, limit) == at
@@ -195,13 +209,13 @@ def test_planning_goes_on_over_one_connection_and_from_any_start() -> None:
     """Goal: no batch is fetched twice, and a restart may ask from anywhere. Method: count the feeds."""
     log = filled(1, 1, 1, 1, 1, 1, 1)
     planner, limit = Planner(log.open), Limit(records_max=2)
-    at = planner.end_after(BEGINNING, limit)
+    at = planner.end_after(START, limit)
     at = planner.end_after(at, limit)
     log.append(1)
-    assert planner.end_after(at, Limit()) == Position(8, 1)
-    assert log.opened == 1
-    assert planner.end_after(Position(2, 1), limit) == Position(4, 1)
-    assert log.opened == 2
+    assert planner.end_after(at, Limit()) == mark(8, 1)
+    assert len(log.floors) == 1
+    assert planner.end_after(mark(2, 1), limit) == mark(4, 1)
+    assert len(log.floors) == 2
 
 
 def test_a_snapshot_that_stands_for_the_beginning_is_a_stretch_of_its_own() -> None:
@@ -209,11 +223,11 @@ def test_a_snapshot_that_stands_for_the_beginning_is_a_stretch_of_its_own() -> N
     log = filled(2, 2, 2, 2, 2)
     log.clean(1, 2)
     planner = Planner(log.open)
-    assert planner.end_after(BEGINNING, Limit(offset_max=5)) == BEGINNING, "it would end behind the limit"
-    first = planner.end_after(BEGINNING, Limit(records_max=2))
-    assert first == Position(6, 1)
-    assert planner.end_after(first, Limit(records_max=2)) == Position(8, 1)
-    assert read(log, BEGINNING, first) == [(MISSING_OFFSETS, 0, 6), ("snapshot", 6, 1)]
+    assert planner.end_after(START, Limit(offset_max=5)) == START, "it would end behind the limit"
+    first = planner.end_after(START, Limit(records_max=2))
+    assert first == mark(6, 1)
+    assert planner.end_after(first, Limit(records_max=2)) == mark(8, 1)
+    assert read(log, START, first) == [(MISSING_OFFSETS, 0, 6), ("snapshot", 6, 1)]
 
 
 def test_a_log_that_begins_later_in_the_middle_of_planning_ends_the_stretch() -> None:
@@ -222,23 +236,23 @@ def test_a_log_that_begins_later_in_the_middle_of_planning_ends_the_stretch() ->
     answers = iter(range(10))
     log.before_exchange = lambda: log.clean(5, 6) if next(answers) == 1 else None
     planner = Planner(log.open)
-    assert planner.end_after(BEGINNING, Limit()) == Position(3, 1)
-    assert planner.end_after(Position(3, 1), Limit()) == Position(7, 1)
-    assert planner.end_after(Position(7, 1), Limit()) == Position(8, 1)
+    assert planner.end_after(START, Limit()) == mark(3, 1)
+    assert planner.end_after(mark(3, 1), Limit()) == mark(7, 1)
+    assert planner.end_after(mark(7, 1), Limit()) == mark(8, 1)
 
 
 def test_a_log_that_contradicts_the_start_is_told_and_not_skipped() -> None:
     """Goal: no silence about lost records. Method: starts that other logs have not."""
     log = filled(3, 3, epoch=2)
-    for start in (Position(7, 2), Position(4, 1), Position(3, 9)):
+    for start in (mark(7, 2), mark(4, 1), mark(3, 9)):
         with pytest.raises(HistoryLostError) as raised:
             Planner(log.open).end_after(start, Limit())
-        gap = parted(start, raised.value.leader_end)
+        gap = parted(start.position, raised.value.leader_end)
         assert gap.reason == TRUNCATED_EPOCH
-        assert 0 <= gap.offset < gap.end_offset == start.offset
+        assert 0 <= gap.offset < gap.end_offset == start.position.offset
     log.clean(0, 0)
     with pytest.raises(HistoryLostError):
-        Planner(log.open).end_after(Position(3, 1), Limit(offset_max=2))
+        Planner(log.open).end_after(mark(3, 1), Limit(offset_max=2))
 
 
 def test_a_loss_behind_what_was_seen_is_told_with_the_next_stretch() -> None:
@@ -253,10 +267,26 @@ def test_a_loss_behind_what_was_seen_is_told_with_the_next_stretch() -> None:
 
     log.before_exchange = exchange_the_log
     planner = Planner(log.open)
-    end = planner.end_after(BEGINNING, Limit())
-    assert end == Position(3, 3)
+    end = planner.end_after(START, Limit())
+    assert end == mark(3, 3)
     with pytest.raises(HistoryLostError):
         planner.end_after(end, Limit())
+
+
+def test_nobody_is_listened_to_who_may_not_know_what_was_committed() -> None:
+    """Goal: a leader that was replaced and does not know it can't make a record look lost.
+
+    Method: records of one epoch that the leader of a later one commits: the later one is asked for.
+    """
+    log = filled(2, 2, epoch=3)
+    log.epoch = 7
+    planner = Planner(log.open)
+    end = planner.end_after(START, Limit(records_max=2))
+    assert end == mark(2, 3, leader_epoch=7)
+    read(log, START, end)
+    planner.close()
+    assert planner.end_after(end, Limit()) == mark(4, 3, leader_epoch=7)
+    assert log.floors == [0, 7, 7]
 
 
 # Reading
@@ -265,7 +295,7 @@ def test_a_loss_behind_what_was_seen_is_told_with_the_next_stretch() -> None:
 def test_a_stretch_is_read_the_same_whatever_was_appended() -> None:
     """Goal: a repeated read has the same records. Method: a stretch read before and after the log grew."""
     log = filled(2, 3, 4)
-    start, end = Position(2, 1), log.end
+    start, end = mark(2, 1), mark(9)
     before = read(log, start, end)
     log.epoch = 5
     log.append(7)
@@ -291,9 +321,9 @@ def test_a_stretch_whose_records_were_cleaned_is_a_gap_and_the_state_behind_it(
     Method: the stretch of offsets 2 to 5 of a log of ten, cleaned in each way; then the rest, planned after it.
     """
     log = filled(2, 2, 2, 2, 2)
-    start, end = Position(2, 1), Position(6, 1)
+    start, end = mark(2, 1), mark(6, 1)
     if (begin, newest) == (0, 1):
-        start, expected = Position(0, 0), [(MISSING_OFFSETS, 0, 4), *expected[1:]]
+        start, expected = mark(0, 0), [(MISSING_OFFSETS, 0, 4), *expected[1:]]
     log.clean(begin, newest)
     assert read(log, start, end) == expected
     rest = Planner(log.open).end_after(end, Limit())
@@ -309,18 +339,18 @@ def test_a_snapshot_that_goes_away_while_it_is_fetched_is_replaced() -> None:
     log.clean(0, 1)
     answers = iter(range(10))
     log.before_exchange = lambda: log.clean(1, 2) if next(answers) == 1 else None
-    assert read(log, BEGINNING, log.end) == [(MISSING_OFFSETS, 0, 6), ("snapshot", 6, 1), ("log", 6, 10)]
+    assert read(log, START, mark(10)) == [(MISSING_OFFSETS, 0, 6), ("snapshot", 6, 1), ("log", 6, 10)]
 
 
 def test_a_log_that_was_exchanged_after_planning_is_told() -> None:
     """Goal: a lost stretch is a row, and reading ends. Method: shorter, longer and differently cut logs."""
-    start, end = Position(2, 3), Position(6, 3)
+    start, end = mark(2, 3), mark(6, 3)
     shorter = filled(2, 2, epoch=3)
     assert read(shorter, start, end) == [("log", 2, 4), (TRUNCATED_EPOCH, 4, 6)]
     cut = filled(2, 3, 3, epoch=3)
     assert read(cut, start, end) == [("log", 2, 5), (TRUNCATED_EPOCH, 5, 6)]
     older = filled(1, 1, 9, epoch=2)
-    assert read(older, start, end) == [(TRUNCATED_EPOCH, 5, 6)]
+    assert read(older, start, end) == [(TRUNCATED_EPOCH, 0, 6)]
     later = filled(2, epoch=3)
     later.epoch = 4
     later.append(4)
@@ -345,8 +375,8 @@ class Streaming:
     def __init__(self) -> None:
         self.log = ModelLog()
         self.planner = Planner(self.log.open)
-        self.at = BEGINNING
-        self.unread: list[tuple[Position, Position]] = []
+        self.at = START
+        self.unread: list[tuple[Mark, Mark]] = []
         self.seen: list[tuple[str, int, int]] = []
 
     def append(self, number: int) -> None:
@@ -426,7 +456,7 @@ def test_a_gap_names_what_it_covers() -> None:
     """Goal: whoever reads a gap knows why. Method: the words of both kinds."""
     log = filled(2, 2)
     log.clean(1, 1)
-    (gap, *_) = list(read_stretch(BEGINNING, Position(4, 1), log.open))
+    (gap, *_) = list(read_stretch(BEGINNING, mark(4), log.open))
     assert isinstance(gap, scanning.Gap)
     assert "snapshot of offset 4, epoch 1" in gap.detail
     assert "parts from it at offset 3, epoch 2" in parted(Position(9, 4), Position(3, 2)).detail
