@@ -10,7 +10,7 @@ SURVIVOR, *LOST = NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 # The survivor stops, is rebuilt and starts; the others are created, start, and become voters one by one.
 RECOVERY_KILLS_MIN = 6
 # Each operator takes seconds to start where others use the processors.
-TIMEOUT_S = 600
+TIMEOUT_S = 900
 
 
 @pytest.mark.timeout(TIMEOUT_S)
