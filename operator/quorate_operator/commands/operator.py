@@ -114,6 +114,7 @@ def run_command(
         ),
         namespaces=tuple(namespace) if namespace else None,
         lease_namespace=lease_namespace,
+        own_namespace=os.environ.get("POD_NAMESPACE") or None,
         leader_election=leader_election,
         lease_duration_s=lease_duration,
         listen=_address("--listen", listen),

@@ -44,7 +44,8 @@ log = logging.getLogger(__name__)
 class OperatorOptions:
     """How an operator process is run.
 
-    `namespaces` is None for all of them. `lease_namespace` holds the Lease of leader election. `listen` is the
+    `namespaces` is None for all of them. `lease_namespace` holds the Lease of leader election. `own_namespace` is
+    where the operator's own pod is, None outside of Kubernetes. `listen` is the
     host and port of /healthz, /readyz and /metrics, `web` those of the status page; None: not served.
     """
 
@@ -52,6 +53,7 @@ class OperatorOptions:
     images: Images
     namespaces: Collection[str] | None
     lease_namespace: str
+    own_namespace: str | None = None
     leader_election: bool = True
     lease_duration_s: int = 15
     listen: tuple[str, int] | None = None
@@ -122,7 +124,7 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
 
 async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -> None:
     cache = ObjectCache()
-    clusters = Clusters(shared, partial(_reconciler, cache, options.images))
+    clusters = Clusters(shared, partial(_reconciler, cache, options))
     cache.on_change(clusters.wake)
     watcher = Watcher(shared.api, cache, options.namespaces)
     ready = asyncio.Event()
@@ -144,14 +146,17 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
         await clusters.close()
 
 
-def _reconciler(cache: ObjectCache, images: Images, key: ClusterKey, shared: Shared) -> ClusterReconciler:
+def _reconciler(
+    cache: ObjectCache, options: OperatorOptions, key: ClusterKey, shared: Shared
+) -> ClusterReconciler:
     infrastructure = KubernetesInfrastructure(
         shared.api,
         cache,
         QuorumOf(shared.store, key),
         namespace=key.namespace,
         name=key.name,
-        images=images,
+        images=options.images,
+        operator_namespace=options.own_namespace,
     )
     return ClusterReconciler(key, shared, infrastructure, ClusterRuntime(infrastructure, KafkaGateway()))
 

@@ -23,6 +23,7 @@ from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.handlers.statuses import (
     broker_status,
     controller_status,
+    failed_status,
     merged_status,
     refused_status,
 )
@@ -140,23 +141,24 @@ class ClusterReconciler:
             pause_s = await self._reconcile()
         except (ApiError, StepError, AdminError, LeaseLostError, OSError) as error:
             log.warning("%s/%s: %s", *self.key, error)
-            return self._failed(str(error))
+            return await self._failed(str(error))
         except Exception as error:
             log.exception("%s/%s: a fault of the operator", *self.key)
-            return self._failed(f"a fault of the operator: {error!r}")
+            return await self._failed(f"a fault of the operator: {error!r}")
         finally:
             self._shared.pulse.end(self.key)
             metrics.duration.labels(*labels).observe(time.monotonic() - began)
         metrics.successful.labels(*labels).inc()
         return pause_s
 
-    def _failed(self, problem: str) -> float:
+    async def _failed(self, problem: str) -> float:
         self._shared.metrics.failed.labels(CONTROLLERS.name, self.key.namespace).inc()
         self._failures += 1
         self._problem = problem
         seen = self._shared.snapshots.find(self.key)
         snapshot = seen or ClusterSnapshot(key=self.key, at_ms=clock.now_ms())
         self._shared.snapshots.put(replace(snapshot, at_ms=clock.now_ms(), problem=problem))
+        await self._tell_failure(problem)
         return min(2.0 ** min(self._failures - 1, 10), FAILED_INTERVAL_S_MAX)
 
     async def _reconcile(self) -> float:
@@ -175,8 +177,8 @@ class ClusterReconciler:
         if resources.is_deleted and not plan.steps:
             await self._clear(resources)
         self._failures = 0
-        self._problem = None
-        return self._pause_s(desired, plan, done)
+        was_told, self._problem = self._problem, None
+        return 0.0 if was_told else self._pause_s(desired, plan, done)
 
     async def _look_and_tell(self, resources: ClusterResources) -> tuple[DesiredCluster, Plan] | None:
         """Look, keep what is around the nodes, and say what was seen. None for a manifest that can't be used."""
@@ -201,7 +203,7 @@ class ClusterReconciler:
             observed = await self._runtime.observe(desired)
         finally:
             self._shared.pulse.end(self.key)
-        plan = plan_of(desired, observed, clock.now_ms())
+        plan = self._infrastructure.checked(plan_of(desired, observed, clock.now_ms()), desired)
         if resources.is_deleted:
             return observed, plan
         emptied, leaving = resources.emptied_pools, resources.leaving_pools
@@ -346,13 +348,25 @@ class ClusterReconciler:
                 self.key, resources.quorum, refusal.code, refusal.message, is_warning=True
             )
 
+    async def _tell_failure(self, problem: str) -> None:
+        """Say it in the conditions: the look may have ended before anything else was told."""
+        resources = self._shared.store.of_cluster(self.key)
+        bodies = [
+            (BROKERS, body) for name, body in resources.pools.items() if name not in resources.leaving_pools
+        ]
+        if resources.quorum is not None:
+            bodies.append((CONTROLLERS, resources.quorum))
+        for kind, body in bodies:
+            with contextlib.suppress(ApiError):
+                await self._write_status(kind, body, failed_status(problem, body["metadata"]["generation"]))
+
     async def _refuse(self, resources: ClusterResources, message: str) -> None:
         """A manifest that can't be used: said in the conditions, until it changes. Only what is deleted goes."""
         assert resources.quorum is not None
         await self._clear(resources)
         if resources.is_deleted:
             return
-        self._problem = message
+        self._problem = None
         snapshot = ClusterSnapshot(key=self.key, at_ms=clock.now_ms(), problem=message)
         self._shared.snapshots.put(snapshot)
         staying = [body for name, body in resources.pools.items() if name not in resources.leaving_pools]

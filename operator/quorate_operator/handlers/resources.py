@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from quorate_operator.models.annotations import ANNOTATION_PAUSE
-from quorate_operator.models.manifests import Manifests, joined, load_object
+from quorate_operator.models.manifests import ManifestError, Manifests, joined, load_object
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Object
 from quorate_operator.web.port import ClusterKey
@@ -17,12 +17,13 @@ KOPF_PREFIX = "kopf.quorate.dev"
 class ClusterResources:
     """What was applied for one cluster; `quorum` is None when pools belong to a KafkaController that isn't there.
 
-    `leaving_pools` are those that are being deleted.
+    `leaving_pools` are those that are being deleted, `namesakes` those that have the name of a KafkaController.
     """
 
     quorum: Object | None
     pools: Mapping[str, Object]
     leaving_pools: frozenset[str]
+    namesakes: frozenset[str] = frozenset()
 
     @property
     def is_deleted(self) -> bool:
@@ -45,6 +46,11 @@ class ClusterResources:
         """What is asked for; with pools that are deleted where all goes together. Raises ManifestError."""
         assert self.quorum is not None
         source = f"namespace {self.quorum['metadata']['namespace']}"
+        for name in sorted(self.namesakes - (frozenset() if self.is_deleted else self.leaving_pools)):
+            raise ManifestError(
+                f"{source}: KafkaBroker {name}: metadata.name: {name!r}: is the name of a KafkaController, "
+                "whose Services and pods are called like this; a pool needs another name"
+            )
         quorum = load_object(self.quorum, source)
         assert isinstance(quorum, KafkaController)
         pools = []
@@ -91,7 +97,10 @@ class ResourceStore:
             if namespace == key.namespace and body["spec"]["controllers"] == key.name
         }
         leaving = frozenset(name for name, body in pools.items() if is_deleted(body))
-        return ClusterResources(quorum=self._quorums.get(key), pools=pools, leaving_pools=leaving)
+        namesakes = frozenset(name for name in pools if ClusterKey(key.namespace, name) in self._quorums)
+        return ClusterResources(
+            quorum=self._quorums.get(key), pools=pools, leaving_pools=leaving, namesakes=namesakes
+        )
 
     def count(self) -> Mapping[tuple[str, str], int]:
         """How many there are, by kind and namespace."""

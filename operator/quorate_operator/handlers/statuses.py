@@ -153,6 +153,11 @@ def refused_status(message: str, generation: int) -> dict[str, Any]:
     return {"observedGeneration": generation, "conditions": _conditions(judged, generation)}
 
 
+def failed_status(problem: str, generation: int) -> dict[str, Any]:
+    """The part of a status that says that a look or a step failed; what is known otherwise stays."""
+    return {"conditions": _conditions([("Degraded", True, "StepFailed", problem)], generation)}
+
+
 def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -> dict[str, Any] | None:
     """A merge-patch that makes `before` into `new`, or None if nothing changed that is worth a write.
 

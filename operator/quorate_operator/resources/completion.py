@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode
 from quorate_operator.resources.addresses import advertised, controlled, interim
 from quorate_operator.resources.configs import config_revision
 from quorate_operator.resources.facts import Context, Facts, digest
 from quorate_operator.resources.pods import pod_spec
+from quorate_operator.resources.secrets import are_usable, secret_names
 
 
 def complete(desired: DesiredCluster, manifests: Manifests, facts: Facts) -> DesiredCluster:
@@ -50,20 +50,11 @@ def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> M
         "resources": digest(container["resources"]),
         "pod": digest([rest, template.labels, template.annotations]),
     }
-    names, found = _secret_names(node), context.facts.secrets
-    if names <= found.keys():
+    names, found = secret_names(node), context.facts.secrets
+    if are_usable(names, context.facts):
         return revision | (
             {"secrets": digest({name: found[name].version for name in names})} if names else {}
         )
     # A running node goes on without the Secret; one that is restarted would wait for it.
     running = context.facts.revisions.get(node.node_id, {})
     return revision | {part: running[part] for part in ("config", "secrets") if part in running}
-
-
-def _secret_names(node: DesiredNode) -> frozenset[str]:
-    """The Secrets that the node's listeners name."""
-    return frozenset(
-        listener.tls.secret_name
-        for listener in node.listeners
-        if isinstance(listener, BrokerListener) and listener.tls is not None
-    )

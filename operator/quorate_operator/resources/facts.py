@@ -41,6 +41,11 @@ class SecretFacts:
     version: str
     keys: frozenset[str]
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What a listener needs and it has not."""
+        return tuple(key for key in ("tls.crt", "tls.key") if key not in self.keys)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:

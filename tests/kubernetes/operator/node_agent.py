@@ -39,6 +39,7 @@ CONFIG_ROOT = "/etc/quorate"
 TLS_ROOT = "/etc/quorate-tls"
 HISTORY_ROOT = "/history"
 SIDE_CAR_GRACE_S = 5
+ADVERTISED = "advertised.listeners="
 KAFKA_START = "/opt/kafka/bin/kafka-server-start.sh"
 KAFKA_VERSION = "4.3.1"
 PROBE_TIMEOUT_S = 1
@@ -368,13 +369,15 @@ class NodeAgent:
         return f"{self._network}.{node_id % 100 + (10 if node_id >= 1000 else 110)}"
 
     def localized(self, text: str, address: str, places: Mapping[str, str]) -> str:
-        """A text of a pod as it is for a process of this machine."""
+        """A text of a pod as it is for a process of this machine; what clients are told stays as it is."""
+        told = [line for line in text.splitlines() if line.startswith(ADVERTISED)]
+        text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(ADVERTISED))
         name = re.compile(rf"([a-z0-9-]+)\.[a-z0-9-]+\.{self._namespace}\.svc")
         text = name.sub(lambda found: self.address_of(found[1]), text)
         text = text.replace("://:", f"://{address}:").replace("0.0.0.0:", f"{address}:")
         for place, there in places.items():
             text = text.replace(place, there)
-        return text
+        return "\n".join((text, *told))
 
     def volume_of(self, claim: str) -> Path | None:
         """The directory of a claim; None while it is missing or is being deleted."""

@@ -37,7 +37,9 @@ SMALL_FILES = {"log.index.size.max.bytes": "16384"}
 class OperatorProcess:
     """`quorate operator run` for one namespace."""
 
-    def __init__(self, server: ApiServer, namespace: str, log: Path, *options: str) -> None:
+    def __init__(
+        self, server: ApiServer, namespace: str, log: Path, *options: str, **environment: str
+    ) -> None:
         self.port = free_ports(1)
         self.log = log
         self._offset = log.stat().st_size if log.exists() else 0
@@ -47,9 +49,9 @@ class OperatorProcess:
             *(f"--namespace={namespace}", f"--lease-namespace={namespace}"),
             *(f"--listen=127.0.0.1:{self.port}", "--image=quorate:test", "--lease-duration=5", *options),
         ]
-        environment = {**os.environ, "KUBECONFIG": f"{server.kubeconfig}"}
+        variables = {**os.environ, "KUBECONFIG": f"{server.kubeconfig}", **environment}
         with log.open("ab") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=variables)
 
     def events(self, level: str | None = None) -> list[str]:
         """What it logged so far, at one level or at all."""
@@ -93,11 +95,11 @@ class Operated:
 
     # The operator
 
-    def start_operator(self, *options: str) -> OperatorProcess:
+    def start_operator(self, *options: str, **environment: str) -> OperatorProcess:
         """A new operator process; alone without leader election, unless `options` say otherwise."""
         log = self.directory / f"operator-{len(self.operators)}.log"
         chosen = options or ("--no-leader-election",)
-        self.operators.append(OperatorProcess(self.server, self.namespace, log, *chosen))
+        self.operators.append(OperatorProcess(self.server, self.namespace, log, *chosen, **environment))
         return self.operators[-1]
 
     @contextmanager

@@ -11,15 +11,20 @@ from quorate_operator.runtime.kubernetes.api import SECRET, SERVICE, KubernetesA
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import configured_of, revision_of
 
-SECRET_AGE_S_MAX = 60.0
+SECRET_AGE_S_MAX = 30.0
+FAULTY_SECRET_AGE_S_MAX = 5.0
+"""Of a Secret that nodes wait for."""
 
 
 class Assigned:
     """The facts of one cluster, gathered at each look."""
 
-    def __init__(self, api: KubernetesApi, objects: ClusterObjects) -> None:
+    def __init__(
+        self, api: KubernetesApi, objects: ClusterObjects, operator_namespace: str | None = None
+    ) -> None:
         self._api = api
         self._objects = objects
+        self._operator_namespace = operator_namespace
         self._secrets: dict[str, tuple[float, SecretFacts | None]] = {}
 
     def facts(self, manifests: Manifests, images: Images, formation: Formation | None) -> Facts:
@@ -55,6 +60,7 @@ class Assigned:
         return Facts(
             namespace=self._objects.namespace,
             images=images,
+            operator_namespace=self._operator_namespace,
             load_balancers=balancers,
             node_ports=ports,
             machines=machines,
@@ -67,7 +73,7 @@ class Assigned:
         )
 
     async def look_at_secrets(self, manifests: Manifests) -> None:
-        """The versions of the Secrets that listeners name, at most a minute old. Raises ApiError."""
+        """The versions of the Secrets that listeners name, at most half a minute old. Raises ApiError."""
         names = {
             listener.tls.secret_name
             for pool in manifests.brokers
@@ -76,8 +82,9 @@ class Assigned:
         }
         now = time.monotonic()
         for name in names:
-            at, _ = self._secrets.get(name, (-SECRET_AGE_S_MAX, None))
-            if now - at < SECRET_AGE_S_MAX:
+            at, known = self._secrets.get(name, (-SECRET_AGE_S_MAX, None))
+            is_faulty = known is None or bool(known.lacks)
+            if now - at < (FAULTY_SECRET_AGE_S_MAX if is_faulty else SECRET_AGE_S_MAX):
                 continue
             secret = await self._api.get(SECRET, self._objects.namespace, name)
             found = (

@@ -33,6 +33,7 @@ from quorate_operator.planning.steps import (
     DeleteVolume,
     ForgetNode,
     FormCluster,
+    Plan,
     PublishAddress,
     RebuildQuorum,
     RetireAddress,
@@ -54,6 +55,7 @@ from quorate_operator.resources.pods import (
     rebuild_quorum_arguments,
     task_pod,
 )
+from quorate_operator.resources.secrets import with_secrets
 from quorate_operator.resources.services import (
     PURPOSE_EXPOSURE,
     exposures,
@@ -129,6 +131,7 @@ class KubernetesInfrastructure:
         namespace: str,
         name: str,
         images: Images,
+        operator_namespace: str | None = None,
     ) -> None:
         self._api = api
         self._source = source
@@ -138,7 +141,7 @@ class KubernetesInfrastructure:
         self._context: Context | None = None
         self._objects = ClusterObjects(api, cache, namespace=namespace, cluster=name)
         self._names = PublishedNames(self._objects)
-        self._assigned = Assigned(api, self._objects)
+        self._assigned = Assigned(api, self._objects, operator_namespace)
         self._machines: dict[str, tuple[float, Object | None]] = {}
 
     # Looking
@@ -154,6 +157,10 @@ class KubernetesInfrastructure:
             raise ManifestError(str(error)) from error
         nodes = tuple(replace(node, revision={**node.revision, VOLUME: "kept"}) for node in completed.nodes)
         return replace(completed, nodes=nodes, dynamic_quorum=desired.dynamic_quorum)
+
+    def checked(self, plan: Plan, desired: DesiredCluster) -> Plan:
+        """The plan without what Kubernetes' side is not ready for."""
+        return with_secrets(plan, self._required_context(), desired)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
         """Every node that is desired or is there all the same; those of other pools, which are deleted, are not."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from quorate_operator.resources.facts import digest
+from quorate_operator.resources.names import LABEL_CLUSTER
 from quorate_operator.runtime.errors import StepError
 from quorate_operator.runtime.kubernetes.api import (
     CONFIG_MAP,
@@ -54,7 +55,10 @@ class ClusterObjects:
         self._cache.put(item)
 
     async def keep(self, item: Object) -> Object:
-        """Apply it, unless it was applied like this before; the object as it is then."""
+        """Apply it, unless it was applied like this before; the object as it is then.
+
+        Raises StepError when the name is somebody else's, and ApiError.
+        """
         kind = OWNED_KINDS[item["kind"]]
         metadata = item["metadata"]
         mark = digest(item)
@@ -65,11 +69,25 @@ class ClusterObjects:
             and not _was_edited(known, item)
         ):
             return known
+        await self._refuse_foreign(kind, item, known)
         annotations = {**metadata.get("annotations", {}), ANNOTATION_APPLIED: mark}
         body = {**item, "metadata": {**metadata, "annotations": annotations}}
         written = await self._api.apply(kind, self.namespace, body)
         self._cache.put(written)
         return written
+
+    async def _refuse_foreign(self, kind: Kind, item: Object, known: Object | None) -> None:
+        """Server-side apply would take over what somebody else has made."""
+        name = item["metadata"]["name"]
+        found = known or await self._api.get(kind, self.namespace, name)
+        if found is None:
+            return
+        owner = found["metadata"].get("labels", {}).get(LABEL_CLUSTER)
+        # A claim may have been made for the node on purpose, from a backup for instance.
+        is_ours = kind == VOLUME_CLAIM or annotation(found, ANNOTATION_APPLIED) is not None
+        if not is_ours or owner not in (None, self.cluster):
+            whose = f"that of the cluster {owner}" if owner else "not Quorate's"
+            raise StepError(f"the {kind.name} {name} is there already, and is {whose}: delete or rename one")
 
     async def delete_pod(self, pod: Object, grace_ms: int | None) -> None:
         """Delete a pod with this grace, None for its own, and wait until it is gone. Raises StepError."""

@@ -1,0 +1,131 @@
+"""What resources ask for that no schema can judge; pauses, and the scale subresource."""
+
+import kubernetes.client
+from operated import BROKERS, CONTROLLERS_FIRST, GROUP, QUORUM, VERSION, Operated
+
+NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
+OTHERS = "others"
+
+
+def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> None:
+    """Goal: each resource says what is wrong with it, for the spec as it is, and goes on when it is right.
+
+    Method: a pool before its KafkaController; two that claim one id, then do not; a third that goes meanwhile.
+    All sleep: nothing but resources is looked at.
+    """
+    operated.create_brokers()
+    operated.start_operator()
+    operated.wait(
+        lambda: f"spec.controllers: '{QUORUM}'" in operated.brokers_condition("Ready").get("message", ""),
+        "the pool to say that there is no such KafkaController",
+    )
+    operated.create(hibernated=True)
+    operated.wait(lambda: _reason(operated, BROKERS) == "Hibernated", "the pool to be looked at")
+
+    operated.create_brokers(OTHERS, nodeIds={"first": 5})
+    operated.wait(lambda: _reason(operated, OTHERS) == "Hibernated", "a second pool to be taken")
+    for replicas in (6, 7):
+        operated.patch_brokers(replicas=replicas)
+        operated.wait(
+            lambda: _is_refused(operated, BROKERS) and _is_refused(operated, OTHERS),
+            "each generation to be refused",
+        )
+    assert "node id 5 belongs to KafkaBroker brokers" in operated.condition("Ready")["message"]
+    assert any("node id 5" in note for note in operated.events("InvalidManifest"))
+
+    operated.create_brokers("third", nodeIds={"first": 10})
+    operated.wait(lambda: _is_refused(operated, "third"), "the third pool to be refused with the others")
+    operated.delete_brokers("third")
+    operated.wait(lambda: operated.brokers("third") is None, "it to go although the others are refused still")
+    assert _is_refused(operated, OTHERS)
+
+    operated.patch_brokers(replicas=1)
+    operated.wait(
+        lambda: _reason(operated, OTHERS) == "Hibernated" and _reason(operated, BROKERS) == "Hibernated",
+        "both pools to be taken",
+    )
+    operated.wait(lambda: operated.condition("Degraded")["status"] == "False", "nothing to be wrong")
+
+
+def test_names_that_belong_to_somebody_else(operated: Operated) -> None:
+    """Goal: nothing of somebody else's is taken over. Method: a Service with the quorum's name; a pool with it."""
+    body = {"metadata": {"name": QUORUM}, "spec": {"ports": [{"port": 80}]}}
+    operated.core.create_namespaced_service(operated.namespace, body)
+    operated.create(hibernated=True)
+    operated.start_operator()
+    fault = f"Service {QUORUM}"
+    operated.wait(lambda: fault in operated.condition("Degraded").get("message", ""), "the clash to be told")
+    assert operated.core.read_namespaced_service(QUORUM, operated.namespace).spec.cluster_ip != "None"
+    operated.core.delete_namespaced_service(QUORUM, operated.namespace)
+    operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to go on")
+    operated.wait(lambda: operated.condition("Degraded").get("status") == "False", "the fault to be over")
+
+    operated.create_brokers(QUORUM)
+    operated.wait(lambda: _reason(operated, QUORUM) == "InvalidManifest", "the pool's name to be refused")
+    assert "metadata.name" in operated.brokers_condition("Ready", QUORUM)["message"]
+    operated.delete_brokers(QUORUM)
+    operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to go on")
+
+
+def test_pauses_and_the_scale_subresource(operated: Operated) -> None:
+    """Goal: a pause by field and by annotation stops changes, and `kubectl scale` is a change.
+
+    Method: paused, scaled by the subresource, and nothing; both pauses are ended one after the other.
+    """
+    operated.create(replicas=1)
+    operated.start_operator()
+    operated.wait_settled(NODES[0])
+    operated.patch(paused=True)
+    operated.annotate(pause="true")
+    operated.wait(lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause to be told")
+    scale = operated.custom.patch_namespaced_custom_object_scale(
+        GROUP, VERSION, operated.namespace, "kafkacontrollers", QUORUM, {"spec": {"replicas": 2}}
+    )
+    assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (2, 1)
+    operated.wait(
+        lambda: operated.status()["observedGeneration"] == _quorum_generation(operated), "it to be seen"
+    )
+    operated.patch(paused=False)
+    operated.wait(
+        lambda: operated.status()["observedGeneration"] == _quorum_generation(operated), "it to be seen"
+    )
+    assert operated.condition("Progressing")["reason"] == "Paused"
+    assert operated.pods() == [f"{QUORUM}-{NODES[0]}"]
+    operated.annotate(pause=None)
+    operated.wait_settled(*NODES[:2])
+    scale = operated.custom.get_namespaced_custom_object_scale(
+        GROUP, VERSION, operated.namespace, "kafkacontrollers", QUORUM
+    )
+    assert scale["status"]["replicas"] == 2
+    selected = operated.core.list_namespaced_pod(
+        operated.namespace, label_selector=scale["status"]["selector"]
+    )
+    assert len(selected.items) == 2
+
+
+def test_only_the_operators_own_namespace_reaches_controllers(operated: Operated) -> None:
+    """Goal: a pod elsewhere that has the operator's labels is no operator. Method: the NetworkPolicy."""
+    operated.create(hibernated=True)
+    operated.start_operator("--no-leader-election", POD_NAMESPACE="quorate-system")
+    operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to be seen")
+    policies = kubernetes.client.NetworkingV1Api(operated.core.api_client)
+    policy = policies.read_namespaced_network_policy(f"{QUORUM}-controllers", operated.namespace)
+    admitted = [peer.namespace_selector for peer in policy.spec.ingress[0]._from]
+    assert [one.match_labels for one in admitted if one is not None] == [
+        {"kubernetes.io/metadata.name": "quorate-system"}
+    ]
+
+
+def _reason(operated: Operated, pool: str) -> str | None:
+    return operated.brokers_condition("Ready", pool).get("reason")
+
+
+def _is_refused(operated: Operated, pool: str) -> bool:
+    """Whether a pool, as it is now, was refused."""
+    told = operated.brokers_condition("Ready", pool)
+    generation = (operated.brokers(pool) or {})["metadata"]["generation"]
+    return told.get("reason") == "InvalidManifest" and told["observedGeneration"] == generation
+
+
+def _quorum_generation(operated: Operated) -> int:
+    return int((operated.resource() or {})["metadata"]["generation"])
