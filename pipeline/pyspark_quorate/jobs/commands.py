@@ -4,7 +4,8 @@ import re
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,7 +137,7 @@ def tail(
         from pyspark_quorate.jobs.tail import Followed, follow  # noqa: PLC0415
 
         chosen = choose_tables(tables)
-        with Lake.writing(to, _format(format_)) as found:
+        with Lake.writing(to, _format(format_)) as found, _asked_to_stop() as is_stopped:
             followed = Followed(bootstrap, command_config)
             batches = follow(
                 spark,
@@ -146,6 +147,7 @@ def tail(
                 tables=chosen,
                 trigger_s=None if available_now else trigger_s,
                 refresh_s=refresh_s,
+                is_stopped=is_stopped,
             )
             _tell(found, {"batches": batches}, output)
 
@@ -251,6 +253,22 @@ def _told() -> Iterator[None]:
             yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C or SIGTERM came. An exception in the middle of a call to the JVM would spoil later ones."""
+    asked = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what a handler is given
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -3,8 +3,7 @@
 import hashlib
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,8 +47,9 @@ def follow(
     tables: Sequence[Table],
     trigger_s: float | None,
     refresh_s: float,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Take in batches until interrupted, or with `trigger_s` None until there is no more; how many there were.
+    """Take in batches until `is_stopped`, or with `trigger_s` None until there is no more; how many there were.
 
     Each batch is a commit that remembers its number, so that one that Spark repeats after a crash is not taken in
     twice. Tables are made at most every `refresh_s`, and at the end. Within `Lake.writing`.
@@ -71,12 +71,11 @@ def follow(
     refreshed_s = time.monotonic()
     query = writer.start()
     try:
-        with suppress(KeyboardInterrupt):
-            while not query.awaitTermination(WAIT_S):
-                if time.monotonic() - refreshed_s >= refresh_s:
-                    with taker.pausing:
-                        building.build(spark, lake, tables, steps)
-                    refreshed_s = time.monotonic()
+        while not (query.awaitTermination(WAIT_S) or is_stopped()):
+            if time.monotonic() - refreshed_s >= refresh_s:
+                with taker.pausing:
+                    building.build(spark, lake, tables, steps)
+                refreshed_s = time.monotonic()
     except StreamingQueryException as error:
         raise LakeError(f"following {followed.bootstrap_controllers} ended: {_reason(error)}") from error
     finally:

@@ -1,0 +1,174 @@
+"""Ingests into a lake: in portions, again, killed in between; what is in it afterwards is always the same."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark_quorate.jobs import raw
+from pyspark_quorate.jobs.building import choose_tables
+from pyspark_quorate.jobs.compaction import compact
+from pyspark_quorate.jobs.ingest import Ingested, ingest
+from pyspark_quorate.jobs.lake import STAGING, Lake
+from pyspark_quorate.jobs.progress import Silent
+from pyspark_quorate.jobs.reading import count_rows, read_table
+from quorate_operator.runtime.layout import QUORATE
+from support.cluster import DIE_WITH_PARENT
+from support.waiting import eventually
+
+pytestmark = pytest.mark.timeout(600)
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "data"
+TABLES = "records,gaps,leadership,feature_levels"
+START_TIMEOUT_S = 240
+CLUSTER = "4L6g3nShT-eMCtK--X86sw"
+
+
+def node(where: Path, name: str, *, cut_bytes: int = 0, cluster_id: str = CLUSTER) -> Path:
+    """A node's log directory with a log that stock Kafka wrote; its last bytes are cut off."""
+    partition = where / name / "__cluster_metadata-0"
+    partition.mkdir(parents=True, exist_ok=True)
+    (where / name / "meta.properties").write_text(f"cluster.id={cluster_id}\nnode.id=3000\nversion=1\n")
+    for file in (GOLDEN / "current").iterdir():
+        if file.name.startswith("0000") and not (cut_bytes and file.suffix == ".checkpoint"):
+            content = file.read_bytes()
+            (partition / file.name).write_bytes(content[: len(content) - cut_bytes])
+    return where / name
+
+
+def run(spark: SparkSession, lake: Path, *sources: Path) -> Ingested:
+    """One ingest."""
+    with Lake.writing(str(lake)) as found:
+        return ingest(spark, found, [str(one) for one in sources], Silent(), tables=choose_tables(TABLES))
+
+
+def content(spark: SparkSession, lake: Path) -> dict[str, list[Any]]:
+    """The rows of all tables; of records without the file that they are from."""
+    found = Lake.open(str(lake))
+    tables: dict[str, list[Any]] = {}
+    for name in TABLES.split(","):
+        if name == "records":
+            frame = spark.read.parquet(str(found.table(name))).drop("source", "day")
+            tables[name] = sorted(
+                repr(row) for row in frame.selectExpr("* except (payload)", "to_json(payload)").collect()
+            )
+        else:
+            read = read_table(found, name)
+            assert read is not None
+            tables[name] = sorted(repr({**row, "source": None}) for row in read.rows)
+    return tables
+
+
+def files(lake: Path) -> dict[str, int]:
+    """Every file of a lake with its time, but for the lock."""
+    return {str(one): one.stat().st_mtime_ns for one in sorted(lake.rglob("*")) if one.is_file()}
+
+
+def test_portions_reruns_and_copies_give_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """Goal: idempotent and incremental. Method: one ingest of all at once beside many: a log with a torn tail first,
+    then whole, with checkpoints and a second node, then another cluster, then again; compact; make all again.
+    """
+    node(tmp_path / "all", "a")
+    node(tmp_path / "all", "b")
+    node(tmp_path / "all", "other", cluster_id="other-other-other-othe")
+    run(spark, tmp_path / "once", tmp_path / "all")
+    expected = content(spark, tmp_path / "once")
+    assert any("other-other" in row for row in expected["records"])
+
+    bits, lake = tmp_path / "bits", tmp_path / "many"
+    node(bits, "a", cut_bytes=10)
+    done = run(spark, lake, bits)
+    assert (done.directories, done.files, done.built.clusters) == (1, 1, 1)
+    torn = content(spark, lake)
+    assert any("torn-tail" in row for row in torn["gaps"])
+    node(bits, "a")
+    node(bits, "b")
+    done = run(spark, lake, bits, bits / "a")
+    assert (done.directories, done.changed_directories) == (2, 2)
+    assert not any("torn-tail" in row for row in content(spark, lake)["gaps"])
+    node(bits, "other", cluster_id="other-other-other-othe")
+    before = files(lake / "records" / f"cluster_id={CLUSTER}")
+    assert run(spark, lake, bits).built.clusters == 1
+    assert files(lake / "records" / f"cluster_id={CLUSTER}") == before, "a cluster without news is left alone"
+    assert content(spark, lake) == expected
+
+    before = files(lake)
+    done = run(spark, lake, bits)
+    assert (done.files, done.built.tables) == (0, ())
+    assert files(lake) == before, "nothing new, nothing written"
+
+    with Lake.writing(str(lake)) as found:
+        merged = compact(spark, found, Silent())
+    assert merged.after < merged.before
+    assert len(list((lake / "_lake" / "rows" / f"cluster_id={CLUSTER}").glob("*.parquet"))) == 1
+    with Lake.writing(str(lake)) as found:
+        ingest(spark, found, [str(bits)], Silent(), tables=choose_tables(TABLES), everything=True)
+        assert raw.read_rows(spark, found, [CLUSTER]).where("kind = 'gap' and type = 'torn-tail'").isEmpty()
+        assert count_rows(found, "records") == len(expected["records"])
+    assert content(spark, lake) == expected
+
+
+def test_an_ingest_that_is_killed_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    """Goal: kill -9 costs nothing but time. Method: kill `quorate lake ingest` while rows are staged, and again while
+    tables are; the next one leaves the same as one that was not disturbed.
+    """
+    source = node(tmp_path / "source", "a")
+    run(spark, tmp_path / "undisturbed", source)
+    lake = tmp_path / "killed"
+    for staged in ("rows", "tables"):
+        kill_at(lake, source, staged)
+        assert not (lake / "leadership").exists()
+    run(spark, lake, source)
+    assert content(spark, lake) == content(spark, tmp_path / "undisturbed")
+    assert not (lake / STAGING).exists()
+
+
+def kill_at(lake: Path, source: Path, staged: str) -> None:
+    """Run an ingest in a process of its own, and kill it and its JVM as soon as it stages this."""
+    command = [
+        *DIE_WITH_PARENT,
+        *QUORATE,
+        "lake",
+        "ingest",
+        str(source),
+        "--to",
+        str(lake),
+        "--master",
+        "local[2]",
+    ]
+    command += ["--tables", TABLES, "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"]
+    log = lake.with_name(f"{staged}.log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        eventually(
+            lambda: (lake / STAGING / staged).exists() or process.poll() is not None,
+            START_TIMEOUT_S,
+            f"{staged} to be staged",
+            log.read_text,
+        )
+        assert process.poll() is None, log.read_text()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_without_java_one_line_says_what_is_missing(tmp_path: Path) -> None:
+    """Goal: no traceback for who lacks something. Method: no Java on the PATH; no Spark to import."""
+    lake = [*QUORATE, "lake", "ingest", str(tmp_path), "--to", str(tmp_path / "lake")]
+    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    ran = subprocess.run(
+        lake, env={**environment, "PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: Java is missing")
+    assert len(ran.stderr.splitlines()) == 1
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['pyspark'] = None\n")
+    ran = subprocess.run(
+        lake, env={**environment, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (1, "error: Spark is missing: pip install 'quorate[lake]'\n")
+    assert not (tmp_path / "lake").exists()

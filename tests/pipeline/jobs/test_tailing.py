@@ -1,0 +1,115 @@
+"""A lake that follows a living quorum, killed in between; afterwards it is that of the directories."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark_quorate.jobs.building import choose_tables
+from pyspark_quorate.jobs.ingest import ingest
+from pyspark_quorate.jobs.lake import STATE, Lake
+from pyspark_quorate.jobs.progress import Silent
+from pyspark_quorate.jobs.reading import read_table
+from pyspark_quorate.jobs.tail import Followed, follow
+from quorate_operator.runtime.layout import QUORATE
+from support.cluster import DIE_WITH_PARENT, manifests
+from support.membership import Membership
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+TABLES = "membership,controller_registrations,leadership,feature_levels,upgrade_blockers,gaps"
+START_TIMEOUT_S = 300
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Membership]:
+    """Three controllers of ours, running."""
+    made = Membership.found(tmp_path / "cluster", None, manifests(brokers=0), founders=3)
+    try:
+        yield made.start_founders()
+    finally:
+        made.close()
+
+
+def rows(lake: Path) -> dict[str, list[str]]:
+    """What the tables say; of gaps, those that hide records."""
+    found = Lake.open(str(lake))
+    said = {}
+    for name in TABLES.split(","):
+        read = read_table(found, name)
+        assert read is not None
+        counted: list[Any] = [row for row in read.rows if row.get("hides_records") is not False]
+        said[name] = sorted(repr(row) for row in counted if row.get("hides_records", True) is not None)
+    return said
+
+
+def test_a_tail_that_is_killed_goes_on(spark: SparkSession, cluster: Membership, tmp_path: Path) -> None:
+    """Goal: kill -9 of job and controller loses nothing and repeats nothing. Method: kill `quorate lake tail` behind
+    its first batch and the leader after it, go on with both, and compare with an ingest of the directories.
+    """
+    lake = tmp_path / "tailed"
+    bootstrap = cluster.bootstrap_controllers
+    kill_behind_first_batch(lake, bootstrap)
+    cluster.leave_ghost(3099)
+    leader = cluster.await_leader()
+    cluster.kill(leader)
+    cluster.await_leader(other_than=leader)
+    cluster.leave_ghost(3098)
+    cluster.start(leader)
+    cluster.await_quorum()
+    followed = Followed(bootstrap)
+    for _ in range(2):
+        with Lake.writing(str(lake)) as found:
+            follow(
+                spark,
+                found,
+                followed,
+                Silent(),
+                tables=choose_tables(TABLES),
+                trigger_s=None,
+                refresh_s=3600,
+            )
+    cluster.kill(*cluster.controllers)
+
+    with Lake.writing(str(tmp_path / "read")) as found:
+        sources = [str(cluster.data(one)) for one in cluster.controllers]
+        ingest(spark, found, sources, Silent(), tables=choose_tables(TABLES))
+    tailed, read = rows(lake), rows(tmp_path / "read")
+    assert tailed == read
+    assert len(tailed["leadership"]) >= 2
+    assert sum("3098" in row for row in tailed["controller_registrations"]) == 1
+
+
+def kill_behind_first_batch(lake: Path, bootstrap: str) -> None:
+    """Run a tail in a process of its own, and kill it with its JVM when the lake has its first batch."""
+    command = [
+        *DIE_WITH_PARENT,
+        *QUORATE,
+        "lake",
+        "tail",
+        "--bootstrap-controller",
+        bootstrap,
+        "--to",
+        str(lake),
+    ]
+    command += ["--trigger", "500ms", "--refresh", "1h", "--master", "local[2]", "--tables", TABLES]
+    log = lake.with_name("tail.log")
+
+    def has_batch() -> bool:
+        assert process.poll() is None, log.read_text()
+        state = lake / STATE
+        return state.exists() and bool(json.loads(state.read_text())["streams"])
+
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        eventually(has_batch, START_TIMEOUT_S, "a batch", log.read_text)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
