@@ -6,13 +6,22 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from pyspark_quorate.tables import (
+    acl_changes,
     advertised_addresses,
+    broker_sessions,
+    config_changes,
     controller_registrations,
     feature_levels,
     gaps,
+    isr_changes,
     leadership,
     membership,
+    partition_leadership,
+    producer_id_blocks,
+    quotas,
     records,
+    topics,
+    under_replicated,
     upgrade_blockers,
 )
 from pyspark_quorate.tables.contract import Table
@@ -35,6 +44,15 @@ TABLES: Final[tuple[Table, ...]] = (
     feature_levels.TABLE,
     upgrade_blockers.TABLE,
     advertised_addresses.TABLE,
+    broker_sessions.TABLE,
+    topics.TABLE,
+    partition_leadership.TABLE,
+    isr_changes.TABLE,
+    under_replicated.TABLE,
+    config_changes.TABLE,
+    acl_changes.TABLE,
+    quotas.TABLE,
+    producer_id_blocks.TABLE,
 )
 """In an order in which inputs come before what is made of them."""
 
@@ -46,8 +64,8 @@ def make_all(
 ) -> dict[str, DataFrame]:
     """Every table by its name. With `share` as it is, nothing is read before somebody asks for a table.
 
-    Most tables read the same few frames, whose plans are long: DataFrame.localCheckpoint is the `share` that saves
-    planning them over and over.
+    Most tables read the same few frames, whose plans are long: a `share` that makes them at once, such as
+    `lambda frame: frame.localCheckpoint()`, saves planning and making them over and over.
     """
     wanted = tuple(tables)
     read = {name for table in wanted for name in table.inputs}

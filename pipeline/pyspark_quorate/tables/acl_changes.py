@@ -1,0 +1,89 @@
+"""Access control entries: which came and which went."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, LongType, StringType, StructType, TimestampType
+from quorate_admin.types.acls import AclPermissionType, PatternType, ResourceType
+from quorate_admin.types.operations import AclOperation
+
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.boundaries import boundaries
+from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.enums import name_of
+from pyspark_quorate.tables.intervals import EVENT_COLUMNS, intervals
+from pyspark_quorate.tables.timeline import breaks, field, records_of
+
+SCHEMA: Final = StructType(
+    [
+        column("cluster_id", StringType(), "Kafka's cluster id"),
+        column("time", TimestampType(), "when the active controller appended the change"),
+        column("offset", LongType(), "offset of the record, or of the snapshot that shows the change"),
+        column("change", StringType(), "added or removed"),
+        column("acl_id", StringType(), "id of the entry: 22 characters of base64"),
+        column(
+            "resource_type", StringType(), "what is protected: TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, ..."
+        ),
+        column("resource_name", StringType(), "its name or prefix; * for all"),
+        column("pattern_type", StringType(), "LITERAL or PREFIXED"),
+        column("principal", StringType(), "whom it is about, such as User:alice"),
+        column("host", StringType(), "from which address; * for any"),
+        column("operation", StringType(), "READ, WRITE, ALTER_CONFIGS, ..."),
+        column("permission_type", StringType(), "ALLOW or DENY"),
+        column(
+            "exact",
+            BooleanType(),
+            "false: a gap, or what was before history began, hides when it was, at or before `time`",
+        ),
+    ]
+)
+_KEY: Final = ("cluster_id", "acl_id")
+_STATE: Final = (
+    "resource_type",
+    "resource_name",
+    "pattern_type",
+    "principal",
+    "host",
+    "operation",
+    "permission_type",
+)
+
+
+def acl_changes(lines: DataFrame) -> DataFrame:
+    """The table, of the timeline. An entry that is replaced under its id is removed and added."""
+    events = records_of(lines, "AccessControlEntryRecord", "RemoveAccessControlEntryRecord").select(
+        "cluster_id",
+        field("id", "string").alias("acl_id"),
+        name_of(ResourceType, field("resourceType", "int")).alias("resource_type"),
+        field("resourceName", "string").alias("resource_name"),
+        name_of(PatternType, field("patternType", "int")).alias("pattern_type"),
+        field("principal", "string").alias("principal"),
+        field("host", "string").alias("host"),
+        name_of(AclOperation, field("operation", "int")).alias("operation"),
+        name_of(AclPermissionType, field("permissionType", "int")).alias("permission_type"),
+        (f.col("type") == "RemoveAccessControlEntryRecord").alias("removed"),
+        *(name for name in EVENT_COLUMNS if name != "removed"),
+    )
+    lives = intervals(events, breaks(lines), key=_KEY, state=_STATE)
+    both = f.array(
+        f.struct(f.lit("removed").alias("change"), f.col("before").alias("entry")),
+        f.struct(f.lit("added").alias("change"), f.col("after").alias("entry")),
+    )
+    return (
+        boundaries(lives, key=_KEY, state=_STATE)
+        .select(*_KEY, "time", "offset", "exact", f.inline(both))
+        .where("entry is not null")
+        .select(*_KEY, "time", "offset", "change", "exact", "entry.*")
+    )
+
+
+TABLE: Final = Table(
+    name="acl_changes",
+    doc="Each access control entry that was added or removed. By whom, no record tells.",
+    schema=SCHEMA,
+    inputs=("timeline",),
+    key=(*_KEY, "offset", "change"),
+    day="time",
+    build=acl_changes,
+)

@@ -1,0 +1,86 @@
+"""Who left the in-sync replicas of a partition and who joined them, and whether the leader changed with it."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.partition_leadership import PARTITION
+
+_BROKERS: Final = ArrayType(IntegerType())
+
+SCHEMA: Final = StructType(
+    [
+        column("cluster_id", StringType(), "Kafka's cluster id"),
+        column("topic_id", StringType(), "id of the topic: 22 characters of base64"),
+        column("topic", StringType(), "name of the topic; null where no record tells it", is_nullable=True),
+        column("partition", IntegerType(), "number of the partition"),
+        column("time", TimestampType(), "when the active controller appended the change"),
+        column("offset", LongType(), "offset of the record, or of the snapshot that shows the change"),
+        column("change", StringType(), "shrink, expand, or swap where some left and others joined"),
+        column("left", _BROKERS, "broker ids that are no longer in sync, sorted"),
+        column("joined", _BROKERS, "broker ids that are in sync now, sorted"),
+        column("isr", _BROKERS, "broker ids of the in-sync replicas after it"),
+        column("replicas", _BROKERS, "broker ids of the replicas after it"),
+        column("leader_before", IntegerType(), "broker id of the leader before it, -1 without one"),
+        column("leader", IntegerType(), "broker id of the leader after it, -1 without one"),
+        column("leader_changed", BooleanType(), "whether the leader is another one"),
+        column(
+            "exact",
+            BooleanType(),
+            "false: a gap hides when it was, at or before `time`, and whether there were more",
+        ),
+    ]
+)
+
+
+def isr_changes(leadership: DataFrame) -> DataFrame:
+    """The table, of partition_leadership."""
+    order = Window.partitionBy(*PARTITION).orderBy("from_offset")
+    before = f.lag("isr").over(order)
+    compared = leadership.withColumns(
+        {
+            "leader_before": f.lag("leader").over(order),
+            "left": f.array_sort(f.array_except(before, "isr")),
+            "joined": f.array_sort(f.array_except("isr", before)),
+            "continues": f.lag("to_offset").over(order) == f.col("from_offset"),
+        }
+    )
+    change = f.when(f.size("joined") == 0, "shrink").when(f.size("left") == 0, "expand").otherwise("swap")
+    return compared.where("continues and (size(left) > 0 or size(joined) > 0)").select(
+        *PARTITION,
+        "topic",
+        f.col("valid_from").alias("time"),
+        f.col("from_offset").alias("offset"),
+        change.alias("change"),
+        "left",
+        "joined",
+        "isr",
+        "replicas",
+        "leader_before",
+        "leader",
+        (f.col("leader") != f.col("leader_before")).alias("leader_changed"),
+        f.col("from_exact").alias("exact"),
+    )
+
+
+TABLE: Final = Table(
+    name="isr_changes",
+    doc="Each change of the in-sync replicas of a partition: who left, who joined, and who led before and after.",
+    schema=SCHEMA,
+    inputs=("partition_leadership",),
+    key=(*PARTITION, "offset"),
+    day="time",
+    build=isr_changes,
+)

@@ -1,0 +1,252 @@
+"""Partitions: leader, in-sync replicas and the rest of their state, over time.
+
+A PartitionRecord has everything, a PartitionChangeRecord only what changes (PartitionRegistration.merge), so each
+field is carried on to the next record that tells it. The epochs are in no change: they are counted from the
+PartitionRecord on, and unknown behind a gap that no snapshot bridges.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
+from quorate_protocol.image import NO_LEADER_CHANGE, LeaderRecoveryState
+
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
+from pyspark_quorate.tables.timeline import breaks, field, records_of
+from pyspark_quorate.tables.topics import topic_ends, topic_names
+
+PARTITION: Final = ("cluster_id", "topic_id", "partition")
+"""Key of a partition."""
+
+_BROKERS: Final = ArrayType(IntegerType())
+
+SCHEMA: Final = StructType(
+    [
+        column("cluster_id", StringType(), "Kafka's cluster id"),
+        column("topic_id", StringType(), "id of the topic: 22 characters of base64"),
+        column("topic", StringType(), "name of the topic; null where no record tells it", is_nullable=True),
+        column("partition", IntegerType(), "number of the partition"),
+        column("leader", IntegerType(), "broker id of the leader, -1 without one"),
+        column(
+            "leader_epoch",
+            IntegerType(),
+            "how often a leader was named; null: a gap hides some of it",
+            is_nullable=True,
+        ),
+        column(
+            "partition_epoch",
+            IntegerType(),
+            "how often anything of the partition changed; null: a gap hides some of it",
+            is_nullable=True,
+        ),
+        column(
+            "leader_recovery_state",
+            StringType(),
+            "RECOVERING since an unclean election of the leader, until it is done (KIP-704); else RECOVERED",
+        ),
+        column("isr", _BROKERS, "broker ids of the in-sync replicas"),
+        column("replicas", _BROKERS, "broker ids of the replicas, the preferred leader first"),
+        column("adding_replicas", _BROKERS, "those of them that a reassignment adds"),
+        column("removing_replicas", _BROKERS, "those of them that a reassignment removes"),
+        column(
+            "elr",
+            _BROKERS,
+            "eligible leader replicas: not in sync, but with all that was committed (KIP-966)",
+        ),
+        column("last_known_elr", _BROKERS, "of the former ones, those that went down uncleanly (KIP-966)"),
+        *INTERVAL_COLUMNS,
+    ]
+)
+_STATE: Final = tuple(
+    name
+    for name in SCHEMA.names
+    if name not in {"topic", *PARTITION, *(one.name for one in INTERVAL_COLUMNS)}
+)
+
+_RECORD: Final = "PartitionRecord"
+_CHANGE: Final = "PartitionChangeRecord"
+_CLEAR: Final = "ClearElrRecord"
+_END: Final = "end"
+_TOLD: Final = {
+    "leader": ("leader", "int"),
+    "recovery": ("leaderRecoveryState", "int"),
+    "isr": ("isr", "array<int>"),
+    "replicas": ("replicas", "array<int>"),
+    "adding_replicas": ("addingReplicas", "array<int>"),
+    "removing_replicas": ("removingReplicas", "array<int>"),
+    "elr": ("eligibleLeaderReplicas", "array<int>"),
+    "last_known_elr": ("lastKnownElr", "array<int>"),
+}
+"""Our names of what a record may tell: its field and SQL type. Null is not told; a leader may be told as "none"."""
+
+
+def partition_leadership(lines: DataFrame) -> DataFrame:
+    """The table, of the timeline."""
+    told = _told(lines)
+    events = _merged(told.unionByName(_ends(told, lines)).unionByName(_clearings(told, lines)))
+    lives = intervals(events, breaks(lines), key=PARTITION, state=_STATE)
+    return lives.join(topic_names(lines), ["cluster_id", "topic_id"], "left")
+
+
+def _told(lines: DataFrame) -> DataFrame:
+    """What PartitionRecords and PartitionChangeRecords tell; a PartitionRecord tells every field."""
+    of_record = f.col("type") == _RECORD
+    told = records_of(lines, _RECORD, _CHANGE).select(
+        "cluster_id",
+        field("topicId", "string").alias("topic_id"),
+        field("partitionId", "int").alias("partition"),
+        "time",
+        "offset",
+        "ordinal",
+        "is_snapshot",
+        "run",
+        "type",
+        field("leaderEpoch", "int").alias("record_leader_epoch"),
+        field("partitionEpoch", "int").alias("record_partition_epoch"),
+        *(field(path, kind).alias(name) for name, (path, kind) in _TOLD.items()),
+        f.lit(None).cast("bigint").alias("since_offset"),
+    )
+    nobody = f.array().cast("array<int>")
+    return (
+        told.withColumn("leader", f.when(of_record | (f.col("leader") != NO_LEADER_CHANGE), f.col("leader")))
+        .withColumn("recovery", f.when(f.col("recovery") >= 0, f.col("recovery")))
+        .withColumn("elr", f.coalesce("elr", f.when(of_record, nobody)))
+        .withColumn("last_known_elr", f.coalesce("last_known_elr", f.when(of_record, nobody)))
+    )
+
+
+def _ends(told: DataFrame, lines: DataFrame) -> DataFrame:
+    """Where partitions end with their topic."""
+    partitions = told.where(f.col("type") == _RECORD).select(*PARTITION).distinct()
+    ends = topic_ends(lines).drop("topic").join(partitions, ["cluster_id", "topic_id"])
+    return _like(
+        told,
+        ends.select("*", f.lit(_END).alias("type"), f.lit(False).alias("is_snapshot"), f.lit(0).alias("run")),
+    )
+
+
+def _clearings(told: DataFrame, lines: DataFrame) -> DataFrame:
+    """ClearElrRecords as events of each partition that ever had eligible leader replicas.
+
+    Such a record names its topic, or has no name and means all. `since_offset` is that of the snapshot before it:
+    what was not told again since then did not exist any more.
+    """
+    as_of = Window.partitionBy("cluster_id", "name").orderBy("offset", "ordinal")
+    named = (
+        records_of(lines, "TopicRecord", _CLEAR)
+        .withColumn(
+            "name",
+            f.when(f.col("type") == _CLEAR, field("topicName", "string")).otherwise(field("name", "string")),
+        )
+        .withColumn("topic_id", f.last(field("topicId", "string"), ignorenulls=True).over(as_of))
+        .where(f.col("type") == _CLEAR)
+    )
+    snapshots = breaks(lines).where("is_snapshot").select("cluster_id", f.col("offset").alias("snapshot"))
+    placed = (
+        named.join(
+            f.broadcast(snapshots),
+            (named["cluster_id"] == snapshots["cluster_id"]) & (snapshots["snapshot"] <= named["offset"]),
+            "left",
+        )
+        .groupBy(
+            named["cluster_id"], "name", "topic_id", "time", "offset", "ordinal", "is_snapshot", "run", "type"
+        )
+        .agg(f.max("snapshot").alias("since_offset"))
+    )
+    eligible = told.where((f.size("elr") > 0) | (f.size("last_known_elr") > 0)).select(*PARTITION).distinct()
+    of_topic = placed.where("name != ''").join(eligible, ["cluster_id", "topic_id"])
+    of_all = placed.where("name = ''").drop("topic_id").join(eligible, "cluster_id")
+    nobody = f.array().cast("array<int>")
+    return _like(
+        told,
+        of_topic.unionByName(of_all)
+        .drop("name")
+        .withColumn("elr", nobody)
+        .withColumn("last_known_elr", nobody),
+    )
+
+
+def _like(told: DataFrame, events: DataFrame) -> DataFrame:
+    """`events` with the columns of `told`; those that it lacks are null."""
+    return events.select(
+        *(
+            (f.col(one.name) if one.name in events.columns else f.lit(None))
+            .cast(one.dataType)
+            .alias(one.name)
+            for one in told.schema.fields
+        )
+    )
+
+
+def _merged(told: DataFrame) -> DataFrame:
+    """Every event with the whole state after it, as :func:`intervals` takes it."""
+    order = Window.partitionBy(*PARTITION).orderBy("offset", "ordinal")
+    is_base = f.col("type").isin(_RECORD, _END)
+    base = f.struct("type", "offset", "run")
+    carried = told.withColumns(
+        {
+            "names_leader": (f.col("type") == _CHANGE) & f.col("leader").isNotNull(),
+            "base": _carried(f.when(is_base, base), order),
+            **{name: _carried(f.col(name), order) for name in _TOLD},
+        }
+    ).where(
+        is_base
+        | (
+            (f.col("base.type") == _RECORD)
+            & (f.col("since_offset").isNull() | (f.col("base.offset") >= f.col("since_offset")))
+        )
+    )
+    # Kafka leaves a partition without eligible leader replicas alone when it clears them (TopicDelta).
+    had_some = (f.size(f.lag("elr").over(order)) > 0) | (f.size(f.lag("last_known_elr").over(order)) > 0)
+    effective = carried.withColumn("had_some", had_some).where((f.col("type") != _CLEAR) | f.col("had_some"))
+    counted = effective.withColumns(
+        {
+            "leaders": _count(f.col("names_leader"), order),
+            "changes": _count(~is_base, order),
+        }
+    )
+    return counted.select(
+        *PARTITION,
+        "leader",
+        _epoch("record_leader_epoch", "leaders", order).alias("leader_epoch"),
+        _epoch("record_partition_epoch", "changes", order).alias("partition_epoch"),
+        f.when(f.col("recovery") == int(LeaderRecoveryState.RECOVERING), LeaderRecoveryState.RECOVERING.name)
+        .otherwise(LeaderRecoveryState.RECOVERED.name)
+        .alias("leader_recovery_state"),
+        *(name for name in _TOLD if name not in {"leader", "recovery"}),
+        "time",
+        "offset",
+        "ordinal",
+        "is_snapshot",
+        (f.col("type") == _END).alias("removed"),
+    )
+
+
+def _carried(told: Column, order: WindowSpec) -> Column:
+    """What was told last."""
+    return f.last(told, ignorenulls=True).over(order.rowsBetween(Window.unboundedPreceding, 0))
+
+
+def _count(condition: Column, order: WindowSpec) -> Column:
+    """How many rows up to this one fulfil it."""
+    return f.sum(condition.cast("int")).over(order.rowsBetween(Window.unboundedPreceding, 0))
+
+
+def _epoch(told: str, count: str, order: WindowSpec) -> Column:
+    """The epoch that a PartitionRecord told, and what was counted since; null where offsets between are missing."""
+    start = _carried(f.col(told) - f.col(count), order)
+    return f.when(f.col("run") == f.col("base.run"), start + f.col(count))
+
+
+TABLE: Final = Table(
+    name="partition_leadership",
+    doc="Each partition's leader, in-sync replicas, replicas and epochs; a line for each partition epoch.",
+    schema=SCHEMA,
+    inputs=("timeline",),
+    key=(*PARTITION, "from_offset"),
+    day="valid_from",
+    build=partition_leadership,
+)

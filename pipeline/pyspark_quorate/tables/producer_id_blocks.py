@@ -1,0 +1,74 @@
+"""Which broker got which producer ids to give to its clients, and when."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructType, TimestampType
+
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.timeline import field, records_of
+
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
+"""Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE; a record has only the first id of the block after it."""
+
+SCHEMA: Final = StructType(
+    [
+        column("cluster_id", StringType(), "Kafka's cluster id"),
+        column("time", TimestampType(), "when the active controller appended it, or that of a snapshot"),
+        column("offset", LongType(), "offset of the record, or of the snapshot that shows it"),
+        column(
+            "broker_id",
+            IntegerType(),
+            "who got the block; null: a gap, or what was before history began, hides it",
+            is_nullable=True,
+        ),
+        column("broker_epoch", LongType(), "the broker's epoch then; null as broker_id", is_nullable=True),
+        column("first_producer_id", LongType(), "first id of the block"),
+        column("last_producer_id", LongType(), "last id of the block, or of the blocks that a gap hides"),
+        column("exact", BooleanType(), "false: a gap hides who got it, and when, at or before `time`"),
+    ]
+)
+
+
+def producer_id_blocks(lines: DataFrame) -> DataFrame:
+    """The table, of the timeline. Ids between two blocks that are known were given out unseen."""
+    order = Window.partitionBy("cluster_id").orderBy("offset", "ordinal")
+    known_until = f.max("next").over(order.rowsBetween(Window.unboundedPreceding, -1))
+    size = f.when(f.col("is_snapshot"), 0).otherwise(PRODUCER_ID_BLOCK_SIZE)
+    told = (
+        records_of(lines, "ProducerIdsRecord")
+        .withColumn("next", field("nextProducerId", "bigint"))
+        .withColumn("known_until", f.coalesce(known_until, f.lit(0)))
+        .withColumn("first", f.col("next") - size)
+    )
+    unseen = f.struct(
+        f.lit(None).cast("int").alias("broker_id"),
+        f.lit(None).cast("bigint").alias("broker_epoch"),
+        f.col("known_until").alias("first_producer_id"),
+        (f.col("first") - 1).alias("last_producer_id"),
+        f.lit(False).alias("exact"),
+    )
+    block = f.struct(
+        field("brokerId", "int").alias("broker_id"),
+        field("brokerEpoch", "bigint").alias("broker_epoch"),
+        f.col("first").alias("first_producer_id"),
+        (f.col("next") - 1).alias("last_producer_id"),
+        f.lit(True).alias("exact"),
+    )
+    blocks = f.array(unseen, block)
+    return told.select("cluster_id", "time", "offset", f.inline(blocks)).where(
+        "first_producer_id <= last_producer_id"
+    )
+
+
+TABLE: Final = Table(
+    name="producer_id_blocks",
+    doc="Each block of producer ids that a broker was given.",
+    schema=SCHEMA,
+    inputs=("timeline",),
+    key=("cluster_id", "first_producer_id"),
+    day="time",
+    build=producer_id_blocks,
+)

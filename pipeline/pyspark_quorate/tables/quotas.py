@@ -1,0 +1,71 @@
+"""Quotas of clients: which value was set for whom, from when to when."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, DoubleType, StringType, StructField, StructType
+
+from pyspark_quorate.rows import column
+from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.intervals import EVENT_COLUMNS, INTERVAL_COLUMNS, intervals
+from pyspark_quorate.tables.timeline import breaks, field, records_of
+
+_ENTITY: Final = ArrayType(
+    StructType([StructField("entity_type", StringType()), StructField("entity_name", StringType())])
+)
+
+SCHEMA: Final = StructType(
+    [
+        column("cluster_id", StringType(), "Kafka's cluster id"),
+        column(
+            "entity",
+            _ENTITY,
+            "whom it is for, sorted by type: entity_type (client-id, ip, user) and entity_name (null: the default)",
+        ),
+        column(
+            "quota_key",
+            StringType(),
+            "what is limited: producer_byte_rate, consumer_byte_rate, request_percentage, ...",
+        ),
+        column("quota", DoubleType(), "the limit, in the unit of quota_key"),
+        *INTERVAL_COLUMNS,
+    ]
+)
+_KEY: Final = ("cluster_id", "entity", "quota_key")
+
+
+def quotas(lines: DataFrame) -> DataFrame:
+    """The table, of the timeline."""
+    events = records_of(lines, "ClientQuotaRecord").select(
+        "cluster_id",
+        _entity().alias("entity"),
+        field("key", "string").alias("quota_key"),
+        field("value", "double").alias("quota"),
+        field("remove", "boolean").alias("removed"),
+        *(name for name in EVENT_COLUMNS if name != "removed"),
+    )
+    return intervals(events, breaks(lines), key=_KEY, state=["quota"])
+
+
+def _entity() -> Column:
+    told = field("entity", "array<struct<entityType: string, entityName: string>>")
+    return f.array_sort(
+        f.transform(
+            told,
+            lambda one: f.struct(
+                one["entityType"].alias("entity_type"), one["entityName"].alias("entity_name")
+            ),
+        )
+    )
+
+
+TABLE: Final = Table(
+    name="quotas",
+    doc="Each quota of users, clients and addresses, from when to when.",
+    schema=SCHEMA,
+    inputs=("timeline",),
+    key=(*_KEY, "from_offset"),
+    day="valid_from",
+    build=quotas,
+)
