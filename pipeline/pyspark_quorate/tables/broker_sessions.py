@@ -14,7 +14,6 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     StringType,
-    StructField,
     StructType,
 )
 from quorate_protocol.image import SecurityProtocol
@@ -33,10 +32,15 @@ FENCINGS_WINDOW_MS: Final = 3_600_000
 _ENDPOINTS: Final = ArrayType(
     StructType(
         [
-            StructField("listener", StringType()),
-            StructField("host", StringType()),
-            StructField("port", IntegerType()),
-            StructField("security_protocol", StringType()),
+            column("listener", StringType(), "name of the listener", is_nullable=True),
+            column("host", StringType(), "the advertised host", is_nullable=True),
+            column("port", IntegerType(), "the advertised port", is_nullable=True),
+            column(
+                "security_protocol",
+                StringType(),
+                ", ".join(one.name for one in SecurityProtocol),
+                is_nullable=True,
+            ),
         ]
     )
 )
@@ -67,7 +71,7 @@ SCHEMA: Final = StructType(
         column(
             "endpoints",
             _ENDPOINTS,
-            "listener, host, port and security_protocol of each listener; null: a gap hides the registration",
+            "where it listens; null: a gap hides the registration",
             is_nullable=True,
         ),
         column(

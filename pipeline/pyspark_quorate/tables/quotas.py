@@ -4,7 +4,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, DoubleType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DoubleType, StringType, StructType
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
@@ -12,7 +12,12 @@ from pyspark_quorate.tables.intervals import EVENT_COLUMNS, INTERVAL_COLUMNS, in
 from pyspark_quorate.tables.timeline import breaks, field, records_of
 
 _ENTITY: Final = ArrayType(
-    StructType([StructField("entity_type", StringType()), StructField("entity_name", StringType())])
+    StructType(
+        [
+            column("entity_type", StringType(), "user, client-id or ip", is_nullable=True),
+            column("entity_name", StringType(), "its name; null: the default of the type", is_nullable=True),
+        ]
+    )
 )
 
 SCHEMA: Final = StructType(
@@ -21,7 +26,7 @@ SCHEMA: Final = StructType(
         column(
             "entity",
             _ENTITY,
-            "whom it is for, sorted by type: entity_type (client-id, ip, user) and entity_name (null: the default)",
+            "whom it is for: all of these together, sorted by type",
         ),
         column(
             "quota_key",
