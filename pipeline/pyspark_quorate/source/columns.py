@@ -270,7 +270,10 @@ class Program:
         for number, (name, absent) in enumerate(self.layout):
             parts.append(f'{"," if number else "{"}"{field_name(name)}":')
             parts += found.get(name, [absent])
-        return _join([*parts, "}"]), is_usual
+        merged = _merge([*parts, "}"])
+        if len(merged) == 1 and isinstance(merged[0], str):
+            return pa.repeat(pa.scalar(merged[0]), len(start)), is_usual
+        return _join(merged), is_usual
 
 
 def _secrets(resource_types: list[Text], names: list[Text]) -> Mask:

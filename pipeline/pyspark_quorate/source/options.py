@@ -27,7 +27,8 @@ _NAMES: Final = (
     ),
     *("partitionBytes", "pushFilters"),
 )
-_PARTITION_BYTES_DEFAULT: Final = 64 * 1024 * 1024
+_PARTITION_BYTES_DEFAULT: Final = 16 * 1024 * 1024
+"""Rows are some seven times as large."""
 _PARTITION_BYTES_MIN: Final = 1024
 
 

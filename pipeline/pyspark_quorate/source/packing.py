@@ -7,7 +7,7 @@ from typing import Final
 from pyspark_quorate.source.decoding import Origin
 from pyspark_quorate.source.scanning import Gap
 
-FILE_COST_BYTES: Final = 128 * 1024
+FILE_COST_BYTES: Final = 64 * 1024
 """What opening a file costs, in bytes that could be read instead: so that a partition gets no thousands of files."""
 
 

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark_quorate import rows
 
+CLUSTERS = 1_000
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 
 
@@ -36,3 +37,21 @@ def test_directories_of_stock_kafka_become_rows(spark: SparkSession) -> None:
     assert sorted(pushed.collect()) == sorted(expected)
     plan = pushed._jdf.queryExecution().executedPlan().toString()
     assert " Filter " not in plan, plan
+
+
+def test_a_thousand_small_clusters_are_one_job_of_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    """Goal: many small clusters cost no task each. Method: a directory each; tasks and rows are counted."""
+    log = (GOLDEN / "current" / f"{0:020d}.log").read_bytes()[:6_000]
+    for number in range(CLUSTERS):
+        directory = tmp_path / str(number) / "__cluster_metadata-0"
+        directory.mkdir(parents=True)
+        (directory.parent / "meta.properties").write_text(f"cluster.id=cluster-{number}\n")
+        (directory / f"{0:020d}.log").write_bytes(log)
+    frame = spark.read.format("quorate").load(str(tmp_path))
+    counted = frame.groupBy("kind").agg(
+        f.count("*"), f.countDistinct("cluster_id"), f.count_distinct("source")
+    )
+    found = {kind: tuple(counts) for kind, *counts in counted.collect()}
+    assert found[rows.LOG][0] % CLUSTERS == 0
+    assert found[rows.LOG][1:] == found[rows.GAP][1:] == (CLUSTERS, CLUSTERS)
+    assert frame.rdd.getNumPartitions() < CLUSTERS / 100
