@@ -63,7 +63,7 @@ class Facts:
     node_ports: Mapping[ListenerOf, int] = field(default_factory=dict)
     """The port that each NodePort Service was given."""
     machines: Mapping[int, str] = field(default_factory=dict)
-    """The address of the machine that each node's pod is on."""
+    """The address of the machine that each node's pod is on, or was on last."""
     configured: Mapping[int, Mapping[str, Address]] = field(default_factory=dict)
     """What each node was started with: kept while a load balancer or machine is not known for a moment."""
     revisions: Mapping[int, Mapping[str, str]] = field(default_factory=dict)

@@ -25,6 +25,8 @@ class Assigned:
         self._api = api
         self._objects = objects
         self._operator_namespace = operator_namespace
+        self._machines: dict[int, str] = {}
+        """Where each node's pod was last: while a node is restarted it is most likely to come back there."""
         self._secrets: dict[str, tuple[float, SecretFacts | None]] = {}
 
     def facts(self, manifests: Manifests, images: Images, formation: Formation | None) -> Facts:
@@ -52,6 +54,8 @@ class Assigned:
             for node_id, pod in pods.items()
             if pod.get("status", {}).get("hostIP")
         }
+        known = {**self._machines, **machines}
+        self._machines = {node_id: address for node_id, address in known.items() if node_id in objects}
         configured = {
             node_id: configured_of(found.pod or found.config)
             for node_id, found in objects.items()
@@ -63,7 +67,7 @@ class Assigned:
             operator_namespace=self._operator_namespace,
             load_balancers=balancers,
             node_ports=ports,
-            machines=machines,
+            machines=dict(self._machines),
             configured=configured,
             revisions={
                 node_id: revision_of(found.pod) for node_id, found in objects.items() if found.pod is not None

@@ -1,0 +1,167 @@
+"""Brokers that clients outside reach: by balancers, ports of machines and certificates, all of which may change."""
+
+import base64
+import json
+import subprocess
+from pathlib import Path
+
+from operated import BROKERS, Operated, forwarded
+from quorate_operator.planning.cluster import Address
+
+EXTERNAL = "EXTERNAL"
+EXTERNAL_PORT = 9094
+# A Secret that changed is seen within half a minute.
+ROTATION_TIMEOUT_S = 180
+
+
+def test_the_address_of_a_balancer_is_told_to_clients(brokered: Operated) -> None:
+    """Goal: a broker advertises what its load balancer was given, and is restarted for another address.
+
+    Method: play the balancer, give it an address, then another one; what is registered, pods, reasons.
+    """
+    operated = brokered
+    operated.create()
+    operated.create_brokers(listeners=_listeners(operated, exposure={"type": "LoadBalancer"}))
+    operated.start_operator()
+    operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready before it has a balancer")
+    service = f"{BROKERS}-0-external"
+    found = operated.core.read_namespaced_service(service, operated.namespace)
+    assert found.spec.type == "LoadBalancer"
+    pods = set()
+    for place in (1, 2):
+        address = Address(f"{_outside(operated)}.{place}", EXTERNAL_PORT)
+        with forwarded([(address, Address(operated.agent.address_of(f"{BROKERS}-0"), EXTERNAL_PORT))]):
+            _give_address(operated, service, address.host)
+            operated.wait(lambda told=str(address): _advertised(operated) == told, f"{address} to be told")
+            operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
+            pods.add(_pod_uid(operated))
+    assert len(pods) == 2
+    assert f"-> {_outside(operated)}.2" in operated.events("StopNode")[-1]
+
+
+def test_the_port_of_a_machine_is_told_to_clients(brokered: Operated) -> None:
+    """Goal: the machine's address and the port that Kubernetes chose. Method: lead it to the broker, and compare."""
+    operated = brokered
+    operated.create()
+    operated.create_brokers(listeners=_listeners(operated, exposure={"type": "NodePort"}))
+    service = f"{BROKERS}-0-external"
+    operated.start_operator()
+    operated.wait(
+        lambda: f"{operated.agent.machine_address}:" in json.dumps(operated.status().get("plan")),
+        "the plan to say which port does not lead to the broker yet",
+    )
+    operated.wait(lambda: operated.brokers_condition("Ready")["status"] == "True", "the broker to be ready")
+    (port,) = operated.core.read_namespaced_service(service, operated.namespace).spec.ports
+    address = Address(operated.agent.machine_address, port.node_port)
+    with forwarded([(address, Address(operated.agent.address_of(f"{BROKERS}-0"), EXTERNAL_PORT))]):
+        operated.wait(lambda: _advertised(operated) == str(address), f"{address} to be told to clients")
+        operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
+        operated.patch_brokers(listeners=[operated.internal_listener()])
+        operated.wait(lambda: operated.brokers_settled(0), "the listener to be gone")
+    services = operated.core.list_namespaced_service(operated.namespace).items
+    assert service not in {one.metadata.name for one in services}
+
+
+def test_certificates_are_mounted_missed_and_rotated(brokered: Operated, tmp_path: Path) -> None:
+    """Goal: a missing Secret is told by its field and stops nobody; one that changes rolls the brokers.
+
+    Method: a pool before its Secret, then with half of it, with all, with another one, and without it again.
+    """
+    operated = brokered
+    operated.create()
+    listeners = _listeners(operated, protocol="SSL", tls={"secretName": "outside"})
+    operated.create_brokers(listeners=listeners)
+    operated.start_operator()
+    _wait_told(operated, "spec.listeners[1].tls.secretName: 'outside': no such Secret")
+    assert operated.events("SecretMissing")
+    _put_secret(operated, _certificate(tmp_path, "first") | {"tls.key": None})
+    _wait_told(operated, "has no tls.key")
+    assert f"{BROKERS}-0" not in operated.pods()
+
+    _put_secret(operated, _certificate(tmp_path, "first"))
+    operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready")
+    before = _pod_uid(operated)
+    assert operated.brokers_condition("Degraded")["status"] == "False"
+
+    _put_secret(operated, _certificate(tmp_path, "second"))
+    operated.wait(
+        lambda: operated.brokers_settled(0) and _pod_uid(operated) != before,
+        "the broker to be restarted",
+        ROTATION_TIMEOUT_S,
+    )
+    assert "secrets" in operated.events("StopNode")[-1]
+
+    before = _pod_uid(operated)
+    operated.core.delete_namespaced_secret("outside", operated.namespace)
+    _wait_told(operated, "no such Secret", ROTATION_TIMEOUT_S)
+    assert operated.brokers_condition("Ready")["status"] == "True"
+    assert _pod_uid(operated) == before
+
+
+def _listeners(operated: Operated, **spec: object) -> list[dict[str, object]]:
+    external = {"name": EXTERNAL, "port": EXTERNAL_PORT, **spec}
+    if "tls" in spec:
+        external["advertisedHost"] = operated.internal_listener()["advertisedHost"]
+    return [operated.internal_listener(), external]
+
+
+def _outside(operated: Operated) -> str:
+    """A network that is none of the pods'."""
+    return operated.network.rsplit(".", 1)[0] + ".252"
+
+
+def _give_address(operated: Operated, service: str, host: str) -> None:
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": host}]}}}
+    operated.core.patch_namespaced_service_status(service, operated.namespace, status)
+
+
+def _advertised(operated: Operated) -> str | None:
+    """What the broker is registered with for clients outside."""
+    (broker,) = (operated.brokers() or {})["status"]["brokers"]
+    told = broker.get("advertised", {}).get(EXTERNAL)
+    return str(told) if told else None
+
+
+def _pod_uid(operated: Operated) -> str:
+    return str(operated.core.read_namespaced_pod(f"{BROKERS}-0", operated.namespace).metadata.uid)
+
+
+def _wait_told(operated: Operated, message: str, timeout_s: float = 60) -> None:
+    operated.wait(
+        lambda: message in operated.brokers_condition("Degraded").get("message", ""), message, timeout_s
+    )
+
+
+def _certificate(directory: Path, name: str) -> dict[str, str | None]:
+    """The data of a Secret of type kubernetes.io/tls, as Kubernetes has it."""
+    key, certificate = directory / f"{name}.key", directory / f"{name}.crt"
+    subprocess.run(
+        [
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+            ),
+            *("-days", "2", "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return {
+        "tls.crt": base64.b64encode(certificate.read_bytes()).decode(),
+        "tls.key": base64.b64encode(key.read_bytes()).decode(),
+    }
+
+
+def _put_secret(operated: Operated, data: dict[str, str | None]) -> None:
+    body = {"metadata": {"name": "outside"}, "data": {key: text for key, text in data.items() if text}}
+    names = {one.metadata.name for one in operated.core.list_namespaced_secret(operated.namespace).items}
+    if "outside" in names:
+        operated.core.replace_namespaced_secret("outside", operated.namespace, body)
+    else:
+        operated.core.create_namespaced_secret(operated.namespace, body)
