@@ -57,6 +57,8 @@ def build(
     everything: bool = False,
 ) -> Built:
     """Make what is stale of some tables, in one commit. Within `Lake.writing`."""
+    spark.conf.set("spark.sql.session.timeZone", "UTC")  # whose days the folders are
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # Spark's own is read by few
     fingerprints = {table.name: _fingerprint(table) for table in tables}
     stale = {
         table.name: frozenset(lake.state.clusters)

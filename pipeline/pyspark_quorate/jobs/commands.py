@@ -294,7 +294,7 @@ def _job(
 @contextmanager
 def _spark_failures_told() -> Iterator[None]:
     """What Spark can't do is told in its first line, without plans and frames of the JVM."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
