@@ -36,6 +36,7 @@ PROBE_EVERY_S = 0.2
 RESTART_PAUSE_S = 1.0
 VOLUME_ROOT = "/var/lib/quorate"
 CONFIG_ROOT = "/etc/quorate"
+CLUSTER_LABEL = "quorate.dev/cluster"
 TLS_ROOT = "/etc/quorate-tls"
 HISTORY_ROOT = "/history"
 SIDE_CAR_GRACE_S = 5
@@ -437,7 +438,11 @@ class NodeAgent:
 
     def _look(self) -> None:
         claims = self._list("persistentvolumeclaims")
-        pods = {pod["metadata"]["name"]: pod for pod in self._list("pods")}
+        pods = {
+            pod["metadata"]["name"]: pod
+            for pod in self._list("pods")
+            if CLUSTER_LABEL in pod["metadata"].get("labels", {})
+        }
         used = {
             source["persistentVolumeClaim"]["claimName"]
             for pod in pods.values()
