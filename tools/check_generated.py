@@ -18,7 +18,7 @@ TOOLS = Path(__file__).parent
 
 def main() -> int:
     """The exit code."""
-    outdated = _outdated({"crds.py": []})
+    outdated = _outdated({"crds.py": [], "lake_tables.py": []})
     try:
         kafka = kafka_here()
     except KafkaUnavailableError as error:

@@ -186,7 +186,10 @@ def _bridges(numbered: DataFrame, kept: DataFrame, islands: DataFrame) -> DataFr
 
 
 def _instants(numbered: DataFrame, log: DataFrame, islands: DataFrame, kept: DataFrame) -> DataFrame:
-    """id, not_before, not_after: the times of what is known nearest to it on both sides."""
+    """id, not_before, not_after: the times of what is known nearest to it on both sides.
+
+    A snapshot stands between two records: half an offset before the one that its state comes before.
+    """
     wanted = numbered.select("cluster_id", "id", "first_offset", _end().alias("behind"))
     edges = wanted.select(
         "cluster_id", f.explode(f.array(f.col("first_offset") - 1, "behind")).alias("offset")
@@ -200,11 +203,11 @@ def _instants(numbered: DataFrame, log: DataFrame, islands: DataFrame, kept: Dat
         .unionByName(
             islands.select("cluster_id", (f.col("end") - 1).alias("offset"), f.col("last_time").alias("time"))
         )
-        .unionByName(kept.select("cluster_id", "offset", "time"))
+        .unionByName(kept.select("cluster_id", (f.col("offset") - 0.5).alias("offset"), "time"))
         .where("time is not null")
     )
     place = known.withColumnsRenamed({"offset": "at", "time": "at_time"})
-    is_before, is_behind = f.col("at") < f.col("first_offset"), f.col("at") >= f.col("behind")
+    is_before, is_behind = f.col("at") < f.col("first_offset"), f.col("at") > f.col("behind") - 1
     return (
         wanted.join(place, "cluster_id")
         .groupBy("id")

@@ -148,6 +148,7 @@ def statements(told: DataFrame, sets: DataFrame, *, key: Sequence[str]) -> DataF
 def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
     """Intervals of the same key that follow each other without a pause become one; other columns are left out.
 
+    Those between a snapshot and the record right behind it last no offset, and are left out too.
     Use `mark_gaps` on it.
     """
     order = Window.partitionBy(*key).orderBy("from_offset", f.asc_nulls_last("to_offset"))
@@ -155,7 +156,8 @@ def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
     open_end = f.lit(2**63 - 1)
     reached = f.max(f.coalesce("to_offset", open_end)).over(before)
     begins = f.coalesce(f.col("from_offset") > reached, f.lit(True))
-    numbered = frame.withColumn("begins", begins.cast("int")).withColumn(
+    lasting = frame.where(f.col("to_offset").isNull() | (f.col("to_offset") > f.col("from_offset")))
+    numbered = lasting.withColumn("begins", begins.cast("int")).withColumn(
         "stretch", f.sum("begins").over(order)
     )
     latest = f.coalesce("to_offset", open_end)

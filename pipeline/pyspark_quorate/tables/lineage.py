@@ -66,9 +66,9 @@ def _beginnings(raw: DataFrame) -> DataFrame:
 
 
 def _epoch_right_before(window: WindowSpec) -> Column:
+    before = f.max(f.struct("last", "epoch")).over(window.rowsBetween(Window.unboundedPreceding, -1))
     return f.when(
-        (f.lag("last").over(window) == f.col("first") - 1) & (f.lag("epoch").over(window) < f.col("epoch")),
-        f.lag("epoch").over(window),
+        (before["last"] == f.col("first") - 1) & (before["epoch"] < f.col("epoch")), before["epoch"]
     )
 
 

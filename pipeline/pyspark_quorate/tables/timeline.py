@@ -75,7 +75,7 @@ SCHEMA: Final = StructType(
 
 
 Share = Callable[[DataFrame], DataFrame]
-"""What is done to a frame that is read several times, such as DataFrame.localCheckpoint."""
+"""What is done to a frame that is read several times, such as `frame.localCheckpoint()`."""
 
 
 def as_is(frame: DataFrame) -> DataFrame:
@@ -285,7 +285,7 @@ def _void_transactions(brackets: DataFrame) -> DataFrame:
     """
     order = Window.partitionBy("cluster_id", "run").orderBy("offset")
     following = f.lead("type").over(order)
-    until = f.coalesce(f.lead("offset").over(order), f.col("run_end"), f.lit(2**63 - 1))
+    until = f.coalesce(f.lead("offset").over(order), f.col("run_end") - 1, f.lit(2**63 - 1))
     is_open = (f.col("type") == _BEGIN) & (following.isNull() | (following != _END))
     has_no_begin = (f.col("type") == _ABORT) & f.lag("type").over(order).isNull() & ~f.col("is_based")
     return (
