@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +19,7 @@ from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError, State, TableState
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.registry import ROWS, TABLES, TIMELINE
-from pyspark_quorate.tables.timeline import timeline
+from pyspark_quorate.tables.registry import TABLES, make_all
 
 DAY: Final = column("day", DateType(), "the UTC day that the row is stored under", is_nullable=True)
 COLUMNS_FILE: Final = "_common_metadata"
@@ -73,16 +73,20 @@ def build(
     # All are made of the same clusters: what one of them needs, its inputs need too.
     chosen = [table for table in tables if stale[table.name] or table in unseen]
     steps.begin("making tables", len(chosen))
-    made = {ROWS: raw.read_rows(spark, lake, clusters).drop(raw.COMMIT_COLUMN)}
-    made[TIMELINE] = _written(timeline(made[ROWS]), lake.staging / "shared" / TIMELINE)
-    for table in _with_inputs(chosen):
+    shared = (lake.staging / "shared" / str(number) for number in count())
+
+    def share(frame: DataFrame) -> DataFrame:
+        """What others read is written down first: plans stay small, memory too, and nothing is made twice."""
+        where = str(next(shared))
+        frame.write.parquet(where)
+        return spark.read.schema(frame.schema).parquet(where)
+
+    rows = raw.read_rows(spark, lake, clusters).drop(raw.COMMIT_COLUMN)
+    made = make_all(rows, _with_inputs(chosen), share)
+    for table in chosen:
         steps.say(f"making {table.name}")
-        frame = table.make(made)
-        if table in chosen:
-            made[table.name] = _stage(lake, table, frame)
-            steps.advance()
-        else:
-            made[table.name] = _written(frame, lake.staging / "shared" / table.name)
+        _stage(lake, table, made[table.name])
+        steps.advance()
     lake.commit(_change(lake, chosen, clusters), _state(lake.state, chosen, clusters, fingerprints))
     return Built(tuple(table.name for table in chosen), len(clusters))
 
@@ -104,19 +108,11 @@ def _with_inputs(tables: Sequence[Table]) -> tuple[Table, ...]:
     for table in reversed(TABLES):
         if table.name in wanted:
             wanted.update(table.inputs)
-    known = {table.name for table in TABLES}
-    extra = tuple(table for table in tables if table.name not in known)
-    return tuple(table for table in TABLES if table.name in wanted) + extra
+    return tuple(table for table in TABLES if table.name in wanted)
 
 
-def _written(frame: DataFrame, where: Path) -> DataFrame:
-    """What others read is written down first: plans stay small, memory too, and nothing is made twice."""
-    frame.write.parquet(str(where))
-    return frame.sparkSession.read.schema(frame.schema).parquet(str(where))
-
-
-def _stage(lake: Lake, table: Table, made: DataFrame) -> DataFrame:
-    """Write one table to staging, a file for each cluster and day, in the order of its key; what was written."""
+def _stage(lake: Lake, table: Table, made: DataFrame) -> None:
+    """Write one table to staging, a file for each cluster and day, in the order of its key."""
     where = lake.staging / "tables" / table.name
     stored = made.withColumn(DAY.name, f.to_date(table.day))
     if lake.state.format == "delta":
@@ -129,14 +125,7 @@ def _stage(lake: Lake, table: Table, made: DataFrame) -> DataFrame:
         .write.partitionBy("cluster_id", DAY.name)
         .parquet(str(where))
     )
-    schema = stored_schema(table, lake.state.format)
-    _write_columns(schema, where / COLUMNS_FILE)
-    read = made.sparkSession.read.schema(schema).parquet(str(where)).drop(DAY.name)
-    if lake.state.format == "delta":
-        for field in table.schema.fields:
-            if isinstance(field.dataType, VariantType):
-                read = read.withColumn(field.name, f.parse_json(field.name))
-    return read
+    _write_columns(stored_schema(table, lake.state.format), where / COLUMNS_FILE)
 
 
 def _write_columns(schema: StructType, file: Path) -> None:
