@@ -31,8 +31,6 @@ CLUSTERS: Final = 200
 WOKEN: Final = 10
 IDLE_SECONDS: Final = 60.0
 SETTLE_SECONDS: Final = 300.0
-LEASE_SECONDS: Final = 60
-"""Nobody else wants it; a machine that is busy with other things must not end the measurement."""
 POLL_SECONDS: Final = 0.05
 GROUP, VERSION, PLURAL = "quorate.dev", "v1alpha1", "kafkacontrollers"
 NAMESPACE: Final = "default"
@@ -155,7 +153,6 @@ def _operator(python: str, kubeconfig: Path, port: int, log: Path) -> Iterator[s
     script = Path(python).with_name("quorate")
     command = [str(script)] if script.exists() else [python, "-m", "quorate"]
     command += ["operator", "run", f"--namespace={NAMESPACE}", f"--listen=127.0.0.1:{port}"]
-    command.append(f"--lease-duration={LEASE_SECONDS}")
     environment = {**os.environ, "KUBECONFIG": f"{kubeconfig}"}
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
