@@ -227,7 +227,7 @@ def _voter_line(past: Past) -> str:
         return f"It is a voter since {_text(past.voter_since)}, with the directory {past.directory_id}."
     if past.has_voters:
         return "It was not a voter in what the lake has."
-    return "Who was a voter the lake does not tell: voters of a static quorum are not in the log."
+    return "The lake has no voters of this cluster: those of a static quorum are not in the log."
 
 
 def _from_offset(row: Row) -> int:

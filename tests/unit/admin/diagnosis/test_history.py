@@ -130,7 +130,7 @@ def test_what_a_lake_does_not_know_is_said() -> None:
     assert past is not None
     assert list(past_lines(finding, past)) == [
         "The lake does not have yet that it keeps metadata.version from level 28: take in what is new.",
-        "Who was a voter the lake does not tell: voters of a static quorum are not in the log.",
+        "The lake has no voters of this cluster: those of a static quorum are not in the log.",
     ]
     rows = {
         "upgrade_blockers": [blocker(28, 5, exact=False)],
