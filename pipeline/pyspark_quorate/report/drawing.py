@@ -107,7 +107,7 @@ def draw_bars(
             for place, lane in enumerate(lanes if is_above else ()):
                 axes.text(span.since, place - 0.08, lane, va="bottom")
 
-        return _Plan(draw, len(lanes) * lane_height, 0.1 if is_above else margin)
+        return _Plan(draw, len(lanes) * lane_height, 0.25 if is_above else margin)
 
     texts = [bar.text for bar in shown]
     return Picture(_drawn(plan, span, texts, legend, _Words(title, description)), left_out)
