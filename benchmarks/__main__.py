@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.controllers import Measurements, measure
+from benchmarks.lake import RECORDS, LakeMeasurements, estimate, measure_lake
 from benchmarks.operators import OperatorMeasurements, measure_operator
 from benchmarks.quorum import Implementation, java_implementation, python_implementation
 from benchmarks.tools import ToolMeasurements, measure_tools
@@ -102,7 +103,15 @@ def main() -> int:
     parser.add_argument(
         "--pairs", type=int, default=10, help="runs of each tool; medians are printed (default 10)"
     )
-    parser.add_argument("--only", choices=("controllers", "tools", "operator"), help="measure only these")
+    parser.add_argument(
+        "--lake-records",
+        type=int,
+        default=RECORDS,
+        help=f"records of the log that the lake reads (default {RECORDS}; 10000000 takes some minutes)",
+    )
+    parser.add_argument(
+        "--only", choices=("controllers", "tools", "operator", "lake"), help="measure only these"
+    )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
     if options.jars is None and options.only != "operator":
@@ -110,7 +119,7 @@ def main() -> int:
     console = Console(stderr=True)
     jars = options.jars.resolve() if options.jars else Path()
     with tempfile.TemporaryDirectory(prefix="quorate-bench-") as scratch, console.status("") as status:
-        controllers = tools = operator = None
+        controllers = tools = operator = lake = None
         if options.only in (None, "operator"):
             operator = measure_operator(options.python, Path(scratch), progress=status.update)
         if options.only in (None, "controllers"):
@@ -125,8 +134,14 @@ def main() -> int:
                 pairs=options.pairs,
                 progress=status.update,
             )
+        if options.only in (None, "lake"):
+            records = options.lake_records
+            lake = measure_lake(options.python, jars, Path(scratch), records=records, progress=status.update)
     if options.output == "json":
-        print(json.dumps(_json(controllers, options.rounds, tools, options.pairs, operator), indent=2))
+        content = _json(controllers, options.rounds, tools, options.pairs, operator)
+        if lake is not None:
+            content["lake"] = asdict(lake) | {"estimate": asdict(estimate(lake))}
+        print(json.dumps(content, indent=2))
         return 0
     if controllers is not None:
         _print_table(f"Three controllers, medians of {options.rounds} rounds", ROWS, *controllers)
@@ -134,6 +149,8 @@ def main() -> int:
         _print_table(f"Tools, from start to end, medians of {options.pairs} pairs", TOOL_ROWS, *tools)
     if operator is not None:
         _print_operator(operator)
+    if lake is not None:
+        _print_lake(lake)
     return 0
 
 
@@ -184,6 +201,40 @@ def _print_operator(operator: OperatorMeasurements) -> None:
     for name, label, text in OPERATOR_ROWS:
         table.add_row(label, text(getattr(operator, name)))
     Console(width=110).print(table)
+
+
+def _print_lake(lake: LakeMeasurements) -> None:
+    """Rates are of records a second; a ratio above 1 is in favour of the lake, but for memory."""
+    two, one, dump = lake.two_cores, lake.one_core, lake.dump
+    table = Table(
+        title=f"Reading a metadata log of {lake.records:,} records, {lake.segment_bytes / MEBIBYTE:.0f} MiB"
+    )
+    for heading in ("", "Quorate", "DumpLogSegments", "ratio", "aim"):
+        table.add_column(heading, justify="left" if not heading else "right")
+
+    def rate(label: str, ours: float, theirs: float, aim: str) -> None:
+        our, their = lake.records / ours, lake.records / theirs
+        table.add_row(label, f"{our:,.0f} /s", f"{their:,.0f} /s", f"{our / their:.1f}x", aim)
+
+    rate("two cores, query", two.read_seconds, dump.seconds, ">= 5x")
+    rate("two cores, start of the process to its end", two.seconds, dump.seconds, "none")
+    rate("one core, query", one.read_seconds, dump.seconds, "none")
+    rate("per second of processor time", two.cpu_seconds, dump.cpu_seconds, "none")
+    ours, theirs = two.resident_bytes_max, dump.resident_bytes_max
+    memory = (f"{ours / MEBIBYTE:.0f} MiB", f"{theirs / MEBIBYTE:.0f} MiB", f"{ours / theirs:.1f}x", "none")
+    table.add_row("memory, all processes", *memory)
+    scaling = one.read_seconds / two.read_seconds
+    table.add_row("from one core to two", f"{scaling:.2f}x", "", "", "none")
+    small = f"{lake.small_clusters:,} clusters of {lake.small_records} records in one job"
+    table.add_row(small, f"{lake.small.read_seconds:.1f} s", "", "", "none")
+    console = Console(width=110)
+    console.print(table)
+    paper = estimate(lake)
+    console.print(
+        f"On paper, {paper.clusters:,} clusters and a year: {paper.records:.2g} records, most of them NoOpRecords, "
+        f"in {paper.log_bytes / 1e12:.1f} TB of logs, are read once in {paper.core_hours:,.0f} hours of one core: "
+        f"{paper.core_hours / (365 * 24):.1f} cores that read all the time keep up."
+    )
 
 
 def _print_table(title: str, rows: Sequence[Row], ours: object, theirs: object) -> None:

@@ -28,7 +28,7 @@ from quorate_protocol.records.generated import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 METADATA_VERSION: Final = 30
@@ -36,7 +36,7 @@ BROKERS: Final = 30
 REPLICAS: Final = 3
 TOPICS: Final = 2_000
 PARTITIONS: Final = 6
-CHANGES: Final = 40_000
+CHANGES_PER_TOPIC: Final = 20
 """Distinct changes of partitions, of which the log is made again and again; to make each anew would take longer."""
 START_MS: Final = 1_700_000_000_000
 
@@ -48,12 +48,13 @@ def write_history(
     records: int,
     segment_bytes: int,
     seed: int,
-    progress: Callable[[int], None] = lambda _: None,
+    topics: int = TOPICS,
+    no_op_share: float = 0.25,
 ) -> None:
-    """Writes a metadata directory with about this many records. `progress` is told how many there are.
+    """Writes a metadata directory with about this many records.
 
     Most are changes of partitions (leaders, in-sync replicas); then topics with their partitions and configs, fencing
-    of brokers, and a NoOpRecord every half second, in batches of 1 to 200 records.
+    of brokers, in batches of 1 to 200 records; `no_op_share` of the batches are a NoOpRecord alone. 1: nothing else.
     """
     chance = random.Random(seed)
     log = directory / "__cluster_metadata-0"
@@ -62,7 +63,7 @@ def write_history(
     offset, epoch, now_ms = 0, 1, START_MS
     segment = bytearray()
     base_offset = 0
-    batches = _batches(chance)
+    batches = _batches(chance, topics, no_op_share)
     while offset < records:
         if chance.random() < 0.0002 or offset == 0:
             epoch += 1
@@ -81,32 +82,36 @@ def write_history(
         if len(segment) >= segment_bytes or offset >= records:
             (log / f"{base_offset:020d}.log").write_bytes(segment)
             base_offset, segment = offset, bytearray()
-            progress(offset)
 
 
-def _batches(chance: random.Random) -> Iterator[list[bytes]]:
+def _batches(chance: random.Random, topic_count: int, no_op_share: float) -> Iterator[list[bytes]]:
     """Values of the records of one batch after the other, without end."""
+    no_op = encode_record_at(NoOpRecord(), METADATA_VERSION)
+    while no_op_share >= 1:
+        yield [no_op]
     registrations = [_registration(chance, broker) for broker in range(BROKERS)]
     yield [
-        encode_record_at(FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION), METADATA_VERSION),
+        encode_record_at(
+            FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION), METADATA_VERSION
+        ),
         *registrations,
     ]
-    topics = [_topic(chance, number) for number in range(TOPICS)]
+    topics = [_topic(chance, number) for number in range(topic_count)]
     for _, values in topics:
         yield values
     ids = [topic_id for topic_id, _ in topics]
-    changes = [_change(chance, chance.choice(ids)) for _ in range(CHANGES)]
+    changes = [_change(chance, chance.choice(ids)) for _ in range(topic_count * CHANGES_PER_TOPIC)]
     flaps = [_flap(broker, fenced) for broker in range(BROKERS) for fenced in (1, -1)]
-    no_op = encode_record_at(NoOpRecord(), METADATA_VERSION)
     while True:
         kind = chance.random()
-        if kind < 0.25:
+        if chance.random() < no_op_share:
             yield [no_op]
-        elif kind < 0.30:
+        elif kind < 0.07:
             yield [chance.choice(flaps)]
-        elif kind < 0.45:
-            topic_id, values = chance.choice(topics)
-            yield values if kind < 0.40 else [encode_record_at(RemoveTopicRecord(topic_id=topic_id), METADATA_VERSION)]
+        elif kind < 0.20:
+            yield chance.choice(topics)[1]
+        elif kind < 0.27:
+            yield [encode_record_at(RemoveTopicRecord(topic_id=chance.choice(ids)), METADATA_VERSION)]
         else:
             yield chance.choices(changes, k=1 + int(chance.paretovariate(1.2) * 5) % 200)
 
@@ -154,7 +159,9 @@ def _flap(broker: int, fenced: int) -> bytes:
 
 
 def _registration(chance: random.Random, broker: int) -> bytes:
-    endpoint = BrokerEndpoint(name="PLAINTEXT", host=f"broker-{broker}.example.com", port=9092, security_protocol=0)
+    endpoint = BrokerEndpoint(
+        name="PLAINTEXT", host=f"broker-{broker}.example.com", port=9092, security_protocol=0
+    )
     registration = RegisterBrokerRecord(
         broker_id=broker,
         incarnation_id=_uuid(chance),

@@ -1,0 +1,288 @@
+"""How fast the lake's data source reads, beside Kafka's DumpLogSegments on the same segments.
+
+Each measurement is a process of its own, `python -m benchmarks.lake DIR --master local[2]`: it starts Spark, reads a
+small directory to warm up, then reads DIR and throws the rows away; what it prints is the query without the start.
+DumpLogSegments prints to a file that nobody reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import psutil
+
+from benchmarks.history import write_history
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RECORDS: Final = 2_000_000
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+SMALL_CLUSTERS: Final = 1_000
+SMALL_RECORDS: Final = 300
+IDLE_RECORDS: Final = 200_000
+PROCESS_SECONDS_MAX: Final = 3_600.0
+SAMPLE_SECONDS: Final = 0.2
+DUMP: Final = "org.apache.kafka.tools.DumpLogSegments"
+
+ESTIMATE_CLUSTERS: Final = 10_000
+SECONDS_PER_YEAR: Final = 365 * 86_400
+NO_OPS_PER_SECOND: Final = 2
+"""metadata.max.idle.interval.ms is 500."""
+CHANGES_PER_DAY: Final = 10_000
+"""Of one cluster, a guess on the high side: 10 rolls of 30 brokers with 100 partitions each would be 6,000."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One reading of one directory."""
+
+    seconds: float
+    """From the start of the process to its end."""
+    read_seconds: float
+    """Of the query alone; for DumpLogSegments the whole process."""
+    cpu_seconds: float
+    """Of all processes, of the query alone; for DumpLogSegments of the whole process."""
+    resident_bytes_max: int
+    """Of all processes together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeMeasurements:
+    """What was read, and how fast."""
+
+    records: int
+    segment_bytes: int
+    two_cores: Run
+    one_core: Run
+    dump: Run
+    small_clusters: int
+    small_records: int
+    small: Run
+    idle_records: int
+    idle: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """On paper: what to read a year of many clusters costs, whatever the number of machines."""
+
+    clusters: int
+    records: float
+    log_bytes: float
+    core_hours: float
+
+
+def measure_lake(
+    python: str, jars: Path, scratch: Path, *, records: int, progress: Callable[[str], None]
+) -> LakeMeasurements:
+    """Writes logs, reads them in turn, leaves no process behind. Raises RuntimeError when a process fails."""
+    large, small, idle = scratch / "large", scratch / "small", scratch / "idle"
+    progress(f"a log of {records} records is written")
+    write_history(large, cluster_id="large", records=records, segment_bytes=SEGMENT_BYTES, seed=1)
+    write_history(
+        idle, cluster_id="idle", records=IDLE_RECORDS, segment_bytes=SEGMENT_BYTES, seed=2, no_op_share=1.0
+    )
+    for number in range(SMALL_CLUSTERS):
+        progress(f"small cluster {number + 1} of {SMALL_CLUSTERS}")
+        write_history(
+            small / f"{number:04d}",
+            cluster_id=f"small-{number:04d}",
+            records=SMALL_RECORDS,
+            segment_bytes=SEGMENT_BYTES,
+            seed=number,
+            topics=10,
+        )
+    runs = {}
+    for name, directory, cores in (
+        *(("two_cores", large, 2), ("one_core", large, 1)),
+        *(("small", small, 2), ("idle", idle, 1)),
+    ):
+        progress(f"Quorate reads {directory.name} with {cores} core(s)")
+        runs[name] = _run_spark(python, directory, small / "0000", cores)
+    progress("DumpLogSegments reads large")
+    segments = sorted((large / "__cluster_metadata-0").glob("*.log"))
+    return LakeMeasurements(
+        records=records,
+        segment_bytes=sum(path.stat().st_size for path in segments),
+        dump=_run_dump(jars, segments, scratch / "dump.txt"),
+        small_clusters=SMALL_CLUSTERS,
+        small_records=SMALL_RECORDS,
+        idle_records=IDLE_RECORDS,
+        **runs,
+    )
+
+
+def estimate(measured: LakeMeasurements) -> Estimate:
+    """From one core's rates: idle clusters write NoOpRecords, and changes are like those of the large log."""
+    no_ops = float(NO_OPS_PER_SECOND * SECONDS_PER_YEAR)
+    changes = CHANGES_PER_DAY * 365.0
+    no_op_seconds = measured.idle.cpu_seconds / measured.idle_records
+    change_seconds = measured.one_core.cpu_seconds / measured.records
+    bytes_of_change = measured.segment_bytes / measured.records
+    return Estimate(
+        clusters=ESTIMATE_CLUSTERS,
+        records=ESTIMATE_CLUSTERS * (no_ops + changes),
+        log_bytes=ESTIMATE_CLUSTERS * (no_ops * NO_OP_BATCH_BYTES + changes * bytes_of_change),
+        core_hours=ESTIMATE_CLUSTERS * (no_ops * no_op_seconds + changes * change_seconds) / 3600,
+    )
+
+
+NO_OP_BATCH_BYTES: Final = 72
+"""A batch of one NoOpRecord: 61 bytes of header, 11 of the record."""
+
+
+# Processes
+
+
+def _run_spark(python: str, directory: Path, warm_up: Path, cores: int) -> Run:
+    command = [python, "-m", "benchmarks.lake", str(directory), "--warm-up", str(warm_up)]
+    started = time.perf_counter()
+    with subprocess.Popen(
+        [*command, "--master", f"local[{cores}]"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    ) as process:
+        peak = _Peak(process.pid)
+        output, errors = _wait(process, peak)
+    report = json.loads(output.splitlines()[-1]) if process.returncode == 0 else None
+    if report is None:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {errors[-2000:]}")
+    return Run(seconds=time.perf_counter() - started, resident_bytes_max=peak.resident_bytes, **report)
+
+
+def _run_dump(jars: Path, segments: list[Path], output: Path) -> Run:
+    command = ["java", "-Xmx1g", "-cp", f"{jars}/*", DUMP, "--cluster-metadata-decoder"]
+    started = time.perf_counter()
+    with (
+        output.open("w") as text,
+        subprocess.Popen(
+            [*command, "--files", ",".join(map(str, segments))],
+            stdout=text,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        peak = _Peak(process.pid)
+        _, errors = _wait(process, peak)
+    seconds = time.perf_counter() - started
+    output.unlink()
+    if process.returncode != 0:
+        raise RuntimeError(f"{DUMP} ended with {process.returncode}: {errors[-2000:]}")
+    return Run(
+        seconds=seconds,
+        read_seconds=seconds,
+        cpu_seconds=peak.cpu_seconds,
+        resident_bytes_max=peak.resident_bytes,
+    )
+
+
+def _wait(process: subprocess.Popen[str], peak: _Peak) -> tuple[str, str]:
+    """What it printed; kills it, and what it started, if it takes too long."""
+    try:
+        return process.communicate(timeout=PROCESS_SECONDS_MAX)
+    except BaseException:
+        for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+            each.kill()
+        raise
+    finally:
+        peak.stop()
+
+
+class _Peak:
+    """Watches a process and its children: the most memory that they had together, and the time that they took."""
+
+    def __init__(self, pid: int) -> None:
+        self.resident_bytes = 0
+        self.cpu_seconds = 0.0
+        self._process = psutil.Process(pid)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the watch."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(SAMPLE_SECONDS):
+            self.resident_bytes = max(self.resident_bytes, _resident_bytes(self._process))
+            self.cpu_seconds = max(self.cpu_seconds, _cpu_seconds(self._process))
+
+
+def _family(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _resident_bytes(process: psutil.Process) -> int:
+    total = 0
+    for each in _family(process):
+        try:
+            total += each.memory_info().rss
+        except psutil.Error:
+            continue  # it has just ended
+    return total
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    total = 0.0
+    for each in _family(process):
+        try:
+            times = each.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def main() -> int:
+    """Reads a directory with Spark and prints what it took, as a line of JSON."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only the process that is measured needs Spark
+
+    parser = argparse.ArgumentParser(prog="benchmarks.lake", description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--warm-up", type=Path, required=True, help="a small directory that is read first")
+    parser.add_argument("--master", default="local[2]")
+    options = parser.parse_args()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master(options.master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+
+    def read(directory: Path) -> None:
+        spark.read.format("quorate").load(str(directory)).write.format("noop").mode("overwrite").save()
+
+    read(options.warm_up)
+    # Python workers stay: their time before the query counts once and is subtracted.
+    process = psutil.Process()
+    cpu, started = _cpu_seconds(process), time.perf_counter()
+    read(options.directory)
+    report = {"read_seconds": time.perf_counter() - started, "cpu_seconds": _cpu_seconds(process) - cpu}
+    spark.stop()
+    print(json.dumps(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
