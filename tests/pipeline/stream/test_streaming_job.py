@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from pyspark_quorate.source.decoding import ARROW_SCHEMA
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
 from support.cluster import DIE_WITH_PARENT, Cluster
@@ -21,13 +22,15 @@ from support.metadata import start_offset
 from support.requirements import missing
 from support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 NewQuorum = Callable[..., Cluster]
 Rows = Counter[tuple[object, ...]]
 """Rows of the columns below, and how often each is there."""
 
-JOB_TIMEOUT_S = 240
+JOB_TIMEOUT_S = 480
+# A JVM that lives for seconds: no second compiler.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 COLUMNS = ("cluster_id", "kind", "offset", "ordinal", "epoch", "time", "type", "version", "payload")
 KIND = COLUMNS.index("kind")
 PASSWORD = "a-secret-that-nobody-may-see"
@@ -42,7 +45,6 @@ SMALL_LOG = {
 JOB = """
 import json, sys
 from pyspark.sql import SparkSession
-from pyspark_quorate import register
 
 options, place, trigger = json.loads(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 spark = (
@@ -56,7 +58,6 @@ spark = (
     .config("spark.sql.warehouse.dir", f"{place}/warehouse")
     .getOrCreate()
 )
-register(spark)
 rows = spark.readStream.format("quorate").options(**options).load()
 writer = rows.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")
 writer.trigger(**trigger).start(f"{place}/rows").awaitTermination()
@@ -79,7 +80,12 @@ class Job:
                 [*DIE_WITH_PARENT, *arguments],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+                env={
+                    **os.environ,
+                    "PYSPARK_PYTHON": sys.executable,
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "JAVA_TOOL_OPTIONS": QUICK_START,
+                },
             )
 
     def finish(self) -> int:
@@ -132,7 +138,8 @@ class Job:
                 entry = json.loads(line)
                 assert entry["action"] == "add"
                 files.add(Path(entry["path"].removeprefix("file://")))
-        return counted(row for file in sorted(files) for row in pq.read_table(file).to_pylist())
+        tables = (pq.read_table(file, coerce_int96_timestamp_unit="us") for file in sorted(files))
+        return counted(row for table in tables for row in table.cast(ARROW_SCHEMA).to_pylist())
 
     def _await(self, look: Callable[[], bool], what: str) -> None:
         def look_at_it() -> bool:
@@ -205,7 +212,7 @@ def test_a_killed_job_and_a_killed_controller_lose_and_double_nothing(
     options = {
         "bootstrapControllers": quorum.bootstrap_controllers,
         "noOps": "true",
-        "maxRecordsPerTrigger": "20",
+        "maxRecordsPerTrigger": "100",
     }
     job.start(options, {"processingTime": "0 seconds"})
     with changing(quorum) as changes:
