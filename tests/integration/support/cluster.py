@@ -285,15 +285,19 @@ class Cluster:
         if self.implementation(node_id) == "python":
             assert code == 0, self.describe(f"node {node_id} ended with {code}")
 
+    def suspend(self, *node_ids: int) -> None:
+        """Suspend nodes until they are sent SIGCONT; returns when they are."""
+        for node_id in node_ids:
+            self.signal(node_id, signal.SIGSTOP)
+        for node_id in node_ids:
+            eventually(partial(self._is_suspended, node_id), STOP_TIMEOUT_S, f"{node_id} to be suspended")
+
     @contextmanager
     def frozen(self, node_ids: Iterable[int] | None = None) -> Iterator[None]:
         """These controllers, by default all, are suspended as far as they run: nothing of them changes."""
         chosen = self.controllers if node_ids is None else node_ids
         frozen = [node_id for node_id in chosen if self.runs(node_id)]
-        for node_id in frozen:
-            self.signal(node_id, signal.SIGSTOP)
-        for node_id in frozen:
-            eventually(partial(self._is_suspended, node_id), STOP_TIMEOUT_S, f"{node_id} to be suspended")
+        self.suspend(*frozen)
         try:
             yield
         finally:

@@ -205,8 +205,7 @@ class Script:
         cluster = self.cluster
         leader = self._leader()
         others = [one for one in cluster.voters() if one != leader]
-        for one in others:
-            cluster.signal(one, signal.SIGSTOP)
+        cluster.suspend(*others)
         alone_from = end_offset(cluster.metadata(leader))
         # NoOpRecords make its log grow, and nobody is there to have them.
         eventually(

@@ -22,7 +22,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.timeout(600)
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
-TABLES = "records,gaps,leadership,feature_levels"
+TABLES = "records,gaps"
 START_TIMEOUT_S = 240
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
@@ -105,6 +105,7 @@ def test_portions_reruns_and_copies_give_the_same_tables(spark: SparkSession, tm
     assert merged.after < merged.before
     assert len(list((lake / "_lake" / "rows" / f"cluster_id={CLUSTER}").glob("*.parquet"))) == 1
     with Lake.writing(str(lake)) as found:
+        # Made again, the tables are the same, though complaints that are void are gone.
         ingest(spark, found, [str(bits)], Silent(), tables=choose_tables(TABLES), everything=True)
         assert raw.read_rows(spark, found, [CLUSTER]).where("kind = 'gap' and type = 'torn-tail'").isEmpty()
         assert count_rows(found, "records") == len(expected["records"])
@@ -120,7 +121,7 @@ def test_an_ingest_that_is_killed_goes_on(spark: SparkSession, tmp_path: Path) -
     lake = tmp_path / "killed"
     for staged in ("rows", "tables"):
         kill_at(lake, source, staged)
-        assert not (lake / "leadership").exists()
+        assert not (lake / "gaps").exists()
     run(spark, lake, source)
     assert content(spark, lake) == content(spark, tmp_path / "undisturbed")
     assert not (lake / STAGING).exists()

@@ -1,0 +1,352 @@
+"""Every table of a lake against a ledger of what was done to the cluster: our controllers, and stock Kafka's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from pyspark_quorate.jobs.building import choose_tables
+from pyspark_quorate.jobs.ingest import ingest
+from pyspark_quorate.jobs.lake import Lake
+from pyspark_quorate.jobs.progress import Silent
+from pyspark_quorate.jobs.reading import read_table
+from pyspark_quorate.report.collecting import collect
+from pyspark_quorate.report.sections import sections_of
+from support.history import (
+    GHOST,
+    LEVEL_AFTER,
+    LEVEL_BEFORE,
+    TOPICS,
+    TRUNCATED_MIN,
+    Entry,
+    Ledger,
+    Script,
+    directories,
+    found,
+)
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A ledger, and the lake that was made of the cluster's directories."""
+
+    ledger: Ledger
+    lake: Lake
+    spark: SparkSession
+    founders: tuple[int, ...]
+    addresses: dict[int, str]
+    is_java: bool
+
+    def rows(self, table: str) -> list[Row]:
+        """All rows of a table, times with a zone."""
+        read = read_table(self.lake, table)
+        assert read is not None, f"the lake has no {table}"
+        assert read.is_all
+        return [
+            {
+                key: value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
+                for key, value in row.items()
+            }
+            for row in read.rows
+        ]
+
+
+@pytest.fixture(scope="module", params=["python", "java"])
+def told(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    kafka_jars: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Told:
+    """The script's history, as ledger and as lake."""
+    where = tmp_path_factory.mktemp(f"ledger-{request.param}")
+    is_java = request.param == "java"
+    cluster = found(where / "cluster", kafka_jars, java=is_java)
+    lost = where / "lost"
+    try:
+        ledger = Script(cluster, lost).run()
+        addresses = {one: cluster.address(one) for one in (*cluster.controllers, *cluster.brokers)}
+        cluster.stop()
+    finally:
+        cluster.close()
+    with Lake.writing(str(where / "lake")) as lake:
+        sources = [str(one) for one in directories(cluster, lost)]
+        ingest(spark, lake, sources, Silent(), tables=choose_tables(None))
+    return Told(ledger, lake, spark, cluster.founders, addresses, is_java)
+
+
+def test_the_tables_say_what_the_ledger_says(told: Told) -> None:
+    """Goal: every table is right on real input. Method: a script drives a cluster and keeps a ledger of what it did
+    and when; each table made of the controllers' directories has exactly that, at those times.
+    """
+    checks = (
+        records,
+        gaps,
+        membership,
+        controller_registrations,
+        leadership,
+        feature_levels,
+        upgrade_blockers,
+        advertised_addresses,
+        broker_sessions,
+        partitions,
+        topics,
+        config_changes,
+        acl_changes,
+        quotas,
+        producer_id_blocks,
+    )
+    for check in checks:
+        check(told)
+
+
+def test_the_report_finds_what_went_wrong(told: Told) -> None:
+    """Goal: sentences of a report are about what happened. Method: look for the actors of the script in them."""
+    (history,) = collect(told.lake, None, None, None)
+    sections = {section.title: section for section in sections_of(history)}
+    findings = {title: section.finding for title, section in sections.items()}
+    flapped = told.ledger.of("broker")[0].key[0]
+    assert f"broker {flapped} (twice, " in findings["Brokers in and out of service"]
+    assert f"controller {GHOST}" in {row[0] for row in sections["What blocked upgrades"].rows}
+    assert "Truncated-epoch" in findings["What is not known"]
+    assert "came back with another directory" in findings["Voters of the quorum"]
+
+
+def records(told: Told) -> None:
+    """Each offset once, whoever has it; table gaps tells that none is missing."""
+    stored = told.spark.read.parquet(str(told.lake.table("records"))).where("kind = 'log'")
+    (row,) = stored.agg(f.count("*").alias("lines"), f.count_distinct("offset").alias("offsets")).collect()
+    assert row["lines"] == row["offsets"] > len(told.ledger.entries)
+    types = {row["type"] for row in stored.select("type").distinct().collect()}
+    assert {"TopicRecord", "ConfigRecord", "VotersRecord", "LeaderChangeMessage"} <= types
+    assert ("AccessControlEntryRecord" in types) == told.is_java
+
+
+def gaps(told: Told) -> None:
+    """The lost leader's tail, and nothing that counts."""
+    rows = told.rows("gaps")
+    assert [row for row in rows if row["hides_records"]] == []
+    truncated = [row for row in rows if row["reason"] == "truncated-epoch"]
+    assert sum(row["end_offset"] - row["first_offset"] for row in truncated) >= TRUNCATED_MIN
+    (lost,) = told.ledger.of("lost leader")
+    assert all(row["not_after"] > lost.after for row in truncated)
+
+
+def membership(told: Told) -> None:
+    """Who joined and left, with the directory that it had."""
+    rows = told.rows("membership")
+    (founding,) = told.ledger.of("founded")
+    begun = {(row["voter_id"], row["directory_id"]): row for row in reversed(by_time(rows))}
+    ended = {(row["voter_id"], row["directory_id"]): row for row in by_time(rows)}
+    joined = {entry.key: entry for entry in told.ledger.of("voter") if entry.value}
+    left = {entry.key: entry for entry in told.ledger.of("voter") if not entry.value}
+    assert {key[0] for key in set(begun) - set(joined)} == set(told.founders)
+    for key, row in begun.items():
+        assert_when(row["valid_from"], joined.get(key, founding))
+        assert row["from_exact"]
+    for key, row in ended.items():
+        if key in left:
+            assert_when(row["valid_to"], left[key])
+        else:
+            assert row["valid_to"] is None, f"{key} is a voter still"
+
+
+def controller_registrations(told: Told) -> None:
+    """All controllers are registered, and the ghost between registration and refresh with its old levels."""
+    rows = told.rows("controller_registrations")
+    controllers = {one for one in told.addresses if one >= min(told.founders)}
+    assert {row["controller_id"] for row in rows if row["valid_to"] is None} == controllers | {GHOST}
+    came, refreshed = told.ledger.of("blocker")
+    first, second = by_time([row for row in rows if row["controller_id"] == GHOST])
+    assert_when(first["valid_from"], came)
+    assert_when(first["valid_to"], refreshed)
+    assert second["endpoints"] == []
+
+
+def leadership(told: Told) -> None:
+    """Who led when the script looked; and no epoch went back."""
+    rows = by_time(told.rows("leadership"))
+    epochs = [row["epoch"] for row in rows]
+    assert epochs == sorted(set(epochs))
+    leaders = {row["epoch"]: row for row in rows}
+    noted = told.ledger.of("leader")
+    assert len({entry.key for entry in noted}) >= 2
+    for entry in noted:
+        row = leaders[entry.key[0]]
+        assert row["leader_id"] == entry.value
+        assert row["valid_from"] <= entry.after
+        assert row["valid_to"] is None or row["valid_to"] >= entry.after
+
+
+def feature_levels(told: Told) -> None:
+    """The level from the beginning until the upgrade, and the one after it."""
+    before, after = by_time(
+        [row for row in told.rows("feature_levels") if row["feature"] == "metadata.version"]
+    )
+    (upgrade,) = told.ledger.of("level")
+    assert (before["level"], after["level"]) == (LEVEL_BEFORE, LEVEL_AFTER)
+    assert_when(before["valid_to"], upgrade)
+    assert_when(after["valid_from"], upgrade)
+    assert after["valid_to"] is None
+
+
+def upgrade_blockers(told: Told) -> None:
+    """The ghost blocked the level while the ledger says so, and nobody else did."""
+    rows = [
+        row
+        for row in told.rows("upgrade_blockers")
+        if (row["feature"], row["level"]) == ("metadata.version", LEVEL_AFTER)
+    ]
+    assert {(row["role"], row["node_id"]) for row in rows} == {("controller", GHOST)}
+    came, refreshed = told.ledger.of("blocker")
+    assert_when(rows[0]["valid_from"], came)
+    assert_when(rows[-1]["valid_to"], refreshed)
+    assert all(row["is_ghost"] for row in rows)
+
+
+def advertised_addresses(told: Told) -> None:
+    """Where each node could be found, and the ghost for a while."""
+    rows = told.rows("advertised_addresses")
+    held = {(f"{row['host']}:{row['port']}", row["node_id"]) for row in rows if row["valid_to"] is None}
+    assert held == {(address, node_id) for node_id, address in told.addresses.items()}
+    assert [row for row in rows if row["reused_from_node_id"] is not None] == []
+    came, refreshed = told.ledger.of("blocker")
+    (ghost,) = [row for row in rows if row["node_id"] == GHOST]
+    assert_when(ghost["valid_from"], came)
+    assert_when(ghost["valid_to"], refreshed)
+
+
+def broker_sessions(told: Told) -> None:
+    """Each time that a broker left service and came back."""
+    rows = by_time(told.rows("broker_sessions"))
+    flapping = told.ledger.of("broker")[0].key[0]
+    (calm,) = {row["broker_id"] for row in rows} - {flapping}
+    assert [state for state, _ in turns_of(rows, calm)] == ["fenced", "unfenced"]
+    turns = turns_of(rows, flapping)
+    # It begins fenced, and comes into service when it is founded.
+    entries = told.ledger.of("broker")
+    assert [state for state, _ in turns] == ["fenced", "unfenced", *(entry.value for entry in entries)]
+    for (_, moment), entry in zip(turns[2:], entries, strict=True):
+        assert_when(moment, entry)
+
+
+def turns_of(rows: Sequence[Row], broker_id: int) -> list[tuple[str, datetime]]:
+    """When a broker went out of service or came into it; about to stop counts as out."""
+    turns: list[tuple[str, datetime]] = []
+    for row in rows:
+        state = "unfenced" if row["state"] == "unfenced" else "fenced"
+        if row["broker_id"] == broker_id and (not turns or turns[-1][0] != state):
+            turns.append((state, row["valid_from"]))
+    return turns
+
+
+def partitions(told: Told) -> None:
+    """While the broker was away, every partition lacked it; nothing was without a leader."""
+    entries = told.ledger.of("broker")
+    away = [entry for entry in entries if entry.value == "fenced"]
+    back = told.ledger.of("in sync")
+    broker = entries[0].key[0]
+    places = {(topic, number) for topic, count in TOPICS.items() for number in range(count)}
+    risks = told.rows("under_replicated")
+    changes = told.rows("isr_changes")
+    for gone, come in zip(away, back, strict=True):
+        rows = [row for row in risks if gone.after <= row["valid_from"] <= gone.before]
+        assert {(row["topic"], row["partition"]) for row in rows} == places
+        assert all(row["missing"] == [broker] and row["isr_size_min"] == 1 for row in rows)
+        assert all(gone.after <= row["valid_to"] <= come.before for row in rows if not row["is_offline"])
+        shrunk = [row for row in changes if row["change"] == "shrink" and gone.holds(row["time"])]
+        grown = [row for row in changes if row["change"] == "expand" and come.holds(row["time"])]
+        for rows in (shrunk, grown):
+            assert {(row["topic"], row["partition"]) for row in rows} == places
+    assert [row for row in risks if row["is_offline"]] == []
+    now = [row for row in told.rows("partition_leadership") if row["valid_to"] is None]
+    assert {row["topic"] for row in now} == {"orders", "short-lived", "after-the-loss"}
+    assert all(len(row["isr"]) == len(row["replicas"]) == 2 for row in now)
+
+
+def topics(told: Told) -> None:
+    """Created, deleted, and created again with the same name."""
+    rows = by_time(told.rows("topics"))
+    entries = told.ledger.of("topic")
+    created = [entry for entry in entries if entry.value]
+    assert [(row["topic"], row["partitions"]) for row in rows] == [(one.key[0], one.value) for one in created]
+    for row, entry in zip(rows, created, strict=True):
+        assert_when(row["valid_from"], entry)
+    (deleted,) = [entry for entry in entries if not entry.value]
+    first, again = [row for row in rows if row["topic"] == "short-lived"]
+    assert_when(first["valid_to"], deleted)
+    assert again["previous_topic_id"] == first["topic_id"]
+    assert [row["topic"] for row in rows if row["valid_to"] is None] == [
+        "orders",
+        "after-the-loss",
+        "short-lived",
+    ]
+
+
+def config_changes(told: Told) -> None:
+    """Each value that a config was given."""
+    rows = sorted(told.rows("config_changes"), key=lambda row: row["offset"])
+    entries = told.ledger.of("config")
+    for key in dict.fromkeys(entry.key for entry in entries):
+        of_key = [entry for entry in entries if entry.key == key]
+        seen = [row for row in rows if (row["resource_type"], row["resource_name"], row["name"]) == key]
+        assert [row["new_value"] for row in seen] == [entry.value for entry in of_key]
+        assert [row["old_value"] for row in seen] == [None, *(entry.value for entry in of_key[:-1])]
+        assert_each(seen, of_key)
+
+
+def acl_changes(told: Told) -> None:
+    """Each entry that was added and removed."""
+    rows = sorted(told.rows("acl_changes"), key=lambda row: row["offset"])
+    entries = told.ledger.of("acl")
+    assert bool(entries) == told.is_java
+    assert [((row["resource_name"], row["principal"], row["operation"]), row["change"]) for row in rows] == [
+        (entry.key, entry.value) for entry in entries
+    ]
+    assert_each(rows, entries)
+
+
+def quotas(told: Told) -> None:
+    """The limits, each until the next one."""
+    rows = by_time(told.rows("quotas"))
+    entries = told.ledger.of("quota")
+    assert bool(entries) == told.is_java
+    assert [row["quota"] for row in rows] == [entry.value for entry in entries if entry.value is not None]
+    for row, begin, end in zip(rows, entries, entries[1:], strict=False):
+        assert tuple((one["entity_type"], one["entity_name"]) for one in row["entity"]) == begin.key[0]
+        assert_when(row["valid_from"], begin)
+        assert_when(row["valid_to"], end)
+
+
+def producer_id_blocks(told: Told) -> None:
+    """A block for the producer."""
+    (asked,) = told.ledger.of("producer")
+    rows = told.rows("producer_id_blocks")
+    assert any(asked.holds(row["time"]) for row in rows)
+    assert all(row["last_producer_id"] - row["first_producer_id"] == 999 for row in rows)
+
+
+def by_time(rows: Sequence[Row]) -> list[Row]:
+    """Intervals in the order in which they begin."""
+    return sorted(rows, key=lambda row: row["from_offset"])
+
+
+def assert_when(moment: datetime | None, entry: Entry) -> None:
+    """It was when the ledger says so."""
+    assert moment is not None, entry
+    assert entry.holds(moment), f"{moment} is not within {entry}"
+
+
+def assert_each(rows: Sequence[Row], entries: Sequence[Entry]) -> None:
+    """Each was when the ledger says so."""
+    for row, entry in zip(rows, entries, strict=True):
+        assert_when(row["time"], entry)
+        assert row["exact"]
