@@ -145,9 +145,10 @@ def _replay(book: Book, entry: Entry, role: str) -> None:
     if entry.type == "VotersRecord" and role == "voter":
         for key in set(book.seen) - set(told):
             book.tell(key, None, entry.time, entry.offset)
-        book.base = len(book.gaps)  # it states all voters: any other was none
     for key, state in told.items():
         book.tell(key, state, entry.time, entry.offset)
+    if entry.type == "VotersRecord" and role == "voter":
+        book.base = len(book.gaps)  # it stated all voters: any other was none
 
 
 def leaderships(quorum: Quorum) -> list[Life]:
