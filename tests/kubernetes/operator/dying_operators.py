@@ -83,7 +83,10 @@ def final_state(operated: Operated, *names: str) -> dict[str, Any]:
         "endpoints": {one: str(endpoints) for one, endpoints in sorted(quorum.nodes.items())},
         "registrations": {one.node_id: f"{one.host}:{one.port}" for one in cluster.nodes},
         "levels": (status["metadataVersion"], status["quorum"]["kraftVersion"]),
-        "formation": status["formation"],
+        "formation": {
+            **status["formation"],
+            "initialVoters": [voter["nodeId"] for voter in status["formation"]["initialVoters"]],
+        },
         "refusals": status.get("refusals"),
         "configs": brokers_configs(ask),
         "objects": _objects(operated),
