@@ -1,0 +1,157 @@
+"""Histories that are short enough to say by hand what the tables should hold."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark_quorate import rows
+from pyspark_quorate.tables import controller_registrations, gaps, membership, upgrade_blockers
+from pyspark_quorate.tables.registry import TIMELINE, make_all
+from pyspark_quorate.tables.timeline import timeline
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+Line = tuple[Any, ...]
+
+
+def line(
+    cluster: str, file: str, place: int | tuple[int, int], epoch: int, kind: str, **payload: Any
+) -> Line:
+    """A row of the log at an offset, or of the checkpoint at (end offset, ordinal). An hour is an offset."""
+    offset, ordinal = place if isinstance(place, tuple) else (place, 0)
+    read = rows.SNAPSHOT if isinstance(place, tuple) else rows.LOG
+    time = START + timedelta(hours=offset - (read == rows.SNAPSHOT))
+    return (cluster, f"{cluster}/{file}", read, offset, ordinal, epoch, time, kind, 0, json.dumps(payload))
+
+
+def config(cluster: str, file: str, offset: int, epoch: int) -> Line:
+    """A record that says where it stood."""
+    return line(cluster, file, offset, epoch, "ConfigRecord", name=f"{file}@{offset}")
+
+
+def voters(cluster: str, offset: int, *ids: int) -> Line:
+    """A set of voters."""
+    told = [{"voterId": one, "voterDirectoryId": f"d{one}", "endpoints": []} for one in ids]
+    return line(cluster, "a", offset, 1, "VotersRecord", voters=told)
+
+
+def registered(cluster: str, offset: int, node: int, level: int) -> Line:
+    """A controller that supports metadata.version up to a level."""
+    features = [{"name": "metadata.version", "minSupportedVersion": 7, "maxSupportedVersion": level}]
+    payload = {"controllerId": node, "incarnationId": f"i{offset}", "endPoints": [], "features": features}
+    return line(cluster, "a", offset, 1, "RegisterControllerRecord", **payload)
+
+
+def fork() -> list[Line]:
+    """Leader 2 had only 0..4 of what leader 1 wrote, and lost; leader 3 had 0..6 (the Raft paper's figure 8)."""
+    kept = [config("fork", "a", offset, 1 if offset < 7 else 3) for offset in range(9)]
+    common = [(one[0], "fork/b", *one[2:]) for one in kept[:5]]
+    return kept + common + [config("fork", "b", offset, 2) for offset in range(5, 9)]
+
+
+def transactions() -> list[Line]:
+    """One that is aborted by the next leader, one that ends, one that is open before a gap and at the end."""
+    kinds = {0: "Begin", 2: "Abort", 4: "Begin", 6: "End", 8: "Begin", 14: "Begin"}
+    offsets = [offset for offset in range(16) if offset not in (10, 11)]
+    made = [
+        line("tx", "a", offset, 1, f"{kinds[offset]}TransactionRecord")
+        if offset in kinds
+        else config("tx", "a", offset, 1)
+        for offset in offsets
+    ]
+    return [*made, line("tx", "a", 16, 2, "LeaderChangeMessage", leaderId=1)]
+
+
+def checkpoints() -> list[Line]:
+    """The log begins at 5. The checkpoint at 5 is torn, that at 7 is whole, and that at 9 tells nothing new."""
+    made = [config("snap", "a", offset, 1) for offset in range(5, 11)]
+    for end, kinds in ((5, ("Header",)), (7, ("Header", "Footer")), (9, ("Header", "Footer"))):
+        made += [line("snap", f"{end}", (end, n), 1, f"Snapshot{kind}Record") for n, kind in enumerate(kinds)]
+    return made
+
+
+def ghost() -> list[Line]:
+    """Controller 2 leaves the voters at 4 and stays registered; 1 is upgraded at 5; 2 is unregistered at 7."""
+    return [
+        line("ghost", "a", 0, 1, "LeaderChangeMessage", leaderId=1, voters=[], grantingVoters=[]),
+        voters("ghost", 1, 1, 2),
+        registered("ghost", 2, 1, 25),
+        registered("ghost", 3, 2, 25),
+        voters("ghost", 4, 1),
+        registered("ghost", 5, 1, 27),
+        config("ghost", "a", 6, 1),
+        line("ghost", "a", 7, 1, "UnregisterControllerRecord", controllerId=2),
+    ]
+
+
+def lines_of(frame: DataFrame, cluster: str, *columns: str) -> list[Line]:
+    """Some columns of one cluster, sorted; instants as hours since the start."""
+    hours = [
+        (f.unix_seconds(name) / 3600 - START.timestamp() / 3600).cast("int").alias(name)
+        if kind == "timestamp"
+        else f.col(name)
+        for name, kind in frame.select(*columns).dtypes
+    ]
+    return sorted(
+        (tuple(row) for row in frame.where(f.col("cluster_id") == cluster).select(hours).collect()), key=repr
+    )
+
+
+def share(frame: DataFrame) -> DataFrame:
+    """What several tables read is made once."""
+    return frame.localCheckpoint()
+
+
+@pytest.mark.timeout(900)
+def test_stories(spark: SparkSession) -> None:
+    """Goal: what the tables say of the cases that are easy to get wrong. Method: by hand, in one frame."""
+    told = [*fork(), *transactions(), *checkpoints(), *ghost()]
+    raw = spark.createDataFrame(told[::-1], rows.SCHEMA).localCheckpoint()
+    wanted = (gaps.TABLE, membership.TABLE, controller_registrations.TABLE, upgrade_blockers.TABLE)
+    made = make_all(raw, wanted, share)
+    made[TIMELINE] = (
+        timeline(raw, share)
+        .withColumn("name", f.variant_get("payload", "$.name", "string"))
+        .localCheckpoint()
+    )
+
+    names = [one[1] for one in sorted(lines_of(made[TIMELINE], "fork", "offset", "name"))]
+    assert names == [f"a@{offset}" for offset in range(9)]
+    lost = ("reason", "epoch", "first_offset", "end_offset", "hides_records", "not_before", "not_after")
+    assert lines_of(made["gaps"], "fork", *lost) == [("truncated-epoch", 2, 5, 9, False, 4, None)]
+
+    offsets = [one[0] for one in sorted(lines_of(made[TIMELINE], "tx", "offset", "type", "run"))]
+    assert offsets == [3, 5, 7, 12, 12, 13, 16]
+    missing = (
+        "reason",
+        "first_offset",
+        "end_offset",
+        "hides_records",
+        "bridged_at",
+        "not_before",
+        "not_after",
+    )
+    assert lines_of(made["gaps"], "tx", *missing) == [("missing-offsets", 10, 12, True, None, 9, 12)]
+
+    stretches = sorted(lines_of(made[TIMELINE], "snap", "offset", "ordinal", "type", "run"))
+    assert [(offset, run) for offset, _, kind, run in stretches if kind == "ConfigRecord"] == [
+        *((5, 0), (6, 0)),
+        *((7, 1), (8, 1), (9, 1), (10, 1)),
+    ]
+    assert [(offset, kind) for offset, _, kind, _ in stretches if kind != "ConfigRecord"] == [
+        *((5, "gap"), (7, "SnapshotHeaderRecord"), (7, "SnapshotFooterRecord")),
+    ]
+    assert lines_of(made["gaps"], "snap", *missing) == [("missing-offsets", 0, 5, True, 7, None, 5)]
+
+    span = ("from_offset", "to_offset")
+    assert lines_of(made["membership"], "ghost", "voter_id", "directory_id", *span) == [
+        (1, "d1", 1, None),
+        (2, "d2", 1, 4),
+    ]
+    blocker = ("level", "level_name", "node_id", "supported_max", "is_ghost", "ghost_since", *span)
+    assert lines_of(made["upgrade_blockers"], "ghost", *blocker) == [
+        (26, "4.1-IV0", 2, 25, True, 4, 5, 7),
+        (27, "4.1-IV1", 2, 25, True, 4, 5, 7),
+    ]
