@@ -1,5 +1,9 @@
-"""Every table of a lake against a ledger of what was done to the cluster: our controllers, and stock Kafka's."""
+"""Every table of a lake against a ledger of what was done to the cluster.
 
+QUORATE_LEDGER says whose controllers: python, java, or both with a comma between them; python without.
+"""
+
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,7 +63,7 @@ class Told:
         ]
 
 
-@pytest.fixture(scope="module", params=["python", "java"])
+@pytest.fixture(scope="module", params=os.environ.get("QUORATE_LEDGER", "python").split(","))
 def told(
     request: pytest.FixtureRequest,
     spark: SparkSession,
