@@ -48,7 +48,11 @@ def column(name: str, kind: DataType, comment: str, *, is_nullable: bool = False
 SCHEMA: Final = StructType(
     [
         column("cluster_id", StringType(), "Kafka's cluster id, as meta.properties has it"),
-        column("source", StringType(), "the file that it was read from, or host:port,… of the controllers that were followed"),
+        column(
+            "source",
+            StringType(),
+            "the file that it was read from, or host:port,… of the controllers that were followed",
+        ),
         column("kind", StringType(), "log, snapshot or gap"),
         column(
             "offset",
