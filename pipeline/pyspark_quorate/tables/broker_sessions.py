@@ -214,7 +214,7 @@ def _carried(name: str, order: WindowSpec) -> Column:
 
 def _with_fencings(lives: DataFrame) -> DataFrame:
     """With `is_fencing`, and `fencings_in_hour` by the clock of the records."""
-    by_offset = Window.partitionBy(*_KEY).orderBy("from_offset")
+    by_offset = Window.partitionBy(*_KEY).orderBy("from_offset", f.asc_nulls_last("to_offset"))
     was = f.lag(f.struct("broker_epoch", "state")).over(by_offset)
     is_fencing = (
         (f.col("state") == FENCED) & (was["broker_epoch"] == f.col("broker_epoch")) & (was["state"] != FENCED)

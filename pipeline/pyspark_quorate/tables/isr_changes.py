@@ -47,7 +47,7 @@ SCHEMA: Final = StructType(
 
 def isr_changes(leadership: DataFrame) -> DataFrame:
     """The table, of partition_leadership."""
-    order = Window.partitionBy(*PARTITION).orderBy("from_offset")
+    order = Window.partitionBy(*PARTITION).orderBy("from_offset", f.asc_nulls_last("to_offset"))
     before = f.lag("isr").over(order)
     compared = leadership.withColumns(
         {

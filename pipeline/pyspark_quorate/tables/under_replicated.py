@@ -39,7 +39,7 @@ SCHEMA: Final = StructType(
 def under_replicated(leadership: DataFrame) -> DataFrame:
     """The table, of partition_leadership: neighbours merged that are alike in both flags."""
     counted = f.array_except("replicas", "adding_replicas")
-    order = Window.partitionBy(*PARTITION).orderBy("from_offset")
+    order = Window.partitionBy(*PARTITION).orderBy("from_offset", f.asc_nulls_last("to_offset"))
     flags = f.struct("is_under_replicated", "is_offline")
     states = (
         leadership.withColumn("replication_factor", f.size(counted))
@@ -57,6 +57,8 @@ def under_replicated(leadership: DataFrame) -> DataFrame:
         )
         .withColumn("stretch", f.sum((~f.col("continues")).cast("int")).over(order))
     )
+    # A record right behind a snapshot ends what that shows: an interval without length, before its successor.
+    place = f.struct("from_offset", f.coalesce("to_offset", f.lit(2**63 - 1)))
     first, last = f.min_by, f.max_by
     return (
         states.where("is_under_replicated or is_offline")
@@ -66,12 +68,12 @@ def under_replicated(leadership: DataFrame) -> DataFrame:
             f.min("isr_size").alias("isr_size_min"),
             f.max("replication_factor").alias("replication_factor"),
             f.array_sort(f.array_distinct(f.flatten(f.collect_list("missing")))).alias("missing"),
-            first("valid_from", "from_offset").alias("valid_from"),
-            last("valid_to", "from_offset").alias("valid_to"),
+            first("valid_from", place).alias("valid_from"),
+            last("valid_to", place).alias("valid_to"),
             f.min("from_offset").alias("from_offset"),
-            last("to_offset", "from_offset").alias("to_offset"),
-            first("from_exact", "from_offset").alias("from_exact"),
-            last("to_exact", "from_offset").alias("to_exact"),
+            last("to_offset", place).alias("to_offset"),
+            first("from_exact", place).alias("from_exact"),
+            last("to_exact", place).alias("to_exact"),
             f.max("through_gap").alias("through_gap"),
         )
     )
