@@ -35,7 +35,16 @@ _PYTHON_BASE, _JAVA_BASE = _BASES
 _PYTHON_VERSION = "3.11"  # Debian's
 # What a clone of the repository would bring; a work tree has more.
 _SOURCES = (
-    *("admin", "cli", "controller_node", "operator", "pipeline", "protocol", "docker", "examples/quickstart.yaml"),
+    *(
+        "admin",
+        "cli",
+        "controller_node",
+        "operator",
+        "pipeline",
+        "protocol",
+        "docker",
+        "examples/quickstart.yaml",
+    ),
     *("Dockerfile", ".dockerignore", "LICENSE", "README.md", "constraints.txt", "pyproject.toml"),
 )
 
