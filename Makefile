@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SEEDS ?= 10000
+TRIED_AGAIN := $(if $(CI),--reruns 1 -rR)
 
 .DEFAULT_GOAL := help
 .PHONY: help play install test check bench simulate clean
@@ -17,13 +18,14 @@ play: $(VENV)/.core ## three controllers and a Kafka broker on this machine, unt
 
 install: $(VENV)/.all ## .venv with everything that development needs
 
-# The jars first, so that no test waits for Maven. Tests with real processes share ports, cores and disks: one at a time.
-# A continuous integration tries a test with real processes once more, and says so, as Kafka's own does; what is told
-# in chapters, from the beginning.
+# The jars first, so that no test waits for Maven. Tests with real processes share cores and disks: one at a time, but
+# for those that wait for Kubernetes and Spark more than they work, two files at a time. A continuous integration tries
+# a test with real processes once more, and says so, as Kafka's own does; what is told in chapters, from the beginning.
 test: $(VENV)/.all ## all that can be tested here; QUORATE_REQUIRE=kafka,kubernetes,kind,browser,spark makes a missing one a failure
 	@$(BIN)/python tools/kafka_jars.py >/dev/null || true
 	$(BIN)/pytest $(addprefix tests/,unit property golden simulation) --numprocesses auto
-	$(BIN)/pytest tests/integration tests/browser tests/pipeline tests/kubernetes --ignore tests/kubernetes/kind $(if $(CI),--reruns 1 -rR)
+	$(BIN)/pytest tests/integration tests/browser $(TRIED_AGAIN)
+	$(BIN)/pytest tests/pipeline tests/kubernetes --ignore tests/kubernetes/kind --numprocesses 2 --dist loadfile $(TRIED_AGAIN)
 	$(BIN)/pytest tests/kubernetes/kind $(if $(CI),|| $(BIN)/pytest tests/kubernetes/kind)
 
 check: $(VENV)/.all ## formatting, lint, types, import contracts, generated files

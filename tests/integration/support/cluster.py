@@ -36,7 +36,7 @@ STOP_TIMEOUT_S = 40
 TOOL_TIMEOUT_S = 60
 REQUEST_TIMEOUT_MS = 5_000
 LINES_SHOWN = 15
-PORT_FIRST, PORT_LAST = 20_000, 32_700
+PORTS = range(20_000, 32_700)
 _given_ports: set[int] = set()
 # The index files of a new log are written to their full size, 10 MiB each by default.
 SMALL_FILES = {"log.index.size.max.bytes": 16_384}
@@ -86,10 +86,14 @@ def free_ports(count: int) -> int:
     """The first of `count` consecutive ports which nobody listens on, and which the system gives to nobody.
 
     They are chosen by chance, so that clusters of other test runs leave them alone while a node is down.
-    What was given once is not given again: its owner may not listen yet, or be down for a while.
+    What was given once is not given again: its owner may not listen yet, or be down for a while. Processes that
+    share a run have ports of their own.
     """
+    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{name}") for name in ("", "_COUNT"))
+    share = len(PORTS) // int(workers or 1)
+    first = PORTS.start + share * int((worker or "gw0").removeprefix("gw"))
     while True:
-        start = random.randrange(PORT_FIRST, PORT_LAST - count)
+        start = random.randrange(first, first + share - count)
         ports = range(start, start + count)
         if _given_ports.isdisjoint(ports) and all(is_free(port) for port in ports):
             _given_ports.update(ports)
