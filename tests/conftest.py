@@ -10,7 +10,8 @@ from quorate_operator.runtime.kafka import cache_directory
 from support.requirements import missing
 
 # How long an example takes says more about the machine than about the code; hangs are what timeouts are for.
-hypothesis.settings.register_profile("quorate", deadline=None)
+# A continuous integration draws the same examples each time: it judges a change, and luck would judge with it.
+hypothesis.settings.register_profile("quorate", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("quorate")
 
 _HOW_TO_GET = (

@@ -130,23 +130,32 @@ class BatchScanner:
             self._next_offset = base_offset + count
             found.append(batch)
             return end
-        if len(data) - end < _MAGIC_POSITION + 1 and not is_end:
+        if len(data) - end <= _MAGIC_POSITION and not is_end:
             return at
-        found += self._place(batch, _peek(data, end))
+        following = _peek(data, end)
+        if following is not None and following.epoch < batch.epoch and self._epoch < batch.epoch:
+            # One of the two has a wrong epoch. The batch behind them tells which.
+            behind = end + following.size_bytes
+            if len(data) - behind <= _MAGIC_POSITION and not is_end:
+                return at
+            witness = _peek(data, behind)
+            if witness is not None and witness.epoch >= batch.epoch:
+                following = None
+        found += self._place(batch, following)
         return end
 
-    def _place(self, batch: Batch, following: tuple[int, int] | None) -> list[Batch | Gap]:
+    def _place(self, batch: Batch, following: "_Glimpse | None") -> list[Batch | Gap]:
         """The batch, after what is missing before it.
 
         Its offset and epoch are not covered by the checksum: whether they are right is judged by the neighbours.
-        `following`: offset and epoch of what seems to be the next batch.
+        `following`: what seems to be the next batch, if its epoch may be believed.
         """
         expected, end = self._next_offset, batch.base_offset + batch.record_count
         fault = self._misplacement(batch, following)
         if fault is not None:
             gap_end = None
-            if expected is not None and following is not None and following[0] >= expected:
-                gap_end = self._next_offset = following[0]
+            if expected is not None and following is not None and following.base_offset >= expected:
+                gap_end = self._next_offset = following.base_offset
             is_known = gap_end is not None
             return [
                 Gap(
@@ -163,19 +172,19 @@ class BatchScanner:
         gap = Gap(reason=MISSING_OFFSETS, offset=expected, end_offset=batch.base_offset, detail=detail)
         return [gap, batch]
 
-    def _misplacement(self, batch: Batch, following: tuple[int, int] | None) -> str | None:
+    def _misplacement(self, batch: Batch, following: "_Glimpse | None") -> str | None:
         """What is wrong with the batch's offset or epoch."""
         expected, end = self._next_offset, batch.base_offset + batch.record_count
         if batch.epoch < self._epoch:
             return f"its epoch is behind {self._epoch}"
-        if following is not None and following[1] < batch.epoch and batch.epoch > self._epoch:
-            return f"its epoch is beyond {following[1]}, that of the next batch"
+        if following is not None and following.epoch < batch.epoch and batch.epoch > self._epoch:
+            return f"its epoch is beyond {following.epoch}, that of the next batch"
         if expected is None or batch.base_offset == expected:
             return None
         if batch.base_offset < expected:
             return f"its offset is behind {expected}"
-        if following is not None and expected <= following[0] < end:
-            return f"its offset is beyond {following[0]}, that of the next batch"
+        if following is not None and expected <= following.base_offset < end:
+            return f"its offset is beyond {following.base_offset}, that of the next batch"
         if self._end_offset is not None and end > self._end_offset:
             return f"its offset is beyond {self._end_offset}, that of the next file"
         return None
@@ -264,9 +273,20 @@ class BatchScanner:
         return []
 
 
-def _peek(data: bytes, at: int) -> tuple[int, int] | None:
-    """Offset and epoch of what begins at `at`, if it looks like a batch."""
+class _Glimpse(NamedTuple):
+    """The front of a batch."""
+
+    base_offset: int
+    epoch: int
+    size_bytes: int
+
+
+def _peek(data: bytes, at: int) -> _Glimpse | None:
+    """The front of what begins at `at`, if it looks like a batch."""
     if len(data) - at <= _MAGIC_POSITION or data[at + _MAGIC_POSITION] != _MAGIC:
         return None
-    base_offset, _, epoch = _OFFSET_LENGTH_EPOCH.unpack_from(data, at)
-    return base_offset, epoch
+    base_offset, length, epoch = _OFFSET_LENGTH_EPOCH.unpack_from(data, at)
+    size_bytes = length + _LENGTH_COUNTS_FROM
+    if not HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX:
+        return None
+    return _Glimpse(base_offset, epoch, size_bytes)
