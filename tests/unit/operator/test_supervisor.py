@@ -80,6 +80,8 @@ class Pretended:
         self.may_stop = asyncio.Event()
         self.may_stop.set()
         self.closed = False
+        self.history_failure: OSError | None = None
+        self.histories_kept = 0
 
     @property
     def running(self) -> frozenset[int]:
@@ -145,6 +147,11 @@ class Pretended:
 
     def trim_logs(self) -> None:
         pass
+
+    def keep_history(self) -> None:
+        self.histories_kept += 1
+        if self.history_failure is not None:
+            raise self.history_failure
 
     async def close(self) -> None:
         self.closed = True
@@ -269,6 +276,16 @@ async def test_a_step_that_fails_ends_the_play(stage: Stage) -> None:
             await asyncio.wait_for(task, 10)
     assert stage.supervisor.stopping
     assert "failed: no disk" in [event.text for event in stage.supervisor.events_after(0)]
+
+
+async def test_a_history_that_can_not_be_kept_stops_nothing(stage: Stage) -> None:
+    """Goal: a full disk of the history is no harm to the cluster. Method: keeping it fails, at each look."""
+    stage.runtime.history_failure = OSError("no space left")
+    async with stage.running():
+        snapshot = await stage.until(
+            lambda snapshot: snapshot.status.ready and stage.runtime.histories_kept > 1
+        )
+        assert not snapshot.stopping
 
 
 async def test_what_kafka_did_not_do_is_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
