@@ -344,6 +344,7 @@ def records_of(lines: DataFrame, *types: str) -> DataFrame:
 def field(path: str, kind: str) -> Column:
     """A field of the payload, by its name in Kafka's schema (such as "brokerId"), as the given SQL type.
 
-    A field that a record does not have is null; one of another type is an error.
+    A field that a record does not have is null. So is one of another type: Spark reads it from every record, also
+    those that are filtered away behind, and "id" is a number in some and a uuid in others.
     """
-    return f.variant_get("payload", f"$.{path}", kind)
+    return f.try_variant_get("payload", f"$.{path}", kind)
