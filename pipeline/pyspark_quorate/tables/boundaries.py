@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+
+from pyspark_quorate.tables.intervals import following
 
 
 def boundaries(lives: DataFrame, *, key: Sequence[str], state: Sequence[str]) -> DataFrame:
@@ -12,7 +14,7 @@ def boundaries(lives: DataFrame, *, key: Sequence[str], state: Sequence[str]) ->
     `lives` comes from :func:`pyspark_quorate.tables.intervals.intervals`. Where one interval follows another without
     a hole, their boundary is one line.
     """
-    order = Window.partitionBy(*key).orderBy("from_offset", f.asc_nulls_last("to_offset"))
+    order = following(key)
     now = f.struct(*state)
     follows = f.lag("to_offset").over(order) == f.col("from_offset")
     is_followed = f.lead("from_offset").over(order) == f.col("to_offset")

@@ -20,7 +20,7 @@ from quorate_protocol.image import SecurityProtocol
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, following, intervals
 from pyspark_quorate.tables.timeline import breaks, field, records_of
 
 FENCED: Final = "fenced"
@@ -214,7 +214,7 @@ def _carried(name: str, order: WindowSpec) -> Column:
 
 def _with_fencings(lives: DataFrame) -> DataFrame:
     """With `is_fencing`, and `fencings_in_hour` by the clock of the records."""
-    by_offset = Window.partitionBy(*_KEY).orderBy("from_offset", f.asc_nulls_last("to_offset"))
+    by_offset = following(_KEY)
     was = f.lag(f.struct("broker_epoch", "state")).over(by_offset)
     is_fencing = (
         (f.col("state") == FENCED) & (was["broker_epoch"] == f.col("broker_epoch")) & (was["state"] != FENCED)

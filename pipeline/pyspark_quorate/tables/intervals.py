@@ -16,7 +16,7 @@ that showed it, and says that this is not exact; table `gaps` tells since when i
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, StructField, TimestampType
 
@@ -145,13 +145,21 @@ def statements(told: DataFrame, sets: DataFrame, *, key: Sequence[str]) -> DataF
     return told.withColumn("removed", f.lit(False)).unionByName(lacking, allowMissingColumns=True)
 
 
+def following(key: Sequence[str]) -> WindowSpec:
+    """The intervals of a key one after the other.
+
+    One that ends where it begins, between a snapshot and the record right behind it, comes before its successor.
+    """
+    return Window.partitionBy(*key).orderBy("from_offset", f.asc_nulls_last("to_offset"))
+
+
 def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
     """Intervals of the same key that follow each other without a pause become one; other columns are left out.
 
     Those between a snapshot and the record right behind it last no offset, and are left out too.
     Use `mark_gaps` on it.
     """
-    order = Window.partitionBy(*key).orderBy("from_offset", f.asc_nulls_last("to_offset"))
+    order = following(key)
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     open_end = f.lit(2**63 - 1)
     reached = f.max(f.coalesce("to_offset", open_end)).over(before)

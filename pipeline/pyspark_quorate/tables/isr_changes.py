@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
     ArrayType,
@@ -16,16 +16,14 @@ from pyspark.sql.types import (
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.partition_leadership import PARTITION
+from pyspark_quorate.tables.intervals import following
+from pyspark_quorate.tables.partition_leadership import PARTITION, PARTITION_COLUMNS
 
 _BROKERS: Final = ArrayType(IntegerType())
 
 SCHEMA: Final = StructType(
     [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("topic_id", StringType(), "id of the topic: 22 characters of base64"),
-        column("topic", StringType(), "name of the topic; null where no record tells it", is_nullable=True),
-        column("partition", IntegerType(), "number of the partition"),
+        *PARTITION_COLUMNS,
         column("time", TimestampType(), "when the active controller appended the change"),
         column("offset", LongType(), "offset of the record, or of the snapshot that shows the change"),
         column("change", StringType(), "shrink, expand, or swap where some left and others joined"),
@@ -47,7 +45,7 @@ SCHEMA: Final = StructType(
 
 def isr_changes(leadership: DataFrame) -> DataFrame:
     """The table, of partition_leadership."""
-    order = Window.partitionBy(*PARTITION).orderBy("from_offset", f.asc_nulls_last("to_offset"))
+    order = following(PARTITION)
     before = f.lag("isr").over(order)
     compared = leadership.withColumns(
         {

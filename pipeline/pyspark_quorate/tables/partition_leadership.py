@@ -20,15 +20,19 @@ from pyspark_quorate.tables.topics import topic_ends, topic_names
 
 PARTITION: Final = ("cluster_id", "topic_id", "partition")
 """Key of a partition."""
+PARTITION_COLUMNS: Final = (
+    column("cluster_id", StringType(), "Kafka's cluster id"),
+    column("topic_id", StringType(), "id of the topic: 22 characters of base64"),
+    column("topic", StringType(), "name of the topic; null where no record tells it", is_nullable=True),
+    column("partition", IntegerType(), "number of the partition"),
+)
+"""What every table of partitions begins with."""
 
 _BROKERS: Final = ArrayType(IntegerType())
 
 SCHEMA: Final = StructType(
     [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("topic_id", StringType(), "id of the topic: 22 characters of base64"),
-        column("topic", StringType(), "name of the topic; null where no record tells it", is_nullable=True),
-        column("partition", IntegerType(), "number of the partition"),
+        *PARTITION_COLUMNS,
         column("leader", IntegerType(), "broker id of the leader, -1 without one"),
         column(
             "leader_epoch",

@@ -6,22 +6,19 @@ Replicas that a reassignment is adding do not count until it is done: that is Ka
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StringType, StructType
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StructType
 from quorate_protocol.image import NO_LEADER
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS
-from pyspark_quorate.tables.partition_leadership import PARTITION
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, following
+from pyspark_quorate.tables.partition_leadership import PARTITION, PARTITION_COLUMNS
 
 SCHEMA: Final = StructType(
     [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("topic_id", StringType(), "id of the topic: 22 characters of base64"),
-        column("topic", StringType(), "name of the topic; null where no record tells it", is_nullable=True),
-        column("partition", IntegerType(), "number of the partition"),
+        *PARTITION_COLUMNS,
         column("is_under_replicated", BooleanType(), "fewer in-sync replicas than replicas"),
         column("is_offline", BooleanType(), "no leader: nobody can read or write"),
         column("isr_size_min", IntegerType(), "the smallest number of in-sync replicas within"),
@@ -39,7 +36,7 @@ SCHEMA: Final = StructType(
 def under_replicated(leadership: DataFrame) -> DataFrame:
     """The table, of partition_leadership: neighbours merged that are alike in both flags."""
     counted = f.array_except("replicas", "adding_replicas")
-    order = Window.partitionBy(*PARTITION).orderBy("from_offset", f.asc_nulls_last("to_offset"))
+    order = following(PARTITION)
     flags = f.struct("is_under_replicated", "is_offline")
     states = (
         leadership.withColumn("replication_factor", f.size(counted))
