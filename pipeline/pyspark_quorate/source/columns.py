@@ -18,9 +18,10 @@ from quorate_protocol.records.generated import RECORD_CLASSES, ConfigRecord
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.schema import FieldSchema, schema_of, zero_entity
 
-from pyspark_quorate.source.framing import Integers, read_unsigned_varints
+from pyspark_quorate.source.framing import read_unsigned_varints
 from pyspark_quorate.source.payload import field_name, field_text
 from pyspark_quorate.source.redaction import is_secret_config
+from pyspark_quorate.source.runs import Integers, gather
 
 Text: TypeAlias = "str | pa.StringArray"
 """What all records have in common, or what each has."""
@@ -40,6 +41,8 @@ _UUID_CHARACTERS: Final = 22
 _ALPHABET: Final = np.frombuffer(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8
 )
+_PAIRS: Final = np.stack([np.repeat(_ALPHABET, 64), np.tile(_ALPHABET, 64)], axis=1).view(np.uint16).ravel()
+"""The two characters of each 12 bits, as one number."""
 _BOOLEANS: Final = pa.array(["false", "true"])
 _QUOTE, _BACKSLASH, _SPACE, _DELETE = 0x22, 0x5C, 0x20, 0x7F
 
@@ -57,7 +60,7 @@ class Cursor:
 
     def take(self, width: int) -> NDArray[np.uint8]:
         """The next `width` bytes of each, as rows of an array."""
-        taken = _gather(self.window, self.at, width)
+        taken = gather(self.window, self.at, width)
         self.skip(width)
         return taken
 
@@ -81,11 +84,6 @@ class Cursor:
         self.at = self.at + width
         self.is_usual &= self.at <= self.end
         self.at = np.minimum(self.at, self.limit)
-
-
-def _gather(window: NDArray[np.uint8], at: Integers, width: int) -> NDArray[np.uint8]:
-    taken: NDArray[np.uint8] = window[at[:, None] + np.arange(width)]
-    return taken
 
 
 def _gather_runs(
@@ -137,16 +135,13 @@ def _read_uuid(cursor: Cursor) -> list[Text]:
 
 
 def _uuids(taken: NDArray[np.uint8]) -> pa.StringArray:
-    """URL-safe base64 without padding: 24 bits are four characters; the last byte is two."""
-    text = np.empty((len(taken), _UUID_CHARACTERS), np.uint8)
-    first, second, third = taken[:, 0:15:3], taken[:, 1:15:3], taken[:, 2:15:3]
-    text[:, 0:20:4] = first >> 2
-    text[:, 1:20:4] = (first & 0x03) << 4 | second >> 4
-    text[:, 2:20:4] = (second & 0x0F) << 2 | third >> 6
-    text[:, 3:20:4] = third & 0x3F
-    text[:, 20] = taken[:, 15] >> 2
-    text[:, 21] = (taken[:, 15] & 0x03) << 4
-    return _strings(_ALPHABET[text].ravel(), np.arange(len(taken) + 1) * _UUID_CHARACTERS)
+    """URL-safe base64 without padding: 12 bits are two characters; the last byte and four zeros are, too."""
+    code = np.empty((len(taken), _UUID_CHARACTERS // 2), np.uint16)
+    first, second, third = (taken[:, place:15:3].astype(np.uint16) for place in range(3))
+    code[:, 0:10:2] = first << 4 | second >> 4
+    code[:, 1:10:2] = (second & 0x0F) << 8 | third
+    code[:, 10] = taken[:, 15].astype(np.uint16) << 4
+    return _strings(_PAIRS[code].view(np.uint8).ravel(), np.arange(len(taken) + 1) * _UUID_CHARACTERS)
 
 
 def _string_reader(*, is_nullable: bool) -> Reader:
@@ -177,7 +172,7 @@ def _array_reader(field: FieldSchema) -> Reader:
         starts = np.repeat(cursor.at, length) + width * (
             np.arange(offsets[-1]) - np.repeat(offsets[:-1], length)
         )
-        taken = _gather(cursor.window, starts, width)
+        taken = gather(cursor.window, starts, width)
         cursor.skip(length * width)
         elements = _uuids(taken) if is_uuid else _numbers(taken, dtype)
         joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements), comma)

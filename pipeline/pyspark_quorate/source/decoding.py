@@ -14,7 +14,7 @@ from quorate_protocol.records.framing import FRAME_VERSION
 
 from pyspark_quorate import rows
 from pyspark_quorate.source.columns import program_of
-from pyspark_quorate.source.framing import Integers, Records, frame_records, padded
+from pyspark_quorate.source.framing import Records, frame_records, padded
 from pyspark_quorate.source.payload import (
     METADATA_NAMES,
     NO_OP,
@@ -23,7 +23,8 @@ from pyspark_quorate.source.payload import (
     decode_control_record,
     decode_metadata,
 )
-from pyspark_quorate.source.scanning import Batch, BatchScanner, Gap
+from pyspark_quorate.source.runs import Batches, Integers, gather
+from pyspark_quorate.source.scanning import BatchScanner, Gap
 from pyspark_quorate.source.selection import Selection
 
 ARROW_SCHEMA: Final = to_arrow_schema(rows.SCHEMA, timezone="UTC")
@@ -69,8 +70,8 @@ class _Found:
         """One."""
         self._single.append((index, decoded))
 
-    def in_order(self) -> tuple[Integers, pa.StringArray, pa.Array, pa.StringArray]:
-        """Index, type, version and payload of all, by index."""
+    def in_order(self, count: int) -> tuple[Integers, pa.StringArray, pa.Array, pa.StringArray]:
+        """Index, type, version and payload of all, by index, which is below `count`."""
         single = [decoded for _, decoded in self._single]
         index = np.concatenate(
             [*(each[0] for each in self._alike), np.array([number for number, _ in self._single], np.int64)]
@@ -83,11 +84,14 @@ class _Found:
         payload = pa.concat_arrays(
             [*(each[3] for each in self._alike), pa.array([each.payload for each in single], pa.string())]
         )
-        order = np.argsort(index, kind="stable")
+        place = np.full(count, -1)
+        place[index] = np.arange(len(index))
+        index = np.flatnonzero(place >= 0)
+        order = place[index]
         types = pa.array(names, pa.string()).take(pa.array(np.concatenate(code)[order]))
         is_sorted = len(self._alike) + bool(single) == 1
         payload = payload if is_sorted else payload.take(pa.array(order))
-        return index[order], types, pa.array(np.concatenate(version)[order]), payload
+        return index, types, pa.array(np.concatenate(version)[order]), payload
 
 
 def _decode_each(data: bytes, records: Records) -> Iterator[Decoded | Undecodable]:
@@ -121,11 +125,11 @@ class RowReader:
 
         The next call begins with the others. `is_end`: nothing follows.
         """
-        found, consumed = self._scanner.scan(data, is_end=is_end)
-        gaps = [each for each in found if isinstance(each, Gap)]
+        scanned = self._scanner.scan(data, is_end=is_end)
+        gaps = scanned.gaps
         window = padded(data)
         batches: list[pa.RecordBatch] = []
-        for group in _groups([each for each in found if isinstance(each, Batch)]):
+        for group in _groups(scanned.batches):
             records, faults = frame_records(data, window, group)
             gaps += faults
             batches += self._rows(data, window, records, gaps)
@@ -135,7 +139,7 @@ class RowReader:
         wanted = [gap for gap in map(self._of_snapshot, gaps) if self._selection.wants_gap(gap)]
         if wanted:
             batches.append(gap_rows(self._origin.cluster_id, self._origin.source, wanted))
-        return batches, consumed
+        return batches, scanned.consumed_bytes
 
     def _of_snapshot(self, gap: Gap) -> Gap:
         """Offsets in a checkpoint count its records: they are no offsets of the log."""
@@ -186,7 +190,7 @@ class RowReader:
                     detail=decoded.detail,
                 )
             )
-        index, types, versions, payloads = found.in_order()
+        index, types, versions, payloads = found.in_order(len(records))
         if len(index):
             chosen = records if len(index) == len(records) else records.select(index)
             yield self._assemble(chosen, types, versions, payloads)
@@ -196,7 +200,7 @@ class RowReader:
     ) -> Integers:
         """Decodes records of the same type and version together; the indices of those that are left."""
         start, size = records.value_start, records.value_size
-        head = window[start[:, None] + np.arange(_FRAME_BYTES)].astype(np.int64)
+        head = gather(window, start, _FRAME_BYTES).astype(np.int64)
         # Frame version, key and version are varints of one byte in all that is known.
         is_plain = (size > _FRAME_BYTES) & ~records.is_control & (head[:, 0] == FRAME_VERSION)
         is_plain &= (head[:, 1] < 0x80) & (head[:, 2] < 0x80)
@@ -269,18 +273,14 @@ def _timestamps(time_ms: Integers) -> pa.Array:
     return pa.array(microseconds).view(ARROW_SCHEMA.field("time").type)
 
 
-def _groups(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
+def _groups(batches: Batches) -> Iterator[Batches]:
     """Batches with at most ROWS_PER_BATCH_MAX records together, or one that has more."""
-    group: list[Batch] = []
-    count = 0
-    for batch in batches:
-        if group and count + batch.record_count > ROWS_PER_BATCH_MAX:
-            yield group
-            group, count = [], 0
-        group.append(batch)
-        count += batch.record_count
-    if group:
-        yield group
+    ends = np.cumsum(batches.record_count)
+    start, taken = 0, 0
+    while start < len(batches):
+        stop = max(start + 1, int(np.searchsorted(ends, taken + ROWS_PER_BATCH_MAX, "right")))
+        yield batches.select(slice(start, stop))
+        start, taken = stop, int(ends[stop - 1])
 
 
 def gap_rows(cluster_id: str, source: str, gaps: Sequence[Gap]) -> pa.RecordBatch:

@@ -4,7 +4,6 @@ A record is: length, attributes i8, timestamp delta, offset delta, key length, k
 its numbers are zigzag varints. Source: Kafka's DefaultRecord.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -12,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyspark_quorate.rows import CORRUPT_BATCH
-from pyspark_quorate.source.scanning import Batch, Gap
-
-Integers = NDArray[np.int64]
+from pyspark_quorate.source.runs import Batch, Batches, Integers
+from pyspark_quorate.source.scanning import Gap
 
 PADDING_BYTES: Final = 64
 """Zeros that follow the bytes in an array, so that a look behind a damaged end finds something."""
 _VARINT_BYTES_MAX: Final = 10
 _LENGTH_BYTES_MAX: Final = 5
+_TOGETHER_MIN: Final = 24
+"""So many steps of numpy take as long as one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +48,16 @@ def padded(data: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(data + bytes(PADDING_BYTES), np.uint8)
 
 
-def frame_records(
-    data: bytes, window: NDArray[np.uint8], batches: Sequence[Batch]
-) -> tuple[Records, list[Gap]]:
+def frame_records(data: bytes, window: NDArray[np.uint8], batches: Batches) -> tuple[Records, list[Gap]]:
     """The records of batches in `data`, of which `window` is the padded array; a gap for each that can't be split."""
-    starts: list[int] = []
-    whole: list[Batch] = []
-    gaps: list[Gap] = []
-    for batch in batches:
-        found = _record_starts(data, batch)
-        if found is None:
-            gaps.append(_unsplittable(batch))
-        else:
-            starts += found
-            whole.append(batch)
-    counts = np.array([batch.record_count for batch in whole], np.int64)
-    owner = np.repeat(np.arange(len(whole)), counts)
+    start, is_whole = _record_starts(data, window, batches)
+    gaps = [_unsplittable(batches[number]) for number in np.flatnonzero(~is_whole).tolist()]
+    if gaps:
+        start = start[np.repeat(is_whole, batches.record_count)]
+        batches = batches.select(is_whole)
+    counts = batches.record_count
+    owner = np.repeat(np.arange(len(batches)), counts)
     index = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-    start = np.array(starts, np.int64)
     limit = len(data)
     length, at = read_varints(window, start)
     end = at + length
@@ -78,16 +70,13 @@ def frame_records(
     header_count, at = read_varints(window, at)
     is_bad = (at != end) | (offset_delta != index) | (header_count != 0) | (key_size < -1) | (value_size < -1)
     bad = np.unique(owner[is_bad])
-    gaps += [_unsplittable(whole[number]) for number in bad]
-
-    def of_batch(values: list[int]) -> Integers:
-        return np.array(values, np.int64)[owner]
+    gaps += [_unsplittable(batches[number]) for number in bad.tolist()]
 
     records = Records(
-        offset=of_batch([batch.base_offset for batch in whole]) + index,
-        time_ms=of_batch([batch.base_timestamp_ms for batch in whole]) + time_delta,
-        epoch=of_batch([batch.epoch for batch in whole]),
-        is_control=of_batch([batch.is_control for batch in whole]).astype(bool),
+        offset=batches.base_offset[owner] + index,
+        time_ms=batches.base_timestamp_ms[owner] + time_delta,
+        epoch=batches.epoch[owner],
+        is_control=batches.is_control[owner],
         key_start=key_start,
         key_size=key_size,
         value_start=value_start,
@@ -96,15 +85,49 @@ def frame_records(
     return (records if not len(bad) else records.select(~np.isin(owner, bad))), gaps
 
 
-def _record_starts(data: bytes, batch: Batch) -> list[int] | None:
-    """Where the records of a batch begin; None if they do not fill it."""
-    at = batch.start
-    starts: list[int] = []
-    add = starts.append
+def _record_starts(
+    data: bytes, window: NDArray[np.uint8], batches: Batches
+) -> tuple[Integers, NDArray[np.bool_]]:
+    """Where the records of all batches begin; and which batches are filled by their records, others' are wrong.
+
+    The first records of all batches, then the second ones…: the batches with most records come first, so that those
+    that still have one are in front. When few are left, it is faster one by one.
+    """
+    order = np.argsort(-batches.record_count, kind="stable")
+    count = batches.record_count[order]
+    place = (np.cumsum(batches.record_count) - batches.record_count)[order]
+    at = batches.start[order]
+    starts = np.empty(int(count.sum()), np.int64)
+    active, number = len(count), 0
+    while active >= _TOGETHER_MIN:
+        starts[place[:active] + number] = at[:active]
+        at[:active] = _behind_records(window, at[:active], len(data))
+        number += 1
+        active = int(np.searchsorted(-count, -number, "left"))
+    for each in range(active):
+        begin = int(place[each])
+        at[each] = _walk(data, int(at[each]), starts[begin + number : begin + int(count[each])])
+    is_whole = np.empty(len(count), np.bool_)
+    is_whole[order] = at == batches.end[order]
+    return starts, is_whole
+
+
+def _behind_records(window: NDArray[np.uint8], at: Integers, limit: int) -> Integers:
+    """Where records end, by their lengths; what does not fit shows when the records are compared."""
+    zigzag, behind = read_unsigned_varints(window, at)
+    length = np.minimum(zigzag.view(np.uint64) >> np.uint64(1), np.uint64(limit + 1)).astype(np.int64)
+    # Not exactly at the limit, which is where the last batch ends.
+    ends: Integers = np.minimum(behind + length, limit + 1)
+    return ends
+
+
+def _walk(data: bytes, at: int, starts: Integers) -> int:
+    """Where the records from `at` on begin, and where the last one ends; -1: not in `data`."""
+    found: list[int] = []
+    add = found.append
     try:
-        for _ in range(batch.record_count):
+        for _ in range(len(starts)):
             add(at)
-            # The length, a zigzag varint. What is negative or does not fit shows when the records are compared.
             byte = data[at]
             if byte < 0x80:
                 at += (byte >> 1) + 1
@@ -113,8 +136,9 @@ def _record_starts(data: bytes, batch: Batch) -> list[int] | None:
             else:
                 at = _behind_long(data, at)
     except IndexError:
-        return None
-    return starts if at == batch.end else None
+        return -1
+    starts[:] = found
+    return at
 
 
 def _behind_long(data: bytes, at: int) -> int:

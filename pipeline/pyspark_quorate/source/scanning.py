@@ -13,31 +13,24 @@ from crc32c import crc32c
 from quorate_protocol.records.batch import HEADER_SIZE_BYTES
 
 from pyspark_quorate.rows import CORRUPT_BATCH, MISSING_OFFSETS, TORN_TAIL
-
-BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""KRaft writes batches of at most 8 MiB, and some bytes."""
+from pyspark_quorate.source.runs import (
+    BATCH_SIZE_BYTES_MAX,
+    CONTROL,
+    CRC_COVERS_FROM,
+    LENGTH_COUNTS_FROM,
+    MAGIC,
+    RECORD_SIZE_BYTES_MIN,
+    Batch,
+    Batches,
+    take_usual,
+)
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _OFFSET_LENGTH_EPOCH: Final = struct.Struct(">qii")
-_LENGTH_COUNTS_FROM: Final = 12
-_CRC_COVERS_FROM: Final = 21
 _MAGIC_POSITION: Final = 16
-_MAGIC: Final = 2
-_CONTROL: Final = 0x20
 _COMPRESSION_MASK: Final = 0x07
-_RECORD_SIZE_BYTES_MIN: Final = 7
-
-
-class Batch(NamedTuple):
-    """A batch whose checksum is right; its records are from `start` to `end` in the scanned bytes."""
-
-    start: int
-    end: int
-    base_offset: int
-    record_count: int
-    epoch: int
-    is_control: bool
-    base_timestamp_ms: int
+_RUN_MIN, _RUN_MAX = 8, 4096
+"""So many batches are checked at once: twice as many as before, or the fewest behind one that stands out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +42,16 @@ class Gap:
     offset: int | None = None
     end_offset: int | None = None
     epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """What was found in bytes."""
+
+    batches: Batches
+    gaps: list[Gap]
+    consumed_bytes: int
+    """So many are done with: the next scan begins with the others."""
 
 
 class BatchScanner:
@@ -64,25 +67,24 @@ class BatchScanner:
         self._damage: tuple[int, str, bool] | None = None
         """Where it began in the file, what it is, whether something is cut short there."""
         self._epoch = 0
+        self._run_max = _RUN_MIN
 
     @property
     def next_offset(self) -> int | None:
         """The offset that comes next, where known."""
         return self._next_offset
 
-    def scan(self, data: bytes, *, is_end: bool) -> tuple[list[Batch | Gap], int]:
-        """What is found in `data`, and how many of its bytes are done with: the next call begins with the others.
-
-        `is_end`: nothing follows `data`.
-        """
-        found: list[Batch | Gap] = []
+    def scan(self, data: bytes, *, is_end: bool) -> Scanned:
+        """What is found in `data`; what is not done with comes again. `is_end`: nothing follows `data`."""
+        found: list[Batch | Batches | Gap] = []
         at = 0
         while at < len(data):
             if self._damage is not None:
                 at, is_found = self._resynchronise(data, at, found, is_end=is_end)
                 if not is_found:
                     break
-            fault = self._check(data, at, found, is_end=is_end)
+            at = self._take_run(data, at, found)
+            fault = self._check(data, at, found, is_end=is_end) if at < len(data) else at
             if isinstance(fault, int):
                 if fault == at:
                     break
@@ -92,10 +94,28 @@ class BatchScanner:
         if is_end:
             found += self._finish()
         self._position += at
-        return found, at
+        return Scanned(
+            batches=Batches.join(each for each in found if not isinstance(each, Gap)),
+            gaps=[each for each in found if isinstance(each, Gap)],
+            consumed_bytes=at,
+        )
+
+    def _take_run(self, data: bytes, at: int, found: list[Batch | Batches | Gap]) -> int:
+        """Takes the batches that are what they should be: nothing that follows can cast doubt on them."""
+        while self._next_offset is not None:
+            asked = self._run_max
+            run = take_usual(data, at, next_offset=self._next_offset, epoch=self._epoch, count_max=asked)
+            if len(run):
+                found.append(run)
+                last = run[-1]
+                at, self._next_offset = last.end, last.base_offset + last.record_count
+            self._run_max = min(2 * asked, _RUN_MAX) if len(run) == asked else _RUN_MIN
+            if len(run) < asked:
+                break
+        return at
 
     def _check(
-        self, data: bytes, at: int, found: list[Batch | Gap], *, is_end: bool
+        self, data: bytes, at: int, found: list[Batch | Batches | Gap], *, is_end: bool
     ) -> int | tuple[str, bool]:
         """Takes the batch at `at`: where the next one begins, `at` itself if bytes are missing, or what is wrong."""
         left = len(data) - at
@@ -103,18 +123,18 @@ class BatchScanner:
             return (f"a batch is cut short: {left} bytes", True) if is_end else at
         header: tuple[int, ...] = _HEADER.unpack_from(data, at)
         base_offset, length, epoch, magic, crc, attributes, last_delta, base_timestamp_ms, *_, count = header
-        size_bytes = length + _LENGTH_COUNTS_FROM
-        if magic != _MAGIC or base_offset < 0 or not HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX:
+        size_bytes = length + LENGTH_COUNTS_FROM
+        if magic != MAGIC or base_offset < 0 or not HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX:
             is_blank = not any(data[at : at + HEADER_SIZE_BYTES])  # a file that grew before its bytes came
             return f"no batch: offset {base_offset}, {size_bytes} bytes, magic {magic}", is_blank
         if size_bytes > left:
             text = f"the batch at offset {base_offset} of {size_bytes} bytes is cut short: {left} bytes"
             return (text, True) if is_end else at
         end = at + size_bytes
-        if crc32c(memoryview(data)[at + _CRC_COVERS_FROM : end]) != crc:
+        if crc32c(memoryview(data)[at + CRC_COVERS_FROM : end]) != crc:
             return f"the batch at offset {base_offset} of {size_bytes} bytes has a wrong checksum", False
-        is_usual = attributes in (0, _CONTROL) and last_delta == count - 1
-        if not is_usual or not 0 < count <= size_bytes // _RECORD_SIZE_BYTES_MIN:
+        is_usual = attributes in (0, CONTROL) and last_delta == count - 1
+        if not is_usual or not 0 < count <= size_bytes // RECORD_SIZE_BYTES_MIN:
             what = (
                 f"attributes {attributes:#x}{', compressed' if attributes & _COMPRESSION_MASK else ''}, "
                 f"{count} records and last offset delta {last_delta}"
@@ -123,13 +143,8 @@ class BatchScanner:
                 f"the batch at offset {base_offset} of {size_bytes} bytes has {what}: not what KRaft writes",
                 False,
             )
-        is_control = attributes == _CONTROL
+        is_control = attributes == CONTROL
         batch = Batch(at + HEADER_SIZE_BYTES, end, base_offset, count, epoch, is_control, base_timestamp_ms)
-        if base_offset == self._next_offset and epoch == self._epoch:
-            # Both are what they should be: nothing that follows can cast doubt on it.
-            self._next_offset = base_offset + count
-            found.append(batch)
-            return end
         if len(data) - end <= _MAGIC_POSITION and not is_end:
             return at
         following = _peek(data, end)
@@ -192,7 +207,7 @@ class BatchScanner:
     # After damage
 
     def _resynchronise(
-        self, data: bytes, at: int, found: list[Batch | Gap], *, is_end: bool
+        self, data: bytes, at: int, found: list[Batch | Batches | Gap], *, is_end: bool
     ) -> tuple[int, bool]:
         """Where the next batch is and that it was found; or from where more bytes are needed."""
         assert self._damage is not None
@@ -214,14 +229,14 @@ class BatchScanner:
         return candidate, True
 
     def _find(self, data: bytes, at: int, began: int, *, is_end: bool) -> tuple[int, bool]:
-        if began == at and len(data) - at >= _LENGTH_COUNTS_FROM:
+        if began == at and len(data) - at >= LENGTH_COUNTS_FROM:
             _, length = struct.unpack_from(">qi", data, at)
-            behind = at + length + _LENGTH_COUNTS_FROM
+            behind = at + length + LENGTH_COUNTS_FROM
             if at + HEADER_SIZE_BYTES < behind <= len(data) and self._is_batch(data, behind, is_end=True):
                 return behind, True
         search_from = at + _MAGIC_POSITION + (1 if began == at else 0)
         while True:
-            magic_at = data.find(_MAGIC, search_from)
+            magic_at = data.find(MAGIC, search_from)
             if magic_at < 0:
                 # The magic may be among the next bytes: up to its position before it, a batch may have begun.
                 return len(data) if is_end else max(at, len(data) - _MAGIC_POSITION), False
@@ -239,12 +254,12 @@ class BatchScanner:
         if left < HEADER_SIZE_BYTES:
             return False if is_end else None
         base_offset, length, _, magic, crc, attributes, last_delta, *_, count = _HEADER.unpack_from(data, at)
-        size_bytes = length + _LENGTH_COUNTS_FROM
+        size_bytes = length + LENGTH_COUNTS_FROM
         is_plausible = (
-            magic == _MAGIC
-            and attributes in (0, _CONTROL)
+            magic == MAGIC
+            and attributes in (0, CONTROL)
             and last_delta == count - 1
-            and 0 < count <= size_bytes // _RECORD_SIZE_BYTES_MIN
+            and 0 < count <= size_bytes // RECORD_SIZE_BYTES_MIN
             and HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX
             and base_offset >= (self._next_offset or 0)
             and (self._end_offset is None or base_offset + count <= self._end_offset)
@@ -253,7 +268,7 @@ class BatchScanner:
             return False
         if size_bytes > left:
             return False if is_end else None
-        return bool(crc32c(memoryview(data)[at + _CRC_COVERS_FROM : at + size_bytes]) == crc)
+        return bool(crc32c(memoryview(data)[at + CRC_COVERS_FROM : at + size_bytes]) == crc)
 
     def _finish(self) -> list[Batch | Gap]:
         offset, end_offset = self._next_offset, self._end_offset
@@ -283,10 +298,10 @@ class _Glimpse(NamedTuple):
 
 def _peek(data: bytes, at: int) -> _Glimpse | None:
     """The front of what begins at `at`, if it looks like a batch."""
-    if len(data) - at <= _MAGIC_POSITION or data[at + _MAGIC_POSITION] != _MAGIC:
+    if len(data) - at <= _MAGIC_POSITION or data[at + _MAGIC_POSITION] != MAGIC:
         return None
     base_offset, length, epoch = _OFFSET_LENGTH_EPOCH.unpack_from(data, at)
-    size_bytes = length + _LENGTH_COUNTS_FROM
+    size_bytes = length + LENGTH_COUNTS_FROM
     if not HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX:
         return None
     return _Glimpse(base_offset, epoch, size_bytes)

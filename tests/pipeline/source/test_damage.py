@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pyspark_quorate import rows
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
-from pyspark_quorate.source.scanning import Batch, BatchScanner, Gap
+from pyspark_quorate.source.runs import Batch
+from pyspark_quorate.source.scanning import BatchScanner, Gap
 from quorate_protocol.records.batch import build_batch, scan_batches
 from quorate_protocol.records.control import (
     KRaftVersionRecord,
@@ -86,11 +87,11 @@ def scan(data: bytes, first_offset: int, end_offset: int | None, block: int) -> 
     rest, base = b"", 0
     for at in itertools.chain(range(0, len(data), block), [len(data)]):
         window = rest + data[at : at + block]
-        events, consumed = scanner.scan(window, is_end=at >= len(data))
-        found += [
-            each._replace(start=each.start + base, end=each.end + base) if isinstance(each, Batch) else each
-            for each in events
-        ]
+        scanned = scanner.scan(window, is_end=at >= len(data))
+        batches = [scanned.batches[number] for number in range(len(scanned.batches))]
+        found += [each._replace(start=each.start + base, end=each.end + base) for each in batches]
+        found += scanned.gaps
+        consumed = scanned.consumed_bytes
         rest, base = window[consumed:], base + consumed
     return found
 

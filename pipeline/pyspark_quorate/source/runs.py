@@ -1,0 +1,151 @@
+"""Record batches as columns, and a run of them that is checked all at once (numpy).
+
+What a run leaves out (damage, another leader epoch, the end of the bytes) is looked at batch by batch in
+:mod:`pyspark_quorate.source.scanning`.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Final, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import NDArray
+from quorate_protocol.records.batch import HEADER_SIZE_BYTES
+
+Integers: TypeAlias = NDArray[np.int64]
+
+BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""KRaft writes batches of at most 8 MiB, and some bytes."""
+RECORD_SIZE_BYTES_MIN: Final = 7
+MAGIC: Final = 2
+CONTROL: Final = 0x20
+"""The attributes of a batch of control records; those of others are 0."""
+LENGTH_COUNTS_FROM: Final = 12
+CRC_COVERS_FROM: Final = 21
+
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_POSITION: Final = 8
+_HEADER: Final = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_delta", ">i4"),
+        ("base_timestamp_ms", ">i8"),
+        ("max_timestamp_ms", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("count", ">i4"),
+    ]
+)
+
+
+class Batch(NamedTuple):
+    """A batch whose checksum is right; its records are from `start` to `end` in the scanned bytes."""
+
+    start: int
+    end: int
+    base_offset: int
+    record_count: int
+    epoch: int
+    is_control: bool
+    base_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Columns of batches, in the order of the bytes."""
+
+    start: Integers
+    end: Integers
+    base_offset: Integers
+    record_count: Integers
+    epoch: Integers
+    is_control: NDArray[np.bool_]
+    base_timestamp_ms: Integers
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def __getitem__(self, which: int) -> Batch:
+        return Batch(*(getattr(self, field.name)[which].item() for field in fields(self)))
+
+    def select(self, which: slice | NDArray[np.bool_]) -> Self:
+        """Some of them."""
+        return type(self)(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    @classmethod
+    def join(cls, parts: Iterable[Batch | Self]) -> Self:
+        """Single ones and columns of them, one after the other."""
+        columns = [cls._of(), *(cls._of(part) if isinstance(part, Batch) else part for part in parts)]
+        return cls(
+            *(np.concatenate([getattr(each, field.name) for each in columns]) for field in fields(cls))
+        )
+
+    @classmethod
+    def _of(cls, *batches: Batch) -> Self:
+        columns = zip(*batches, strict=True) if batches else [[]] * len(fields(cls))
+        kinds = (np.bool_ if field.name == "is_control" else np.int64 for field in fields(cls))
+        return cls(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
+
+
+def gather(window: NDArray[np.uint8], at: Integers, width: int) -> NDArray[np.uint8]:
+    """`width` bytes from each of the positions, as rows."""
+    # Every stretch of so many bytes as one item: several times as fast as an index for each byte.
+    items = np.ndarray(max(len(window) - width + 1, 0), f"V{width}", window, strides=(1,))
+    return items[at].view(np.uint8).reshape(len(at), width)
+
+
+def take_usual(data: bytes, at: int, *, next_offset: int, epoch: int, count_max: int) -> Batches:
+    """The batches from `at` on, up to the first that is not what should be there, or is not whole.
+
+    That is: the right checksum, offsets that follow each other from `next_offset`, this epoch, what KRaft writes.
+    """
+    starts = _follow_lengths(data, at, count_max)
+    start, end = np.array(starts[:-1], np.int64), np.array(starts[1:], np.int64)
+    header = gather(np.frombuffer(data, np.uint8), start, HEADER_SIZE_BYTES).view(_HEADER).ravel()
+    count = header["count"].astype(np.int64)
+    is_usual = (header["magic"] == MAGIC) & (header["epoch"] == epoch) & (count > 0)
+    is_usual &= (header["attributes"] == 0) | (header["attributes"] == CONTROL)
+    is_usual &= (header["last_delta"] == count - 1) & (count <= (end - start) // RECORD_SIZE_BYTES_MIN)
+    is_usual &= header["base_offset"] == next_offset + np.cumsum(count) - count
+    length = _true_until(is_usual)
+    view = memoryview(data)
+    covered = zip((start[:length] + CRC_COVERS_FROM).tolist(), starts[1 : length + 1], strict=True)
+    checksums = np.array([crc32c(view[begin:behind]) for begin, behind in covered], np.uint32)
+    length = _true_until(checksums == header["crc"][:length])
+    return Batches(
+        start=start + HEADER_SIZE_BYTES,
+        end=end,
+        base_offset=header["base_offset"].astype(np.int64),
+        record_count=count,
+        epoch=header["epoch"].astype(np.int64),
+        is_control=header["attributes"] == CONTROL,
+        base_timestamp_ms=header["base_timestamp_ms"].astype(np.int64),
+    ).select(slice(length))
+
+
+def _true_until(are: NDArray[np.bool_]) -> int:
+    """How many are true before the first that is not."""
+    return len(are) if are.all() else int(are.argmin())
+
+
+def _follow_lengths(data: bytes, at: int, count_max: int) -> list[int]:
+    """Where whole batches begin if their lengths are right, at most so many; and where the last of them ends."""
+    starts = [at]
+    add = starts.append
+    size_of, behind_all = _LENGTH.unpack_from, len(data)
+    while len(starts) <= count_max and at + HEADER_SIZE_BYTES <= behind_all:
+        (length,) = size_of(data, at + _LENGTH_POSITION)
+        size_bytes = length + LENGTH_COUNTS_FROM
+        at += size_bytes
+        if not HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX or at > behind_all:
+            break
+        add(at)
+    return starts
