@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark_quorate import rows
+from pyspark_quorate.source.decoding import Origin, RowReader
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
 from pyspark_quorate.source.runs import Batch
 from pyspark_quorate.source.scanning import BatchScanner, Gap
-from quorate_protocol.records.batch import build_batch, scan_batches
+from pyspark_quorate.source.selection import select
+from quorate_protocol.records.batch import HEADER_SIZE_BYTES, build_batch, scan_batches
 from quorate_protocol.records.control import (
     KRaftVersionRecord,
     SnapshotFooterRecord,
@@ -157,6 +160,45 @@ def test_one_damaged_batch_costs_that_batch_alone() -> None:
         assert [(each.reason, each.offset, each.end_offset) for each in found if isinstance(each, Gap)] == [
             (rows.CORRUPT_BATCH, header.base_offset, header.last_offset + 1)
         ], place
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_lengths_of_records_that_lie(data: st.DataObject) -> None:
+    """Goal: a batch with a right checksum that its records do not fill costs itself alone, in a long run, too.
+
+    Method: among 80 batches of up to 60 records, lengths of some records are changed and checksums put right.
+    """
+    chance = data.draw(st.randoms(use_true_random=False))
+    log, offset, expected, lost = b"", 0, list[int](), list[tuple[str, int, int]]()
+    for _ in range(80):
+        count = chance.choice((1, 1, 2, 3, 60))
+        batch = bytearray(build_batch([topic(offset + place) for place in range(count)], offset, 5, 1_000))
+        if chance.random() < 0.1:
+            place = _record_position(batch, chance.randrange(count))
+            batch[place] ^= data.draw(st.integers(1, 255))
+            batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+            lost.append((rows.CORRUPT_BATCH, offset, offset + count))
+        else:
+            expected += range(offset, offset + count)
+        log += batch
+        offset += count
+    reader = RowReader(
+        Origin(cluster_id="c", source="f"), select(parse_options({"path": "f"})), BatchScanner(first_offset=0)
+    )
+    batches, consumed = reader.read(log, is_end=True)
+    found = pa.Table.from_batches(batches).to_pylist()
+    assert consumed == len(log)
+    assert offsets(found) == expected
+    assert sorted(gaps(found)) == sorted(lost)
+
+
+def _record_position(batch: bytearray, number: int) -> int:
+    """Where a record of a batch begins whose records all have a length of one byte."""
+    at = HEADER_SIZE_BYTES
+    for _ in range(number):
+        at += batch[at] // 2 + 1
+    return at
 
 
 def test_truncated_tails(tmp_path: Path) -> None:
