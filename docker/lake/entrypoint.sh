@@ -1,11 +1,12 @@
 #!/bin/sh
 # `driver` and `executor` are what Spark starts its pods in a Kubernetes with, and what they get is in their
-# environment; anything else is a command of Quorate.
+# environment; anything else is a command of Quorate. Spark leaves processes behind that somebody has to reap, and the
+# first process of a container is not ended by a signal that it does not handle: both are what tini is for.
 set -eu
 case "${1:-}" in
 driver)
     shift
-    exec spark-submit \
+    exec tini -- spark-submit \
         --conf "spark.driver.bindAddress=${SPARK_DRIVER_BIND_ADDRESS}" \
         --conf "spark.executorEnv.SPARK_DRIVER_POD_IP=${SPARK_DRIVER_BIND_ADDRESS}" \
         --deploy-mode client "$@"
@@ -15,7 +16,7 @@ executor)
     for name in $(env | sed -n 's/^\(SPARK_JAVA_OPT_[0-9]*\)=.*/\1/p' | sort -t _ -k 4 -n); do
         eval "set -- \"\$@\" \"\${$name}\""
     done
-    exec java "$@" "-Xms${SPARK_EXECUTOR_MEMORY}" "-Xmx${SPARK_EXECUTOR_MEMORY}" \
+    exec tini -- java "$@" "-Xms${SPARK_EXECUTOR_MEMORY}" "-Xmx${SPARK_EXECUTOR_MEMORY}" \
         -cp "${SPARK_CLASSPATH:-}:${SPARK_HOME}/jars/*" \
         org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
         --driver-url "${SPARK_DRIVER_URL}" \
@@ -27,9 +28,9 @@ executor)
         --podName "${SPARK_EXECUTOR_POD_NAME}"
     ;;
 quorate)
-    exec "$@"
+    exec tini -- "$@"
     ;;
 *)
-    exec quorate "$@"
+    exec tini -- quorate "$@"
     ;;
 esac

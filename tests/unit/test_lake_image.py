@@ -32,6 +32,9 @@ def programs(tmp_path: Path) -> Path:
         program = tmp_path / name
         program.write_text('#!/bin/sh\nprintf "%s\\n" "${0##*/}" "$@"\n')
         program.chmod(0o755)
+    tini = tmp_path / "tini"
+    tini.write_text('#!/bin/sh\n[ "$1" = -- ] && shift && exec "$@"\n')
+    tini.chmod(0o755)
     return tmp_path
 
 
