@@ -97,25 +97,31 @@ class Moves:
 
 def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
     """The slots of desired nodes, and all addresses that belong to any node."""
+    publications = {publication.address: publication for publication in observed.publications}
     advertised: dict[Address, set[SlotId]] = {}
     for slot_id, address in _told(observed):
         advertised.setdefault(address, set()).add(slot_id)
+    recorded = _recorded(observed, advertised, publications)
+    if observed.kafka is None:
+        # Only the quorum knows whether others are told of it still.
+        for slot_id, address in recorded.items():
+            advertised.setdefault(address, set()).add(slot_id)
     slots = {}
     for node in desired.nodes:
         current = _current(observed, node.node_id)
         for listener, wanted in node.advertised.items():
-            slot = Slot(
+            slot_id = SlotId(node.node_id, listener)
+            slots[slot_id] = Slot(
                 node=node,
                 listener=listener,
                 wanted=wanted,
-                current=current.get(listener),
+                current=current.get(listener, recorded.get(slot_id)),
                 interim=node.interim.get(listener),
             )
-            slots[slot.id] = slot
     return Addresses(
         slots=slots,
         advertised_by={address: frozenset(by) for address, by in advertised.items()},
-        publications={publication.address: publication for publication in observed.publications},
+        publications=publications,
     )
 
 
@@ -132,12 +138,33 @@ def _told(observed: ObservedCluster) -> Iterable[tuple[SlotId, Address]]:
         yield from _slots(voter.node_id, voter.endpoints)
 
 
+def _recorded(
+    observed: ObservedCluster,
+    advertised: Mapping[Address, set[SlotId]],
+    publications: Mapping[Address, Publication],
+) -> Mapping[SlotId, Address]:
+    """What nodes without a process were last started with. What others have, too, is no longer theirs for certain."""
+    by_address: dict[Address, set[SlotId]] = {}
+    for node in observed.nodes.values():
+        if not node.state.runs:
+            for slot_id, address in _slots(node.node_id, node.configured):
+                by_address.setdefault(address, set()).add(slot_id)
+    recorded = {}
+    for address, recorded_by in by_address.items():
+        owners = recorded_by | advertised.get(address, set())
+        if publication := publications.get(address):
+            owners.add(SlotId(publication.node_id, publication.listener))
+        if len(owners) == 1:
+            recorded[next(iter(owners))] = address
+    return recorded
+
+
 def _slots(node_id: int, endpoints: Mapping[str, Address]) -> Iterable[tuple[SlotId, Address]]:
     return ((SlotId(node_id, listener), address) for listener, address in endpoints.items())
 
 
 def _current(observed: ObservedCluster, node_id: int) -> Mapping[str, Address]:
-    """What the node advertises by listener, or did when it last ran: the best source goes last."""
+    """What the node advertises by listener, or did when others last saw it: the best source goes last."""
     own = [publication for publication in observed.publications if publication.node_id == node_id]
     # Of several that point at it, the oldest: the later ones are for addresses that it is about to have.
     own.sort(key=lambda publication: -publication.since_ms)
@@ -147,8 +174,9 @@ def _current(observed: ObservedCluster, node_id: int) -> Mapping[str, Address]:
             current |= registration.endpoints
         if voter := observed.kafka.quorum.voters.get(node_id):
             current |= voter.endpoints
-    if node_id in observed.nodes:
-        current |= observed.nodes[node_id].configured
+    seen = observed.nodes.get(node_id)
+    if seen is not None and seen.state.runs:
+        current |= seen.configured
     return current
 
 

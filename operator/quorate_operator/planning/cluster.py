@@ -173,7 +173,8 @@ class ObservedNode:
     revision: Mapping[str, str] = field(default_factory=dict)
     """`DesiredNode.revision` as it was when its process was started; empty when it has none."""
     configured: Mapping[str, Address] = field(default_factory=dict)
-    """By listener name, the advertised addresses that its process was started with."""
+    """By listener name, the advertised addresses that its process was started with; without a process, those that
+    the last one was started with, as the runtime wrote them down. Empty when nobody knows."""
     problem: str | None = None
     """What keeps it from starting, in the runtime's words: an image that can't be pulled, no node to schedule on."""
     unreachable_host: bool = False

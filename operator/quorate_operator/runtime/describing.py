@@ -78,6 +78,7 @@ def idle_observation(layout: Layout) -> ObservedCluster:
                 pool=kept.pool,
                 directory_id=directory_id,
                 has_volume=has_volume,
+                configured=kept.advertised_last,
             )
     return ObservedCluster(
         nodes=nodes,
@@ -116,7 +117,8 @@ def _node_status(layout: Layout, observed: ObservedNode, process: ChildProcess |
     first = next(iter(own))
     desired = {node.node_id: node.advertised for node in layout.desired.nodes}.get(observed.node_id, {})
     # A node that runs is known by what it was started with, until it is restarted.
-    address = observed.configured.get(first) or desired.get(first) or own[first]
+    configured = observed.configured if observed.state.runs else {}
+    address = configured.get(first) or desired.get(first) or own[first]
     label = layout.identity.label(observed.node_id)
     return NodeStatus(
         node_id=observed.node_id,

@@ -3,7 +3,7 @@
 import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class NodeIdentity:
     kafka_version: str = ""
     is_forgotten: bool = False
     """It left, and only its data is there still."""
+    advertised_last: Mapping[str, Address] = field(default_factory=dict)
+    """By listener name, what it was last started to advertise; empty if it never was."""
 
     def own_address(self, listener: str) -> Address:
         """Where the node itself listens: nobody else's, for ever."""
@@ -263,6 +265,7 @@ def _node_identity(
         pool=node.pool,
         implementation=node.implementation,
         kafka_version=node.kafka_version,
+        advertised_last=before.advertised_last if before else {},
     )
 
 
@@ -325,6 +328,9 @@ def _node_from(node: Mapping[str, Any]) -> NodeIdentity:
         ),
         kafka_version=node.get("kafka_version", ""),
         is_forgotten=node.get("is_forgotten", False),
+        advertised_last={
+            name: Address(host, port) for name, (host, port) in node.get("advertised_last", {}).items()
+        },
     )
 
 

@@ -97,6 +97,7 @@ class LocalInfrastructure:
                     directory_id=self.layout.directory_id_of(node.label),
                     has_volume=has_volume,
                     revision=self._revision_of(node),
+                    advertised_last=kept.advertised_last,
                 )
         return found
 
@@ -244,6 +245,8 @@ class LocalInfrastructure:
             command = self.layout.kept_run_command(
                 node.label, kept.implementation, kept.kafka_version, environment=self._environment
             )
+        if kept.advertised_last != started_with.advertised:
+            self._change_node(action.node_id, advertised_last=started_with.advertised)
         node.start(
             command,
             directory=self.layout.directory.node(node.label),
@@ -262,12 +265,12 @@ class LocalInfrastructure:
         if node.runs:
             raise StepError(f"{node.label} runs, and is not forgotten")
         volumes.forget(self.layout, node.label)
-        nodes = dict(self.layout.identity.nodes)
         if volumes.has_volume(self.layout, node.label):
-            nodes[node_id] = replace(nodes[node_id], is_forgotten=True)
-        else:
-            del nodes[node_id]
-            del self._nodes[node_id]
+            self._change_node(node_id, is_forgotten=True, advertised_last={})
+            return
+        nodes = dict(self.layout.identity.nodes)
+        del nodes[node_id]
+        del self._nodes[node_id]
         self._change(nodes=nodes)
 
     async def _rebuild_quorum(self, node_id: int) -> None:
@@ -310,6 +313,11 @@ class LocalInfrastructure:
 
     def _keep_publications(self, published: tuple[Publication, ...]) -> None:
         self._change(publications=published)
+
+    def _change_node(self, node_id: int, **fields: object) -> None:
+        nodes = dict(self.layout.identity.nodes)
+        nodes[node_id] = replace(nodes[node_id], **fields)  # type: ignore[arg-type]
+        self._change(nodes=nodes)
 
     def _change(self, **fields: object) -> None:
         """Write down what changed, before anything is done that counts on it. Raises PlayError."""

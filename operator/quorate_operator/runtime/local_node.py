@@ -68,9 +68,18 @@ class LocalNode:
             self.process.send_signal(signal.SIGKILL)
 
     def observed(
-        self, *, pool: str, directory_id: str | None, has_volume: bool, revision: Mapping[str, str]
+        self,
+        *,
+        pool: str,
+        directory_id: str | None,
+        has_volume: bool,
+        revision: Mapping[str, str],
+        advertised_last: Mapping[str, Address],
     ) -> ObservedNode:
-        """The node as planning sees it; whether it is ready, others tell."""
+        """The node as planning sees it; whether it is ready, others tell.
+
+        `advertised_last` is what was written down of its last start, which another supervisor may have done.
+        """
         if self.runs:
             state = NodeState.STARTING
         elif directory_id is None:
@@ -91,7 +100,7 @@ class LocalNode:
             exit_reason=self._exit_reason,
             exits_in_a_row=self._exits_in_a_row,
             revision=revision if self.runs else {},
-            configured=self.started_with.advertised if self.runs else {},
+            configured=self.started_with.advertised if self.runs else advertised_last,
         )
 
     def _on_exit(self) -> None:

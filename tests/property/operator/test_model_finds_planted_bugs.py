@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from operator_model.driver import Cluster
 from operator_model.wish import Wish
-from quorate_operator.planning import addresses, membership, rollout
+from quorate_operator.planning import address_slots, addresses, membership, rollout
 from quorate_operator.planning.cluster import Role
 from quorate_operator.planning.safety import QuorumView
 from quorate_operator.runtime.verifying import NamesLook
@@ -55,8 +55,27 @@ def test_operators_that_write_nothing_down_never_end(monkeypatch: pytest.MonkeyP
     cluster.wish.rename()
     for _ in range(150):
         cluster.round(cut=1)
-    with pytest.raises(AssertionError, match="broker-0"):
+    with pytest.raises(AssertionError, match="controller-3000"):
         cluster.check_desired_state()
+
+
+def _exchange_without_leader() -> Cluster:
+    cluster = Cluster(Wish(controllers=2, brokers=2, is_external=True), seed=7)
+    cluster.settle()
+    for node_id in (3000, 3001):
+        cluster.crash(cluster.world.nodes[node_id])
+    cluster.wish.rotate((3000, 3001), "CONTROLLER")
+    return cluster
+
+
+def test_starts_under_names_that_nobody_saw_lead_to_the_node_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: without a leader, a stopped controller starts with what it had. Method: its last start is unknown."""
+    _exchange_without_leader().settle()
+    monkeypatch.setattr(address_slots, "_recorded", lambda *_: {})
+    with pytest.raises(AssertionError, match=r"was told g0-controller-300\d.* leads to node"):
+        _exchange_without_leader().settle()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from quorate_operator.planning.steps import (
 )
 from quorate_operator.runtime import session
 from quorate_operator.runtime.errors import StepError
-from quorate_operator.runtime.identity import read_identity
+from quorate_operator.runtime.identity import read_identity, settle_identity
 from quorate_operator.runtime.layout import Layout
 from quorate_operator.runtime.local import LocalInfrastructure
 from typing_extensions import override
@@ -138,7 +138,29 @@ async def test_a_node_goes_from_absent_to_running_and_to_stopped(stage: Stage) -
     assert stage.infrastructure.contacts(stage.layout.desired) == {NODE: node.configured["CONTROLLER"]}
     await stage.stop()
     assert await stage.state() is NodeState.STOPPED
+    assert (await stage.node()).configured == node.configured
+
+
+async def test_the_next_run_knows_what_a_stopped_node_advertised(stage: Stage) -> None:
+    """Goal: a stopped node starts as it was, whatever is asked for since. Method: other addresses; begin anew.
+
+    Neither its creation nor its rebuilding counts as a start.
+    """
+    await stage.create()
     assert (await stage.node()).configured == {}
+    had = stage.layout.desired.nodes[0].advertised
+    await stage.start()
+    await stage.stop()
+    (node,) = stage.layout.desired.nodes
+    other = replace(node, advertised={"CONTROLLER": Address("c0.example.com", 9093)})
+    changed = replace(stage.layout, desired=replace(stage.layout.desired, nodes=(other,)))
+    stage.infrastructure.use(changed)
+    await stage.apply(RebuildQuorum(node_id=NODE, reason="test"))
+    await stage.infrastructure.close()
+    identity = settle_identity(changed.directory, changed.desired, {})
+    again = LocalInfrastructure(replace(changed, identity=identity), {}, stage.woken.set)
+    seen = (await again.nodes(changed.desired))[NODE]
+    assert (seen.state, seen.configured) == (NodeState.STOPPED, had)
 
 
 async def test_starting_twice_is_starting_once(stage: Stage) -> None:
@@ -273,6 +295,8 @@ async def test_a_node_that_no_manifest_has_runs_as_before_until_it_is_forgotten(
 async def test_a_forgotten_node_keeps_its_data_and_its_ports(stage: Stage) -> None:
     """Goal: what is retained is found again. Method: forget without deleting; desire it again."""
     await stage.create()
+    await stage.start()
+    await stage.stop()
     desired = stage.layout.desired
     stage.desire_nothing()
     assert (await stage.node()).has_volume
@@ -280,7 +304,8 @@ async def test_a_forgotten_node_keeps_its_data_and_its_ports(stage: Stage) -> No
     assert await stage.infrastructure.nodes(stage.layout.desired) == {}
     assert read_identity(stage.layout.directory).nodes[NODE].is_forgotten
     stage.infrastructure.use(replace(stage.layout, desired=desired))
-    assert await stage.state() is NodeState.STOPPED
+    node = await stage.node()
+    assert (node.state, node.configured) == (NodeState.STOPPED, {}), "its name may be another's by now"
 
 
 async def test_a_published_address_survives_the_supervisor(stage: Stage) -> None:

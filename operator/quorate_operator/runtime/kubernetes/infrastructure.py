@@ -368,8 +368,10 @@ class KubernetesInfrastructure:
             annotation(claim, ANNOTATION_FORMAT) == FORMAT_INITIAL
             and annotation(claim, ANNOTATION_DIRECTORY_ID) is None
         )
-        await self._objects.keep(config_map(context, desired, node, advertised))
-        body = node_pod(context, desired, node, advertised, is_initial=is_initial)
+        # Without a pod, the ConfigMap tells what the node was started with last: so it has every listener, too.
+        told = {**node.advertised, **advertised}
+        await self._objects.keep(config_map(context, desired, node, told))
+        body = node_pod(context, desired, node, told, is_initial=is_initial)
         self._objects.seen(await self._api.apply(POD, self._namespace, body))
 
     async def _forget(self, node_id: int) -> None:

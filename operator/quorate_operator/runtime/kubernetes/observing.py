@@ -89,11 +89,11 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
         or (objects.config is not None and annotation(claim, ANNOTATION_FORMAT) is not None)
     )
     state = NodeState.STOPPED if is_prepared else NodeState.ABSENT
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = {"configured": configured_of(objects.config)}
     if pod is not None:
-        state, facts = _state_of(pod)
+        state, of_pod = _state_of(pod)
         is_leaving = claim is None or claim["metadata"].get("deletionTimestamp") is not None
-        facts |= {
+        facts = of_pod | {
             "revision": {**revision_of(pod), VOLUME: "deleted" if is_leaving else "kept"},
             "configured": configured_of(pod),
         }

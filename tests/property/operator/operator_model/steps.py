@@ -239,7 +239,7 @@ class _Stepper:
         if self.half:
             return
         if node.has_volume:
-            node.is_forgotten = True
+            node.is_forgotten, node.last = True, None
         else:
             del self.world.nodes[action.node_id]
 

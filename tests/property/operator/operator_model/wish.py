@@ -31,7 +31,7 @@ class Wish:
     brokers: int = 3
     dynamic: bool = True
     is_external: bool = False
-    """Whether EXTERNAL's names are somebody else's to point at nodes."""
+    """Whether the names of controllers, and of EXTERNAL, are somebody else's to point at nodes."""
     volumes: VolumePolicy = VolumePolicy.DELETE
     version: str = "4.3.1"
     metadata_version: str = "4.2"
@@ -158,5 +158,5 @@ class Wish:
         return (
             address
             for listener, address in advertised.items()
-            if not (self.is_external and listener == "EXTERNAL")
+            if not (self.is_external and listener in ("CONTROLLER", "EXTERNAL"))
         )

@@ -391,6 +391,7 @@ class World:
         else:
             state = NodeState.CRASHED if node.crashed_at_ms is not None else NodeState.STOPPED
         process = node.process
+        started_with = process or node.last
         seen = ObservedNode(
             node_id=node.node_id,
             role=node.role,
@@ -403,7 +404,7 @@ class World:
             exit_reason="killed by the model" if node.crashed_at_ms is not None else None,
             exits_in_a_row=node.exits_in_a_row,
             revision=process.revision if process else {},
-            configured=process.advertised if process else {},
+            configured=started_with.advertised if started_with else {},
             unreachable_host=node.is_lost,
         )
         if process is None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 from quorate_operator.planning.cluster import Address, NodeState, Role, Verification
-from quorate_operator.resources.names import ANNOTATION_VERIFIED
+from quorate_operator.resources.configs import advertised_text
+from quorate_operator.resources.names import ANNOTATION_ADVERTISED, ANNOTATION_VERIFIED
 from quorate_operator.runtime.kubernetes.observing import (
     ANNOTATION_DIRECTORY_ID,
     ANNOTATION_FORMAT,
@@ -49,6 +50,24 @@ def test_a_claim_alone_is_not_yet_a_node() -> None:
     assert _observed(claim=prepared, config=config).state is NodeState.STOPPED
     formatted = _claim(**{ANNOTATION_DIRECTORY_ID: DIRECTORY_ID})
     assert _observed(claim=formatted).state is NodeState.STOPPED
+
+
+def test_a_stopped_node_tells_what_it_was_last_started_with() -> None:
+    """Goal: who starts it next knows by which names it may be known. Method: a ConfigMap, and a pod beside it."""
+
+    def advertising(item: dict[str, Any], **told: Address) -> dict[str, Any]:
+        item["metadata"]["annotations"] = {ANNOTATION_ADVERTISED: advertised_text(told)}
+        return item
+
+    claim = _claim(**{ANNOTATION_DIRECTORY_ID: DIRECTORY_ID})
+    was, now = Address("c0.example.com", 9093), Address("fd00::1", 9093)
+    config = advertising({"metadata": {"name": "quorum-3000"}}, CONTROLLER=was)
+    created = advertising({"metadata": {"name": "quorum-3000"}})
+    assert _observed(claim=claim, config=created).configured == {}
+    stopped = _observed(claim=claim, config=config)
+    assert (stopped.state, stopped.configured) == (NodeState.STOPPED, {"CONTROLLER": was})
+    pod = advertising(_pod(state={"running": {"startedAt": STARTED}}), CONTROLLER=now)
+    assert _observed(claim=claim, config=config, pod=pod).configured == {"CONTROLLER": now}
 
 
 def test_the_format_container_has_the_last_word_on_the_directory_id() -> None:

@@ -260,3 +260,50 @@ def test_a_controller_shows_its_new_address_when_the_voter_set_has_it() -> None:
     situation = healthy().node(3001, configured=new).registered(3001, Role.CONTROLLER)
     assert not shows_new_addresses(situation.observed, 3001)
     assert shows_new_addresses(situation.voter(3001, endpoints=new).observed, 3001)
+
+
+CONTROLLER = {node_id: Address(f"controller-{node_id}", 9092) for node_id in (3001, 3002)}
+"""What they have in a healthy cluster."""
+
+
+def exchanged_without_leader() -> Situation:
+    """3001 and 3002 are stopped, no leader answers, and they are to have each other's names, which others point."""
+    situation = healthy()
+    for node_id, other in ((3001, 3002), (3002, 3001)):
+        situation = situation.asking_node(node_id, advertised={"CONTROLLER": CONTROLLER[other]})
+        situation = situation.down(node_id, configured={"CONTROLLER": CONTROLLER[node_id]})
+    return situation.leaderless()
+
+
+def test_without_a_leader_a_stopped_controller_starts_as_it_ran_last() -> None:
+    """Goal: rule 3 where only what was written down tells who has a name. Method: an unverified exchange."""
+    plan = look(exchanged_without_leader())
+    assert plan.start_with[3001] == {"CONTROLLER": CONTROLLER[3001]}
+    assert plan.start_with[3002] == {"CONTROLLER": CONTROLLER[3002]}
+    assert not plan.held_back
+
+
+def test_without_a_leader_a_name_stays_with_the_stopped_node_that_had_it_last() -> None:
+    """Goal: rule 3: the voter set may tell it still. Method: a probe found the name at the other node already."""
+    situation = exchanged_without_leader().asking_node(3002, advertised={"CONTROLLER": Address("new", 9092)})
+    plan = look(reaching(situation, CONTROLLER[3002], 3001))
+    assert plan.start_with[3001] == {"CONTROLLER": CONTROLLER[3001]}
+    assert "controller-3002:9092 to be free for controller-3001 (CONTROLLER)" in waits(plan)
+
+
+@pytest.mark.parametrize("state", [NodeState.READY, NodeState.STOPPED])
+def test_what_two_nodes_were_started_with_is_not_taken_for_the_stopped_ones(state: NodeState) -> None:
+    """Goal: a record that may be out of date is nobody's. Method: another node has, or had, the name of 3002, too."""
+    new = {"CONTROLLER": Address("new", 9092)}
+    situation = exchanged_without_leader().asking_node(3002, advertised=new)
+    situation = situation.node(3001, state=state, configured={"CONTROLLER": CONTROLLER[3002]})
+    assert look(situation).start_with[3002] == new
+
+
+def test_a_leader_knows_better_than_what_was_written_down() -> None:
+    """Goal: a start that came to nothing is forgotten. Method: 3001 was started with a name, and never told it."""
+    new = Address("new", 9092)
+    down = healthy().down(3001, configured={"CONTROLLER": new})
+    assert look(down).start_with[3001] == {"CONTROLLER": CONTROLLER[3001]}
+    moving = down.asking_node(3001, advertised={"CONTROLLER": Address("newer", 9092)})
+    assert look(moving).start_with[3001] == {"CONTROLLER": CONTROLLER[3001]}
