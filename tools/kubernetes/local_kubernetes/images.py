@@ -10,7 +10,8 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
@@ -25,14 +26,19 @@ from local_kubernetes.processes import run
 
 QUORATE = "quorate:test"
 BROKER = f"quorate-broker:{KAFKA_VERSION}"
+LAKE = "quorate-lake:test"
 ROOT = Path(__file__).parents[3]
 BUILD_TIMEOUT_S = 600
+_PYTHON_BASE = "quorate.local/python:bookworm"
+_JAVA_BASE = "quorate.local/java:bookworm"
 _BASES = {
-    "quorate.local/python:bookworm": ("python3", "python3-venv"),
-    "quorate.local/java:bookworm": ("openjdk-17-jre-headless",),
+    _PYTHON_BASE: ("python3", "python3-venv"),
+    # Of the broker and of the lake, which needs more: a base of its own takes longer to install than this to copy.
+    _JAVA_BASE: ("python3", "python3-venv", "openjdk-17-jre-headless", "tini", "procps"),
 }
-_PYTHON_BASE, _JAVA_BASE = _BASES
 _PYTHON_VERSION = "3.11"  # Debian's
+_LAKE_EXTRA = "lake"
+_ONLY_SOURCES = ("pyspark",)  # what is published without a wheel, and runs with any Python
 # What a clone of the repository would bring; a work tree has more.
 _SOURCES = (
     *(
@@ -51,28 +57,45 @@ _SOURCES = (
 
 def build_images(docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> None:
     """Build QUORATE and BROKER. Raises LocalKubernetesError."""
-    started = time.monotonic()
-    progress(f"building the images {QUORATE} and {BROKER}")
-    with tempfile.TemporaryDirectory(prefix="quorate-context-") as scratch:
-        context = Path(scratch)
-        for name in _SOURCES:
-            _copy(ROOT / name, context / name)
+    with _context(QUORATE, BROKER, progress=progress) as context:
         quorate, broker = [f"--tag={QUORATE}"], ["--file=docker/broker/Dockerfile", f"--tag={BROKER}"]
         if docker.is_ours:
-            for name, packages in _BASES.items():
-                _import(docker, name, root_file_system(name.split("/")[1], packages, environment, progress))
-            _copy(_wheels(environment, progress), context / "dist/wheels")
+            for base in (_PYTHON_BASE, _JAVA_BASE):
+                _import(docker, base, environment, progress)
+            _copy(_wheels("operator", environment, progress), context / "dist/wheels")
             _copy(_jars(environment, progress), context / "dist/kafka")
             quorate.append(f"--build-arg=BASE={_PYTHON_BASE}")
             broker += [f"--build-arg=BASE={_JAVA_BASE}", f"--build-arg=MAVEN={_JAVA_BASE}"]
         for options in (quorate, broker):
-            run(
-                ["docker", "build", *options, "."],
-                BUILD_TIMEOUT_S,
-                environment=docker.environment,
-                directory=context,
-            )
-    progress(f"built the images in {time.monotonic() - started:.0f} s")
+            _build(docker, context, options)
+
+
+def build_lake_image(docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> None:
+    """Build LAKE, which has more than a gigabyte; without Delta. Raises LocalKubernetesError."""
+    with _context(LAKE, progress=progress) as context:
+        options = ["--file=docker/lake/Dockerfile", f"--tag={LAKE}", f"--build-arg=EXTRAS={_LAKE_EXTRA}"]
+        if docker.is_ours:
+            _import(docker, _JAVA_BASE, environment, progress)
+            _copy(_wheels(_LAKE_EXTRA, environment, progress), context / "dist/wheels")
+            options.append(f"--build-arg=BASE={_JAVA_BASE}")
+        _build(docker, context, options)
+
+
+@contextmanager
+def _context(*images: str, progress: Progress) -> Iterator[Path]:
+    """A directory with what a clone has that images are built from."""
+    started = time.monotonic()
+    progress(f"building {', '.join(images)}")
+    with tempfile.TemporaryDirectory(prefix="quorate-context-") as scratch:
+        for name in _SOURCES:
+            _copy(ROOT / name, Path(scratch) / name)
+        yield Path(scratch)
+    progress(f"built {', '.join(images)} in {time.monotonic() - started:.0f} s")
+
+
+def _build(docker: DockerHost, context: Path, options: Sequence[str]) -> None:
+    command = ["docker", "build", *options, "."]
+    run(command, BUILD_TIMEOUT_S, environment=docker.environment, directory=context)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -83,8 +106,11 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy(source, target)
 
 
-def _import(docker: DockerHost, name: str, tar: Path) -> None:
-    run(["docker", "import", f"{tar}", name], BUILD_TIMEOUT_S, environment=docker.environment)
+def _import(docker: DockerHost, base: str, environment: Mapping[str, str], progress: Progress) -> None:
+    if run(["docker", "images", "--quiet", base], BUILD_TIMEOUT_S, environment=docker.environment):
+        return
+    tar = root_file_system(base.split("/")[1], _BASES[base], environment, progress)
+    run(["docker", "import", f"{tar}", base], BUILD_TIMEOUT_S, environment=docker.environment)
 
 
 def _jars(environment: Mapping[str, str], progress: Progress) -> Path:
@@ -94,29 +120,40 @@ def _jars(environment: Mapping[str, str], progress: Progress) -> Path:
         raise LocalKubernetesError(f"the broker's image needs Kafka: {error}") from error
 
 
-def _wheels(environment: Mapping[str, str], progress: Progress) -> Path:
+def _wheels(extra: str, environment: Mapping[str, str], progress: Progress) -> Path:
     """The wheels that an installation needs, and those that build ours, for the base image's Python."""
-    project = ROOT / "pyproject.toml"
-    constraints = ROOT / "constraints.txt"
-    digest = hashlib.sha256(project.read_bytes() + constraints.read_bytes()).hexdigest()[:12]
-    target = cache_directory(environment) / f"wheels-{digest}"
+    project, constraints = (ROOT / name for name in ("pyproject.toml", "constraints.txt"))
+    content = f"{extra} {_ONLY_SOURCES}".encode() + project.read_bytes() + constraints.read_bytes()
+    target = cache_directory(environment) / f"wheels-{hashlib.sha256(content).hexdigest()[:12]}"
     with locked(target.with_name("wheels.lock")):
         if not target.is_dir():
-            progress("fetching the wheels of all dependencies, once")
+            progress(f"fetching the wheels of {extra}, once")
             described = tomllib.loads(project.read_text())
             wanted = [
                 *described["project"]["dependencies"],
-                *described["project"]["optional-dependencies"]["operator"],
+                *described["project"]["optional-dependencies"][extra],
                 *described["build-system"]["requires"],
             ]
             with tempfile.TemporaryDirectory(prefix=".wheels-", dir=target.parent) as scratch:
-                fetched = Path(scratch) / "wheels"
-                command = [
-                    *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
-                    *("--only-binary=:all:", "--implementation=cp", f"--python-version={_PYTHON_VERSION}"),
-                    *(f"--platform=manylinux{each}_x86_64" for each in ("2014", "_2_17", "_2_28", "_2_34")),
-                    *(f"--constraint={constraints}", f"--dest={fetched}", *wanted),
-                ]
-                run(command, BUILD_TIMEOUT_S, environment=environment, directory=ROOT)
-                fetched.rename(target)
+                _fetch_wheels(wanted, constraints, Path(scratch) / "wheels", environment)
+                (Path(scratch) / "wheels").rename(target)
     return target
+
+
+def _fetch_wheels(
+    wanted: Sequence[str], constraints: Path, target: Path, environment: Mapping[str, str]
+) -> None:
+    pip = (sys.executable, "-m", "pip")
+    options = ("--quiet", "--disable-pip-version-check", f"--constraint={constraints}")
+    target.mkdir()
+    for name in _ONLY_SOURCES:
+        if any(one.startswith(name) for one in wanted):
+            command = [*pip, "wheel", *options, "--no-deps", f"--wheel-dir={target}", name]
+            run(command, BUILD_TIMEOUT_S, environment=environment, directory=ROOT)
+    command = [
+        *(*pip, "download", *options, "--only-binary=:all:", f"--find-links={target}", f"--dest={target}"),
+        *("--implementation=cp", f"--python-version={_PYTHON_VERSION}"),
+        *(f"--platform=manylinux{each}_x86_64" for each in ("2014", "_2_17", "_2_28", "_2_34")),
+        *wanted,
+    ]
+    run(command, BUILD_TIMEOUT_S, environment=environment, directory=ROOT)

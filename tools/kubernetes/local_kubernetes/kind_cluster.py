@@ -70,10 +70,10 @@ class KindCluster:
         """What helm prints. Raises LocalKubernetesError with what it says when it fails."""
         return self._reach("helm", arguments, None, timeout_s)
 
-    def load(self, *images: str) -> None:
-        """Copy images of this Docker into every worker, which is where pods without tolerations run."""
+    def load(self, *images: str, nodes: Sequence[str] = ()) -> None:
+        """Copy images of this Docker into nodes: every worker, where pods without tolerations run, by default."""
         command = [self._tools["kind"], "load", "docker-image", f"--name={self.name}"]
-        self._run([*command, f"--nodes={','.join(self.workers)}", *images], timeout_s=LOAD_TIMEOUT_S)
+        self._run([*command, f"--nodes={','.join(nodes or self.workers)}", *images], timeout_s=LOAD_TIMEOUT_S)
 
     def stop_node(self, node: str) -> None:
         """Pull the plug of a node: its processes are killed."""
