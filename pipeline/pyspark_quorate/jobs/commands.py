@@ -297,12 +297,12 @@ def _spark_failures_told() -> Iterator[None]:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
+    from pyspark_quorate.jobs.session import spark_reason  # noqa: PLC0415
+
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        cause = getattr(error, "java_exception", None)
-        text = str(error) if cause is None else str(cause.toString())
-        raise LakeError(f"Spark failed: {text.strip().splitlines()[0]}") from error
+        raise LakeError(f"Spark failed: {spark_reason(error)}") from error
 
 
 def _settings(conf: Sequence[str]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 import os
 import sys
+import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,11 @@ LOCAL_MASTER: Final = "local[*]"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, whose master and memory are kept."""
 ARROW_OPENS: Final = "--add-opens=java.base/java.nio=ALL-UNNAMED"
+NO_JAVA: Final = "JAVA_GATEWAY_EXITED"
+"""In what PySpark raises when no JVM came up."""
+LAUNCHER_COMPLAINS: Final = ("Error", "Exception", "Invalid", "Unrecognized")
+LAUNCHER_LINES_MAX: Final = 200
+LAUNCHER_ENDS_WITHIN_S: Final = 2
 HOW_TO_GET: Final = {
     "pyspark": "Spark is missing: pip install 'quorate[lake]'",
     "java": "Java is missing, which Spark needs: version 17 or 21 on the PATH or in JAVA_HOME; "
@@ -30,9 +37,11 @@ def spark_session(
     """A session for one job. What Spark needs on disk is below `scratch`, a directory of this job.
 
     `master` None: what spark-submit says, else all cores of this machine. Raises LakeError when Spark or Java
-    is missing.
+    is missing, or when Spark does not start with these.
     """
     _check_installed()
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with Spark
+    from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second, and an extra
 
     is_submitted = SUBMITTED in os.environ
@@ -44,13 +53,30 @@ def spark_session(
         builder = builder.master(chosen)
     for key, value in {**_defaults(chosen, scratch), **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _java_quiet(is_submitted):
-        session = builder.getOrCreate()
+    launcher = _Launcher()
+    try:
+        with launcher.heard(is_submitted):
+            session = builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        # Keys alone: values may be secrets.
+        given = [f"--master {chosen}"] if chosen is not None else []
+        given += [f"--conf {key}" for key in settings or ()]
+        with_these = f" with {' '.join(given)}" if given else ""
+        is_without_java = NO_JAVA in str(error)
+        reason = (is_without_java and launcher.reason()) or spark_reason(error)
+        raise LakeError(f"Spark did not start{with_these}: {reason}") from error
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session
     finally:
         session.stop()
+
+
+def spark_reason(error: Exception) -> str:
+    """What Spark could not do: its first line, without plans and frames of the JVM."""
+    cause = getattr(error, "java_exception", None)
+    text = str(error) if cause is None else str(cause.toString())
+    return text.strip().splitlines()[0]
 
 
 def _defaults(master: str | None, scratch: Path) -> dict[str, str]:
@@ -90,18 +116,40 @@ def _check_installed() -> None:
         raise LakeError(HOW_TO_GET["java"])
 
 
-@contextmanager
-def _java_quiet(is_submitted: bool) -> Iterator[None]:
-    """Spark's launcher says on stderr which log configuration it takes; what matters comes as exceptions."""
-    if is_submitted:
-        yield
-        return
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a descriptor is what is needed
-            os.dup2(nowhere.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+class _Launcher:
+    """What Spark's launcher and the JVM say on stderr, which is shown to nobody unless Spark does not start."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=LAUNCHER_LINES_MAX)
+        self._hearing: threading.Thread | None = None
+
+    @contextmanager
+    def heard(self, is_submitted: bool) -> Iterator[None]:
+        """Within the context a JVM is started. One that spark-submit has started keeps its stderr."""
+        if is_submitted:
+            yield
+            return
+        sys.stderr.flush()
+        kept = os.dup(2)
+        end, begin = os.pipe()
+        os.dup2(begin, 2)
+        os.close(begin)
+        self._hearing = threading.Thread(target=self._hear, args=(end,), daemon=True)
+        self._hearing.start()
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+    def reason(self) -> str | None:
+        """The line that says why there is no JVM."""
+        if self._hearing is not None:
+            self._hearing.join(LAUNCHER_ENDS_WITHIN_S)
+        told = [line for line in self._lines.copy() if any(word in line for word in LAUNCHER_COMPLAINS)]
+        return told[0].removeprefix('Exception in thread "main" ').removeprefix("Error: ") if told else None
+
+    def _hear(self, end: int) -> None:
+        """Until the JVM ends: it must never wait for a reader."""
+        with open(end, encoding="utf-8", errors="replace") as lines:
+            self._lines.extend(line.strip() for line in lines)
