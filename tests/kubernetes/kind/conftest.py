@@ -1,4 +1,4 @@
-"""A cluster of kind with the images and the chart of this project, shared by the story that is told on it."""
+"""A cluster of kind with the images and the chart of this project, shared by all that is told on it."""
 
 import logging
 import os

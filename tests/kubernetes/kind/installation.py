@@ -44,7 +44,7 @@ POOL: dict[str, Any] = {
     "rollout": {"overlap": "5s"},
     "template": {"resources": {"requests": {"cpu": "10m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}}},
 }
-_RESTRICTED = {
+RESTRICTED: dict[str, Any] = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "runAsNonRoot": True,
@@ -73,7 +73,7 @@ _TOOLS = {
                         "image": BROKER,
                         "command": ["sleep", "infinity"],
                         "env": [{"name": "KAFKA_HEAP_OPTS", "value": HEAP}],
-                        "securityContext": _RESTRICTED,
+                        "securityContext": RESTRICTED,
                     }
                 ],
             },
@@ -83,10 +83,11 @@ _TOOLS = {
 
 
 class Installation:
-    """What the tests of the story do and see."""
+    """What the tests of a story do and see, in a namespace of its own."""
 
-    def __init__(self, cluster: KindCluster) -> None:
+    def __init__(self, cluster: KindCluster, namespace: str = NAMESPACE) -> None:
         self.cluster = cluster
+        self.namespace = namespace
         self.written = 0
 
     # The operator
@@ -110,7 +111,7 @@ class Installation:
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl in the cluster's namespace."""
-        return self.cluster.kubectl(f"--namespace={NAMESPACE}", *arguments, stdin=stdin)
+        return self.cluster.kubectl(f"--namespace={self.namespace}", *arguments, stdin=stdin)
 
     def get(self, kind: str, name: str = "") -> dict[str, Any]:
         """An object, or the list of all of a kind."""
@@ -119,16 +120,17 @@ class Installation:
 
     def create(self) -> None:
         """Apply the cluster, and a pod with Kafka's tools."""
+        self.apply(
+            resource("KafkaController", QUORUM, CONTROLLERS), resource("KafkaBroker", BROKERS, POOL), _TOOLS
+        )
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Apply objects in the namespace, which takes pods that are restricted and no others."""
         restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        namespace["metadata"] |= {"labels": restricted}
+        metadata = {"name": self.namespace, "labels": restricted}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         self.cluster.kubectl("apply", "--filename=-", stdin=yaml.safe_dump(namespace))
-        resources = [
-            _resource("KafkaController", QUORUM, CONTROLLERS),
-            _resource("KafkaBroker", BROKERS, POOL),
-            _TOOLS,
-        ]
-        self.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(resources))
+        self.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(objects))
 
     def patch(self, kind: str, name: str, **spec: object) -> None:
         """Merge into the spec of an object."""
@@ -237,7 +239,8 @@ _WHERE = (f"--topic={TOPIC}", f"--bootstrap-server={BROKERS}.{NAMESPACE}.svc:909
 _DONE = {"Ready": "True", "Progressing": "False", "QuorumHealthy": "True"}
 
 
-def _resource(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+def resource(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """An object of ours."""
     return {"apiVersion": "quorate.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
