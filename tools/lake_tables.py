@@ -21,7 +21,8 @@ is stored by it and by `day`, the UTC day of the column that is named with the t
 
 Tables with `valid_from` and `valid_to` are intervals: a line says what was so from one record of the log until
 another. They follow offsets; times are those of the batches, from the clocks of the active controllers. Where offsets
-are missing (table [gaps](#gaps)), a line says whether its beginning and its end are exact.
+are missing (table [gaps](#gaps)), a line says whether its beginning and its end are exact. What a snapshot shows is
+placed at the last record in it, one offset before the snapshot's own. Every interval lasts at least one offset.
 """
 
 

@@ -19,7 +19,11 @@ SCHEMA: Final = StructType(
     [
         column("cluster_id", StringType(), "Kafka's cluster id"),
         column("time", TimestampType(), "when the active controller appended the change"),
-        column("offset", LongType(), "offset of the record, or of the snapshot that shows the change"),
+        column(
+            "offset",
+            LongType(),
+            "offset of the record, or of the last one in the snapshot that shows the change",
+        ),
         column("change", StringType(), "added or removed"),
         column("acl_id", StringType(), "id of the entry: 22 characters of base64"),
         column(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, StringType, StructType, TimestampType
 from quorate_admin.types.configs import ConfigResourceType
@@ -13,7 +13,7 @@ from pyspark_quorate.source.redaction import REDACTED
 from pyspark_quorate.tables.boundaries import boundaries
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.enums import name_of
-from pyspark_quorate.tables.intervals import EVENT_COLUMNS, intervals
+from pyspark_quorate.tables.intervals import EVENT_COLUMNS, intervals, placed
 from pyspark_quorate.tables.timeline import breaks, field, records_of
 from pyspark_quorate.tables.topics import topic_ends
 
@@ -21,7 +21,11 @@ SCHEMA: Final = StructType(
     [
         column("cluster_id", StringType(), "Kafka's cluster id"),
         column("time", TimestampType(), "when the active controller appended the change"),
-        column("offset", LongType(), "offset of the record, or of the snapshot that shows the change"),
+        column(
+            "offset",
+            LongType(),
+            "offset of the record, or of the last one in the snapshot that shows the change",
+        ),
         column("resource_type", StringType(), "what is configured: TOPIC, BROKER, GROUP, CLIENT_METRICS"),
         column("resource_name", StringType(), "topic, broker id or group; empty: the default of all brokers"),
         column("name", StringType(), "name of the config"),
@@ -41,6 +45,9 @@ _KEY: Final = ("cluster_id", "resource_type", "resource_name", "name")
 def config_changes(lines: DataFrame) -> DataFrame:
     """The table, of the timeline. Records that set a value again are no change, but for secrets: they are alike."""
     secret_set = (f.col("value") == REDACTED) & ~f.col("is_snapshot")
+    order = Window.partitionBy(*_KEY).orderBy("offset", "ordinal")
+    # The last record in a snapshot set the very secret that the snapshot has.
+    just_set = f.col("is_snapshot") & (f.lag("offset").over(order) == placed(f.col("offset")))
     told = records_of(lines, "ConfigRecord").select(
         "cluster_id",
         name_of(ConfigResourceType, field("resourceType", "int")).alias("resource_type"),
@@ -52,6 +59,9 @@ def config_changes(lines: DataFrame) -> DataFrame:
     events = (
         told.unionByName(_gone_with_topics(told, lines))
         .withColumn("set_offset", f.when(secret_set, f.col("offset")))
+        .withColumn(
+            "set_offset", f.when(just_set, f.lag("set_offset").over(order)).otherwise(f.col("set_offset"))
+        )
         .withColumn("removed", f.col("value").isNull())
     )
     state = ("value", "set_offset")

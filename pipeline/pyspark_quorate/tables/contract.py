@@ -17,7 +17,8 @@ class Table:
 
     `inputs` are names of other tables, or "rows": what the data source yields. `day` is the timestamp column
     whose UTC day the stored table is partitioned by, next to `cluster_id`, which every table has.
-    `key` identifies a row; together with `build` it makes a rerun the same.
+    `key` identifies a row; together with `build` it makes a rerun the same. In tables of intervals it ends with
+    from_offset: intervals of a key do not overlap, and none is without length.
     """
 
     name: str

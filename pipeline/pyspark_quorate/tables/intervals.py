@@ -11,12 +11,16 @@ that showed it, and says that this is not exact; table `gaps` tells since when i
   before that event (from_exact is false).
 - Whatever has such a gap between its beginning and its end says so: `through_gap`.
 - History that begins with a snapshot, or with a log whose beginning is gone, begins behind a gap.
+
+A snapshot tells what was so behind the last record in it, and is placed at that record: its own offset is that of
+the next one, which may already tell something else of the same key. So every interval lasts at least one offset, and
+no two of a key begin at the same one.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, StructField, TimestampType
 
@@ -35,9 +39,16 @@ INTERVAL_COLUMNS: Final[tuple[StructField, ...]] = (
         is_nullable=True,
     ),
     column(
-        "from_offset", LongType(), "offset of the record, or of the snapshot, that valid_from is the time of"
+        "from_offset",
+        LongType(),
+        "offset of the record, or of the last one in the snapshot, that valid_from is the time of",
     ),
-    column("to_offset", LongType(), "the same for valid_to; null: it is still so", is_nullable=True),
+    column(
+        "to_offset",
+        LongType(),
+        "the same for valid_to, always above from_offset; null: it is still so",
+        is_nullable=True,
+    ),
     column(
         "from_exact", BooleanType(), "false: a gap hides the beginning, which may have been before valid_from"
     ),
@@ -51,7 +62,10 @@ INTERVAL_COLUMNS: Final[tuple[StructField, ...]] = (
         "through_gap", BooleanType(), "true: offsets are missing within, after which it was the same again"
     ),
 )
-"""What every table of intervals has behind its key and state. Intervals are half open, and follow offsets."""
+"""What every table of intervals has behind its key and state. Intervals are half open, and follow offsets.
+
+Intervals of a key do not overlap: (key, from_offset) is unique.
+"""
 
 EVENT_COLUMNS: Final = ("time", "offset", "ordinal", "is_snapshot", "removed")
 """What events have next to key and state."""
@@ -82,39 +96,57 @@ def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state
     )
     behind_gap = f.col("gaps") > f.coalesce(f.lag("gaps").over(order), f.lit(0))
     changed = ~f.col("now").eqNullSafe(f.lag("now").over(order))
+    completes = f.lag("from_offset").over(order) == f.col("from_offset")
     # The first of each stretch is where it begins; the next one is where it ends.
     begins = (
         observed.withColumn("exact", ~(f.col("is_snapshot") | behind_gap))
         .withColumn("changed", changed)
         .where("changed")
+        .withColumn("from_offset", placed(f.col("offset")))
         .withColumns(
             {
                 "valid_to": f.lead("time").over(order),
-                "to_offset": f.lead("offset").over(order),
+                "to_offset": f.lead("from_offset").over(order),
                 "to_exact": f.lead("exact").over(order),
+                # What a record told in part, the snapshot right behind it tells in full: from that record on.
+                "valid_from": f.when(completes, f.lag("time").over(order)).otherwise(f.col("time")),
+                "from_exact": f.when(completes, f.lag("exact").over(order)).otherwise(f.col("exact")),
             }
         )
-        .where("now is not null")
+        .where("now is not null and (to_offset is null or to_offset > from_offset)")
     )
     made = begins.select(
         *key,
         *(f.col(f"now.{name}").alias(name) for name in state),
-        f.col("time").alias("valid_from"),
+        "valid_from",
         "valid_to",
-        f.col("offset").alias("from_offset"),
+        "from_offset",
         "to_offset",
-        f.col("exact").alias("from_exact"),
+        "from_exact",
         "to_exact",
     )
     return mark_gaps(made, breaks)
 
 
+def placed(offset: Column) -> Column:
+    """The offset of a line of the timeline; of a snapshot, that of the last record in it."""
+    return offset - f.col("is_snapshot").cast("int")
+
+
 def mark_gaps(made: DataFrame, breaks: DataFrame) -> DataFrame:
-    """Intervals with `through_gap`, made anew."""
+    """Intervals with `through_gap`, made anew. A gap that a snapshot bridges ends where that is placed."""
+    of_gaps, of_snapshots = (
+        f.collect_set(f.when(f.col("is_snapshot") == kind, f.col("offset"))) for kind in (False, True)
+    )
     gaps = (
-        breaks.where("not is_snapshot")
-        .groupBy("cluster_id")
-        .agg(f.collect_set("offset").alias("gap_offsets"))
+        breaks.groupBy("cluster_id")
+        .agg(of_gaps.alias("ends"), of_snapshots.alias("bridges"))
+        .select(
+            "cluster_id",
+            f.transform("ends", lambda end: end - f.array_contains("bridges", end).cast("int")).alias(
+                "gap_offsets"
+            ),
+        )
     )
     is_within = f.exists(
         "gap_offsets",
@@ -146,17 +178,13 @@ def statements(told: DataFrame, sets: DataFrame, *, key: Sequence[str]) -> DataF
 
 
 def following(key: Sequence[str]) -> WindowSpec:
-    """The intervals of a key one after the other.
-
-    One that ends where it begins, between a snapshot and the record right behind it, comes before its successor.
-    """
-    return Window.partitionBy(*key).orderBy("from_offset", f.asc_nulls_last("to_offset"))
+    """The intervals of a key one after the other."""
+    return Window.partitionBy(*key).orderBy("from_offset")
 
 
 def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
     """Intervals of the same key that follow each other without a pause become one; other columns are left out.
 
-    Those between a snapshot and the record right behind it last no offset, and are left out too.
     Use `mark_gaps` on it.
     """
     order = following(key)
@@ -164,8 +192,7 @@ def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
     open_end = f.lit(2**63 - 1)
     reached = f.max(f.coalesce("to_offset", open_end)).over(before)
     begins = f.coalesce(f.col("from_offset") > reached, f.lit(True))
-    lasting = frame.where(f.col("to_offset").isNull() | (f.col("to_offset") > f.col("from_offset")))
-    numbered = lasting.withColumn("begins", begins.cast("int")).withColumn(
+    numbered = frame.withColumn("begins", begins.cast("int")).withColumn(
         "stretch", f.sum("begins").over(order)
     )
     latest = f.coalesce("to_offset", open_end)

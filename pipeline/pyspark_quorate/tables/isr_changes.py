@@ -25,7 +25,11 @@ SCHEMA: Final = StructType(
     [
         *PARTITION_COLUMNS,
         column("time", TimestampType(), "when the active controller appended the change"),
-        column("offset", LongType(), "offset of the record, or of the snapshot that shows the change"),
+        column(
+            "offset",
+            LongType(),
+            "offset of the record, or of the last one in the snapshot that shows the change",
+        ),
         column("change", StringType(), "shrink, expand, or swap where some left and others joined"),
         column("left", _BROKERS, "broker ids that are no longer in sync, sorted"),
         column("joined", _BROKERS, "broker ids that are in sync now, sorted"),

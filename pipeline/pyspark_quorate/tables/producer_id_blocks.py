@@ -8,6 +8,7 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, St
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.intervals import placed
 from pyspark_quorate.tables.timeline import field, records_of
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
@@ -17,7 +18,9 @@ SCHEMA: Final = StructType(
     [
         column("cluster_id", StringType(), "Kafka's cluster id"),
         column("time", TimestampType(), "when the active controller appended it, or that of a snapshot"),
-        column("offset", LongType(), "offset of the record, or of the snapshot that shows it"),
+        column(
+            "offset", LongType(), "offset of the record, or of the last one in the snapshot that shows it"
+        ),
         column(
             "broker_id",
             IntegerType(),
@@ -58,7 +61,7 @@ def producer_id_blocks(lines: DataFrame) -> DataFrame:
         f.lit(True).alias("exact"),
     )
     blocks = f.array(unseen, block)
-    return told.select("cluster_id", "time", "offset", f.inline(blocks)).where(
+    return told.select("cluster_id", "time", placed(f.col("offset")).alias("offset"), f.inline(blocks)).where(
         "first_producer_id <= last_producer_id"
     )
 

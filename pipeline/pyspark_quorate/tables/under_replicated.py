@@ -54,8 +54,7 @@ def under_replicated(leadership: DataFrame) -> DataFrame:
         )
         .withColumn("stretch", f.sum((~f.col("continues")).cast("int")).over(order))
     )
-    # A record right behind a snapshot ends what that shows: an interval without length, before its successor.
-    place = f.struct("from_offset", f.coalesce("to_offset", f.lit(2**63 - 1)))
+    place = "from_offset"
     first, last = f.min_by, f.max_by
     return (
         states.where("is_under_replicated or is_offline")

@@ -57,19 +57,26 @@ class Book:
     def tell(
         self, key: Key, state: State | None, time: datetime, offset: int, *, is_snapshot: bool = False
     ) -> None:
-        """A key has this state now; None: it is gone."""
+        """A key has this state now; None: it is gone. Of a snapshot, `offset` is that of the last record in it."""
         exact = not is_snapshot and self.seen.get(key, self.base) == len(self.gaps)
         self.seen[key] = len(self.gaps)
         now = self.open.get(key)
         if state == (now[0] if now else None):
             return
-        if now:
+        if (
+            now and now[2] == offset
+        ):  # a record told a part of it, and the snapshot right behind that all of it
+            _, time, _, exact = self.open.pop(key)
+        elif now:
             self._close(key, time, offset, exact)
         if state is not None:
             self.open[key] = (state, time, offset, exact)
 
-    def restate(self, states: dict[Key, State], time: datetime, offset: int) -> None:
-        """A snapshot has these keys and no others."""
+    def restate(self, states: dict[Key, State], time: datetime, end: int) -> None:
+        """A snapshot of what was so behind the record before `end` has these keys and no others."""
+        offset = end - 1
+        if self.gaps and self.gaps[-1] == end:
+            self.gaps[-1] = offset
         for key in {*self.open, *self.seen} - set(states):
             self.tell(key, None, time, offset, is_snapshot=True)
         for key, state in states.items():

@@ -215,10 +215,12 @@ class Replay:
     def _restore(self, world: World, offset: int) -> None:
         """A checkpoint states everything."""
         image, time = world.states[offset], world.log[offset - 1].time
+        just_set = {key: one for key, one in self.configs.items() if one[1] == offset - 1}
         self.know(image)
+        self.configs |= just_set
         for one, topic in image.topics.by_id.items():
             self._name(one, topic.name, topic.partitions)
-        self._allocated(image.next_producer_id, image.next_producer_id, (time, offset))
+        self._allocated(image.next_producer_id, image.next_producer_id, (time, offset - 1))
         for table, states in self.states().items():
             self.books[table].restate(states, time, offset)
 

@@ -2,7 +2,6 @@
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from oracle_replay import REDACTED, Replay, timeline_lines
 from oracle_tables import ORACLES
 from oracle_worlds import make_world
+from promises import assert_promises
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
@@ -51,16 +51,6 @@ def by_cluster(frame: DataFrame) -> Lines:
     return {cluster_id: sorted(lines, key=repr) for cluster_id, lines in found.items()}
 
 
-@pytest.fixture
-def static_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    """Spark that does not plan anew after each stage, which costs more than such small frames."""
-    name = "spark.sql.adaptive.enabled"
-    before = spark.conf.get(name)
-    spark.conf.set(name, "false")
-    yield spark
-    spark.conf.set(name, before)
-
-
 def make(raw: DataFrame, tables: tuple[Table, ...]) -> dict[str, DataFrame]:
     """The tables of the rows of the data source."""
     return make_all(raw.localCheckpoint(), tables, lambda frame: frame.localCheckpoint())
@@ -77,9 +67,7 @@ def make(raw: DataFrame, tables: tuple[Table, ...]) -> dict[str, DataFrame]:
         st.tuples(st.integers(0, 2**32), st.integers(20, 60)), min_size=60, max_size=80, unique=True
     )
 )
-def test_tables_are_what_a_slow_replay_makes(
-    static_spark: SparkSession, seeds: list[tuple[int, int]]
-) -> None:
+def test_tables_are_what_a_slow_replay_makes(spark: SparkSession, seeds: list[tuple[int, int]]) -> None:
     """Goal: windows and joins know no more and no less than one who reads record after record.
 
     Method: random clusters, with lost ranges and checkpoints, as timelines that the oracle makes, all in one frame.
@@ -92,10 +80,11 @@ def test_tables_are_what_a_slow_replay_makes(
             for one in timeline.SCHEMA.fields
         ]
     )
-    lines = static_spark.createDataFrame([line for one in worlds for line in timeline_lines(one)], schema)
+    lines = spark.createDataFrame([line for one in worlds for line in timeline_lines(one)], schema)
     made = {"timeline": lines.withColumn("payload", f.parse_json("payload")).localCheckpoint()}
     for table in MINE:
         made[table.name] = table.make(made).localCheckpoint()
+        assert_promises(table, made[table.name])
     found = {table.name: by_cluster(made[table.name]) for table in MINE}
     for world in worlds:
         replay = Replay()
@@ -161,13 +150,13 @@ def last_told(frame: DataFrame, key: list[str], states: list[str]) -> dict[str, 
     return found
 
 
-def test_what_is_so_now_is_the_image_of_stock_kafka(static_spark: SparkSession, captured: Path) -> None:
+def test_what_is_so_now_is_the_image_of_stock_kafka(spark: SparkSession, captured: Path) -> None:
     """Goal: tables of files that Kafka wrote end where Kafka's metadata does, also behind a bridged gap.
 
     Method: a captured log, and the same where a checkpoint has to tell the beginning:
     intervals that are open and changes that were the last, beside an image that replayed the same log.
     """
-    made = make(static_spark.read.format("quorate").option("noOps", "true").load(str(captured)), MINE)
+    made = make(spark.read.format("quorate").option("noOps", "true").load(str(captured)), MINE)
     topics = still_so(made["topics"], ["topic_id"], ("partitions", "previous_topic_id"))
     partitions = still_so(made["partition_leadership"], ["topic_id", "partition"], ("topic",))
     brokers = still_so(made["broker_sessions"], ["broker_id"], ("is_fencing", "fencings_in_hour"))

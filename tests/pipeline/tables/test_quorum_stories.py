@@ -39,9 +39,14 @@ def voters(cluster: str, offset: int, *ids: int) -> Line:
 
 def registered(cluster: str, offset: int, node: int, level: int) -> Line:
     """A controller that supports metadata.version up to a level."""
-    features = [{"name": "metadata.version", "minSupportedVersion": 7, "maxSupportedVersion": level}]
-    payload = {"controllerId": node, "incarnationId": f"i{offset}", "endPoints": [], "features": features}
+    payload = registration(node, f"i{offset}", level)
     return line(cluster, "a", offset, 1, "RegisterControllerRecord", **payload)
+
+
+def registration(node: int, incarnation: str, level: int) -> dict[str, Any]:
+    """The payload of it."""
+    features = [{"name": "metadata.version", "minSupportedVersion": 7, "maxSupportedVersion": level}]
+    return {"controllerId": node, "incarnationId": incarnation, "endPoints": [], "features": features}
 
 
 def fork() -> list[Line]:
@@ -86,6 +91,18 @@ def ghost() -> list[Line]:
     ]
 
 
+def right_behind() -> list[Line]:
+    """Controller 1 stands in the checkpoint at 5 and registers again at 5; 3 is new at 6, 2 goes at 7."""
+    told = [
+        ("SnapshotHeaderRecord", {}),
+        *(("RegisterControllerRecord", registration(node, "i1", 25)) for node in (1, 2)),
+        ("SnapshotFooterRecord", {}),
+    ]
+    made = [line("behind", "5", (5, n), 1, kind, **payload) for n, (kind, payload) in enumerate(told)]
+    made += [registered("behind", 5, 1, 25), registered("behind", 6, 3, 25)]
+    return [*made, line("behind", "a", 7, 1, "UnregisterControllerRecord", controllerId=2)]
+
+
 def lines_of(frame: DataFrame, cluster: str, *columns: str) -> list[Line]:
     """Some columns of one cluster, sorted; instants as hours since the start."""
     hours = [
@@ -107,7 +124,7 @@ def share(frame: DataFrame) -> DataFrame:
 @pytest.mark.timeout(900)
 def test_stories(spark: SparkSession) -> None:
     """Goal: what the tables say of the cases that are easy to get wrong. Method: by hand, in one frame."""
-    told = [*fork(), *transactions(), *checkpoints(), *ghost()]
+    told = [*fork(), *transactions(), *checkpoints(), *ghost(), *right_behind()]
     raw = spark.createDataFrame(told[::-1], rows.SCHEMA).localCheckpoint()
     wanted = (gaps.TABLE, membership.TABLE, controller_registrations.TABLE, upgrade_blockers.TABLE)
     made = make_all(raw, wanted, share)
@@ -149,6 +166,21 @@ def test_stories(spark: SparkSession) -> None:
     assert lines_of(made["membership"], "ghost", "voter_id", "directory_id", *span) == [
         (1, "d1", 1, None),
         (2, "d2", 1, 4),
+    ]
+    told_of = (
+        "controller_id",
+        "incarnation_id",
+        *span,
+        "valid_from",
+        "from_exact",
+        "to_exact",
+        "through_gap",
+    )
+    assert lines_of(made["controller_registrations"], "behind", *told_of) == [
+        (1, "i1", 4, 5, 4, False, True, False),
+        (1, "i5", 5, None, 5, True, None, False),
+        (2, "i1", 4, 7, 4, False, True, False),
+        (3, "i6", 6, None, 6, True, None, False),
     ]
     blocker = ("level", "level_name", "node_id", "supported_max", "is_ghost", "ghost_since", *span)
     assert lines_of(made["upgrade_blockers"], "ghost", *blocker) == [

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from oracle import Quorum, make_quorum, timeline_lines
 from oracle_intervals import addresses, blockers, leaderships, lives, missing
+from promises import assert_promises
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark_quorate import rows
@@ -104,7 +105,9 @@ def test_tables_are_what_a_slow_reader_finds(spark: SparkSession, seed: int) -> 
     }
     assert_same("timeline", parsed, quorums, lambda one: map(a_hashable, timeline_lines(one)))
 
-    made = make_all(raw, QUORUM_TABLES, share)
+    made = {name: share(frame) for name, frame in make_all(raw, QUORUM_TABLES, share).items()}
+    for table in QUORUM_TABLES:
+        assert_promises(table, made[table.name])
     for name, wanted in {
         "membership": lambda one: lives(one, "voter"),
         "controller_registrations": lambda one: lives(one, "controller"),

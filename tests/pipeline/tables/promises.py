@@ -1,0 +1,20 @@
+"""What every table promises, whatever it is made of."""
+
+from collections import Counter
+
+from pyspark.sql import DataFrame
+from pyspark_quorate.tables.contract import Table
+
+SPAN = ("from_offset", "to_offset")
+
+
+def assert_promises(table: Table, frame: DataFrame) -> None:
+    """The key identifies a row, and no interval is without length."""
+    is_of_intervals = set(SPAN) <= set(table.schema.names)
+    spans = SPAN if is_of_intervals else ()
+    told = [tuple(row) for row in frame.select(*table.key, *spans).collect()]
+    twice = [key for key, count in Counter(repr(row[: len(table.key)]) for row in told).items() if count > 1]
+    assert not twice, f"{table.name}: more than one row has the key {table.key}: {twice[:5]}"
+    if is_of_intervals:
+        without = [row for row in told if row[-1] is not None and row[-1] <= row[-2]]
+        assert not without, f"{table.name}: intervals without length: {without[:5]}"
