@@ -99,12 +99,18 @@ def past_of(finding: Finding, tables: Mapping[str, Sequence[Row]]) -> Past | Non
 
 def past_lines(finding: Finding, past: Past) -> Iterator[str]:
     """The past in sentences."""
-    for feature, (first, _) in finding.blocks.items():
-        if feature in past.blocks_since:
-            level, since = past.blocks_since[feature]
-            yield f"It keeps {feature} from level {level} since {_text(since)}."
-        else:
-            yield f"The lake does not have yet that it keeps {feature} from level {first}: take in what is new."
+    kept: dict[str, list[str]] = {}
+    for feature, (level, since) in past.blocks_since.items():
+        kept.setdefault(_text(since), []).append(f"{feature} from level {level}")
+    for instant, levels in kept.items():
+        yield f"It keeps {_listed(levels)} since {instant}."
+    unknown = [
+        f"{feature} from level {first}"
+        for feature, (first, _) in finding.blocks.items()
+        if feature not in past.blocks_since
+    ]
+    if unknown:
+        yield f"The lake does not have yet that it keeps {_listed(unknown)}: take in what is new."
     if past.registered_at is not None:
         count = past.registrations
         times = (
@@ -116,7 +122,7 @@ def past_lines(finding: Finding, past: Past) -> Iterator[str]:
     if past.fenced_since is not None:
         yield f"It is fenced since {_text(past.fenced_since)}."
     if finding.node_kind is NodeKind.CONTROLLER:
-        yield _voter_line(past)
+        yield _voter_line(past, is_behind=bool(unknown))
     for heir in past.heirs:
         yield (
             f"Its address {heir.address} is that of {heir.node_kind} {heir.node_id} since {_text(heir.since)}: "
@@ -220,11 +226,17 @@ def _first_of_each(rows: Iterable[Row], column: str) -> list[Row]:
     return list(first.values())
 
 
-def _voter_line(past: Past) -> str:
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _voter_line(past: Past, *, is_behind: bool) -> str:
+    """`is_behind`: the lake lacks what is known of the node, so that it may have left the voters meanwhile."""
     if past.voter_until is not None:
         return f"It was a voter until {_text(past.voter_until)}, with the directory {past.directory_id}."
     if past.voter_since is not None:
-        return f"It is a voter since {_text(past.voter_since)}, with the directory {past.directory_id}."
+        is_voter = "In the lake it is still a voter, " if is_behind else "It is a voter "
+        return f"{is_voter}since {_text(past.voter_since)}, with the directory {past.directory_id}."
     if past.has_voters:
         return "It was not a voter in what the lake has."
     return "The lake has no voters of this cluster: those of a static quorum are not in the log."

@@ -1,5 +1,6 @@
 """The past of a blocker, told from rows of a lake."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -147,6 +148,25 @@ def test_what_a_lake_does_not_know_is_said() -> None:
     past = past_of(finding, {"membership": [interval(1, voter_id=1, directory_id="C" * 22)]})
     assert past is not None
     assert list(past_lines(finding, past))[-1] == "It was not a voter in what the lake has."
+
+
+def test_many_features_are_one_sentence_and_a_lake_that_is_behind_says_so() -> None:
+    """Goal: no sentence twice, and none against what the diagnosis saw. Method: two features that are known since the
+    same instant, two that are not, and a voter that may have left meanwhile.
+    """
+    blocks = {"metadata.version": (28, 30), "kraft.version": (1, 1), "a": (1, 1), "b": (2, 2)}
+    finding = replace(blocking(NodeKind.CONTROLLER), blocks=blocks)
+    rows = {
+        "upgrade_blockers": [blocker(28, 5), blocker(1, 5, feature="kraft.version")],
+        "membership": [interval(1, voter_id=99, directory_id="A" * 22)],
+    }
+    past = past_of(finding, rows)
+    assert past is not None
+    assert list(past_lines(finding, past)) == [
+        "It keeps metadata.version from level 28 and kraft.version from level 1 since 2026-01-31 12:05:00 UTC.",
+        "The lake does not have yet that it keeps a from level 1 and b from level 2: take in what is new.",
+        f"In the lake it is still a voter, since 2026-01-31 12:01:00 UTC, with the directory {'A' * 22}.",
+    ]
 
 
 def test_findings_that_block_nothing_have_no_past() -> None:
