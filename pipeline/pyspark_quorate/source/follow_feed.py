@@ -132,7 +132,8 @@ def fetch_cluster_id(config: AdminConfig) -> str:
     async def ask(client: AdminClient) -> str:
         return (await client.describe_cluster()).cluster_id
 
-    return _ask(config, ask)
+    # Stock controllers answer DescribeCluster to whom they let alter the cluster (ControllerApis).
+    return _ask(config, ask, needs="ALTER")
 
 
 def fetch_quorum(config: AdminConfig) -> QuorumDescription:
@@ -145,7 +146,7 @@ def fetch_quorum(config: AdminConfig) -> QuorumDescription:
                 return quorum
             await asyncio.sleep(_RETRY_EVERY_MS / 1000)
 
-    return _ask(config, ask)
+    return _ask(config, ask, needs="DESCRIBE")
 
 
 def fetch_committed_end(config: AdminConfig) -> Mark:
@@ -170,7 +171,9 @@ def is_led_below(quorum: QuorumDescription, epoch: int) -> bool:
     return quorum.leader_epoch < epoch and now_ms > 0 and 2 * len(following) > len(caught_up_ms)
 
 
-def _ask(config: AdminConfig, question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
+def _ask(
+    config: AdminConfig, question: Callable[[AdminClient], Awaitable[_Answer]], *, needs: str
+) -> _Answer:
     async def ask() -> _Answer:
         async with AdminClient(config) as client:
             return await question(client)
@@ -179,7 +182,11 @@ def _ask(config: AdminConfig, question: Callable[[AdminClient], Awaitable[_Answe
     try:
         return asyncio.run(_within(limit_ms / 1000, ask()))
     except AdminError as error:
-        raise FollowError(f"{_named(config)}: {error}") from error
+        is_denied = (
+            isinstance(error, ServerError) and error.error_code is ErrorCode.cluster_authorization_failed
+        )
+        hint = f": to follow needs {needs} on the cluster" if is_denied else ""
+        raise FollowError(f"{_named(config)}: {error}{hint}") from error
     except TimeoutError:
         raise FollowError(
             f"{_named(config)} gave no answer within {limit_ms} ms (default.api.timeout.ms)"
