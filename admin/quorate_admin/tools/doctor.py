@@ -183,11 +183,11 @@ def _finding_text(finding: "Finding", paint: Paint, past: "Past | None" = None) 
 
     label = f"{finding.severity.upper():<{_LABEL_WIDTH}}"
     lines = [paint(finding.severity, label) + finding.message]
-    for text in (finding.evidence, finding.advice):
+    history = None if past is None else " ".join(past_lines(finding, past))
+    # The advice is last: it ends with a colon, and the commands follow.
+    for text in (finding.evidence, history, finding.advice):
         if text is not None:
             lines += _wrapped(text)
-    if past is not None:
-        lines += _wrapped(" ".join(past_lines(finding, past)))
     lines += [
         f"{'':{_LABEL_WIDTH}}  $ {command}" for command in finding.commands
     ]  # never broken: to be copied

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 LOCAL_MASTER: Final = "local[*]"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, whose master and memory are kept."""
-ARROW_OPENS: Final = "--add-opens=java.base/java.nio=ALL-UNNAMED"
 NO_JAVA: Final = "JAVA_GATEWAY_EXITED"
 """In what PySpark raises when no JVM came up."""
 LAUNCHER_COMPLAINS: Final = ("Error", "Exception", "Invalid", "Unrecognized")
