@@ -6,8 +6,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 from pyspark_quorate.jobs import raw
 from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.compaction import compact
@@ -23,6 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 TABLES = "records,gaps"
+DELTA_TABLES = f"{TABLES},controller_registrations,config_changes"
 START_TIMEOUT_S = 240
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
@@ -39,10 +43,12 @@ def node(where: Path, name: str, *, cut_bytes: int = 0, cluster_id: str = CLUSTE
     return where / name
 
 
-def run(spark: SparkSession, lake: Path, *sources: Path) -> Ingested:
-    """One ingest."""
-    with Lake.writing(str(lake)) as found:
-        return ingest(spark, found, [str(one) for one in sources], Silent(), tables=choose_tables(TABLES))
+def run(
+    spark: SparkSession, lake: Path, *sources: Path, kind: str | None = None, tables: str = TABLES
+) -> Ingested:
+    """One ingest, into a lake of this format."""
+    with Lake.writing(str(lake), kind) as found:
+        return ingest(spark, found, [str(one) for one in sources], Silent(), tables=choose_tables(tables))
 
 
 def content(spark: SparkSession, lake: Path) -> dict[str, list[Any]]:
@@ -110,6 +116,58 @@ def test_portions_reruns_and_copies_give_the_same_tables(spark: SparkSession, tm
         assert raw.read_rows(spark, found, [CLUSTER]).where("kind = 'gap' and type = 'torn-tail'").isEmpty()
         assert count_rows(found, "records") == len(expected["records"])
     assert content(spark, lake) == expected
+
+
+def test_a_lake_of_delta_says_what_one_of_parquet_says(spark: SparkSession, tmp_path: Path) -> None:
+    """Goal: Delta tables have the same rows, and nothing is written twice. Method: ingest into a lake of Delta bit by
+    bit, then again, then compact, then make all again: readers of Delta see what a lake of Parquet has.
+    """
+    bits, lake = tmp_path / "bits", tmp_path / "delta"
+    node(bits, "a", cut_bytes=10)
+    run(spark, lake, bits, kind="delta", tables=DELTA_TABLES)
+    node(bits, "a")
+    node(bits, "other", cluster_id="other-other-other-othe")
+    assert run(spark, lake, bits, tables=DELTA_TABLES).built.clusters == 2
+    run(spark, tmp_path / "parquet", bits, tables=DELTA_TABLES)
+    expected = parquet_rows(spark, tmp_path / "parquet")
+    assert {name for name, rows in expected.items() if rows} >= {"records", "controller_registrations"}
+    assert delta_rows(lake) == expected
+
+    before = files(lake)
+    assert run(spark, lake, bits, tables=DELTA_TABLES).built.tables == ()
+    assert files(lake) == before, "nothing new, nothing written"
+    with Lake.writing(str(lake)) as found:
+        merged = compact(spark, found, Silent())
+    assert merged.after < merged.before
+    assert delta_rows(lake) == expected
+    with Lake.writing(str(lake)) as found:
+        tables = choose_tables(DELTA_TABLES)
+        ingest(spark, found, [str(bits)], Silent(), tables=tables, everything=True)
+    assert delta_rows(lake) == expected
+
+
+def parquet_rows(spark: SparkSession, lake: Path) -> dict[str, list[str]]:
+    """The rows of a lake of Parquet, payloads as JSON."""
+    rows = {}
+    for name in DELTA_TABLES.split(","):
+        frame = spark.read.parquet(str(lake / name)).drop("day")
+        if name == "records":
+            frame = frame.withColumn("payload", f.to_json("payload"))
+        rows[name] = comparable(frame.toArrow())
+    return rows
+
+
+def delta_rows(lake: Path) -> dict[str, list[str]]:
+    """The rows as readers of Delta see them."""
+    tables = {name: DeltaTable(str(lake / name)) for name in DELTA_TABLES.split(",")}
+    return {
+        name: comparable(table.to_pyarrow_table().drop_columns(["day"])) for name, table in tables.items()
+    }
+
+
+def comparable(table: pa.Table) -> list[str]:
+    """Rows whatever their order and that of their columns."""
+    return sorted(repr(sorted(row.items())) for row in table.to_pylist())
 
 
 def test_an_ingest_that_is_killed_goes_on(spark: SparkSession, tmp_path: Path) -> None:

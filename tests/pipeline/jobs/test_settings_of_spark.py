@@ -1,7 +1,9 @@
-"""What the command line says of Spark is named when Spark can't do with it."""
+"""What the command line says of Spark reaches Spark, or is named when Spark can't do with it."""
 
+import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quorate_operator.runtime.layout import QUORATE
@@ -19,6 +21,36 @@ def ingest(where: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [*DIE_WITH_PARENT, *QUORATE, "lake", "ingest", str(GOLDEN), "--to", str(where / "lake")]
     command += ["--cluster-id", CLUSTER, "--tables", "leadership", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=JOB_TIMEOUT_S, check=False)
+
+
+def test_master_and_conf_reach_spark(tmp_path: Path) -> None:
+    """Goal: `--master` and `--conf` are not only accepted. Method: have Spark write down its events; it ran with
+    these properties, on one core, with so many tasks after a shuffle.
+    """
+    events = tmp_path / "events"
+    events.mkdir()
+    settings = {
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": events.as_uri(),
+    }
+    confs = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    ran = ingest(tmp_path, "--master", "local[1]", *confs)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    written: list[dict[str, Any]] = [
+        json.loads(line)
+        for file in events.rglob("*")
+        if file.is_file() and not file.name.startswith(".")
+        for line in file.read_text().splitlines()
+    ]
+    (environment,) = [one for one in written if one["Event"] == "SparkListenerEnvironmentUpdate"]
+    assert environment["Spark Properties"].items() >= {**settings, "spark.master": "local[1]"}.items()
+    (executor,) = [one for one in written if one["Event"] == "SparkListenerExecutorAdded"]
+    assert executor["Executor Info"]["Total Cores"] == 1
+    stages = [one["Stage Info"] for one in written if one["Event"] == "SparkListenerStageSubmitted"]
+    assert 3 in {stage["Number of Tasks"] for stage in stages}
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,12 @@
 QUORATE_LEDGER says whose controllers: python, java, or both with a comma between them; python without.
 """
 
+import json
 import os
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +24,7 @@ from pyspark_quorate.jobs.progress import Silent
 from pyspark_quorate.jobs.reading import read_table
 from pyspark_quorate.report.collecting import collect
 from pyspark_quorate.report.sections import sections_of
+from quorate_admin.diagnosis import history
 from support.history import (
     GHOST,
     LEVEL_AFTER,
@@ -33,6 +37,7 @@ from support.history import (
     directories,
     found,
 )
+from support.membership import Membership, quorate
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -41,9 +46,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Told:
-    """A ledger, and the lake that was made of the cluster's directories."""
+    """A ledger, and the lake that was made of the directories of the cluster, whose nodes are stopped."""
 
     ledger: Ledger
+    cluster: Membership
+    sources: tuple[str, ...]
     lake: Lake
     spark: SparkSession
     founders: tuple[int, ...]
@@ -70,23 +77,21 @@ def told(
     spark: SparkSession,
     kafka_jars: Path,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Told:
+) -> Iterator[Told]:
     """The script's history, as ledger and as lake."""
     where = tmp_path_factory.mktemp(f"ledger-{request.param}")
     is_java = request.param == "java"
-    cluster = found(where / "cluster", kafka_jars, java=is_java)
     lost = where / "lost"
-    try:
+    with closing(found(where / "cluster", kafka_jars, java=is_java)) as cluster:
         ledger = Script(cluster, lost).run()
         addresses = {one: cluster.address(one) for one in (*cluster.controllers, *cluster.brokers)}
         # Brokers that were stopped in order would be something that happened, and not in the ledger.
         cluster.terminate(*(one for one in cluster.controllers if cluster.runs(one)))
-    finally:
-        cluster.close()
-    with Lake.writing(str(where / "lake")) as lake:
-        sources = [str(one) for one in directories(cluster, lost)]
-        ingest(spark, lake, sources, Silent(), tables=choose_tables(None))
-    return Told(ledger, lake, spark, cluster.founders, addresses, is_java)
+        cluster.kill(*cluster.brokers)
+        sources = tuple(map(str, directories(cluster, lost)))
+        with Lake.writing(str(where / "lake")) as lake:
+            ingest(spark, lake, sources, Silent(), tables=choose_tables(None))
+        yield Told(ledger, cluster, sources, lake, spark, cluster.founders, addresses, is_java)
 
 
 def test_the_tables_say_what_the_ledger_says(told: Told) -> None:
@@ -126,6 +131,65 @@ def test_the_report_finds_what_went_wrong(told: Told) -> None:
     # Not always the first of the sentence: whoever joined by a snapshot lacks what came before, and others have it.
     assert "truncated-epoch" in findings["What is not known"].lower()
     assert "came back with another directory" in findings["Voters of the quorum"]
+
+
+def test_the_doctor_tells_the_past_of_a_ghost(told: Told, tmp_path: Path) -> None:
+    """Goal: `doctor --history` explains a blocker by what happened to it. Method: start the controllers again, take a
+    voter away, and register it once more as a controller of Kafka 4.1 that is gone; a copy of the lake takes in what
+    is new while the controllers run; then type the command.
+    """
+    cluster, ledger = told.cluster, Ledger()
+    cluster.start(*cluster.controllers)
+    cluster.await_quorum(*cluster.voters())
+    leader = cluster.await_leader()
+    ghost = next(one for one in cluster.controllers if one != leader)
+    directory_id = cluster.directory_id(ghost)
+    with ledger.noting("left", ghost):
+        cluster.remove(ghost, directory_id)
+    cluster.terminate(ghost)
+    with ledger.noting("blocker", ghost):
+        cluster.leave_ghost(ghost)
+    lake = shutil.copytree(told.lake.path, tmp_path / "lake")
+    with Lake.writing(str(lake)) as changed:
+        tables = choose_tables(",".join(history.TABLES))
+        done = ingest(told.spark, changed, told.sources, Silent(), tables=tables)
+    assert 0 < done.changed_directories < done.directories, "the lost leader's has no news"
+
+    command = ("doctor", "--bootstrap-controller", cluster.asks(), "--history", str(lake))
+    ran = quorate(*command, "-o", "json")
+    assert (ran.returncode, ran.stderr) == (1, "")
+    findings = {(one["nodeKind"], one["nodeId"]): one for one in json.loads(ran.stdout)["findings"]}
+    finding = findings["controller", ghost]
+    assert finding["blocks"]
+    past = finding["past"]
+    (blocker,), (left,) = ledger.of("blocker"), ledger.of("left")
+    assert past["blocksSince"].keys() == finding["blocks"].keys()
+    for since in (*past["blocksSince"].values(), past["registeredAt"]):
+        assert_told_when(since, blocker)
+    assert_told_when(past["voterUntil"], left)
+    assert past["directoryId"] == directory_id
+    # When it was founded or came, when it was started again, and as a ghost.
+    assert past["registrations"] >= 3
+    told_people = " ".join(quorate(*command).stdout.split())
+    for feature, since in past["blocksSince"].items():
+        assert f"{feature} from level {since['level']}" in told_people
+        assert f" since {told_time(since)} UTC." in told_people
+    assert (
+        f"It registered {past['registrations']} times, last {told_time(past['registeredAt'])}" in told_people
+    )
+    until = f"It was a voter until {told_time(past['voterUntil'])} UTC, with the directory {directory_id}."
+    assert until in told_people
+
+
+def assert_told_when(since: Row, entry: Entry) -> None:
+    """An instant in JSON is when the ledger says so."""
+    assert since["exact"]
+    assert_when(datetime.fromisoformat(since["time"]), entry)
+
+
+def told_time(since: Row) -> str:
+    """An instant in JSON as people read it, to the second."""
+    return str(since["time"])[:19].replace("T", " ")
 
 
 def records(told: Told) -> None:
