@@ -1,11 +1,13 @@
 """The Spark session of a job: local by default, quiet, and with our interpreter on its workers."""
 
+import logging
 import os
 import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -65,10 +67,14 @@ def spark_session(
         reason = (is_without_java and launcher.reason()) or spark_reason(error)
         raise LakeError(f"Spark did not start{with_these}: {reason}") from error
     session.sparkContext.setLogLevel("ERROR")
+    # A job may be ended in the middle of a call to the JVM: its client would log tracebacks, some by way of the root.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         yield session
     finally:
-        session.stop()
+        # Whoever ended the job may have ended the JVM, too.
+        with suppress(Py4JError, OSError), warnings.catch_warnings(action="ignore"):
+            session.stop()
 
 
 def spark_reason(error: Exception) -> str:
