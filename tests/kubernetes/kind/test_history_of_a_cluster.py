@@ -76,7 +76,14 @@ _SPARK: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def history(kind_cluster: KindCluster) -> Iterator[Installation]:
-    """The operator with our lake's image, and a namespace of its own that is gone when these tests end."""
+    """The operator with our lake's image, and a namespace of its own that is gone when these tests end.
+
+    It is asked for by itself: what it loads on one machine decides where the pods of a story behind it go.
+    """
+    if "lake-image" not in os.environ.get("QUORATE_REQUIRE", "").split(","):
+        pytest.skip(
+            "takes some six minutes, best by itself: QUORATE_REQUIRE=kind,lake-image and this file run it"
+        )
     build_lake_image(kind_cluster.docker, os.environ, _LOG.info)
     # A volume of kind is on one machine, and all that mounts it goes there: the image needs to be nowhere else.
     kind_cluster.load(LAKE, nodes=kind_cluster.workers[:1])
