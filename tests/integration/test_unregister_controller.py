@@ -71,11 +71,16 @@ def stop_observer(cluster: Cluster) -> None:
         cluster.terminate(OBSERVER)
 
 
+def start_observer(cluster: Cluster) -> None:
+    """Start it, and wait until it is registered."""
+    cluster.start(OBSERVER)
+    eventually(lambda: OBSERVER in registered(cluster), TIMEOUT_S, "the observer to register")
+
+
 def stop_registered_observer(cluster: Cluster) -> None:
     """It is registered, also when an earlier try unregistered it, and stopped."""
     if OBSERVER not in registered(cluster):
-        cluster.start(OBSERVER)
-        eventually(lambda: OBSERVER in registered(cluster), TIMEOUT_S, "the observer to register")
+        start_observer(cluster)
     stop_observer(cluster)
 
 
@@ -165,16 +170,15 @@ def test_a_living_controller_registers_again_by_itself(cluster: Cluster) -> None
     record that removed it, and behind it a registration of the same incarnation.
     """
     finalize(cluster, UNREGISTRATION)
-    cluster.start(OBSERVER)
-    eventually(lambda: OBSERVER in registered(cluster), TIMEOUT_S, "the observer to register")
+    start_observer(cluster)
     before = registrations(cluster)[OBSERVER]
     assert unregister(cluster, OBSERVER) is None
 
-    def reasons() -> list[str]:
+    def attempts() -> list[str]:
         return [line for line in cluster.log_of(OBSERVER).splitlines() if " registering " in line]
 
     # Whoever is asked may not know yet that it was unregistered: it is the one that knows.
-    eventually(lambda: 'reason="not registered"' in reasons()[-1], TIMEOUT_S, "it to register again")
+    eventually(lambda: 'reason="not registered"' in attempts()[-1], TIMEOUT_S, "it to register again")
     eventually(lambda: registrations(cluster).get(OBSERVER) == before, TIMEOUT_S, "the same registration")
     eventually(lambda: OBSERVER in registered(cluster), TIMEOUT_S, "others to know it again")
 

@@ -54,7 +54,6 @@ def under_replicated(leadership: DataFrame) -> DataFrame:
         )
         .withColumn("stretch", f.sum((~f.col("continues")).cast("int")).over(order))
     )
-    place = "from_offset"
     first, last = f.min_by, f.max_by
     return (
         states.where("is_under_replicated or is_offline")
@@ -64,12 +63,12 @@ def under_replicated(leadership: DataFrame) -> DataFrame:
             f.min("isr_size").alias("isr_size_min"),
             f.max("replication_factor").alias("replication_factor"),
             f.array_sort(f.array_distinct(f.flatten(f.collect_list("missing")))).alias("missing"),
-            first("valid_from", place).alias("valid_from"),
-            last("valid_to", place).alias("valid_to"),
+            first("valid_from", "from_offset").alias("valid_from"),
+            last("valid_to", "from_offset").alias("valid_to"),
             f.min("from_offset").alias("from_offset"),
-            last("to_offset", place).alias("to_offset"),
-            first("from_exact", place).alias("from_exact"),
-            last("to_exact", place).alias("to_exact"),
+            last("to_offset", "from_offset").alias("to_offset"),
+            first("from_exact", "from_offset").alias("from_exact"),
+            last("to_exact", "from_offset").alias("to_exact"),
             f.max("through_gap").alias("through_gap"),
         )
     )

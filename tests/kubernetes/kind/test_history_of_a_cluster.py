@@ -1,6 +1,7 @@
 """The history of a quorum on kind: what is shipped becomes a lake, by the CronJob and by Spark with executors.
 
-Told in order, as the story is, and on a cluster that is not the story's: either may come first.
+Told in order, as the story is. It is asked for by itself: what it loads on one machine decides where the pods of a
+story behind it go.
 """
 
 import json
@@ -19,7 +20,14 @@ from local_kubernetes.versions import KUBERNETES
 from support.waiting import eventually
 
 # The first test pays for the image, and for the cluster when the story is not told before.
-pytestmark = [pytest.mark.timeout(2_400), pytest.mark.flaky(reruns=0)]
+pytestmark = [
+    pytest.mark.timeout(2_400),
+    pytest.mark.flaky(reruns=0),
+    pytest.mark.skipif(
+        "lake-image" not in os.environ.get("QUORATE_REQUIRE", "").split(","),
+        reason="takes some six minutes, best by itself: QUORATE_REQUIRE=kind,lake-image and this file run it",
+    ),
+]
 
 _LOG = logging.getLogger(__name__)
 NAMESPACE = "history"
@@ -76,14 +84,7 @@ _SPARK: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def history(kind_cluster: KindCluster) -> Iterator[Installation]:
-    """The operator with our lake's image, and a namespace of its own that is gone when these tests end.
-
-    It is asked for by itself: what it loads on one machine decides where the pods of a story behind it go.
-    """
-    if "lake-image" not in os.environ.get("QUORATE_REQUIRE", "").split(","):
-        pytest.skip(
-            "takes some six minutes, best by itself: QUORATE_REQUIRE=kind,lake-image and this file run it"
-        )
+    """The operator with our lake's image, and a namespace of its own that is gone when these tests end."""
     build_lake_image(kind_cluster.docker, os.environ, _LOG.info)
     # A volume of kind is on one machine, and all that mounts it goes there: the image needs to be nowhere else.
     kind_cluster.load(LAKE, nodes=kind_cluster.workers[:1])
