@@ -5,9 +5,9 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from kit.requirements import missing
 from quorate_operator.runtime import identity
 from quorate_operator.runtime.kafka import cache_directory
-from support.requirements import missing
 
 # How long an example takes says more about the machine than about the code; hangs are what timeouts are for.
 # A continuous integration draws the same examples each time: it judges a change, and luck would judge with it.

@@ -35,7 +35,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell that will 
 
     fish: quorate completion fish > ~/.config/fish/completions/quorate.fish
     """
-    from typer import completion as typers  # noqa: PLC0415 - no other command needs it
+    from typer import completion as typers
 
     script = typers.get_completion_script(  # type: ignore[attr-defined]
         prog_name="quorate", complete_var="_QUORATE_COMPLETE", shell=str(shell)

@@ -1,6 +1,6 @@
 """`kubectl quorate`: kubectl finds the script `kubectl-quorate` on the PATH."""
 
-from quorate_operator.commands.clusters import app
+from quorate.clusters.command import app
 
 
 def main() -> None:

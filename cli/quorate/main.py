@@ -22,9 +22,9 @@ class Part:
     is_member: bool = False
 
 
-TOOLS = "quorate_admin.tools"
+TOOLS = "quorate.tools"
 """Where the tools are that have the options and the output of the Kafka tool of the same name."""
-CLUSTERS = "quorate_operator.commands.clusters"
+CLUSTERS = "quorate.clusters.command"
 """Where the commands for clusters in a Kubernetes are; `kubectl quorate` has them all."""
 
 PARTS = {
@@ -35,7 +35,7 @@ PARTS = {
     "delegation-tokens": Part(f"{TOOLS}.delegation_tokens", "Create, renew, expire, list delegation tokens."),
     "doctor": Part(f"{TOOLS}.doctor", "Find what endangers or blocks a cluster, and the way out."),
     "features": Part(f"{TOOLS}.features", "Describe, upgrade and downgrade feature levels."),
-    "lake": Part("pyspark_quorate.jobs.commands", "Keep the history of clusters as tables, on Spark."),
+    "lake": Part("quorate.lake_command", "Keep the history of clusters as tables, on Spark."),
     "leader-election": Part(f"{TOOLS}.leader_election", "Elect preferred, or any, leaders of partitions."),
     "metadata-quorum": Part(
         f"{TOOLS}.metadata_quorum", "Describe the controller quorum; add, remove voters."
@@ -54,11 +54,9 @@ PARTS = {
     "restart": Part(CLUSTERS, "Have nodes of a cluster in a Kubernetes restarted.", is_member=True),
     "resume": Part(CLUSTERS, "End a pause.", is_member=True),
     "status": Part(CLUSTERS, "Show clusters in a Kubernetes.", is_member=True),
-    "plan": Part("quorate_operator.commands.plan", "Print what playing manifests would do, with reasons."),
-    "operator": Part("quorate_operator.commands.operator", "Run the operator of Kubernetes."),
-    "play": Part(
-        "quorate_operator.commands.play", "Run a whole cluster on this machine, from its manifests."
-    ),
+    "plan": Part("quorate.play.plan_command", "Print what playing manifests would do, with reasons."),
+    "operator": Part("quorate.operator_command", "Run the operator of Kubernetes."),
+    "play": Part("quorate.play.command", "Run a whole cluster on this machine, from its manifests."),
 }
 
 
@@ -110,7 +108,7 @@ def quorate() -> None:
 @app.command()
 def version() -> None:
     """Print the version."""
-    from importlib.metadata import version as version_of  # noqa: PLC0415 - costs 20 ms
+    from importlib.metadata import version as version_of
 
     sys.stdout.write(f"{version_of('quorate')}\n")
 

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 import aiohttp
 import pytest_asyncio
+from kit.requirements import missing
 from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.web.port import ClusterKey
 from quorate_operator.web.server import StatusPage
-from support.requirements import missing
 
 START_TIMEOUT_S = 60
 ANSWER_TIMEOUT_S = 30

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.histories import bad_day, calm_day
 from pyspark_quorate.report.page import render
-from support.histories import bad_day, calm_day
 
 WIDTHS = (360, 768, 1280)
 MADE_AT = datetime(2026, 3, 14, 20, tzinfo=UTC)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.rolling import RollingCluster
+from kit.snapshots import busy, put, well
 from quorate_operator.planning.steps import Plan, StopNode
 from quorate_operator.web.facts import label_of
 from quorate_operator.web.port import ClusterKey
 from quorate_operator.web.words import action_words
-from support.rolling import RollingCluster
-from support.snapshots import busy, put, well
 
 WIDTHS = (360, 768, 1280)
 CLUSTER = "/clusters/kafka/quorum"

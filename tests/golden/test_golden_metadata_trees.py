@@ -6,9 +6,9 @@ Recorded by `tools/capture_metadata_trees.py`.
 from pathlib import Path
 
 import pytest
-from quorate_admin.metadata_shell.commands import COMMANDS, ShellState
-from quorate_admin.metadata_shell.sources import load_directory, load_file
-from quorate_admin.metadata_shell.tree import image_root
+from quorate.tools.metadata_shell.shell_builtins import COMMANDS, ShellState
+from quorate.tools.metadata_shell.sources import load_directory, load_file
+from quorate.tools.metadata_shell.tree import image_root
 
 GOLDEN = Path(__file__).parent
 TREES = GOLDEN / "metadata_shell"

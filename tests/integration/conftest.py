@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import Cluster, manifests
-from support.java.fixtures import java_cluster, java_tool, new_java_cluster
-from support.player import player
+from kit.cluster import Cluster, manifests
+from kit.java.fixtures import java_cluster, java_tool, new_java_cluster
+from kit.player import player
 
 __all__ = ["java_cluster", "java_tool", "new_java_cluster", "player"]
 

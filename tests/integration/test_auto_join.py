@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import manifests
-from support.membership import Membership
-from support.waiting import eventually
+from kit.cluster import manifests
+from kit.membership import Membership
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as KafkaPythonTopic
 from kafka.structs import TopicPartition as KafkaPythonPartition
-from support.cluster import Cluster
-from support.waiting import eventually
+from kit.cluster import Cluster
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

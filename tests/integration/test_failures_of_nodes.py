@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.cluster import Cluster, manifests, unfenced
-from support.ledger import ContinuousProducer, ContinuousTopics, consume_numbers
-from support.metadata import assert_same_images
-from support.waiting import eventually
+from kit.cluster import Cluster, manifests, unfenced
+from kit.ledger import ContinuousProducer, ContinuousTopics, consume_numbers
+from kit.metadata import assert_same_images
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

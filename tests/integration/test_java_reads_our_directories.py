@@ -14,13 +14,13 @@ from uuid import UUID
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from kit.cluster import Cluster, manifests
+from kit.ledger import ContinuousProducer
+from kit.metadata import batches_in, image_of, images_of, snapshots_in
+from kit.waiting import eventually
 from quorate_protocol.image.state import ImageState
 from quorate_protocol.records.batch import RecordBatch, decode_batches
 from quorate_protocol.records.framing import decode_record
-from support.cluster import Cluster, manifests
-from support.ledger import ContinuousProducer
-from support.metadata import batches_in, image_of, images_of, snapshots_in
-from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

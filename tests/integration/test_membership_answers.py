@@ -20,10 +20,10 @@ from kio.schema.errors import ErrorCode
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.update_features.v2 import request as features
 from kio.schema.update_raft_voter.v0 import request as update
+from kit.cluster import Cluster, manifests
+from kit.waiting import eventually
 from quorate_protocol.wire.api import api_of
 from quorate_protocol.wire.client import ClientConnection
-from support.cluster import Cluster, manifests
-from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

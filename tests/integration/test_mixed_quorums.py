@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import Cluster, manifests
-from support.ledger import ContinuousTopics
-from support.membership import PROGRESS_TIMEOUT_S, assert_same_everywhere, await_progress, lead_with
-from support.metadata import snapshots_in, start_offset
-from support.waiting import eventually
+from kit.cluster import Cluster, manifests
+from kit.ledger import ContinuousTopics
+from kit.membership import PROGRESS_TIMEOUT_S, assert_same_everywhere, await_progress, lead_with
+from kit.metadata import snapshots_in, start_offset
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

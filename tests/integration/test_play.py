@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 import pytest
-from support.cluster import free_ports
-from support.player import CONTROLLERS_ALONE, TIMEOUT_S, Player
-from support.waiting import eventually
+from kit.cluster import free_ports
+from kit.player import CONTROLLERS_ALONE, TIMEOUT_S, Player
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from kit.cluster import DIE_WITH_PARENT, SMALL_FILES, Cluster, manifests
+from kit.metadata import snapshots_in
+from kit.waiting import eventually
 from quorate_protocol.records.batch import scan_batches
-from support.cluster import DIE_WITH_PARENT, SMALL_FILES, Cluster, manifests
-from support.metadata import snapshots_in
-from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.cluster import Cluster
+from kit.cluster import Cluster
 
 pytestmark = pytest.mark.integration
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import Cluster, manifests
-from support.ledger import ContinuousTopics
-from support.metadata import assert_same_images, assert_snapshots_hold, end_offset, snapshots_in, start_offset
-from support.waiting import eventually
+from kit.cluster import Cluster, manifests
+from kit.ledger import ContinuousTopics
+from kit.metadata import assert_same_images, assert_snapshots_hold, end_offset, snapshots_in, start_offset
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import kubernetes.client
 import pytest
+from kit.cluster import free_ports
+from kit.requirements import missing
 from local_kubernetes.api_server import PORTS, ApiServer, find_programs
 from local_kubernetes.errors import LocalKubernetesError
-from support.cluster import free_ports
-from support.requirements import missing
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,10 @@ from pathlib import Path
 import kubernetes.client
 import psutil
 import pytest
+from kit.cluster import free_ports
+from kit.waiting import eventually
 from kubernetes.client import ApiException
 from local_kubernetes.api_server import PORTS, ApiServer
-from support.cluster import free_ports
-from support.waiting import eventually
 
 POD = {
     "metadata": {"name": "privileged"},

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from kit.requirements import missing
 from pyspark.sql import SparkSession
-from support.requirements import missing
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
+from kit.entities import INT64, PRIMITIVES, entities_of
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
 from quorate_protocol.records.batch import (
     Record,
@@ -25,7 +26,6 @@ from quorate_protocol.wire.frames import FrameDecoder, encode_frame
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.server import parse_request
 from quorate_protocol.wire.writing import encode
-from support.entities import INT64, PRIMITIVES, entities_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCE_ROOTS = ("admin", "cli", "controller_node", "operator", "protocol")
+SOURCE_ROOTS = ("admin", "cli", "controller_node", "operator", "pipeline", "protocol")
 
 
 def tracked_files() -> list[Path]:

@@ -5,6 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 from confluent_kafka import Producer
+from kit.asking import Asking
+from kit.java.cluster import JavaCluster
+from kit.java.fixtures import NewJavaCluster
+from kit.waiting import eventually
 from quorate_admin.errors import AuthenticationError, ServerError, UnreachableError, UnsupportedEndpointError
 from quorate_admin.operations.keyed import ThrottlingQuotaExceededError
 from quorate_admin.types.acls import (
@@ -44,10 +48,6 @@ from quorate_admin.types.scram import (
 from quorate_admin.types.tokens import KafkaPrincipal
 from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
 from quorate_protocol.errors import ErrorCode
-from support.asking import Asking
-from support.java.cluster import JavaCluster
-from support.java.fixtures import NewJavaCluster
-from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -1,6 +1,9 @@
 """Operations of the AdminClient against Python controllers, directly and through their stock broker."""
 
 import pytest
+from kit.asking import Asking
+from kit.cluster import Cluster
+from kit.waiting import eventually
 from quorate_admin.types.configs import (
     AlterConfigOp,
     ConfigOpType,
@@ -12,9 +15,6 @@ from quorate_admin.types.elections import ElectionType
 from quorate_admin.types.partitions import TopicPartition
 from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
 from quorate_protocol.errors import ErrorCode
-from support.asking import Asking
-from support.cluster import Cluster
-from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

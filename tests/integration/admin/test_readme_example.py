@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.java.cluster import JavaCluster
+from kit.java.cluster import JavaCluster
 
 README = Path(__file__).parents[3] / "README.md"
 ADDRESS = "127.0.0.1:22100"

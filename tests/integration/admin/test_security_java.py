@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 import pytest
+from kit.java.cluster import SCRAM_USER, JavaCluster
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AuthenticationError, UnreachableError
-from support.java.cluster import SCRAM_USER, JavaCluster
 
 pytestmark = pytest.mark.integration
 

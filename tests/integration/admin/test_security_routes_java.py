@@ -1,10 +1,10 @@
 """Finding one's way in a cluster of stock Kafka: nodes of the wrong kind, and the listener one came through."""
 
 import pytest
+from kit.java.cluster import JavaCluster
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import MismatchedEndpointError, UnsupportedByServerError
-from support.java.cluster import JavaCluster
 
 pytestmark = pytest.mark.integration
 

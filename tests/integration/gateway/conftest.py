@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from kit.cluster import Cluster, manifests
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.planning.cluster import Address, KafkaFacts
 from quorate_operator.planning.steps import KafkaAction
-from support.cluster import Cluster, manifests
 
 _Answer = TypeVar("_Answer")
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from kit.cluster import Cluster, free_ports, manifests
+from kit.java.tools import JavaTools
+from kit.waiting import eventually
 from quorate_admin.types.controllers import ControllerListener, ControllerRegistration
 from quorate_admin.types.topics import NewTopic
 from quorate_operator.gateway.kafka import KafkaGateway
@@ -24,9 +27,6 @@ from quorate_operator.planning.steps import (
     UnregisterController,
 )
 from quorate_operator.runtime.errors import StepError
-from support.cluster import Cluster, free_ports, manifests
-from support.java.tools import JavaTools
-from support.waiting import eventually
 
 from .conftest import Gatekeeper
 

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from support.java.tools import JavaTools
-from support.waiting import eventually
+from kit.java.tools import JavaTools
+from kit.waiting import eventually
 
 from .conftest import Gatekeeper
 

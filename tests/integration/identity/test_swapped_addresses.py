@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.addressed import MISROUTED, MISROUTED_PEERS, AddressedQuorum, ContinuousWriter
-from support.forwarder import Network
-from support.forwarder import network as forwarders
-from support.waiting import eventually
+from kit.addressed import MISROUTED, MISROUTED_PEERS, AddressedQuorum, ContinuousWriter
+from kit.forwarder import Network
+from kit.forwarder import network as forwarders
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -8,10 +8,10 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
-from support.cluster import manifests
-from support.membership import RANGE_OF_4_1, Membership, quorate, refused, succeeded
-from support.metadata import assert_same_images, snapshots_in
-from support.waiting import eventually
+from kit.cluster import manifests
+from kit.membership import RANGE_OF_4_1, Membership, quorate, refused, succeeded
+from kit.metadata import assert_same_images, snapshots_in
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

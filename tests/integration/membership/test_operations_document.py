@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.cluster import manifests
-from support.document import run_block, shell_blocks
-from support.membership import Membership, refused, succeeded
-from support.waiting import eventually
+from kit.cluster import manifests
+from kit.document import run_block, shell_blocks
+from kit.membership import Membership, refused, succeeded
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import manifests
-from support.ledger import ContinuousTopics
-from support.membership import (
+from kit.cluster import manifests
+from kit.ledger import ContinuousTopics
+from kit.membership import (
     Membership,
     assert_same_everywhere,
     await_progress,
@@ -15,7 +15,7 @@ from support.membership import (
     refused,
     succeeded,
 )
-from support.waiting import eventually
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

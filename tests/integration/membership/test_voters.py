@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import manifests
-from support.document import run_block
-from support.ledger import ContinuousTopics
-from support.membership import (
+from kit.cluster import manifests
+from kit.document import run_block
+from kit.ledger import ContinuousTopics
+from kit.membership import (
     Membership,
     assert_same_everywhere,
     await_progress,

@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from kit.cluster import Cluster
+from kit.java.cluster import JavaCluster
+from kit.java.tools import JavaTools
 from parity.harness import TOOLS, Site, site_of
-from support.cluster import Cluster
-from support.java.cluster import JavaCluster
-from support.java.tools import JavaTools
 
 QUICK = "default.api.timeout.ms=1500\nrequest.timeout.ms=1000\n"
 

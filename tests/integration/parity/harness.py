@@ -35,9 +35,9 @@ from itertools import count
 from pathlib import Path
 from string import Template
 
+from kit.cluster import Cluster
+from kit.java.tools import JavaTools, Ran
 from quorate.main import app
-from support.cluster import Cluster
-from support.java.tools import JavaTools, Ran
 from typer.testing import CliRunner
 
 PROCESS_TIMEOUT_S = 60

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.java.tools import JavaTools
 from parity.cases import cases_of
 from parity.harness import TOOLS, Case, Comparison, Site, Tool, variants
-from support.java.tools import JavaTools
 
 PAGE = (Path(__file__).parents[3] / "docs/tools.md").read_text()
 # Other keys are names of features, configs and topics, ids and paths.

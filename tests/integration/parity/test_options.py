@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from kit.java.tools import JavaTools
 from parity.cases import cases_of
 from parity.harness import TOOLS, Tool
-from support.java.tools import JavaTools
 
 # Subcommands print options of their own.
 SUBCOMMANDS = {

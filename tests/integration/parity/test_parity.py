@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.java.tools import JavaTools
 from parity.cases import cases_of
 from parity.harness import TOOLS, Case, Comparison, Site, Tool, variants
-from support.java.tools import JavaTools
 
 
 def every_case() -> Iterator[Any]:

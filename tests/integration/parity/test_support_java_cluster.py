@@ -1,9 +1,9 @@
 """The clusters of stock Kafka that tests compare with: their listeners serve whom they should."""
 
 import pytest
-from support.java.cluster import SCRAM_USER, JavaCluster
-from support.java.fixtures import NewJavaCluster
-from support.java.tools import JavaTools
+from kit.java.cluster import SCRAM_USER, JavaCluster
+from kit.java.fixtures import NewJavaCluster
+from kit.java.tools import JavaTools
 
 CLUSTER = "org.apache.kafka.tools.ClusterTool"
 FEATURES = "org.apache.kafka.tools.FeatureCommand"

@@ -10,14 +10,14 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
 from confluent_kafka.admin import NewTopic
+from kit.cluster import free_ports
+from kit.ledger import ContinuousProducer, ContinuousTopics, Worker, consume_numbers
+from kit.player import Player
+from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.planning.cluster import Address
-from support.cluster import free_ports
-from support.ledger import ContinuousProducer, ContinuousTopics, Worker, consume_numbers
-from support.player import Player
-from support.waiting import eventually
 
 # Eight restarts and as many windows in each of two edits: minutes, where others use the machine.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

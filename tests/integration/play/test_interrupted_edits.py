@@ -7,10 +7,10 @@ from typing import Any
 
 import psutil
 import pytest
-from support.cluster import free_ports
-from support.forwarder import network
-from support.player import Player
-from support.waiting import eventually
+from kit.cluster import free_ports
+from kit.forwarder import network
+from kit.player import Player
+from kit.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from kit.cluster import free_ports
+from kit.player import CONTROLLERS_ALONE, Player
+from kit.waiting import eventually
 from quorate_protocol.records.batch import scan_batches
-from support.cluster import free_ports
-from support.player import CONTROLLERS_ALONE, Player
-from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from kit.java.cluster import JavaCluster
+from kit.java.tools import JavaTools
+from kit.membership import quorate, succeeded
+from kit.waiting import eventually
 from quorate.main import app
-from support.java.cluster import JavaCluster
-from support.java.tools import JavaTools
-from support.membership import quorate, succeeded
-from support.waiting import eventually
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.integration

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from support.java.cluster import JavaCluster
-from support.membership import quorate, refused, succeeded
-from support.waiting import eventually
+from kit.java.cluster import JavaCluster
+from kit.membership import quorate, refused, succeeded
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.cluster import CONTROLLERS_FIRST, Cluster, manifests
+from kit.membership import FEATURES_OF_4_1, quorate, refused, succeeded
+from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.types.controllers import ControllerListener, ControllerRegistration
-from support.cluster import CONTROLLERS_FIRST, Cluster, manifests
-from support.membership import FEATURES_OF_4_1, quorate, refused, succeeded
-from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

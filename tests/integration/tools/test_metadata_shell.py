@@ -7,6 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.cluster import Cluster, manifests
+from kit.java.cluster import JavaCluster
+from kit.java.tools import JavaTools
+from kit.membership import lead_with, quorate, succeeded
+from kit.metadata import snapshots_in
+from kit.waiting import eventually
 from quorate_admin.config import AdminConfig, addresses_of
 from quorate_admin.observing import MetadataFeed, load_live_image
 from quorate_protocol.observer import (
@@ -17,12 +23,6 @@ from quorate_protocol.observer import (
     Position,
     SnapshotLoaded,
 )
-from support.cluster import Cluster, manifests
-from support.java.cluster import JavaCluster
-from support.java.tools import JavaTools
-from support.membership import lead_with, quorate, succeeded
-from support.metadata import snapshots_in
-from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from support.java.cluster import JavaCluster
-from support.java.tools import JavaTools
-from support.membership import quorate, refused, succeeded
-from support.waiting import eventually
+from kit.java.cluster import JavaCluster
+from kit.java.tools import JavaTools
+from kit.membership import quorate, refused, succeeded
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -1,10 +1,10 @@
 """`quorate topics` beside kafka-topics: what either does, the other sees."""
 
 import pytest
-from support.java.cluster import JavaCluster
-from support.java.tools import JavaTools
-from support.membership import quorate, refused, succeeded
-from support.waiting import eventually
+from kit.java.cluster import JavaCluster
+from kit.java.tools import JavaTools
+from kit.membership import quorate, refused, succeeded
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

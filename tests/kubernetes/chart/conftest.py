@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from kit.requirements import missing
 from local_kubernetes.golang import cache
 from local_kubernetes.versions import KUBERNETES
-from support.requirements import missing
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "quorate"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.requirements import missing
+from kit.requirements import missing
 
 SCRIPT = Path(__file__).parents[3] / "argocd" / "health.lua"
 LUAS = ("lua5.4", "lua5.3", "lua5.1", "lua", "luajit")

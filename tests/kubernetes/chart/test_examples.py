@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kit.waiting import eventually
 from local_kubernetes.api_server import ApiServer
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.desired import desired_cluster
-from support.waiting import eventually
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"

@@ -186,7 +186,7 @@ def test_selectors_find_the_pods(render: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_the_operator_knows_its_options(render: Callable[..., Any], values: dict[str, Any]) -> None:
     """Goal: the container starts. Method: the command's own parser takes its arguments."""
-    from quorate_operator.commands.operator import app  # noqa: PLC0415
+    from quorate.operator_command import app  # noqa: PLC0415
     from typer.main import get_command  # noqa: PLC0415
 
     (deployment,) = of_kind(render(values), "Deployment")
@@ -215,7 +215,7 @@ def test_the_operator_is_told_which_image_makes_lakes(render: Callable[..., Any]
 
 def test_an_application_of_spark_does_what_the_job_does(render: Callable[..., Any]) -> None:
     """Goal: the same ingest with executors. Method: its arguments, for the lake's own parser, once and by plan."""
-    from pyspark_quorate.jobs.commands import app  # noqa: PLC0415
+    from quorate.lake_command import app  # noqa: PLC0415
     from typer.main import get_command  # noqa: PLC0415
 
     assert not [one for one in render() if "spark" in one["apiVersion"]]

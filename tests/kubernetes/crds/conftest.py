@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from kit.requirements import missing
 from local_kubernetes.api_server import ApiServer
-from support.requirements import missing
 
 CRDS = Path(__file__).parents[3] / "crds"
 APPLY = "application/apply-patch+yaml"

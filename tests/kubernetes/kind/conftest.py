@@ -7,11 +7,11 @@ from contextlib import ExitStack
 
 import pytest
 from installation import Installation
+from kit.requirements import missing
 from local_kubernetes.docker_host import docker_host
 from local_kubernetes.errors import LocalKubernetesError
 from local_kubernetes.images import BROKER, QUORATE, build_images
 from local_kubernetes.kind_cluster import KindCluster
-from support.requirements import missing
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from kit.waiting import eventually
 from local_kubernetes.errors import LocalKubernetesError
 from local_kubernetes.images import BROKER, QUORATE
 from local_kubernetes.kind_cluster import KindCluster
-from support.waiting import eventually
 
 CHART = Path(__file__).parents[3] / "charts" / "quorate"
 RELEASE = "quorate"

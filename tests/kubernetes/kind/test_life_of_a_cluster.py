@@ -16,8 +16,8 @@ from installation import (
     TOPIC,
     Installation,
 )
+from kit.waiting import eventually
 from local_kubernetes.errors import LocalKubernetesError
-from support.waiting import eventually
 
 # The first test pays for the cluster and the images, which are built from their sources when nothing is cached.
 # A chapter cannot be told again: what it changes is changed.

@@ -6,11 +6,11 @@ from pathlib import Path
 import kubernetes.client
 import pytest
 import yaml
+from kit.cluster import environment_for
+from kit.waiting import eventually
 from kubernetes.client import ApiException
 from local_kubernetes.api_server import ApiServer
 from operated import Operated
-from support.cluster import environment_for
-from support.waiting import eventually
 
 CRDS = Path(__file__).parents[3] / "crds"
 CRDS_TIMEOUT_S = 30

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import kubernetes.client
+from kit.asking import Asking
 from operated import QUORUM, Operated, OperatorProcess
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource, ConfigResourceType, ConfigSource
 from quorate_operator.resources.names import ANNOTATION_ADVERTISED, ANNOTATION_VERIFIED, LABEL_CLUSTER
 from quorate_protocol.uuids import uuid_to_text
-from support.asking import Asking
 
 MANAGED = LABEL_CLUSTER
 DEFAULTS = ConfigResource(ConfigResourceType.BROKER, "")

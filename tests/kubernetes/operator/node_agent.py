@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes.client
+from kit.cluster import DIE_WITH_PARENT, HEAP
 from kubernetes.client import ApiException
 from quorate_operator.runtime.kafka import find_kafka
-from support.cluster import DIE_WITH_PARENT, HEAP
 
 LOOK_EVERY_S = 0.1
 PROBE_EVERY_S = 0.2

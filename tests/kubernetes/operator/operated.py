@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes.client
+from kit.cluster import DIE_WITH_PARENT, free_ports
+from kit.waiting import eventually
 from kubernetes.client import ApiException
 from local_kubernetes.api_server import ApiServer
 from node_agent import NodeAgent, Object
 from quorate_operator.planning.cluster import Address
 from quorate_operator.runtime.forwarding import Forwarder
-from support.cluster import DIE_WITH_PARENT, free_ports
-from support.waiting import eventually
 
 GROUP, VERSION = "quorate.dev", "v1alpha1"
 QUORUM = "quorum"

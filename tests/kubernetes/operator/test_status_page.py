@@ -8,9 +8,9 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlencode
 
+from kit.cluster import free_ports
+from kit.waiting import eventually
 from operated import CONTROLLERS_FIRST, QUORUM, Operated, OperatorProcess
-from support.cluster import free_ports
-from support.waiting import eventually
 
 FIRST = CONTROLLERS_FIRST
 STREAM_TIMEOUT_S = 60

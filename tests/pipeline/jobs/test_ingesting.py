@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from kit.cluster import DIE_WITH_PARENT
+from kit.waiting import eventually
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark_quorate.jobs import raw
@@ -19,8 +21,6 @@ from pyspark_quorate.jobs.lake import STAGING, Lake
 from pyspark_quorate.jobs.progress import Silent
 from pyspark_quorate.jobs.reading import count_rows, read_table
 from quorate_operator.runtime.layout import QUORATE
-from support.cluster import DIE_WITH_PARENT
-from support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.cluster import DIE_WITH_PARENT
 from quorate_operator.runtime.layout import QUORATE
-from support.cluster import DIE_WITH_PARENT
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.cluster import DIE_WITH_PARENT, manifests
+from kit.membership import Membership
+from kit.waiting import eventually
 from pyspark.sql import SparkSession
 from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.ingest import ingest
@@ -17,9 +20,6 @@ from pyspark_quorate.jobs.progress import Silent
 from pyspark_quorate.jobs.reading import read_table
 from pyspark_quorate.jobs.tail import Followed, follow
 from quorate_operator.runtime.layout import QUORATE
-from support.cluster import DIE_WITH_PARENT, manifests
-from support.membership import Membership
-from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

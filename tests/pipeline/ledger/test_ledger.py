@@ -15,17 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
-from pyspark_quorate.jobs.building import choose_tables
-from pyspark_quorate.jobs.ingest import ingest
-from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.jobs.progress import Silent
-from pyspark_quorate.jobs.reading import read_table
-from pyspark_quorate.report.collecting import collect
-from pyspark_quorate.report.sections import sections_of
-from quorate_admin.diagnosis import history
-from support.history import (
+from kit.history import (
     GHOST,
     LEVEL_AFTER,
     LEVEL_BEFORE,
@@ -37,7 +27,17 @@ from support.history import (
     directories,
     found,
 )
-from support.membership import Membership, quorate
+from kit.membership import Membership, quorate
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from pyspark_quorate.jobs.building import choose_tables
+from pyspark_quorate.jobs.ingest import ingest
+from pyspark_quorate.jobs.lake import Lake
+from pyspark_quorate.jobs.progress import Silent
+from pyspark_quorate.jobs.reading import read_table
+from pyspark_quorate.report.collecting import collect
+from pyspark_quorate.report.sections import sections_of
+from quorate_admin.diagnosis import history
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.entities import entities_of
 from pyspark_quorate import rows
 from pyspark_quorate.source.columns import program_of
 from pyspark_quorate.source.decoding import Origin, RowReader
@@ -25,7 +26,6 @@ from quorate_protocol.records.generated import RECORD_CLASSES, ConfigRecord, Use
 from quorate_protocol.uuids import uuid_to_text
 from quorate_protocol.wire.schema import schema_of
 from quorate_protocol.wire.writing import encode
-from support.entities import entities_of
 
 EXAMPLES = settings(max_examples=15, deadline=None)
 RECORD_VERSIONS = [

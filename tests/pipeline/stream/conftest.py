@@ -7,11 +7,11 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from kit.cluster import Cluster, manifests
+from kit.java.fixtures import java_tool, new_java_cluster
+from kit.ledger import Worker
 from quorate_admin.client import AdminClient
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource, ConfigResourceType
-from support.cluster import Cluster, manifests
-from support.java.fixtures import java_tool, new_java_cluster
-from support.ledger import Worker
 
 __all__ = ["java_tool", "new_java_cluster"]
 

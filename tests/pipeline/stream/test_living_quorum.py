@@ -10,14 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kit.cluster import Cluster
+from kit.metadata import start_offset
+from kit.waiting import eventually
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark_quorate.source.follow_feed import FollowError
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
 from pyspark_quorate.source.stream import QuorumStreamReader
-from support.cluster import Cluster
-from support.metadata import start_offset
-from support.waiting import eventually
 
 Offset = dict[str, Any]
 Rows = list[dict[str, Any]]

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.cluster import DIE_WITH_PARENT
+from kit.java.cluster import JavaCluster
 from pyspark.sql import SparkSession
 from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.ingest import ingest
@@ -25,8 +27,6 @@ from quorate_admin.types.acls import (
     ResourceType,
 )
 from quorate_operator.runtime.layout import QUORATE
-from support.cluster import DIE_WITH_PARENT
-from support.java.cluster import JavaCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

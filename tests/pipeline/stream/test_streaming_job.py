@@ -14,13 +14,13 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from kit.cluster import DIE_WITH_PARENT, Cluster
+from kit.metadata import start_offset
+from kit.requirements import missing
+from kit.waiting import eventually
 from pyspark_quorate.source.decoding import ARROW_SCHEMA
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
-from support.cluster import DIE_WITH_PARENT, Cluster
-from support.metadata import start_offset
-from support.requirements import missing
-from support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(1800)
 

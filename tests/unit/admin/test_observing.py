@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kit.fake_cluster import FakeCluster, answer, nested
 from quorate_admin.config import AdminConfig, addresses_of
 from quorate_admin.errors import ServerError, UnreachableError, UnsupportedEndpointError
 from quorate_admin.network.address import Address
@@ -25,7 +26,6 @@ from quorate_protocol.records.generated import (
     TopicRecord,
 )
 from quorate_protocol.wire.server import Request
-from support.fake_cluster import FakeCluster, answer, nested
 
 LEADER, EPOCH = 2, 5
 SNAPSHOT_END = 1000
@@ -211,7 +211,7 @@ async def test_a_leader_is_followed_where_it_is_reached() -> None:
 
 async def test_a_transaction_that_is_open_does_not_show() -> None:
     """Goal: what Kafka's shell shows. Method: records of a transaction without its end are committed."""
-    from quorate_admin.metadata_shell.sources import visible  # noqa: PLC0415 - of the shell, not of observing
+    from quorate.tools.metadata_shell.sources import visible  # noqa: PLC0415 - of the shell, not of observing
 
     cluster, leader = quorum()
     async with cluster, LiveImage(config(cluster)) as live:

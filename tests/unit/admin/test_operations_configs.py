@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.fake_cluster import FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import (
     AdminError,
@@ -24,7 +25,6 @@ from quorate_admin.types.configs import (
 )
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
-from support.fake_cluster import FakeCluster, answer, nested
 
 LIST_CONFIG_RESOURCES = 74
 

@@ -1,11 +1,11 @@
 """list_groups: every broker is asked for the groups that it coordinates."""
 
 import pytest
+from kit.fake_cluster import FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError, UnsupportedEndpointError
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
-from support.fake_cluster import FakeCluster, answer, nested
 
 
 def listed(*group_ids: str, error_code: ErrorCode = ErrorCode.none) -> object:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.fake_cluster import FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, ServerError, UnsupportedEndpointError
 from quorate_admin.types.elections import ElectionType
@@ -13,7 +14,6 @@ from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_admin.types.reassignments import PartitionReassignment
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
-from support.fake_cluster import FakeCluster, answer, nested
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 TOPICS = st.text(alphabet="ab-_.09", min_size=1)

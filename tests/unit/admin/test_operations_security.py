@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.fake_cluster import FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError, UnsupportedEndpointError
 from quorate_admin.types.acls import (
@@ -44,7 +45,6 @@ from quorate_admin.types.scram import (
 from quorate_admin.types.tokens import DelegationToken, KafkaPrincipal
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
-from support.fake_cluster import FakeCluster, answer, nested
 
 ALICE = "User:alice"
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from kit.fake_cluster import SILENCE, FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import (
     ConnectionFailedError,
@@ -18,7 +19,6 @@ from quorate_admin.types.configs import ConfigSource
 from quorate_admin.types.topics import NewPartitions, NewTopic, TopicListing
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
-from support.fake_cluster import SILENCE, FakeCluster, answer, nested
 
 TOPIC_ID = uuid.UUID(int=77)
 OTHER_ID = uuid.UUID(int=78)

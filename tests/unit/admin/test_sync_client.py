@@ -5,11 +5,11 @@ import inspect
 import threading
 
 import pytest
+from kit.fake_cluster import CLUSTER_ID, FakeCluster, answer
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError
 from quorate_admin.sync import SyncAdminClient
 from quorate_protocol.errors import ErrorCode
-from support.fake_cluster import CLUSTER_ID, FakeCluster, answer
 
 
 def test_each_method_is_there() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from quorate.main import PARTS, app
-from quorate_operator.commands import play
+from quorate.play import command as play
 from quorate_operator.runtime.directory import PlayDirectory
 from typer.testing import CliRunner
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from quorate_operator.commands.logs import follow, print_tail
+from quorate.play.logs import follow, print_tail
 from quorate_operator.runtime import processes
 from quorate_operator.runtime.control import call, serve
 from quorate_operator.runtime.directory import PlayDirectory

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from quorate_operator import models
+from quorate.play import command
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
 
 QUICKSTART = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
-PACKAGED_QUICKSTART = Path(models.__file__).parents[1] / "commands" / "quickstart.yaml"
+PACKAGED_QUICKSTART = Path(command.__file__).with_name("quickstart.yaml")
 
 CONTROLLERS = """\
 apiVersion: quorate.dev/v1alpha1

@@ -194,7 +194,7 @@ def test_what_is_no_lake_is_refused(document: object, complaint: str) -> None:
 
 def test_the_command_is_what_the_lake_has() -> None:
     """Goal: both sides of the process agree. Method: the lake's own parser, and the columns of its tables."""
-    lake = pytest.importorskip("pyspark_quorate.jobs.commands")
+    lake = pytest.importorskip("quorate.lake_command")
     registry = pytest.importorskip("pyspark_quorate.tables.registry")
     from typer.main import get_command  # noqa: PLC0415
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from kit.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer
 from quorate_admin.errors import (
     ConnectionFailedError,
     RebootstrapRequiredError,
@@ -14,7 +15,6 @@ from quorate_admin.network.address import Address
 from quorate_admin.network.connection import Connection, Identity
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.api import API_VERSIONS, find_api
-from support.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer
 
 DESCRIBE_CLUSTER = find_api(60)
 

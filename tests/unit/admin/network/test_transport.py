@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import pytest
+from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, answer
 from quorate_admin.client import AdminClient
 from quorate_admin.config import MetadataRecoveryStrategy
 from quorate_admin.errors import (
@@ -15,7 +16,6 @@ from quorate_admin.errors import (
 )
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
-from support.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, answer
 
 REFUSED = answer("UnregisterBroker", error_code=ErrorCode.not_controller)
 DONE = answer("UnregisterBroker")

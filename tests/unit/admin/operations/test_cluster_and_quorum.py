@@ -5,6 +5,7 @@ import uuid
 from typing import Any
 
 import pytest
+from kit.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import (
     RefreshRefusedError,
@@ -18,7 +19,6 @@ from quorate_admin.types.features import FeatureUpdate, UpgradeType
 from quorate_admin.types.quorum import RaftVoterEndpoint
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
-from support.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer, nested
 
 DIRECTORY_ID = uuid.UUID(int=7)
 NOW_MS = 1_000_000_000_000

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.fake_cluster import FakeCluster, answer
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AuthenticationError, ConfigError
 from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig, SecurityProtocol
@@ -18,7 +19,6 @@ from quorate_admin.security.sasl import dialogue_for, oauth_token, unsecured_tok
 from quorate_admin.security.scram import ScramClient, ScramError, check_server
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
-from support.fake_cluster import FakeCluster, answer
 
 # RFC 7677's example of SCRAM-SHA-256.
 RFC_CLIENT = ScramClient(

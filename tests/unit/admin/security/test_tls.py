@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from kit.fake_cluster import CLUSTER_ID, FakeCluster
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AuthenticationError, ConfigError
 from quorate_admin.security.config import SecurityConfig
 from quorate_admin.security.tls import openssl_name
-from support.fake_cluster import CLUSTER_ID, FakeCluster
 
 SECRET = "secret-of-the-store"
 needs_keytool = pytest.mark.skipif(shutil.which("keytool") is None, reason="keytool, of a JRE, is missing")

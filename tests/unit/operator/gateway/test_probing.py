@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode, answer, nested
 from quorate_admin.security.config import SecurityConfig
 from quorate_operator.gateway import probing
 from quorate_operator.planning.cluster import Address, Reached
 from quorate_protocol.errors import ErrorCode
-from support.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode, answer, nested
 
 TLS_HANDSHAKE = 22
 TLS_ALERT = bytes((21, 3, 3, 0, 2, 2, 70))

@@ -146,7 +146,7 @@ def test_a_job_takes_in_what_was_shipped(make: Make) -> None:
     assert container["image"] == "lake:1"
     quorate, lake, command, *arguments = container["command"]
     assert (quorate, lake) == ("quorate", "lake")
-    commands = pytest.importorskip("pyspark_quorate.jobs.commands")
+    commands = pytest.importorskip("quorate.lake_command")
     parsed = get_command(commands.app).commands[command].make_context(command, arguments).params  # type: ignore[attr-defined]
     assert (list(parsed["sources"]), parsed["to"]) == (["/history/shipped"], "/history/lakes/a")
     assert spec["nodeSelector"] == {"disk": "fast"}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from kit.snapshots import CLUSTER_ID, CONTROLLERS, NOW_MS, busy, new_host, replica, well
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -22,7 +23,6 @@ from quorate_operator.web.picture import quorum_picture
 from quorate_operator.web.port import ClusterEvent, ClusterKey, ClusterSnapshot
 from quorate_operator.web.sections import Access, cluster_sections
 from quorate_operator.web.words import size_words
-from support.snapshots import CLUSTER_ID, CONTROLLERS, NOW_MS, busy, new_host, replica, well
 
 READ_ONLY = Access()
 UNLOCKED = Access(can_unlock=True, csrf="genuine")

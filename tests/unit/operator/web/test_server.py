@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from kit.snapshots import busy, well
 from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.web import server
 from quorate_operator.web.port import ClusterKey, CommandError
@@ -21,7 +22,6 @@ from quorate_operator.web.sessions import (
     Sessions,
     TooManyFailuresError,
 )
-from support.snapshots import busy, well
 
 TOKEN = "correct horse"
 CLUSTER = "/clusters/kafka/quorum"

@@ -1,5 +1,0 @@
-"""`quorate acls`: the options and the output of kafka-acls (Kafka 4.3.1)."""
-
-from quorate_admin.tools.acls.command import app
-
-__all__ = ("app",)

@@ -1,5 +1,0 @@
-"""`quorate configs`: the options and the output of kafka-configs (Kafka 4.3.1)."""
-
-from quorate_admin.tools.configs.command import app
-
-__all__ = ("app",)

@@ -1,5 +1,0 @@
-"""`quorate reassign-partitions`: the options and the output of kafka-reassign-partitions (Kafka 4.3.1)."""
-
-from quorate_admin.tools.reassign_partitions.command import app
-
-__all__ = ("app",)

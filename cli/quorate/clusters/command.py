@@ -1,0 +1,279 @@
+"""`kubectl quorate` and the commands of `quorate` that look at clusters in a Kubernetes and change them.
+
+A change is a change of the resource, as `kubectl edit` would make it: the operator plans and does the rest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from quorate_operator.models.annotations import ANNOTATION_PAUSE, ANNOTATION_RESTART
+
+from quorate.console import CommandError, Output, UsageError, failures_told, print_json, write
+
+if TYPE_CHECKING:
+    from quorate.clusters.api import ClustersApi
+    from quorate.clusters.resources import Cluster, Pool
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    help="Kafka clusters that Quorate runs in a Kubernetes. Exit code: 0 done, 1 failed, 2 wrong command line.",
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the KafkaController.")]
+NodesArgument = Annotated[list[int], typer.Argument(metavar="NODE_ID…", help="Node ids.")]
+NamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="That of the context without.")
+]
+ContextOption = Annotated[
+    str | None, typer.Option("--context", metavar="NAME", help="The context of the kubeconfig to use.")
+]
+KubeconfigOption = Annotated[
+    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="$KUBECONFIG or ~/.kube/config without.")
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Which Kubernetes, and which namespace of it; `namespace` None stands for that of the context."""
+
+    namespace: str | None
+    context: str | None
+    kubeconfig: Path | None
+
+    def api(self, *, everywhere: bool = False) -> "ClustersApi":
+        try:
+            from quorate.clusters.api import (
+                ClustersApi,
+                default_namespace,
+            )
+        except ModuleNotFoundError as error:
+            raise CommandError(
+                f"{error.name} is not installed; `pip install quorate[operator]` brings it"
+            ) from error
+        namespace = self.namespace or default_namespace(self.kubeconfig, self.context)
+        return ClustersApi(
+            kubeconfig=self.kubeconfig,
+            context=self.context,
+            namespace=None if everywhere else namespace,
+        )
+
+
+@app.command()
+def status(
+    *,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One cluster; all without.")] = None,
+    namespace: NamespaceOption = None,
+    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all of them.")] = False,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show clusters in a Kubernetes: their quorum, voters, brokers, and what is left to do."""
+    if name is not None and all_namespaces:
+        raise UsageError("NAME and --all-namespaces can't be given together")
+    from quorate.clusters import text
+
+    with failures_told():
+        api = _Where(namespace, context, kubeconfig).api(everywhere=all_namespaces)
+        if name is not None:
+            cluster = api.cluster(name)
+            if output is Output.JSON:
+                print_json(text.cluster_json(cluster))
+            else:
+                write(text.cluster_text(cluster))
+            return
+        clusters = api.clusters()
+        if output is Output.JSON:
+            print_json({"clusters": [text.cluster_json(cluster) for cluster in clusters]})
+        elif clusters:
+            write(text.clusters_text(clusters))
+        else:
+            write("No KafkaController here; --all-namespaces looks everywhere.\n")
+
+
+@app.command()
+def plan(
+    name: NameArgument,
+    *,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print what the operator is going to do, in order, each step with its reason."""
+    from quorate.clusters import text
+
+    with failures_told():
+        cluster = _Where(namespace, context, kubeconfig).api().cluster(name)
+        if output is Output.JSON:
+            print_json(text.plan_json(cluster))
+        else:
+            write(text.plan_text(cluster))
+
+
+@app.command()
+def doctor(
+    name: NameArgument,
+    *,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say what is wrong with a cluster, and what to type next. Exit code 1 if something is."""
+    from quorate.clusters import findings, text
+
+    with failures_told():
+        cluster = _Where(namespace, context, kubeconfig).api().cluster(name)
+        found = findings.findings_of(cluster)
+        if output is Output.JSON:
+            print_json(text.doctor_json(cluster, found))
+        else:
+            write(text.doctor_text(cluster, found))
+    if not findings.is_healthy(found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def decommission(
+    name: NameArgument,
+    node_ids: NodesArgument,
+    *,
+    scale_down: Annotated[
+        bool, typer.Option("--scale-down", help="Lower replicas as well: no new node takes the place.")
+    ] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take nodes back that were asked to leave.")] = False,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Have controllers leave the quorum, or brokers give their partitions away and leave the cluster.
+
+    Each node that leaves is replaced by one with another id, unless --scale-down is given.
+    """
+    if scale_down and undo:
+        raise UsageError("--scale-down and --undo can't be given together")
+    with failures_told():
+        api = _Where(namespace, context, kubeconfig).api()
+        cluster = api.cluster(name)
+        specs = [  # all of them before the first change
+            (pool, _taken_back(pool, ids) if undo else _asked_to_leave(pool, ids, scale_down=scale_down))
+            for pool, ids in _by_pool(cluster, node_ids)
+        ]
+        for pool, spec in specs:
+            api.change(pool, {"spec": spec})
+            listed = ", ".join(map(str, spec["decommission"])) or "nobody"
+            write(f"{pool.kind} {pool.name}: asked to leave: {listed}\n")
+        write(f"`kubectl quorate plan {name} -n {cluster.namespace}` shows what is done, and why.\n")
+
+
+@app.command()
+def restart(
+    name: NameArgument,
+    node_ids: Annotated[
+        list[int] | None, typer.Argument(metavar="[NODE_ID…]", help="These nodes; all without.")
+    ] = None,
+    *,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Have nodes restarted, one after the other and never at the quorum's or a partition's cost."""
+    token = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    with failures_told():
+        api = _Where(namespace, context, kubeconfig).api()
+        cluster = api.cluster(name)
+        if not node_ids:
+            for pool in cluster.pools:
+                _annotate(api, pool, {ANNOTATION_RESTART: token})
+            return
+        by_pool = _by_pool(cluster, node_ids)
+        for pool, ids in by_pool:
+            _check_has(pool, ids, pool.node_ids())
+        for pool, ids in by_pool:
+            _annotate(api, pool, {f"{ANNOTATION_RESTART}-{node_id}": token for node_id in ids})
+
+
+@app.command()
+def pause(
+    name: NameArgument,
+    *,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Have the operator leave a cluster alone: it looks, and changes nothing, until `resume`."""
+    with failures_told():
+        api = _Where(namespace, context, kubeconfig).api()
+        _annotate(api, api.cluster(name).controllers, {ANNOTATION_PAUSE: "true"})
+
+
+@app.command()
+def resume(
+    name: NameArgument,
+    *,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """End a pause."""
+    with failures_told():
+        api = _Where(namespace, context, kubeconfig).api()
+        controllers = api.cluster(name).controllers
+        if controllers.spec.get("paused"):
+            raise CommandError(
+                f"spec.paused of KafkaController {name} is true; set it to false in the manifest"
+            )
+        _annotate(api, controllers, {ANNOTATION_PAUSE: None})
+
+
+def _by_pool(cluster: "Cluster", node_ids: Sequence[int]) -> list[tuple["Pool", list[int]]]:
+    """The node ids by the pool that they belong to."""
+    found: dict[str, tuple[Pool, list[int]]] = {}
+    for node_id in node_ids:
+        pool = cluster.pool_with(node_id)
+        if pool is None:
+            known = "; ".join(f"{one.name}: {', '.join(map(str, one.node_ids()))}" for one in cluster.pools)
+            raise CommandError(f"NODE_ID: {node_id}: no pool of {cluster.name} has such ids; it has {known}")
+        found.setdefault(f"{pool.kind}/{pool.name}", (pool, []))[1].append(node_id)
+    return list(found.values())
+
+
+def _asked_to_leave(pool: "Pool", node_ids: Sequence[int], *, scale_down: bool) -> dict[str, Any]:
+    _check_has(pool, node_ids, (*pool.node_ids(), *pool.decommission))
+    new = [node_id for node_id in dict.fromkeys(node_ids) if node_id not in pool.decommission]
+    spec: dict[str, Any] = {"decommission": sorted((*pool.decommission, *new))}
+    if scale_down:
+        spec["replicas"] = int(pool.spec["replicas"]) - len(new)
+    return spec
+
+
+def _check_has(pool: "Pool", node_ids: Sequence[int], known: Sequence[int]) -> None:
+    for node_id in node_ids:
+        if node_id not in known:
+            raise CommandError(
+                f"NODE_ID: {node_id}: {pool.kind} {pool.name} has {', '.join(map(str, pool.node_ids()))}"
+            )
+
+
+def _taken_back(pool: "Pool", node_ids: Sequence[int]) -> dict[str, Any]:
+    for node_id in node_ids:
+        if node_id not in pool.decommission:
+            leaving = ", ".join(map(str, pool.decommission)) or "nobody"
+            raise CommandError(
+                f"NODE_ID: {node_id}: was not asked to leave {pool.kind} {pool.name}; {leaving} was"
+            )
+    return {"decommission": [one for one in pool.decommission if one not in node_ids]}
+
+
+def _annotate(api: "ClustersApi", pool: "Pool", annotations: dict[str, str | None]) -> None:
+    api.change(pool, {"metadata": {"annotations": annotations}})
+    for name, value in annotations.items():
+        write(f"{pool.kind} {pool.name}: {name}{' removed' if value is None else f'={value}'}\n")

@@ -1,0 +1,129 @@
+"""What is wrong with a cluster, from what its resources tell, and what to type next. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from quorate_admin.diagnosis import Severity
+from quorate_operator.models.status import Condition
+
+from quorate.clusters.resources import Cluster, Pool
+
+_ORDER = tuple(Severity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFinding:
+    """One thing that was found; `about` is the resource, `commands` are to be typed next."""
+
+    severity: Severity
+    about: str
+    message: str
+    commands: tuple[str, ...] = ()
+
+
+def findings_of(cluster: Cluster) -> tuple[ClusterFinding, ...]:
+    """All that is to be said of a cluster, the worst first."""
+    found = [*_of_quorum(cluster)]
+    for pool in cluster.pools:
+        found += _of_pool(pool)
+    return tuple(sorted(found, key=lambda one: _ORDER.index(one.severity)))
+
+
+def is_healthy(findings: tuple[ClusterFinding, ...]) -> bool:
+    """Whether there are notes at most."""
+    return all(one.severity is Severity.NOTE for one in findings)
+
+
+def _of_quorum(cluster: Cluster) -> Iterator[ClusterFinding]:
+    about, status = _about(cluster.controllers), cluster.status
+    if cluster.is_paused:
+        yield ClusterFinding(
+            severity=Severity.NOTE,
+            about=about,
+            message="It is paused: nothing of it is changed.",
+            commands=(f"kubectl quorate resume {cluster.name} -n {cluster.namespace}",),
+        )
+    for voter in status.voters:
+        if not voter.caught_up:
+            behind = "" if voter.lag is None else f", {voter.lag} records behind the leader"
+            yield ClusterFinding(
+                severity=Severity.WARNING,
+                about=about,
+                message=f"Voter {voter.node_id} does not follow{behind}.",
+                commands=(f"kubectl logs {cluster.name}-{voter.node_id} -n {cluster.namespace}",),
+            )
+    if len(status.voters) == 1 and cluster.controllers.spec.get("replicas") == 1:
+        yield ClusterFinding(
+            severity=Severity.NOTE,
+            about=about,
+            message="A single voter: while it is down, so is the quorum.",
+            commands=(f"kubectl scale kafkacontroller {cluster.name} -n {cluster.namespace} --replicas=3",),
+        )
+    for registration in status.registrations:
+        if registration.ghost:
+            blocks = f", which blocks {registration.blocks}" if registration.blocks else ""
+            yield ClusterFinding(
+                severity=Severity.BLOCKED if registration.blocks else Severity.NOTE,
+                about=about,
+                message=f"Controller {registration.node_id} is registered and is no more{blocks}.",
+            )
+
+
+def _of_pool(pool: Pool) -> Iterator[ClusterFinding]:
+    about, status = _about(pool), pool.status
+    if not status.conditions:
+        yield ClusterFinding(
+            severity=Severity.WARNING,
+            about=about,
+            message="No operator has looked at it: its status is empty.",
+            commands=("kubectl get deployments --all-namespaces -l app.kubernetes.io/name=quorate",),
+        )
+        return
+    if status.observed_generation is not None and status.observed_generation < pool.generation:
+        yield ClusterFinding(
+            severity=Severity.NOTE,
+            about=about,
+            message=f"Its last change (generation {pool.generation}) has not been looked at; "
+            f"what is told is of generation {status.observed_generation}.",
+        )
+    yield from _of_conditions(about, pool.conditions)
+    for refusal in status.refusals:
+        yield ClusterFinding(
+            severity=Severity.BLOCKED, about=about, message=f"{refusal.code}: {refusal.message}"
+        )
+    for step in status.plan:
+        if step.waits_for:
+            yield ClusterFinding(
+                severity=Severity.NOTE, about=about, message=f"The plan waits for {step.waits_for}"
+            )
+            break  # what comes later waits for this, too
+
+
+def _of_conditions(about: str, conditions: dict[str, Condition]) -> Iterator[ClusterFinding]:
+    """What a condition says that is not as it should be; Ready adds nothing to those that say why."""
+    bad = {
+        "QuorumHealthy": ("False", Severity.DANGER),
+        "UpgradeBlocked": ("True", Severity.BLOCKED),
+        "Degraded": ("True", Severity.WARNING),
+    }
+    told = False
+    for kind, (status, severity) in bad.items():
+        condition = conditions.get(kind)
+        if condition is not None and condition.status == status:
+            told = True
+            yield ClusterFinding(
+                severity=severity, about=about, message=f"{kind} is {status}: {condition.message}"
+            )
+    ready = conditions.get("Ready")
+    progressing = conditions.get("Progressing")
+    if ready is not None and ready.status != "True" and not told:
+        moves = progressing is not None and progressing.status == "True"
+        yield ClusterFinding(
+            severity=Severity.NOTE if moves else Severity.WARNING,
+            about=about,
+            message=f"It is not ready: {ready.message}",
+        )
+
+
+def _about(pool: Pool) -> str:
+    return f"{pool.kind} {pool.namespace}/{pool.name}"

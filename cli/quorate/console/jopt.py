@@ -1,0 +1,107 @@
+"""Command lines in the way of Kafka's option-based tools: one action, options that go with it or do not.
+
+Their parser (jopt-simple) lets an option come several times and complains when one value is wanted, and their
+tools refuse combinations of options. Here a command records which options were given, in order, and the rules
+are functions of that record, so that they can be tested without a command line.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from typer.core import TyperOption
+
+from quorate.console import BrokerToolCommand, ToolCommand, UsageError
+
+_GIVEN = "quorate.given_options"
+
+
+class _RecordsOptions:
+    """Adds the actions, refuses a second value for an option that takes one, and keeps the order of all options."""
+
+    ACTIONS: ClassVar[Mapping[str, str]] = {}
+    """Option and help of each action, of which a command line has exactly one."""
+    FLAGS: ClassVar[Mapping[str, str]] = {}
+    """Option and help of other options without a value, of which the order or the presence alone counts."""
+
+    def __init__(self, name: str | None, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
+        actions = [_flag(option, text, "Actions") for option, text in self.ACTIONS.items()]
+        flags = [_flag(option, text, None) for option, text in self.FLAGS.items()]
+        settings["no_args_is_help"] = True
+        super().__init__(name, params=[*actions, *(params or ()), *flags], **settings)  # type: ignore[call-arg]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse twice: once for the order of the occurrences, once as always."""
+        if args:
+            parser = self.make_parser(ctx)  # type: ignore[attr-defined]  # a mixin for commands
+            _, _, occurrences = parser.parse_args(args=list(args))
+            given = tuple(max(one.opts, key=len) for one in occurrences)
+            for parameter, option in zip(occurrences, given, strict=True):
+                if given.count(option) > 1 and not (parameter.multiple or parameter.is_flag):
+                    raise UsageError(
+                        f"{option} is given {given.count(option)} times; it takes one value", ctx
+                    )
+            ctx.meta[_GIVEN] = given
+        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        return rest
+
+
+def _flag(option: str, text: str, panel: str | None) -> TyperOption:
+    return TyperOption(
+        param_decls=[option],
+        help=text,
+        is_flag=True,
+        default=False,
+        expose_value=False,
+        rich_help_panel=panel,
+    )
+
+
+class OptionsCommand(_RecordsOptions, ToolCommand):
+    """A tool without subcommands that asks brokers or controllers."""
+
+
+class BrokerOptionsCommand(_RecordsOptions, BrokerToolCommand):
+    """A tool without subcommands that asks brokers only."""
+
+
+def given_options(context: Any) -> tuple[str, ...]:
+    """The long names of the options on the command line, each as often as it came, in order."""
+    given: tuple[str, ...] = context.meta[_GIVEN]
+    return given
+
+
+def one_action(given: Collection[str], actions: Sequence[str], *, controllers: bool = True) -> str:
+    """The one action that was given, for a cluster that was given. Raises UsageError.
+
+    `controllers`: whether the tool has a --bootstrap-controller.
+    """
+    found = [action for action in actions if action in given]
+    if len(found) != 1:
+        what = f"{' and '.join(found)} can't be given together" if found else "no action is given"
+        raise UsageError(f"{what}; give exactly one of {', '.join(actions)}")
+    bootstraps = ("--bootstrap-server", *(("--bootstrap-controller",) if controllers else ()))
+    if not set(bootstraps) & set(given):
+        raise UsageError(f"{found[0]} needs {' or '.join(bootstraps)}")
+    return found[0]
+
+
+def require(given: Collection[str], user: str, *needed: str) -> None:
+    """If `user` is given, so must be the others. Raises UsageError."""
+    if user in given:
+        for option in needed:
+            if option not in given:
+                raise UsageError(f"{user} needs {option}")
+
+
+def refuse(given: Collection[str], user: str, unwanted: Iterable[str]) -> None:
+    """If `user` is given, none of the others may be. Raises UsageError."""
+    if user in given:
+        for option in unwanted:
+            if option in given:
+                raise UsageError(f"{user} can't be used with {option}")
+
+
+def only_with(given: Collection[str], option: str, actions: Sequence[str]) -> None:
+    """An option that belongs to some actions. Raises UsageError."""
+    if option in given and not any(action in given for action in actions):
+        raise UsageError(f"{option} can be used with {' or '.join(actions)} only")

@@ -1,0 +1,148 @@
+"""`quorate operator run`: the operator of Kubernetes."""
+
+import asyncio
+import os
+import socket
+from enum import StrEnum
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+PORT_MAX = 65_535
+
+
+class LogFormat(StrEnum):
+    """How a line of the log looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """From which level on events are logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+app = typer.Typer(
+    help="The operator of Kubernetes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings=_CONTEXT,
+)
+
+
+@app.callback()
+def operator() -> None:
+    """The operator of Kubernetes."""
+
+
+@app.command("run", context_settings=_CONTEXT)
+def run_command(
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", "-n", help="Look after the clusters of this namespace; repeatable."),
+    ] = None,
+    *,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="Look after all clusters, as without --namespace.")
+    ] = False,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            "--image", envvar="QUORATE_IMAGE", help="The image of controllers, by default quorate:<version>."
+        ),
+    ] = None,
+    lake_image: Annotated[
+        str | None,
+        typer.Option(
+            "--lake-image",
+            envvar="QUORATE_LAKE_IMAGE",
+            help="The image that makes lakes of histories, by default quorate-lake:<version>.",
+        ),
+    ] = None,
+    leader_election: Annotated[
+        bool, typer.Option(help="Work only while holding the Lease, so that several replicas may run.")
+    ] = True,
+    lease_namespace: Annotated[
+        str, typer.Option(envvar="POD_NAMESPACE", help="Where the Lease of leader election is.")
+    ] = "default",
+    lease_duration: Annotated[
+        int, typer.Option(min=2, max=3600, help="Seconds after which another replica takes over.")
+    ] = 15,
+    identity: Annotated[
+        str | None,
+        typer.Option(envvar="POD_NAME", help="The name of this replica, by default host and process id."),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="[HOST]:PORT", help="Where /healthz, /readyz and /metrics are served.")
+    ] = ":8080",
+    web: Annotated[
+        str | None, typer.Option(metavar="[HOST]:PORT", help="Where the status page is served.")
+    ] = None,
+    web_token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token that allows pause and restart on the page.")
+    ] = None,
+    log_format: Annotated[
+        LogFormat, typer.Option(case_sensitive=False, help="How a line of the log looks.")
+    ] = LogFormat.JSON,
+    log_level: Annotated[
+        LogLevel, typer.Option(case_sensitive=False, help="From which level on events are logged.")
+    ] = LogLevel.INFO,
+) -> None:
+    """Reconcile KafkaControllers and KafkaBrokers until SIGTERM. The log goes to stderr."""
+    if namespace and all_namespaces:
+        raise typer.BadParameter("--namespace and --all-namespaces exclude each other")
+    try:
+        # Needs what only operators install.
+        from quorate_operator.handlers import logs, process
+        from quorate_operator.resources.facts import Images
+    except ModuleNotFoundError as error:
+        typer.echo(f"error: {error.name} is missing: pip install 'quorate[operator]'", err=True)
+        raise typer.Exit(1) from None
+    options = process.OperatorOptions(
+        identity=identity or f"{socket.gethostname()}-{os.getpid()}",
+        images=Images(
+            quorate=image or f"quorate:{version_of('quorate')}",
+            lake=lake_image or f"quorate-lake:{version_of('quorate')}",
+        ),
+        namespaces=tuple(namespace) if namespace else None,
+        lease_namespace=lease_namespace,
+        own_namespace=os.environ.get("POD_NAMESPACE") or None,
+        leader_election=leader_election,
+        lease_duration_s=lease_duration,
+        listen=_address("--listen", listen),
+        web=_address("--web", web) if web is not None else None,
+        web_token=_token(web_token_file),
+    )
+    logs.configure_logs(level=log_level, is_json=log_format is LogFormat.JSON)
+    try:
+        asyncio.run(process.run_operator(options))
+    except process.EXPECTED_ERRORS as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _address(option: str, text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 <= int(port) <= PORT_MAX:
+        raise typer.BadParameter(f"{option}: {text!r}: must be HOST:PORT, or :PORT for every address")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - probes come from other machines
+
+
+def _token(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        token = file.read_text().strip()
+    except OSError as error:
+        raise typer.BadParameter(f"--web-token-file: {file}: {error.strerror}") from None
+    if not token:
+        raise typer.BadParameter(f"--web-token-file: {file}: is empty; it must hold the token")
+    return token

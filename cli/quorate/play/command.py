@@ -1,0 +1,419 @@
+"""`quorate play`: a whole cluster on this machine, from its manifests."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from quorate_operator.models.manifests import ManifestError, load_manifests
+from quorate_operator.runtime import session
+from quorate_operator.runtime.describing import idle_status
+from quorate_operator.runtime.directory import PlayDirectory
+from quorate_operator.runtime.errors import (
+    AlreadyRunningError,
+    NotAnsweringError,
+    NotRunningError,
+    PlayError,
+)
+from quorate_operator.runtime.layout import Layout
+from quorate_operator.runtime.supervisor import Snapshot
+
+from quorate.console import Output, failures_told, print_json, write
+from quorate.play import logs as node_logs
+from quorate.play.display import (
+    Progress,
+    command_line,
+    console_for,
+    next_lines,
+    show_next,
+    show_status,
+)
+
+QUICKSTART = Path(__file__).with_name("quickstart.yaml")
+SHOW_EVERY_S = 0.2
+SUPERVISOR_TIMEOUT_S = 5
+DEATHS_MAX = 3
+"""A node that dies so often in a row while the cluster starts will not come up by waiting."""
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def _duration(text: str) -> float:
+    """Seconds, from `500ms`, `90`, `120s` or `2m`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|)", text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not a duration; write 500ms, 90s or 2m")
+    return float(found[1]) * {"ms": 0.001, "s": 1, "": 1, "m": 60}[found[2]]
+
+
+def _signal(text: str) -> signal.Signals:
+    name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
+    try:
+        return signal.Signals[name]
+    except KeyError:
+        raise typer.BadParameter(f"{text!r} is not the name of a signal, as KILL, TERM or STOP are") from None
+
+
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", metavar="FILE", help="The manifests: a KafkaController, KafkaBrokers."),
+]
+DirOption = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="Where the cluster is kept; ./.quorate/NAME without."),
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
+
+
+@app.callback(invoke_without_command=True)
+def play(
+    context: typer.Context,
+    *,
+    file: FileOption = None,
+    directory: DirOption = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Come back when it is ready; it goes on.")] = False,
+    wait_s: Annotated[
+        float,
+        typer.Option(
+            "--wait", metavar="TIME", parser=_duration, help="How long it may take to be ready: 90s, 2m."
+        ),
+    ] = "120s",  # type: ignore[assignment]  # parsed like what a user writes
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Play a cluster: three Python controllers and a stock Kafka broker, unless FILE says otherwise.
+
+    It runs until Ctrl-C, or with --detach until `quorate play stop`.
+    What it keeps stays in DIR, and the next play goes on with it.
+    A cluster that runs is given the edited FILE, and changes step by step; --wait is for all of them.
+    Without Java on this machine, the controllers are played alone.
+    """
+    if context.invoked_subcommand is not None:
+        context.obj = (file, directory)
+        return
+    source = file or QUICKSTART
+    with _failures_told():
+        manifest = session.read_manifest(source)
+        name = load_manifests(manifest, str(source)).controllers.metadata.name
+        progress = Progress(console_for(sys.stderr))
+        found = session.directory_of(name, directory)
+        progress.note(f"playing {name}, which is kept in {found.path}")
+        try:
+            with progress:
+                prepared = session.prepare(manifest, str(source), directory, os.environ, progress.say)
+        except AlreadyRunningError:
+            with progress:
+                request = session.ask_for(manifest, str(source), directory, os.environ, progress.say)
+            _warn(progress, request.notes)
+            asyncio.run(_hand_over(request, progress, wait_s, output))
+            return
+        _warn(progress, prepared.notes)
+        run = _detached if detach else _in_foreground
+        asyncio.run(run(prepared.layout, progress, wait_s, output))
+
+
+@app.command()
+def status(
+    context: typer.Context,
+    file: FileOption = None,
+    directory: DirOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the state of a played cluster, running or not."""
+    with _failures_told():
+        found = _find(context, file, directory)
+        try:
+            state = asyncio.run(session.ask_snapshot(found)).status
+        except NotRunningError:
+            state = idle_status(session.recall(found))
+        if output is Output.JSON:
+            print_json(state.as_json())
+        else:
+            show_status(console_for(sys.stdout), state)
+
+
+@app.command()
+def stop(context: typer.Context, file: FileOption = None, directory: DirOption = None) -> None:
+    """Stop a played cluster in order: brokers first, the active controller last. Its data stay."""
+    with _failures_told():
+        found = _find(context, file, directory)
+        try:
+            asyncio.run(_stop(found, Progress(console_for(sys.stderr))))
+            write("stopped\n")
+        except NotRunningError:
+            console_for(sys.stderr).print(f"The cluster in {found.path} does not run.", highlight=False)
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    *,
+    node: Annotated[str | None, typer.Argument(help="3000 or controller-3000; all nodes without.")] = None,
+    file: FileOption = None,
+    directory: DirOption = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they grow.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Last lines of each.")] = 50,
+) -> None:
+    """Print the logs of a node, or of all."""
+    with _failures_told():
+        layout = session.recall(_find(context, file, directory))
+        wanted = session.node_id_of(layout, node) if node is not None else None
+        selected = {
+            one.label: layout.directory.node_log(one.label)
+            for one in layout.desired.nodes
+            if wanted in (None, one.node_id)
+        }
+        show = node_logs.follow if follow else node_logs.print_tail
+        with suppress(KeyboardInterrupt):  # how following ends
+            show(selected, lines, write)
+
+
+@app.command()
+def kill(
+    context: typer.Context,
+    node: Annotated[str, typer.Argument(help="3000 or controller-3000.")],
+    file: FileOption = None,
+    directory: DirOption = None,
+    number: Annotated[
+        signal.Signals,
+        typer.Option("--signal", metavar="NAME", parser=_signal, help="KILL, TERM, STOP, CONT ..."),
+    ] = "KILL",  # type: ignore[assignment]  # parsed like what a user writes
+) -> None:
+    """Send a node's process a signal, and see what the others do. One that dies is started again."""
+    with _failures_told():
+        found = _find(context, file, directory)
+        node_id = session.node_id_of(session.recall(found), node)
+        pid = asyncio.run(session.ask_kill(found, node_id, number))
+        write(f"sent {number.name} to node {node_id} (pid {pid})\n")
+
+
+@app.command(hidden=True)
+def supervise(
+    directory: Annotated[Path, typer.Option("--dir")], lock_descriptor: Annotated[int, typer.Option()]
+) -> None:
+    """Supervise a prepared cluster: what `play --detach` leaves behind."""
+    with _failures_told():
+        found = PlayDirectory(directory)
+        found.adopt(lock_descriptor)
+        layout = session.recall(found)
+        asyncio.run(_supervise(layout))
+
+
+async def _supervise(layout: Layout) -> None:
+    await session.supervise(layout, session.supervisor_of(layout, os.environ))
+
+
+async def _in_foreground(layout: Layout, progress: Progress, wait_s: float, output: Output) -> None:
+    supervisor = session.supervisor_of(layout, os.environ)
+    running = asyncio.create_task(session.supervise(layout, supervisor))
+    failure: PlayError | None = None
+
+    async def snapshot(since: int) -> Snapshot:
+        if running.done():
+            await running  # raises what ended it
+        return await supervisor.snapshot(since)
+
+    try:
+        with progress:
+            ready = await _until_ready(snapshot, layout, progress, wait_s)
+        if ready is not None:
+            _show_ready(ready, layout, output, "Ctrl-C stops the cluster.")
+        while not running.done() and not supervisor.stopping:
+            progress.show_events(supervisor.events_after(progress.seen))
+            await asyncio.wait([running], timeout=SHOW_EVERY_S)
+    except PlayError as error:
+        failure = error
+        if not supervisor.stopping:
+            supervisor.request_stop()
+    with progress:
+        while not running.done():
+            progress.show(await supervisor.snapshot(progress.seen))
+            await asyncio.wait([running], timeout=SHOW_EVERY_S)
+    progress.show_events(supervisor.events_after(progress.seen))
+    await running
+    if failure is not None:
+        raise failure
+    progress.note(f"stopped; what it keeps stays in {layout.directory.path}")
+
+
+async def _detached(layout: Layout, progress: Progress, wait_s: float, output: Output) -> None:
+    directory = layout.directory
+    deadline = asyncio.get_running_loop().time() + wait_s
+    session.supervise_detached(layout)
+
+    async def snapshot(since: int) -> Snapshot:
+        while True:
+            try:
+                return await _patient_snapshot(directory, since, deadline)
+            except NotRunningError:
+                if not directory.held:
+                    raise PlayError(_with_log("the supervisor ended", directory.supervisor_log)) from None
+                await asyncio.sleep(SHOW_EVERY_S)  # it is on its way
+
+    try:
+        with progress:
+            ready = await _until_ready(snapshot, layout, progress, wait_s)
+    except (PlayError, asyncio.CancelledError):  # the latter is Ctrl-C
+        if directory.held:
+            await _stop(directory, progress)
+        raise
+    if ready is None:
+        raise PlayError("the cluster was stopped before it was ready")
+    stop_line = command_line("stop", _selecting(directory))
+    _show_ready(ready, layout, output, f"`{stop_line}` stops the cluster.")
+
+
+async def _hand_over(request: session.Request, progress: Progress, wait_s: float, output: Output) -> None:
+    """Give the manifest to the supervisor that runs the cluster, and wait until all that it asks for is done."""
+    directory = request.directory
+    progress.seen = await _asked_to_play(request)
+    progress.note("it runs already, and goes on with this manifest")
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_s
+    with progress:
+        while True:
+            snapshot = await _patient_snapshot(directory, progress.seen, deadline)
+            progress.show(snapshot)
+            if snapshot.stopping:
+                raise PlayError("the cluster was stopped before it was as the manifest asks for")
+            if snapshot.status.settled:
+                break
+            if loop.time() >= deadline:
+                raise PlayError(_unsettled(snapshot, wait_s, directory))
+            await asyncio.sleep(SHOW_EVERY_S)
+    if output is Output.JSON:
+        print_json(snapshot.status.as_json())
+    else:
+        show_status(console_for(sys.stdout), snapshot.status)
+    for refusal in snapshot.status.plan["refusals"]:
+        progress.warn(f"refused ({refusal['code']}): {refusal['message']}")
+
+
+async def _patient_snapshot(directory: PlayDirectory, since: int, deadline: float) -> Snapshot:
+    """What the supervisor tells; one that has no time is asked again until the deadline."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return await session.ask_snapshot(directory, since)
+        except NotAnsweringError:
+            if loop.time() >= deadline:
+                raise
+
+
+async def _asked_to_play(request: session.Request) -> int:
+    """The number of the last event before; a supervisor that is only beginning is waited for."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SUPERVISOR_TIMEOUT_S
+    while True:
+        try:
+            return await session.ask_play(request)
+        except NotRunningError:
+            if loop.time() >= deadline:
+                raise AlreadyRunningError(
+                    f"the cluster in {request.directory.path} runs already, and its supervisor does not answer"
+                ) from None
+            await asyncio.sleep(SHOW_EVERY_S)
+
+
+def _unsettled(snapshot: Snapshot, wait_s: float, directory: PlayDirectory) -> str:
+    waits = "; ".join(snapshot.waits) or "the nodes"
+    trouble = f" The last step failed: {snapshot.status.trouble}." if snapshot.status.trouble else ""
+    status_line = command_line("status", _selecting(directory))
+    return (
+        f"not done after {wait_s:g} s, still waiting for {waits}.{trouble} The cluster goes on with it: "
+        f"`{status_line}` tells how far it is"
+    )
+
+
+def _warn(progress: Progress, notes: Sequence[str]) -> None:
+    for note in notes:
+        progress.warn(note)
+
+
+async def _until_ready(
+    take: Callable[[int], Awaitable[Snapshot]], layout: Layout, progress: Progress, wait_s: float
+) -> Snapshot | None:
+    """The first snapshot of a ready cluster, or None if it was stopped before. Raises PlayError."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_s
+    while True:
+        snapshot = await take(progress.seen)
+        progress.show(snapshot)
+        if snapshot.failure is not None:
+            raise PlayError(snapshot.failure)
+        if snapshot.stopping:
+            return None
+        if snapshot.status.ready:
+            return snapshot
+        dying = [node_id for node_id, deaths in snapshot.exits_in_a_row.items() if deaths >= DEATHS_MAX]
+        if dying:
+            label = layout.node(dying[0]).label
+            log = layout.directory.node_log(label)
+            raise PlayError(_with_log(f"{label} died {DEATHS_MAX} times in a row while starting", log))
+        if loop.time() >= deadline:
+            waits = "; ".join(snapshot.waits) or "the nodes to start"
+            raise PlayError(
+                f"not ready after {wait_s:g} s, still waiting for {waits}. The logs are in "
+                f"{layout.directory.path}; --wait 5m would wait longer"
+            )
+        await asyncio.sleep(SHOW_EVERY_S)
+
+
+async def _stop(directory: PlayDirectory, progress: Progress) -> None:
+    snapshot = await session.ask_snapshot(directory)
+    progress.seen = max((event.sequence for event in snapshot.events), default=0)
+    await session.ask_stop(directory)
+    with progress:
+        while directory.held:
+            with suppress(NotRunningError):  # it may be about to let the lock go
+                progress.show(await session.ask_snapshot(directory, progress.seen))
+            await asyncio.sleep(SHOW_EVERY_S)
+
+
+def _show_ready(snapshot: Snapshot, layout: Layout, output: Output, ending: str) -> None:
+    if output is Output.JSON:
+        print_json(snapshot.status.as_json())
+        return
+    console = console_for(sys.stdout)
+    show_status(console, snapshot.status)
+    lines = next_lines(snapshot.status, layout.directory.tools, _selecting(layout.directory))
+    show_next(console, lines, ending)
+
+
+def _find(context: typer.Context, file: Path | None, directory: Path | None) -> PlayDirectory:
+    """The directory of the cluster that is meant: --dir, the name in --file, or the only one there is."""
+    before_command: tuple[Path | None, Path | None] = context.obj or (None, None)
+    file, directory = file or before_command[0], directory or before_command[1]
+    if directory is None and file is not None:
+        name = load_manifests(session.read_manifest(file), str(file)).controllers.metadata.name
+        directory = session.directory_of(name, None).path
+    if directory is None:
+        played = session.played_clusters()
+        if len(played) > 1:
+            names = ", ".join(str(path) for path in played)
+            raise PlayError(f"there are several played clusters ({names}); choose one with --dir")
+        directory = played[0] if played else session.DEFAULT_ROOT
+    found = PlayDirectory(directory)
+    if not found.exists:
+        raise PlayError(f"no cluster was played in {found.path}; choose one with --dir")
+    return found
+
+
+def _selecting(directory: PlayDirectory) -> list[str]:
+    """The options by which a command finds this cluster from here; none if it finds it by itself."""
+    played = [path.absolute() for path in session.played_clusters()]
+    return [] if played == [directory.path] else ["--dir", str(directory.path)]
+
+
+def _with_log(text: str, log: Path) -> str:
+    last = "\n".join(f"  {line}" for line in node_logs.tail(log, 8))
+    return f"{text}; the end of {log}:\n{last}" if last else f"{text}; {log} is empty"
+
+
+def _failures_told() -> AbstractContextManager[None]:
+    return failures_told(PlayError, ManifestError)

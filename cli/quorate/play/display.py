@@ -1,0 +1,192 @@
+"""What `quorate play` shows: progress while a cluster starts or stops, its state, and what to try next."""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from quorate_operator.planning.cluster import NodeState
+from quorate_operator.runtime.status import ClusterStatus
+from quorate_operator.runtime.supervisor import Event, Snapshot
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+STATE_STYLES = {
+    NodeState.READY: "green",
+    NodeState.CRASHED: "bold red",
+    NodeState.UNREADY: "yellow",
+    NodeState.STARTING: "yellow",
+}
+
+
+WIDTH_WITH_DIRECTORY_IDS = 92
+WIDTH_OF_FILES = 120
+"""The width where output goes to a file or pipe, which has none."""
+
+
+def console_for(stream: TextIO) -> Console:
+    """A console that writes to the stream."""
+    return Console(file=stream, width=None if stream.isatty() else WIDTH_OF_FILES)
+
+
+class Progress:
+    """Shows a cluster on its way: a live table on a terminal, else a line for each thing that happens."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._last_line = ""
+        self.seen = 0
+        """The sequence number of the last event that was shown."""
+
+    def __enter__(self) -> "Progress":
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=8, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def say(self, text: str) -> None:
+        """Show what takes time before there is a cluster; each text replaces the one before."""
+        if self._live is not None:
+            self._live.update(Spinner("dots", text=Text(text)))
+        elif (line := text.split(":", maxsplit=1)[0]) != self._last_line:
+            self._last_line = line
+            self._console.print(line, highlight=False)
+
+    def note(self, text: str) -> None:
+        """Show something that stays."""
+        self._console.print(Text(text), soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """Show something that stays and is not as one may expect."""
+        self._console.print(Text(text, style="yellow"), soft_wrap=True)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show where the cluster is."""
+        self.show_events(snapshot.events)
+        if self._live is not None:
+            waits = "; ".join(snapshot.waits) or "working"
+            waiting = Spinner("dots", text=Text(f"waiting for {waits}" if snapshot.waits else waits))
+            self._live.update(Group(node_table(snapshot.status, self._console.width), waiting))
+
+    def show_events(self, events: Sequence[Event]) -> None:
+        """Show what happened."""
+        for event in events:
+            self.seen = event.sequence
+            self._console.print(Text(f"  {event.text}", style="dim"), soft_wrap=True)
+
+
+def show_status(console: Console, status: ClusterStatus) -> None:
+    """The state of a cluster, for people."""
+    quorum = status.quorum
+    led = (
+        f"led by {quorum.leader_id} in epoch {quorum.leader_epoch}, high watermark {quorum.high_watermark}, "
+        f"kraft.version {quorum.kraft_version}"
+        if quorum
+        else "without a leader"
+    )
+    ready = Text("ready", style="green") if status.ready else Text("not ready", style="yellow")
+    head = Text.assemble(f"{status.name} ({status.cluster_id}): ", ready, f"; the quorum is {led}")
+    console.print(head, soft_wrap=True)
+    console.print(node_table(status, console.width))
+    if status.bootstrap_servers:
+        console.print(f"bootstrap servers      {status.bootstrap_servers}", highlight=False, soft_wrap=True)
+    console.print(f"bootstrap controllers  {status.bootstrap_controllers}", highlight=False, soft_wrap=True)
+    show_plan(console, status)
+
+
+def show_plan(console: Console, status: ClusterStatus) -> None:
+    """What is left to do, what is refused, and the addresses that are kept for those who still use them."""
+    steps, refusals = status.plan["steps"], status.plan["refusals"]
+    if steps:
+        console.print("\nleft to do:", highlight=False)
+    for place, step in enumerate(steps, start=1):
+        console.print(Text(f"  {place}. {step['text']}"), soft_wrap=True)
+    for refusal in refusals:
+        console.print(Text(f"refused ({refusal['code']}): {refusal['message']}", "yellow"), soft_wrap=True)
+    if status.trouble:
+        console.print(Text(f"the last step failed: {status.trouble}", "yellow"), soft_wrap=True)
+    for one in status.addresses:
+        if one["retiredAtMs"] is not None:
+            users = "" if one["connections"] is None else f", {one['connections']} connections"
+            text = f"{one['address']} is advertised no more and still leads to node {one['nodeId']}{users}"
+            console.print(Text(text), soft_wrap=True)
+
+
+def node_table(status: ClusterStatus, width: int) -> Table:
+    """A row for each node, with the directory ids if they fit into `width` columns."""
+    leader_id = status.quorum.leader_id if status.quorum else None
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    headings = ["NODE", "STATE", "ADDRESS", "PID", "MEMORY"]
+    if width >= WIDTH_WITH_DIRECTORY_IDS:
+        headings.append("DIRECTORY ID")
+    for heading in headings:
+        table.add_column(heading, no_wrap=True, justify="right" if heading in ("PID", "MEMORY") else "left")
+    for node in status.nodes:
+        state = f"{node.state}, active" if node.node_id == leader_id else node.state
+        cells: list[str | Text] = [
+            node.label,
+            Text(state, style=STATE_STYLES.get(NodeState(node.state), "")),
+            node.address,
+            "" if node.pid is None else str(node.pid),
+            "" if node.rss_bytes is None else f"{node.rss_bytes / 2**20:.0f} MB",
+            node.directory_id or "",
+        ]
+        table.add_row(*cells[: len(headings)])
+    return table
+
+
+def next_lines(status: ClusterStatus, tools: Path, arguments: Sequence[str]) -> list[str]:
+    """Commands to try next, which work as they stand; `arguments` select the cluster if need be."""
+    lines = []
+    if status.bootstrap_servers:
+        tool = _shown_path(tools)
+        lines += [
+            f"{tool}/kafka-topics --create --topic greetings --partitions 3",
+            f"echo 'hello, quorum' | {tool}/kafka-console-producer --topic greetings",
+            f"{tool}/kafka-console-consumer --topic greetings --from-beginning --max-messages 1",
+            f"{tool}/kafka-metadata-quorum describe --status",
+        ]
+    if status.quorum is not None:
+        kill = command_line(f"kill {status.quorum.leader_id}", arguments)
+        lines.append(f"{kill}    # another controller takes over")
+    return [*lines, command_line("status", arguments)]
+
+
+def command_line(command: str, arguments: Sequence[str]) -> str:
+    """A command of `quorate play` as it can be typed here."""
+    return " ".join([_own_name(), "play", command, *map(shlex.quote, arguments)])
+
+
+def show_next(console: Console, lines: Sequence[str], ending: str) -> None:
+    """What to try next, and how to end."""
+    console.print("\nTry next, in another terminal:" if ending.startswith("Ctrl") else "\nTry next:")
+    for line in lines:
+        console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+    console.print(ending, highlight=False, soft_wrap=True)
+
+
+def _own_name() -> str:
+    """How this command can be called from here: `quorate` if that finds it, else its path."""
+    script = Path(sys.argv[0])
+    found = shutil.which("quorate")
+    if found and script.name == "quorate" and Path(found).resolve() == script.resolve():
+        return "quorate"
+    return shlex.quote(_shown_path(script)) if script.name == "quorate" else "python -m quorate"
+
+
+def _shown_path(path: Path) -> str:
+    """The path as short as it can be written from here."""
+    path = path.absolute()
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here)) if path.is_relative_to(here) else str(path))

@@ -1,0 +1,71 @@
+"""`quorate plan`: what would be done, in order, each step with its reason. Nothing is done by it."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from quorate_operator.models.manifests import ManifestError
+from quorate_operator.planning.cluster import DesiredCluster
+from quorate_operator.planning.planner import plan as plan_of
+from quorate_operator.planning.steps import Plan
+from quorate_operator.runtime import session
+from quorate_operator.runtime.describing import idle_observation, label_in
+from quorate_operator.runtime.errors import PlayError
+from quorate_operator.runtime.wording import plan_as_json
+
+from quorate.console import Output, failures_told, print_json, write
+
+NOTHING = "nothing is left to do\n"
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def plan(
+    file: Annotated[
+        Path, typer.Option("--file", "-f", metavar="FILE", help="The manifests that would be played.")
+    ],
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="Where the cluster is kept; ./.quorate/NAME without."),
+    ] = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="For people, or for programs.")
+    ] = Output.TABLE,
+) -> None:
+    """Print what `quorate play -f FILE` would do, in order, each step with its reason; nothing is done.
+
+    A cluster that runs is looked at. One that does not exist yet would be created.
+    """
+    with failures_told(PlayError, ManifestError):
+        found = asyncio.run(_local_plan(session.read_manifest(file), str(file), directory))
+        if output is Output.JSON:
+            print_json(found)
+        else:
+            write(_as_text(found))
+
+
+def plan_text(plan: Plan, desired: DesiredCluster) -> str:
+    """A plan for people: numbered steps with their reasons, and what is refused. Pure."""
+    labels = {node.node_id: node.label for node in desired.nodes}
+    return _as_text(plan_as_json(plan, lambda node_id: labels.get(node_id, f"node {node_id}")))
+
+
+async def _local_plan(manifest: str, source: str, directory: Path | None) -> dict[str, Any]:
+    request = session.ask_for(manifest, source, directory, os.environ, lambda _: None)
+    for note in request.notes:
+        typer.echo(note, err=True)
+    if request.directory.held:
+        return await session.ask_plan(request)
+    layout = session.settle(request)
+    found = plan_of(layout.desired, idle_observation(layout), int(time.time() * 1000))
+    return plan_as_json(found, label_in(layout))
+
+
+def _as_text(plan: dict[str, Any]) -> str:
+    lines = [f"{place}. {step['text']}" for place, step in enumerate(plan["steps"], start=1)]
+    lines += [f"refused ({one['code']}): {one['message']}" for one in plan["refusals"]]
+    return "".join(f"{line}\n" for line in lines) or NOTHING

@@ -1,0 +1,5 @@
+"""`quorate acls`: the options and the output of kafka-acls (Kafka 4.3.1)."""
+
+from quorate.tools.acls.command import app
+
+__all__ = ("app",)

@@ -1,0 +1,237 @@
+"""From the options of `quorate acls` to resource patterns, and to entries for them."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from quorate_admin.types.acls import (
+    WILDCARD,
+    AccessControlEntry,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from quorate_admin.types.tokens import KafkaPrincipal
+
+from quorate.console import UsageError
+from quorate.console.jopt import one_action, only_with, refuse, require
+
+ACTIONS = {"--add": "Add ACLs.", "--remove": "Remove ACLs.", "--list": "List ACLs."}
+
+CLUSTER: Final = ResourcePatternFilter(
+    resource_type=ResourceType.CLUSTER, name="kafka-cluster", pattern_type=PatternType.LITERAL
+)
+
+SUPPORTED_OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+    ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
+}
+"""What can be done with each kind of resource; ALL besides."""
+
+_OPERATIONS_BY_NAME = {
+    operation.name.replace("_", ""): operation
+    for operation in AclOperation
+    if operation not in {AclOperation.UNKNOWN, AclOperation.ANY}
+}
+OPERATION_NAMES = tuple(operation.name.title().replace("_", "") for operation in _OPERATIONS_BY_NAME.values())
+
+PRODUCER_TOPIC = (AclOperation.WRITE, AclOperation.CREATE, AclOperation.DESCRIBE)
+PRODUCER_TRANSACTIONAL_ID = (AclOperation.WRITE, AclOperation.DESCRIBE)
+PRODUCER_CLUSTER = (AclOperation.IDEMPOTENT_WRITE,)
+CONSUMER_TOPIC = (AclOperation.READ, AclOperation.DESCRIBE)
+CONSUMER_GROUP = (AclOperation.READ,)
+
+Entries = dict[ResourcePatternFilter, set[AccessControlEntry]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclArguments:
+    """What the options say, as text, apart from the action."""
+
+    topics: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    transactional_ids: Sequence[str] = ()
+    delegation_tokens: Sequence[str] = ()
+    user_principals: Sequence[str] = ()
+    cluster: bool = False
+    pattern_type: PatternType = PatternType.LITERAL
+    operations: Sequence[str] = ()
+    allow_principals: Sequence[str] = ()
+    deny_principals: Sequence[str] = ()
+    allow_hosts: Sequence[str] = ()
+    deny_hosts: Sequence[str] = ()
+    producer: bool = False
+    consumer: bool = False
+    idempotent: bool = False
+
+
+def check_options(given: Collection[str]) -> str:
+    """The action. Raises UsageError for options that do not go together."""
+    action = one_action(given, tuple(ACTIONS))
+    deny = ("--deny-principal", "--deny-host")
+    refuse(given, "--list", ("--producer", "--consumer", "--allow-host", "--allow-principal", *deny))
+    for convenience in ("--producer", "--consumer"):
+        refuse(given, convenience, ("--operation", *deny))
+    only_with(given, "--principal", ("--list",))
+    require(given, "--producer", "--topic")
+    require(given, "--idempotent", "--producer")
+    require(given, "--consumer", "--topic", "--group")
+    if "--producer" not in given:
+        refuse(given, "--consumer", ("--cluster", "--transactional-id"))
+    # Kafka's tool ignores these, and would remove every ACL of the resource.
+    require(given, "--allow-host", "--allow-principal")
+    require(given, "--deny-host", "--deny-principal")
+    if (
+        action == "--remove"
+        and "--operation" in given
+        and not {"--allow-principal", "--deny-principal"} & set(given)
+    ):
+        raise UsageError("--remove with --operation needs --allow-principal or --deny-principal")
+    return action
+
+
+def parse_pattern_type(text: str) -> PatternType:
+    """Raises UsageError."""
+    try:
+        return PatternType.parse(text)
+    except ValueError as error:
+        raise UsageError(f"--resource-pattern-type: {error}") from None
+
+
+def parse_operation(text: str) -> AclOperation:
+    """`Read`, `read`, `DescribeConfigs`, … Raises UsageError."""
+    operation = _OPERATIONS_BY_NAME.get(text.strip().upper().replace("_", ""))
+    if operation is None:
+        raise UsageError(f"--operation {text!r}: it must be one of {', '.join(OPERATION_NAMES)}")
+    return operation
+
+
+def parse_principals(option: str, texts: Iterable[str]) -> list[str]:
+    """Each `Type:name`, once. Raises UsageError."""
+    try:
+        return list(dict.fromkeys(str(KafkaPrincipal.parse(text.strip())) for text in texts))
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+def resource_filters(arguments: AclArguments) -> list[ResourcePatternFilter]:
+    """The resources that are named, each once."""
+    named = (
+        *((ResourceType.TOPIC, name.strip()) for name in arguments.topics),
+        *((ResourceType.GROUP, name.strip()) for name in arguments.groups),
+        *((ResourceType.TRANSACTIONAL_ID, name) for name in arguments.transactional_ids),
+        *((ResourceType.DELEGATION_TOKEN, name.strip()) for name in arguments.delegation_tokens),
+        *((ResourceType.USER, name.strip()) for name in arguments.user_principals),
+    )
+    filters = [
+        ResourcePatternFilter(resource_type=resource_type, name=name, pattern_type=arguments.pattern_type)
+        for resource_type, name in named
+    ]
+    if (arguments.cluster or arguments.idempotent) and arguments.pattern_type is PatternType.LITERAL:
+        filters.append(CLUSTER)
+    return list(dict.fromkeys(filters))
+
+
+def entries_by_filter(arguments: AclArguments) -> Entries:
+    """The entries for each resource that is named; none where no principal is given.
+
+    Raises UsageError: no resource, an operation that the resource does not have.
+    """
+    filters = resource_filters(arguments)
+    if not filters:
+        raise UsageError(
+            "name a resource: --topic, --group, --cluster, --transactional-id, --delegation-token or"
+            " --user-principal"
+        )
+    entries: Entries = {}
+    if not (arguments.producer or arguments.consumer):
+        operations = [parse_operation(text) for text in arguments.operations] or [AclOperation.ALL]
+        for one in filters:
+            entries[one] = _entries(arguments, operations)
+    if arguments.producer:
+        for one in filters:
+            if one.resource_type is ResourceType.TOPIC:
+                entries[one] = _entries(arguments, PRODUCER_TOPIC)
+            elif one.resource_type is ResourceType.TRANSACTIONAL_ID:
+                entries[one] = _entries(arguments, PRODUCER_TRANSACTIONAL_ID)
+        if arguments.idempotent:
+            entries[CLUSTER] = _entries(arguments, PRODUCER_CLUSTER)
+    if arguments.consumer:
+        for one in filters:
+            if one.resource_type is ResourceType.TOPIC:
+                entries.setdefault(one, set()).update(_entries(arguments, CONSUMER_TOPIC))
+            elif one.resource_type is ResourceType.GROUP:
+                entries.setdefault(one, set()).update(_entries(arguments, CONSUMER_GROUP))
+    _check_operations(entries)
+    return entries
+
+
+def _entries(arguments: AclArguments, operations: Iterable[AclOperation]) -> set[AccessControlEntry]:
+    allowed = product(
+        [AclPermissionType.ALLOW],
+        parse_principals("--allow-principal", arguments.allow_principals),
+        [host.strip() for host in arguments.allow_hosts] or [WILDCARD],
+    )
+    denied = product(
+        [AclPermissionType.DENY],
+        parse_principals("--deny-principal", arguments.deny_principals),
+        [host.strip() for host in arguments.deny_hosts] or [WILDCARD],
+    )
+    return {
+        AccessControlEntry(
+            principal=principal, host=host, operation=operation, permission_type=permission_type
+        )
+        for (permission_type, principal, host), operation in product([*allowed, *denied], list(operations))
+    }
+
+
+def _check_operations(entries: Entries) -> None:
+    for one, its_entries in entries.items():
+        supported = (*SUPPORTED_OPERATIONS[one.resource_type], AclOperation.ALL)
+        for entry in its_entries:
+            if entry.operation not in supported:
+                raise UsageError(
+                    f"ResourceType {one.resource_type} only supports operations"
+                    f" {', '.join(map(str, supported))}, and not {entry.operation}"
+                )
+
+
+def check_to_add(arguments: AclArguments, entries: Entries) -> None:
+    """Raises UsageError for what can be listed and removed, and not be added."""
+    if arguments.pattern_type not in {PatternType.LITERAL, PatternType.PREFIXED}:
+        raise UsageError(
+            f"--resource-pattern-type {arguments.pattern_type} can't be used with --add;"
+            " only LITERAL and PREFIXED can"
+        )
+    if not all(entries.values()):
+        raise UsageError("--add needs --allow-principal or --deny-principal")

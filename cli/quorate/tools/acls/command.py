@@ -1,0 +1,267 @@
+"""The command `quorate acls`."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
+
+from quorate.console import CommandError, print_json, run, show, tool_app, tool_options, write
+from quorate.console.jopt import OptionsCommand, given_options
+from quorate.tools.acls.bindings import (
+    ACTIONS,
+    OPERATION_NAMES,
+    AclArguments,
+    Entries,
+    check_options,
+    check_to_add,
+    entries_by_filter,
+    parse_pattern_type,
+    parse_principals,
+    resource_filters,
+)
+
+if TYPE_CHECKING:
+    from quorate_admin.client import AdminClient
+    from quorate_admin.types.acls import AclBinding
+
+_RESOURCE = "Resource"
+_WHO = "Who may do what"
+
+Names = list[str] | None
+
+app = tool_app()
+
+
+class AclsCommand(OptionsCommand):
+    """Adds what is to be done with ACLs."""
+
+    ACTIONS: ClassVar = ACTIONS
+
+
+@app.command(cls=AclsCommand)
+def acls(
+    context: typer.Context,
+    *,
+    topic: Annotated[
+        Names, typer.Option(metavar="NAME", help="A topic; * for all.", rich_help_panel=_RESOURCE)
+    ] = None,
+    group: Annotated[
+        Names, typer.Option(metavar="ID", help="A group; * for all.", rich_help_panel=_RESOURCE)
+    ] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="The cluster itself.", rich_help_panel=_RESOURCE)
+    ] = False,
+    transactional_id: Annotated[
+        Names, typer.Option(metavar="ID", help="A transactional id; * for all.", rich_help_panel=_RESOURCE)
+    ] = None,
+    delegation_token: Annotated[
+        Names, typer.Option(metavar="ID", help="A delegation token; * for all.", rich_help_panel=_RESOURCE)
+    ] = None,
+    user_principal: Annotated[
+        Names,
+        typer.Option(
+            metavar="TYPE:NAME", help="A user, whose tokens this is about.", rich_help_panel=_RESOURCE
+        ),
+    ] = None,
+    resource_pattern_type: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE",
+            help="How names compare: literal, prefixed; to list and remove also any, match.",
+            rich_help_panel=_RESOURCE,
+        ),
+    ] = "literal",
+    operation: Annotated[
+        Names,
+        typer.Option(
+            metavar="OPERATION",
+            help=f"One of {', '.join(OPERATION_NAMES)}. [default: All]",
+            rich_help_panel=_WHO,
+        ),
+    ] = None,
+    allow_principal: Annotated[
+        Names, typer.Option(metavar="TYPE:NAME", help="Who may: User:alice.", rich_help_panel=_WHO)
+    ] = None,
+    allow_host: Annotated[
+        Names, typer.Option(metavar="ADDRESS", help="From where they may. [default: *]", rich_help_panel=_WHO)
+    ] = None,
+    deny_principal: Annotated[
+        Names,
+        typer.Option(metavar="TYPE:NAME", help="Who may not, whatever allows it.", rich_help_panel=_WHO),
+    ] = None,
+    deny_host: Annotated[
+        Names,
+        typer.Option(metavar="ADDRESS", help="From where they may not. [default: *]", rich_help_panel=_WHO),
+    ] = None,
+    producer: Annotated[
+        bool,
+        typer.Option(
+            "--producer",
+            help="What a producer needs: Write, Describe, Create on topics.",
+            rich_help_panel=_WHO,
+        ),
+    ] = False,
+    idempotent: Annotated[
+        bool,
+        typer.Option(
+            "--idempotent", help="With --producer: IdempotentWrite on the cluster.", rich_help_panel=_WHO
+        ),
+    ] = False,
+    consumer: Annotated[
+        bool,
+        typer.Option(
+            "--consumer",
+            help="What a consumer needs: Read, Describe on topics, Read on groups.",
+            rich_help_panel=_WHO,
+        ),
+    ] = False,
+    principal: Annotated[
+        Names, typer.Option(metavar="TYPE:NAME", help="With --list: only the ACLs of these.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="With --remove: do not ask.")] = False,
+) -> None:
+    """Add, remove and list access control entries (ACLs).
+
+    Options for names may be given several times.
+    """
+    action = check_options(given_options(context))
+    arguments = AclArguments(
+        topics=topic or (),
+        groups=group or (),
+        transactional_ids=transactional_id or (),
+        delegation_tokens=delegation_token or (),
+        user_principals=user_principal or (),
+        cluster=cluster,
+        pattern_type=parse_pattern_type(resource_pattern_type),
+        operations=operation or (),
+        allow_principals=allow_principal or (),
+        deny_principals=deny_principal or (),
+        allow_hosts=allow_host or (),
+        deny_hosts=deny_host or (),
+        producer=producer,
+        consumer=consumer,
+        idempotent=idempotent,
+    )
+    if action == "--list":
+        _list(context, arguments, parse_principals("--principal", principal or ()))
+        return
+    entries = entries_by_filter(arguments)
+    if action == "--add":
+        check_to_add(arguments, entries)
+        _add(context, entries)
+    else:
+        _remove(context, entries, force=force)
+
+
+def _list(context: typer.Context, arguments: AclArguments, principals: list[str]) -> None:
+    from quorate_admin.types.acls import ANY_ACL, AclBindingFilter
+
+    from quorate.tools.acls import text
+
+    async def ask(admin: "AdminClient") -> "list[AclBinding]":
+        filters = [AclBindingFilter(pattern=one) for one in resource_filters(arguments)] or [ANY_ACL]
+        return [binding for one in filters for binding in await admin.describe_acls(one)]
+
+    found = run(ask, context)
+    show(
+        context,
+        lambda: text.list_text(found, principals),
+        lambda: {
+            "acls": text.bindings_json(
+                binding for binding in found if not principals or binding.entry.principal in principals
+            )
+        },
+    )
+
+
+def _add(context: typer.Context, entries: Entries) -> None:
+    from quorate_admin.types.acls import (
+        AclBinding,
+        AclBindingFilter,
+        ResourcePattern,
+    )
+
+    from quorate.tools.acls import text
+
+    is_json = tool_options(context).is_json
+    existing: list[AclBinding] = []
+    added: list[AclBinding] = []
+
+    async def add(admin: "AdminClient") -> None:
+        for resources, its_entries in entries.items():
+            assert resources.name is not None
+            pattern = ResourcePattern(
+                resource_type=resources.resource_type,
+                name=resources.name,
+                pattern_type=resources.pattern_type,
+            )
+            present = set(await admin.describe_acls(AclBindingFilter(pattern=resources)))
+            wanted = [AclBinding(pattern=pattern, entry=entry) for entry in sorted(its_entries)]
+            kept = [binding for binding in wanted if binding in present]
+            new = [binding for binding in wanted if binding not in present]
+            if not is_json:
+                write(text.added_text(pattern, kept, new))
+            if new:
+                (await admin.create_acls(new)).raise_any()
+            existing.extend(kept)
+            added.extend(new)
+
+    run(add, context)
+    if is_json:
+        print_json({"added": text.bindings_json(added), "existing": text.bindings_json(existing)})
+
+
+def _remove(context: typer.Context, entries: Entries, *, force: bool) -> None:
+    from quorate_admin.types.acls import (
+        AccessControlEntryFilter,
+        AclBindingFilter,
+    )
+
+    from quorate.tools.acls import text
+
+    is_json = tool_options(context).is_json
+
+    async def remove(admin: "AdminClient") -> "list[AclBinding]":
+        filters = [
+            AclBindingFilter(pattern=resources, entry=entry)
+            for resources, its_entries in entries.items()
+            if force or _is_confirmed(text.question(resources, its_entries), is_json=is_json)
+            for entry in (
+                [
+                    AccessControlEntryFilter(
+                        principal=entry.principal,
+                        host=entry.host,
+                        operation=entry.operation,
+                        permission_type=entry.permission_type,
+                    )
+                    for entry in sorted(its_entries)
+                ]
+                or [AccessControlEntryFilter()]
+            )
+        ]
+        if not filters:
+            return []
+        results = await admin.delete_acls(filters)
+        results.raise_any()
+        deletions = [deletion for deleted in results.values.values() for deletion in deleted]
+        for deletion in deletions:
+            if deletion.error is not None:
+                raise deletion.error
+        return [deletion.binding for deletion in deletions]
+
+    removed = run(remove, context)
+    show(context, lambda: "", lambda: {"removed": text.bindings_json(removed)})
+
+
+def _is_confirmed(question: str, *, is_json: bool) -> bool:
+    """Whether the user says y; the question goes where it does not spoil JSON."""
+    if is_json:
+        typer.echo(question, err=True, nl=False)
+    else:
+        write(question)
+    answer = sys.stdin.readline()
+    if not answer:
+        raise CommandError(
+            "--remove: nobody answers, so that nothing is removed; --force removes without asking"
+        )
+    return answer.strip().lower() == "y"

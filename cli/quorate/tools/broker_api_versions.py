@@ -1,0 +1,125 @@
+"""`quorate broker-api-versions`: which APIs each broker has, as kafka-broker-api-versions lists them."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import typer
+from quorate_admin.errors import AdminError
+from quorate_protocol.wire.api import APIS, CONTROLLER_APIS
+
+from quorate.console import CommandError, ToolCommand, run, show, tool_app, tool_options
+
+if TYPE_CHECKING:
+    from quorate_admin.client import AdminClient
+    from quorate_admin.types.cluster import NodeDescription
+    from quorate_admin.types.controllers import NodeApiVersions
+
+_BROKERS_LACK = frozenset((52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
+"""Keys of the APIs that controllers alone serve."""
+_NEWER_THAN_KAFKA = frozenset((94,))
+"""Keys of the APIs that no release of Kafka has yet, so that it is no news when a node lacks them."""
+
+NODE_TIMEOUT_MS = 5_000
+"""For each node, as in Kafka's tool: one that is down shall not hold up the others."""
+
+app = tool_app()
+
+
+@app.command(cls=ToolCommand)
+def broker_api_versions(context: typer.Context) -> None:
+    """List the APIs of each broker, with their versions, and the version that this client would use.
+
+    With --bootstrap-controller, which Kafka's tool does not have: those of each controller.
+    """
+    found = run(_ask_all, context)
+    to_controllers = tool_options(context).bootstrap_controller is not None
+    expected = (CONTROLLER_APIS.keys() if to_controllers else APIS.keys() - _BROKERS_LACK) - _NEWER_THAN_KAFKA
+    show(
+        context,
+        lambda: "".join(node_text(node, versions, expected) for node, versions in found),
+        lambda: [node_json(node, versions) for node, versions in found],
+    )
+    silent = [str(node.node_id) for node, versions in found if isinstance(versions, AdminError)]
+    if silent:
+        raise CommandError(f"no answer from {', '.join(silent)}")
+
+
+async def _ask_all(admin: "AdminClient") -> "list[tuple[NodeDescription, NodeApiVersions | AdminError]]":
+    """Every node in the order of their ids, with what it speaks or why that is not known."""
+    import asyncio
+
+    async def ask(node: "NodeDescription") -> "NodeApiVersions | AdminError":
+        try:
+            return await admin.node_api_versions(node.node_id, timeout_ms=NODE_TIMEOUT_MS)
+        except AdminError as error:
+            return error
+
+    nodes = sorted((await admin.describe_cluster()).nodes, key=lambda node: node.node_id)
+    return list(zip(nodes, await asyncio.gather(*(ask(node) for node in nodes)), strict=True))
+
+
+def node_text(
+    node: "NodeDescription", versions: "NodeApiVersions | AdminError", expected: Collection[int]
+) -> str:
+    """What Kafka's tool prints of one node; `expected` are the keys of the APIs it should have."""
+    rack = "null" if node.rack is None else node.rack
+    fenced = "true" if node.fenced else "false"
+    title = f"{node.host}:{node.port} (id: {node.node_id} rack: {rack} isFenced: {fenced}) -> "
+    if isinstance(versions, AdminError):
+        return f"{title}ERROR: {versions}\n"
+    has = versions.api_versions
+    lines = [
+        _api_text(key, *has[key]) if key in has else f"{_name(key)}({key}): UNSUPPORTED"
+        for key in sorted({*has, *expected})
+    ]
+    return title + "(\n\t" + ",\n\t".join(lines) + "\n)\n"
+
+
+def node_json(node: "NodeDescription", versions: "NodeApiVersions | AdminError") -> dict[str, Any]:
+    """The same for programs; `usableVersion` is null where there is none."""
+    failed = isinstance(versions, AdminError)
+    return {
+        "id": node.node_id,
+        "host": node.host,
+        "port": node.port,
+        "rack": node.rack,
+        "error": str(versions) if failed else None,
+        "apis": []
+        if isinstance(versions, AdminError)
+        else [
+            {
+                "apiKey": key,
+                "name": _name(key),
+                "minVersion": lowest,
+                "maxVersion": highest,
+                "usableVersion": _usable(key, lowest, highest),
+            }
+            for key, (lowest, highest) in sorted(versions.api_versions.items())
+        ],
+    }
+
+
+def _api_text(key: int, lowest: int, highest: int) -> str:
+    versions = str(lowest) if lowest == highest else f"{lowest} to {highest}"
+    text = f"{_name(key)}({key}): {versions}"
+    api = APIS.get(key)
+    if api is None:
+        return text
+    usable = _usable(key, lowest, highest)
+    if usable is not None:
+        return f"{text} [usable: {usable}]"
+    return f"{text} [unusable: node too {'new' if api.version_max < lowest else 'old'}]"
+
+
+def _usable(key: int, lowest: int, highest: int) -> int | None:
+    """The highest version that the node and this client know."""
+    api = APIS.get(key)
+    if api is None or api.version_max < lowest or highest < api.version_min:
+        return None
+    return min(api.version_max, highest)
+
+
+def _name(key: int) -> str:
+    """As Kafka's tool names APIs: by their schemas."""
+    api = APIS.get(key)
+    return "UNKNOWN" if api is None else api.name

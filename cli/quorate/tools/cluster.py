@@ -1,0 +1,193 @@
+"""`quorate cluster`: id, endpoints and registrations, as kafka-cluster shows and removes them."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from quorate_admin.errors import ServerError, UnsupportedByServerError
+
+from quorate.console import (
+    CommandError,
+    ToolCommand,
+    ToolGroup,
+    UsageError,
+    run,
+    show,
+    tool_app,
+    tool_options,
+)
+
+if TYPE_CHECKING:
+    from quorate_admin.types.cluster import NodeDescription
+
+RACK_WIDTH_WITHOUT_RACKS = 10
+HOST_WIDTH_WITHOUT_NODES = 100
+
+
+class ClusterCommand(ToolCommand):
+    """Kafka's tool has an older name of --command-config."""
+
+    DEPRECATED_CONFIG = "--config"
+
+
+app = tool_app(ToolGroup)
+
+ControllerIdOption = Annotated[
+    int, typer.Option("--controller-id", "--id", "-i", help="The controller, which must be stopped.")
+]
+
+
+@app.callback()
+def cluster() -> None:
+    """Show the cluster's id and endpoints; remove registrations of nodes that are gone.
+
+    Options and output are those of kafka-cluster.
+    """
+
+
+@app.command("cluster-id", cls=ClusterCommand)
+def cluster_id(context: typer.Context) -> None:
+    """Print the id of the cluster."""
+    found = run(lambda admin: admin.describe_cluster(), context)
+    show(
+        context,
+        lambda: f"Cluster ID: {found.cluster_id}\n",
+        lambda: {"clusterId": found.cluster_id},
+    )
+
+
+@app.command(cls=ClusterCommand)
+def unregister(
+    context: typer.Context, *, broker_id: Annotated[int, typer.Option("--id", "-i", help="The broker.")]
+) -> None:
+    """Remove the registration of a broker that is stopped for good."""
+    if broker_id < 0:
+        raise UsageError(f"--id {broker_id}: it must be 0 or more")
+    run(lambda admin: admin.unregister_broker(broker_id), context)
+    show(
+        context,
+        lambda: f"Broker {broker_id} is no longer registered.\n",
+        lambda: {"brokerId": broker_id, "registered": False},
+    )
+
+
+@app.command("list-endpoints", cls=ClusterCommand)
+def list_endpoints(
+    context: typer.Context,
+    *,
+    include_fenced_brokers: Annotated[
+        bool, typer.Option("--include-fenced-brokers", help="Brokers that are out of service too.")
+    ] = False,
+) -> None:
+    """List where brokers listen or, with --bootstrap-controller, controllers."""
+    controllers = tool_options(context).bootstrap_controller is not None
+    if include_fenced_brokers and controllers:
+        raise UsageError("--include-fenced-brokers goes with --bootstrap-server")
+    found = run(lambda admin: admin.describe_cluster(include_fenced_brokers=include_fenced_brokers), context)
+    nodes = sorted(found.nodes, key=lambda node: node.node_id)
+    show(
+        context,
+        lambda: endpoints_text(nodes, controllers=controllers),
+        lambda: [_endpoint_json(node, controllers=controllers) for node in nodes],
+    )
+
+
+@app.command("unregister-controller", cls=ClusterCommand)
+def unregister_controller(context: typer.Context, *, controller_id: ControllerIdOption) -> None:
+    """Remove the registration of a controller that is stopped for good (KIP-1312).
+
+    Take it out of the quorum first, if it is a voter: `quorate metadata-quorum remove-controller`.
+    This needs metadata.version 33 (4.4-IV2).
+    """
+    _check_id(controller_id)
+    try:
+        run(lambda admin: admin.unregister_controller(controller_id), context)
+    except (ServerError, UnsupportedByServerError) as error:
+        if isinstance(error, ServerError) and error.error_code.name != "unsupported_version":
+            raise
+        bootstrap = tool_options(context).bootstrap_arguments
+        raise CommandError(
+            f"{str(error).rstrip('.')}. Controllers can be unregistered from metadata.version 33 (4.4-IV2) on. Until "
+            "then, this makes the registration of a stopped controller harmless, so that the upgrade can be made: "
+            f"quorate cluster refresh-controller {bootstrap} --controller-id {controller_id}"
+        ) from error
+    show(
+        context,
+        lambda: f"Controller {controller_id} is no longer registered.\n",
+        lambda: {"controllerId": controller_id, "registered": False},
+    )
+
+
+@app.command("refresh-controller", cls=ClusterCommand)
+def refresh_controller(
+    context: typer.Context,
+    *,
+    controller_id: ControllerIdOption,
+    allow_unlisted: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unlisted", help="Also one whose endpoints no controller lists, as after a refresh."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, say what would be sent, and don't send it.")
+    ] = False,
+) -> None:
+    """Make the registration of a stopped controller harmless: it then supports what the active one does.
+
+    A stopped controller's registration keeps feature levels from the cluster that it did not know; below
+    metadata.version 33 it can't be removed. It is registered anew in its place, with the feature levels of the
+    active controller and no endpoints; one that comes back registers itself again. Refused if the controller is
+    alive: if it fetched lately, or answers. Kafka has no such tool.
+    """
+    _check_id(controller_id)
+    if tool_options(context).bootstrap_server is not None:
+        raise UsageError("refresh-controller needs --bootstrap-controller: brokers take no such request")
+    registration = run(
+        lambda admin: admin.refresh_controller(
+            controller_id, allow_unlisted=allow_unlisted, validate_only=dry_run
+        ),
+        context,
+    )
+    from quorate.tools.registration_text import registration_json, registration_text
+
+    show(
+        context,
+        lambda: registration_text(registration, dry_run=dry_run),
+        lambda: registration_json(registration, dry_run=dry_run),
+    )
+
+
+def endpoints_text(nodes: "list[NodeDescription]", *, controllers: bool) -> str:
+    """What `kafka-cluster list-endpoints` prints."""
+    host_width = max((len(node.host) for node in nodes), default=HOST_WIDTH_WITHOUT_NODES)
+    rack_width = max((len(node.rack) for node in nodes if node.rack), default=RACK_WIDTH_WITHOUT_RACKS)
+
+    widths = [10, host_width, 10, rack_width, *([] if controllers else [10]), 15]
+
+    def line(*columns: object) -> str:
+        return " ".join(f"{column!s:<{width}}" for column, width in zip(columns, widths, strict=True)) + "\n"
+
+    text = line("ID", "HOST", "PORT", "RACK", *([] if controllers else ["STATE"]), "ENDPOINT_TYPE")
+    for node in nodes:
+        state = [] if controllers else ["fenced" if node.fenced else "unfenced"]
+        rack = "null" if node.rack is None else node.rack
+        text += line(
+            node.node_id, node.host, node.port, rack, *state, "controller" if controllers else "broker"
+        )
+    return text
+
+
+def _endpoint_json(node: "NodeDescription", *, controllers: bool) -> dict[str, object]:
+    return {
+        "id": node.node_id,
+        "host": node.host,
+        "port": node.port,
+        "rack": node.rack,
+        "state": None if controllers else "fenced" if node.fenced else "unfenced",
+        "endpointType": "controller" if controllers else "broker",
+    }
+
+
+def _check_id(controller_id: int) -> None:
+    if controller_id < 0:
+        raise UsageError(f"--controller-id {controller_id}: it must be 0 or more")

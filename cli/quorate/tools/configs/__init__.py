@@ -1,0 +1,5 @@
+"""`quorate configs`: the options and the output of kafka-configs (Kafka 4.3.1)."""
+
+from quorate.tools.configs.command import app
+
+__all__ = ("app",)

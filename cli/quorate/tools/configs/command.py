@@ -1,0 +1,194 @@
+"""The command `quorate configs`."""
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
+
+from quorate.console import UsageError, read_properties, run, show, tool_app
+from quorate.console.jopt import OptionsCommand, given_options, one_action, only_with
+from quorate.tools.configs.entities import (
+    IPS,
+    TYPES,
+    Entities,
+    check_alter,
+    check_describe,
+    resolve,
+)
+
+if TYPE_CHECKING:
+    from quorate_admin.client import AdminClient
+    from quorate_admin.results import Results
+    from quorate_admin.types.scram import UserScramCredentialsDescription
+
+    from quorate.tools.configs.changes import Changes
+    from quorate.tools.configs.text import DescribedEntity, Quotas
+
+_PANEL = "Entity"
+_NAME = "NAME"
+
+app = tool_app()
+
+
+class ConfigsCommand(OptionsCommand):
+    """Adds what is to be done with configs."""
+
+    ACTIONS: ClassVar = {"--describe": "Print configs.", "--alter": "Set and delete configs."}
+    FLAGS: ClassVar = {
+        "--entity-default": "In place of --entity-name: the default of users, clients, brokers or ips.",
+        "--client-defaults": "The default of all client ids.",
+        "--user-defaults": "The default of all users.",
+        "--broker-defaults": "The default of all brokers.",
+        "--ip-defaults": "The default of all IP addresses.",
+    }
+
+
+def _entity_option(help_text: str, metavar: str = _NAME) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(metavar=metavar, help=help_text, rich_help_panel=_PANEL)
+    return option
+
+
+@app.command(cls=ConfigsCommand)
+def configs(
+    context: typer.Context,
+    *,
+    entity_type: Annotated[list[str] | None, _entity_option(f"One of {', '.join(TYPES)}.", "TYPE")] = None,
+    entity_name: Annotated[list[str] | None, _entity_option("The name or id of the entity.")] = None,
+    topic: Annotated[str | None, _entity_option("A topic.")] = None,
+    client: Annotated[str | None, _entity_option("A client id.")] = None,
+    user: Annotated[str | None, _entity_option("A user.")] = None,
+    broker: Annotated[str | None, _entity_option("A broker.", "ID")] = None,
+    broker_logger: Annotated[
+        str | None, _entity_option("The loggers of a broker or controller.", "ID")
+    ] = None,
+    ip: Annotated[str | None, _entity_option("An IP address.", "ADDRESS")] = None,
+    group: Annotated[str | None, _entity_option("A group.", "ID")] = None,
+    client_metrics: Annotated[str | None, _entity_option("A subscription to client metrics.")] = None,
+    describe_all: Annotated[
+        bool, typer.Option("--all", help="With --describe: static and default values too.")
+    ] = False,
+    add_config: Annotated[
+        str | None,
+        typer.Option(metavar="K=V,K=[V,V],…", help="Configs to set; brackets group values that have commas."),
+    ] = None,
+    add_config_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file of properties to set.")
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option(metavar="K,K,…", help="Configs to delete.")
+    ] = None,
+) -> None:
+    """Describe and alter configs of topics, brokers, groups and clients, quotas, and SCRAM credentials.
+
+    Name the entity with --entity-type and --entity-name or --entity-default, or with one option for both.
+    Users and clients may be given together, for the quota of a user's client.
+    """
+    given = given_options(context)
+    action = one_action(given, tuple(ConfigsCommand.ACTIONS))
+    for option in ("--add-config", "--add-config-file", "--delete-config"):
+        only_with(given, option, ("--alter",))
+    shortcuts = {
+        "--topic": topic,
+        "--client": client,
+        "--user": user,
+        "--broker": broker,
+        "--broker-logger": broker_logger,
+        "--ip": ip,
+        "--client-metrics": client_metrics,
+        "--group": group,
+    }
+    entities = resolve(
+        given,
+        entity_type or (),
+        entity_name or (),
+        {option: value for option, value in shortcuts.items() if value is not None},
+    )
+    if entities.type == IPS:
+        _check_addresses(entities.names)
+    if action == "--describe":
+        check_describe(entities, given)
+        _describe(context, entities, describe_all=describe_all)
+    else:
+        check_alter(entities, given)
+        _alter(context, entities, _changes(add_config, add_config_file, delete_config))
+
+
+def _check_addresses(names: Sequence[str]) -> None:
+    for name in filter(None, names):
+        try:
+            socket.getaddrinfo(name, None)
+        except (OSError, UnicodeError) as error:
+            raise UsageError(
+                f"the entity name for {IPS} must be an IP address or a host, and not {name!r}"
+            ) from error
+
+
+def _changes(
+    add_config: str | None, add_config_file: Path | None, delete_config: Sequence[str] | None
+) -> "Changes":
+    from quorate.tools.configs import changes
+
+    to_set = {} if add_config_file is None else read_properties(add_config_file, "--add-config-file")
+    if add_config is not None:
+        to_set = changes.parse_add_config(add_config)
+    changes.check_keys(to_set)
+    return changes.Changes(to_set=to_set, to_delete=changes.parse_delete_config(delete_config or ()))
+
+
+def _describe(context: typer.Context, entities: Entities, *, describe_all: bool) -> None:
+    from quorate.tools.configs import describe, text
+
+    if entities.type in describe.QUOTA_TYPES:
+        _describe_quotas(context, entities)
+        return
+
+    async def ask(admin: "AdminClient") -> "list[DescribedEntity] | None":
+        return await describe.describe_entities(
+            admin, entities.type, entities.name, describe_all=describe_all
+        )
+
+    found = run(ask, context)
+    if found is None:
+        show(
+            context,
+            lambda: text.missing_text(entities.type, entities.name or ""),
+            lambda: text.configs_json(entities.type, ()),
+        )
+    else:
+        show(
+            context,
+            lambda: text.configs_text(entities.type, found, describe_all=describe_all),
+            lambda: text.configs_json(entities.type, found),
+        )
+
+
+def _describe_quotas(context: typer.Context, entities: Entities) -> None:
+    from quorate.tools.configs import describe, text
+
+    async def ask(
+        admin: "AdminClient",
+    ) -> "tuple[Quotas, Results[str, UserScramCredentialsDescription] | None]":
+        quotas = await describe.describe_quotas(admin, entities)
+        if not describe.has_credentials(entities):
+            return quotas, None
+        return quotas, await describe.describe_credentials(admin, entities)
+
+    quotas, users = run(ask, context)
+    show(
+        context,
+        lambda: text.quotas_text(quotas) + (text.scram_text(users) if users else ""),
+        lambda: text.quotas_json(quotas, users),
+    )
+
+
+def _alter(context: typer.Context, entities: Entities, changes: "Changes") -> None:
+    from quorate.tools.configs import alter, text
+
+    run(alter.alteration(entities, changes), context)
+    show(
+        context,
+        lambda: text.updated_text(entities),
+        lambda: text.updated_json(entities, tuple(changes.to_set), changes.to_delete),
+    )

@@ -1,0 +1,171 @@
+"""Whose configs: the entities that the options of `quorate configs` name."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from quorate.console import UsageError
+
+TOPICS = "topics"
+CLIENTS = "clients"
+USERS = "users"
+BROKERS = "brokers"
+BROKER_LOGGERS = "broker-loggers"
+IPS = "ips"
+CLIENT_METRICS = "client-metrics"
+GROUPS = "groups"
+TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS, CLIENT_METRICS, GROUPS, BROKER_LOGGERS)
+HAVE_DEFAULTS = (USERS, CLIENTS, BROKERS, IPS)
+
+SHORTCUTS = {
+    "--topic": TOPICS,
+    "--client": CLIENTS,
+    "--user": USERS,
+    "--broker": BROKERS,
+    "--broker-logger": BROKER_LOGGERS,
+    "--ip": IPS,
+    "--client-metrics": CLIENT_METRICS,
+    "--group": GROUPS,
+}
+"""Options that stand for --entity-type and --entity-name."""
+
+DEFAULT_SHORTCUTS = {
+    "--client-defaults": CLIENTS,
+    "--user-defaults": USERS,
+    "--broker-defaults": BROKERS,
+    "--ip-defaults": IPS,
+}
+"""Options that stand for --entity-type and --entity-default."""
+
+DEFAULT_NAME = ""
+"""The name of the default entity of a type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entities:
+    """The entity types, and the names that were given, in order; there may be fewer names."""
+
+    types: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def type(self) -> str:
+        """The first type, which decides what is done."""
+        return self.types[0]
+
+    @property
+    def name(self) -> str | None:
+        """The first name, if one was given."""
+        return self.names[0] if self.names else None
+
+    @property
+    def has_name(self) -> bool:
+        """Whether an entity that is not a default is named."""
+        return any(self.names)
+
+    @property
+    def has_default(self) -> bool:
+        """Whether the default of a type is meant."""
+        return DEFAULT_NAME in self.names
+
+    def has_any(self, *types: str) -> bool:
+        """Whether one of these types is given."""
+        return any(one in types for one in self.types)
+
+
+def singular(entity_type: str) -> str:
+    """`topics` without its last letter, as Kafka makes a singular of it."""
+    return entity_type[:-1]
+
+
+def resolve(
+    given: Sequence[str],
+    entity_types: Sequence[str],
+    entity_names: Sequence[str],
+    shortcuts: Mapping[str, str],
+) -> Entities:
+    """The entities that the options name.
+
+    `given` are the options in order, for names and defaults belong to the types by their order; `shortcuts`
+    has the values of the options of SHORTCUTS that were given. Raises UsageError.
+    """
+    defaults = [option for option in DEFAULT_SHORTCUTS if option in given]
+    specific = [*shortcuts, *defaults]
+    general = [option for option in ("--entity-type", "--entity-name", "--entity-default") if option in given]
+    if general and specific:
+        raise UsageError(
+            f"{general[0]} can't be used with {specific[0]}, which names type and entity at once"
+        )
+    waiting = iter(entity_names)
+    entities = Entities(
+        types=(
+            *entity_types,
+            *(SHORTCUTS[option] for option in shortcuts),
+            *(DEFAULT_SHORTCUTS[option] for option in defaults),
+        ),
+        names=(
+            *(
+                next(waiting) if option == "--entity-name" else DEFAULT_NAME
+                for option in given
+                if option in {"--entity-name", "--entity-default"}
+            ),
+            *shortcuts.values(),
+            *(DEFAULT_NAME for _ in defaults),
+        ),
+    )
+    _check_types(entities.types)
+    _check_names(entities)
+    return entities
+
+
+def _check_types(types: Sequence[str]) -> None:
+    for one, count in Counter(types).items():
+        if one not in TYPES:
+            raise UsageError(f"--entity-type {one!r}: the type must be one of {', '.join(TYPES)}")
+        if count > 1:
+            raise UsageError(f"the entity type {one} is given {count} times; name each type once")
+    if not types:
+        raise UsageError(f"give --entity-type, or one of {', '.join((*SHORTCUTS, *DEFAULT_SHORTCUTS))}")
+    if len(types) > 1 and set(types) != {USERS, CLIENTS}:
+        raise UsageError(f"{' and '.join(types)} can't be given together; only {USERS} and {CLIENTS} can")
+
+
+def _check_names(entities: Entities) -> None:
+    if entities.has_any(BROKERS, BROKER_LOGGERS):
+        for name in filter(None, entities.names):
+            check_node_id(entities.type, name)
+
+
+def check_node_id(entity_type: str, name: str) -> None:
+    """Raises UsageError if the name of a broker or controller is not a number."""
+    if not name.removeprefix("-").isdecimal():
+        raise UsageError(f"the entity name for {entity_type} must be a node id, a number, and not {name!r}")
+
+
+def check_describe(entities: Entities, given: Sequence[str]) -> None:
+    """Raises UsageError if these entities can't be described."""
+    if "--entity-default" in given and not entities.has_any(*HAVE_DEFAULTS):
+        raise UsageError(
+            f"--entity-default can't be used with --describe of {','.join(entities.types)};"
+            f" only {', '.join(HAVE_DEFAULTS)} have defaults"
+        )
+    if entities.has_any(BROKER_LOGGERS) and not entities.has_name:
+        raise UsageError(f"--describe of {BROKER_LOGGERS} needs --entity-name, the id of a node")
+    if len(entities.names) > len(entities.types):
+        raise UsageError("more entity names than entity types are given")
+
+
+def check_alter(entities: Entities, given: Sequence[str]) -> None:
+    """Raises UsageError if these entities can't be altered, or if it is not said how."""
+    if not entities.has_name and not (entities.has_any(*HAVE_DEFAULTS) and entities.has_default):
+        or_default = " or --entity-default" if entities.has_any(*HAVE_DEFAULTS) else ""
+        raise UsageError(f"--alter of {','.join(entities.types)} needs --entity-name{or_default}")
+    if len(entities.names) != len(entities.types):
+        raise UsageError(
+            f"--alter needs one entity name for each entity type: {len(entities.types)} and not"
+            f" {len(entities.names)}"
+        )
+    if "--add-config" in given and "--add-config-file" in given:
+        raise UsageError("--add-config and --add-config-file can't be given together")
+    if not {"--add-config", "--add-config-file", "--delete-config"} & set(given):
+        raise UsageError("--alter needs --add-config, --add-config-file or --delete-config")

@@ -1,0 +1,108 @@
+"""Who a controller is, read from its properties and its meta.properties, as add-controller needs it."""
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from quorate_admin.types.quorum import RaftVoterEndpoint
+from quorate_protocol.uuids import uuid_from_text
+
+from quorate.console import CommandError, read_properties
+
+NODE_ID = "node.id"
+PROCESS_ROLES = "process.roles"
+LISTENERS = "listeners"
+ADVERTISED_LISTENERS = "advertised.listeners"
+CONTROLLER_LISTENER_NAMES = "controller.listener.names"
+METADATA_LOG_DIR = "metadata.log.dir"
+LOG_DIRS = "log.dirs"
+DIRECTORY_ID = "directory.id"
+
+_LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._%]*)):([0-9]{1,5})")
+_LISTENER_FORM = "NAME://host:port, the host may be empty, an IPv6 address stands in brackets"
+_DEFAULT_HOST = "localhost"
+"""Kafka's add-controller advertises this for a listener without a host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerIdentity:
+    """A controller that may become a voter."""
+
+    node_id: int
+    directory_id: uuid.UUID
+    endpoints: tuple[RaftVoterEndpoint, ...]
+
+
+def read_controller_identity(properties: Mapping[str, str]) -> ControllerIdentity:
+    """Who the controller with these properties is; reads its meta.properties. Raises CommandError."""
+    node_id = _node_id(properties)
+    directory = _metadata_directory(properties)
+    return ControllerIdentity(
+        node_id=node_id, directory_id=_directory_id(directory), endpoints=tuple(_endpoints(properties))
+    )
+
+
+def _node_id(properties: Mapping[str, str]) -> int:
+    text = _required(properties, NODE_ID)
+    if not (text.isascii() and text.isdigit()):
+        raise CommandError(f"{NODE_ID}={text}: it must be a number of 0 or more")
+    roles = properties.get(PROCESS_ROLES, "")
+    if "controller" not in _entries(roles):
+        raise CommandError(f"{PROCESS_ROLES}={roles}: it must contain controller: is this the file of one?")
+    return int(text)
+
+
+def _metadata_directory(properties: Mapping[str, str]) -> Path:
+    """Where the metadata log is: metadata.log.dir, or the first of log.dirs."""
+    directories = [properties[METADATA_LOG_DIR]] if METADATA_LOG_DIR in properties else []
+    directories += _entries(properties.get(LOG_DIRS, ""))
+    if not directories:
+        raise CommandError(
+            f"neither {METADATA_LOG_DIR} nor {LOG_DIRS} is there: is this a controller's file?"
+        )
+    return Path(directories[0])
+
+
+def _directory_id(directory: Path) -> uuid.UUID:
+    path = directory / "meta.properties"
+    text = read_properties(path, "meta.properties").get(DIRECTORY_ID)
+    if text is None:
+        raise CommandError(f"{path}: it has no {DIRECTORY_ID}; the controller writes one when it starts")
+    try:
+        return uuid_from_text(text)
+    except ValueError as error:
+        raise CommandError(f"{path}: {DIRECTORY_ID}={text}: {error}") from None
+
+
+def _endpoints(properties: Mapping[str, str]) -> Iterator[RaftVoterEndpoint]:
+    """The controller's listeners in the order of controller.listener.names, as they are advertised."""
+    listeners = dict(_listeners(properties, LISTENERS)) | dict(_listeners(properties, ADVERTISED_LISTENERS))
+    for name in dict.fromkeys(
+        entry.upper() for entry in _entries(_required(properties, CONTROLLER_LISTENER_NAMES))
+    ):
+        if name not in listeners:
+            raise CommandError(
+                f"{CONTROLLER_LISTENER_NAMES}: {name} is neither in {LISTENERS} nor in {ADVERTISED_LISTENERS}"
+            )
+        yield listeners[name]
+
+
+def _listeners(properties: Mapping[str, str], key: str) -> Iterator[tuple[str, RaftVoterEndpoint]]:
+    for entry in _entries(properties.get(key, "")):
+        match = _LISTENER.fullmatch(entry)
+        if match is None:
+            raise CommandError(f"{key}: {entry!r} is not of the form {_LISTENER_FORM}")
+        name, host = match[1].upper(), match[2] or match[3] or _DEFAULT_HOST
+        yield name, RaftVoterEndpoint(name=name, host=host, port=int(match[4]))
+
+
+def _required(properties: Mapping[str, str], key: str) -> str:
+    if key not in properties:
+        raise CommandError(f"{key} is missing: is this the file of a controller?")
+    return properties[key].strip()
+
+
+def _entries(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]

@@ -1,0 +1,239 @@
+"""`quorate delegation-tokens`: the options and the output of kafka-delegation-tokens (Kafka 4.3.1)."""
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+from quorate_admin.types.tokens import DelegationToken, KafkaPrincipal
+
+from quorate.console import UsageError, run, show, tool_app, tool_options, write
+from quorate.console.java_text import list_text
+from quorate.console.jopt import BrokerOptionsCommand, given_options, one_action, refuse, require
+
+if TYPE_CHECKING:
+    from quorate_admin.client import AdminClient
+
+ACTIONS = {
+    "--create": "Create a token.",
+    "--renew": "Let a token live longer.",
+    "--expire": "Let a token expire, at once or later.",
+    "--describe": "List tokens.",
+}
+_COLUMN_WIDTHS = (15, 30, 15, 15, 25, 15, 15, 15)
+_HEADINGS = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE")
+
+app = tool_app()
+
+
+class DelegationTokensCommand(BrokerOptionsCommand):
+    """Adds what is to be done with tokens."""
+
+    ACTIONS: ClassVar = ACTIONS
+
+
+@app.command(cls=DelegationTokensCommand)
+def delegation_tokens(
+    context: typer.Context,
+    *,
+    owner_principal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE:NAME", help="Whose token to create; whose tokens to describe."),
+    ] = None,
+    renewer_principal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE:NAME", help="With --create: who may renew it besides its owner."),
+    ] = None,
+    max_life_time_period: Annotated[
+        int | None,
+        typer.Option(metavar="MS", help="With --create: how long it may live; -1 for what the cluster says."),
+    ] = None,
+    renew_time_period: Annotated[
+        int | None,
+        typer.Option(metavar="MS", help="With --renew: from now on; -1 for what the cluster says."),
+    ] = None,
+    expiry_time_period: Annotated[
+        int | None, typer.Option(metavar="MS", help="With --expire: from now on; -1 for at once.")
+    ] = None,
+    hmac: Annotated[
+        str | None, typer.Option(metavar="BASE64", help="With --renew, --expire: the token's HMAC.")
+    ] = None,
+) -> None:
+    """Create, renew, expire and describe delegation tokens.
+
+    They are for those who have authenticated: --command-config says how.
+    """
+    given = given_options(context)
+    action = check_options(given)
+    owners = parse_principals("--owner-principal", owner_principal or ())
+    if action == "--create":
+        assert max_life_time_period is not None
+        renewers = parse_principals("--renewer-principal", renewer_principal or ())
+        _create(context, owners[0] if owners else None, renewers, max_life_time_period)
+    elif action == "--renew":
+        assert hmac is not None
+        assert renew_time_period is not None
+        _renew(context, hmac, renew_time_period)
+    elif action == "--expire":
+        assert hmac is not None
+        assert expiry_time_period is not None
+        _expire(context, hmac, expiry_time_period)
+    else:
+        _describe(context, owners)
+
+
+def check_options(given: Collection[str]) -> str:
+    """The action. Raises UsageError for options that do not go together."""
+    action = one_action(given, tuple(ACTIONS), controllers=False)
+    require(given, action, "--command-config")
+    require(given, "--create", "--max-life-time-period")
+    require(given, "--renew", "--hmac", "--renew-time-period")
+    require(given, "--expire", "--hmac", "--expiry-time-period")
+    refuse(given, "--create", ("--hmac", "--renew-time-period", "--expiry-time-period"))
+    renewal = ("--max-life-time-period", "--owner-principal")
+    refuse(given, "--renew", ("--renewer-principal", "--expiry-time-period", *renewal))
+    refuse(given, "--expire", ("--renew-time-period", *renewal))
+    refuse(
+        given,
+        "--describe",
+        ("--renew-time-period", "--max-life-time-period", "--hmac", "--expiry-time-period"),
+    )
+    return action
+
+
+def parse_principals(option: str, texts: Iterable[str]) -> list[KafkaPrincipal]:
+    """Raises UsageError."""
+    try:
+        return [KafkaPrincipal.parse(text.strip()) for text in texts]
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+def parse_hmac(text: str) -> bytes:
+    """Raises UsageError, which does not repeat what may be most of a secret."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise UsageError(f"--hmac is not base64: {error}") from None
+
+
+def _create(
+    context: typer.Context,
+    owner: KafkaPrincipal | None,
+    renewers: Sequence[KafkaPrincipal],
+    max_lifetime_ms: int,
+) -> None:
+    async def create(admin: "AdminClient") -> DelegationToken:
+        return await admin.create_delegation_token(
+            renewers=renewers, owner=owner, max_lifetime_ms=max_lifetime_ms
+        )
+
+    _announce(
+        context,
+        f"Calling create token operation with renewers :{list_text(renewers)} ,"
+        f" max-life-time-period :{max_lifetime_ms}\n",
+    )
+    token = run(create, context)
+    show(
+        context,
+        lambda: f"Created delegation token with tokenId : {token.token_id}\n{tokens_text([token])}",
+        lambda: token_json(token),
+    )
+
+
+def _renew(context: typer.Context, hmac: str, renew_period_ms: int) -> None:
+    hmac_bytes = parse_hmac(hmac)
+
+    async def renew(admin: "AdminClient") -> int:
+        return await admin.renew_delegation_token(hmac_bytes, renew_period_ms=renew_period_ms)
+
+    _announce(
+        context, f"Calling renew token operation with hmac :{hmac} , renew-time-period :{renew_period_ms}\n"
+    )
+    expiry_ms = run(renew, context)
+    show(
+        context,
+        lambda: f"Completed renew operation. New expiry date : {date_text(expiry_ms)}",
+        lambda: {"expiryTimestampMs": expiry_ms},
+    )
+
+
+def _expire(context: typer.Context, hmac: str, expiry_period_ms: int) -> None:
+    hmac_bytes = parse_hmac(hmac)
+
+    async def expire(admin: "AdminClient") -> int:
+        return await admin.expire_delegation_token(hmac_bytes, expiry_period_ms=expiry_period_ms)
+
+    _announce(
+        context,
+        f"Calling expire token operation with hmac :{hmac} , expire-time-period :{expiry_period_ms}\n",
+    )
+    expiry_ms = run(expire, context)
+    show(
+        context,
+        lambda: f"Completed expire operation. New expiry date : {date_text(expiry_ms)}",
+        lambda: {"expiryTimestampMs": expiry_ms},
+    )
+
+
+def _describe(context: typer.Context, owners: Sequence[KafkaPrincipal]) -> None:
+    async def describe(admin: "AdminClient") -> tuple[DelegationToken, ...]:
+        return await admin.describe_delegation_tokens(owners or None)
+
+    whose = f"owners: {list_text(owners)}" if owners else "current user."
+    _announce(context, f"Calling describe token operation for {whose}\n")
+    tokens = run(describe, context)
+    show(
+        context,
+        lambda: f"Total number of tokens : {len(tokens)}{tokens_text(tokens)}",
+        lambda: {"tokens": [token_json(token) for token in tokens]},
+    )
+
+
+def _announce(context: typer.Context, text: str) -> None:
+    """Kafka's tool says what it is about to do, before it can fail."""
+    if not tool_options(context).is_json:
+        write(text)
+
+
+def tokens_text(tokens: Iterable[DelegationToken]) -> str:
+    """Kafka's table, an empty line before each line."""
+    rows = (
+        (
+            token.token_id,
+            token.hmac_base64,
+            str(token.owner),
+            str(token.requester),
+            list_text(token.renewers),
+            date_text(token.issue_timestamp_ms),
+            date_text(token.expiry_timestamp_ms),
+            date_text(token.max_timestamp_ms),
+        )
+        for token in tokens
+    )
+    return "".join(f"\n{_row(row)}\n" for row in (_HEADINGS, *rows))
+
+
+def _row(values: Sequence[str]) -> str:
+    return " ".join(f"{value:<{width}}" for value, width in zip(values, _COLUMN_WIDTHS, strict=True))
+
+
+def date_text(timestamp_ms: int) -> str:
+    """To the minute, in the local time zone."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone().strftime("%Y-%m-%dT%H:%M")
+
+
+def token_json(token: DelegationToken) -> dict[str, Any]:
+    """A token for programs; times in Unix milliseconds."""
+    return {
+        "tokenId": token.token_id,
+        "hmac": token.hmac_base64,
+        "owner": str(token.owner),
+        "requester": str(token.requester),
+        "renewers": [str(renewer) for renewer in token.renewers],
+        "issueTimestampMs": token.issue_timestamp_ms,
+        "expiryTimestampMs": token.expiry_timestamp_ms,
+        "maxTimestampMs": token.max_timestamp_ms,
+    }

@@ -1,0 +1,235 @@
+"""`quorate doctor`: what endangers or blocks a cluster, and the way out."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from quorate.console import (
+    CommandError,
+    ToolCommand,
+    admin_config,
+    run,
+    show,
+    tell_failure,
+    tool_app,
+    tool_options,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from quorate_admin.diagnosis import Diagnosis, Facts, FeatureOutlook, Finding
+    from quorate_admin.diagnosis.history import Past
+
+WIDTH = 110
+_LABEL_WIDTH = 9
+_COLOURS = {"danger": typer.colors.RED, "blocked": typer.colors.MAGENTA, "warning": typer.colors.YELLOW}
+
+app = tool_app()
+
+
+@app.command(cls=ToolCommand)
+def doctor(
+    context: typer.Context,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history",
+            metavar="LAKE",
+            help="Tell the past of what blocks a level, from a lake of `quorate lake`.",
+        ),
+    ] = None,
+) -> None:
+    """Look at a cluster, and say what endangers or blocks it, with the command to type next.
+
+    It looks for a lost leader; voters and observers that are down, lag, or are not registered; addresses that
+    differ; registrations without a node, and which of them keep which feature level from the cluster. It changes
+    nothing. With --bootstrap-controller it works without brokers, and sees registrations that brokers don't tell.
+    With --history it tells since when a node blocks a level, when it registered last, until when it was a voter,
+    and who has its address now.
+
+    Exit code: 0 if nothing is wrong, 1 if something is, or if no node answers.
+    """
+    from quorate_admin.diagnosis import Commands, diagnose
+    from quorate_admin.examination import examine
+
+    options = tool_options(context)
+    config = admin_config(options)
+    facts = run(lambda admin: examine(admin, config), context)
+    found = diagnose(facts, Commands.through(options.bootstrap_arguments, facts))
+    pasts, problem = _pasts(history, facts, found)
+    show(
+        context,
+        lambda: diagnosis_text(facts, found, _paint, pasts),
+        lambda: diagnosis_json(facts, found, pasts),
+    )
+    if problem is not None:
+        tell_failure(str(problem))
+    if problem is not None or not found.is_healthy:
+        raise typer.Exit(1)
+
+
+Paint = Callable[[str, str], str]
+"""Takes a severity and a text, and gives it a colour."""
+Pasts = Mapping[int, "Past"]
+"""By the place of a finding in its diagnosis."""
+
+
+def diagnosis_text(
+    facts: "Facts",
+    diagnosis: "Diagnosis",
+    paint: Paint = lambda _, text: text,
+    pasts: Pasts | None = None,
+) -> str:
+    """A diagnosis for people."""
+    known = pasts or {}
+    parts = [
+        _summary(facts),
+        *(_finding_text(one, paint, known.get(place)) for place, one in enumerate(diagnosis.findings)),
+    ]
+    if not diagnosis.findings:
+        parts.append("Nothing is wrong.\n")
+    if diagnosis.outlooks:
+        parts.append(_outlook_text(diagnosis.outlooks))
+    return "\n".join(parts)
+
+
+def diagnosis_json(facts: "Facts", diagnosis: "Diagnosis", pasts: Pasts | None = None) -> dict[str, Any]:
+    """A diagnosis for programs."""
+    from quorate_admin.diagnosis.history import past_json
+
+    return {
+        "clusterId": facts.cluster_id,
+        "healthy": diagnosis.is_healthy,
+        "leaderId": None if facts.quorum is None else facts.quorum.leader_id,
+        "registrationsFromLog": facts.is_log_read,
+        "findings": [
+            {
+                "severity": one.severity,
+                "code": one.code,
+                "message": one.message,
+                "evidence": one.evidence,
+                "advice": one.advice,
+                "commands": list(one.commands),
+                "nodeKind": one.node_kind,
+                "nodeId": one.node_id,
+                "blocks": {feature: list(levels) for feature, levels in one.blocks.items()},
+                **({} if pasts is None else {"past": past_json(pasts[place]) if place in pasts else None}),
+            }
+            for place, one in enumerate(diagnosis.findings)
+        ],
+        "features": [
+            {
+                "feature": one.feature,
+                "finalizedLevel": one.finalized,
+                "reachableLevel": one.reachable,
+                "highestLevel": one.target,
+                "blockers": [
+                    {
+                        "nodeKind": blocker.kind,
+                        "nodeId": blocker.node_id,
+                        "registered": blocker.is_registered,
+                        "minLevel": blocker.lowest,
+                        "maxLevel": blocker.highest,
+                    }
+                    for blocker in one.blockers
+                ],
+                "obstacle": one.obstacle,
+            }
+            for one in diagnosis.outlooks
+        ],
+    }
+
+
+def _summary(facts: "Facts") -> str:
+    from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, metadata_version_name
+
+    level = facts.finalized(METADATA_VERSION)
+    if facts.quorum is None:
+        quorum = "no leader"
+    else:
+        count = len(facts.quorum.voters)
+        quorum = f"leader {facts.quorum.leader_id}, {count} voter{'s' if count > 1 else ''}"
+    return (
+        f"Cluster {facts.cluster_id}: {quorum}, {METADATA_VERSION} {level} ({metadata_version_name(level)}), "
+        f"{KRAFT_VERSION} {facts.finalized(KRAFT_VERSION)}\n"
+    )
+
+
+def _pasts(
+    lake: str | None, facts: "Facts", diagnosis: "Diagnosis"
+) -> tuple[Pasts | None, CommandError | None]:
+    """The past of each finding that has one; or what is wrong with the lake, which is told after the findings."""
+    if lake is None or facts.cluster_id is None:
+        return None, None
+    from quorate_admin.diagnosis.history import HistoryError, past_of
+
+    from quorate.tools.lake_history import read_lake
+
+    try:
+        tables = read_lake(lake, facts.cluster_id)
+        found = {place: past_of(one, tables) for place, one in enumerate(diagnosis.findings)}
+    except CommandError as error:
+        return None, error
+    except HistoryError as error:
+        return None, CommandError(f"--history {lake}: {error}")
+    return {place: past for place, past in found.items() if past is not None}, None
+
+
+def _finding_text(finding: "Finding", paint: Paint, past: "Past | None" = None) -> str:
+    from quorate_admin.diagnosis.history import past_lines
+
+    label = f"{finding.severity.upper():<{_LABEL_WIDTH}}"
+    lines = [paint(finding.severity, label) + finding.message]
+    history = None if past is None else " ".join(past_lines(finding, past))
+    # The advice is last: it ends with a colon, and the commands follow.
+    for text in (finding.evidence, history, finding.advice):
+        if text is not None:
+            lines += _wrapped(text)
+    lines += [
+        f"{'':{_LABEL_WIDTH}}  $ {command}" for command in finding.commands
+    ]  # never broken: to be copied
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    import textwrap
+
+    indent = " " * _LABEL_WIDTH
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+
+
+def _outlook_text(outlooks: "tuple[FeatureOutlook, ...]") -> str:
+    rows = [("Feature", "Finalized", "Possible", "Known", "Held back by")]
+    rows += [
+        (
+            one.feature,
+            str(one.finalized),
+            str(one.reachable),
+            str(one.target),
+            ", ".join(_holders(one)),
+        )
+        for one in outlooks
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "".join(
+        ("  ".join(f"{value:<{width}}" for value, width in zip(row, (*widths, 0), strict=True))).rstrip()
+        + "\n"
+        for row in rows
+    )
+
+
+def _holders(outlook: "FeatureOutlook") -> "Iterator[str]":
+    for blocker in outlook.blockers:
+        yield f"{blocker.kind} {blocker.node_id}{'' if blocker.is_registered else ' (not registered)'}"
+    if outlook.obstacle is not None:
+        yield outlook.obstacle
+
+
+def _paint(severity: str, text: str) -> str:
+    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+        return text
+    return typer.style(text, fg=_COLOURS.get(severity), bold=True)

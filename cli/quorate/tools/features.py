@@ -1,0 +1,253 @@
+"""`quorate features`: feature levels as kafka-features shows and changes them (KIP-584, KIP-778, KIP-1022)."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.console import (
+    CommandError,
+    LocalToolCommand,
+    ToolCommand,
+    ToolGroup,
+    UsageError,
+    run,
+    show,
+    tool_app,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from quorate_admin.types.features import UpgradeType
+
+app = tool_app(ToolGroup)
+
+MetadataOption = Annotated[
+    str | None,
+    typer.Option("--metadata", metavar="VERSION", help="Deprecated: use --release-version or --feature."),
+]
+ReleaseVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--release-version", metavar="VERSION", help="All features as of a release, for instance 4.3."
+    ),
+]
+FeatureLevelsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--feature", metavar="NAME=LEVEL", help="For instance metadata.version=30. May be repeated."
+    ),
+]
+UnsafeOption = Annotated[
+    bool, typer.Option("--unsafe", help="Even if metadata may be lost that the lower level can't express.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Ask whether it could be done, and don't do it.")
+]
+
+
+@app.callback()
+def features() -> None:
+    """Describe, upgrade, downgrade and disable feature levels.
+
+    Options and output are those of kafka-features.
+    """
+
+
+@app.command(cls=ToolCommand)
+def describe(
+    context: typer.Context,
+    *,
+    node_id: Annotated[int | None, typer.Option("--node-id", help="Ask this node, not any.")] = None,
+) -> None:
+    """Show the levels that a node supports, and those that are finalized."""
+    if node_id is not None and node_id < 0:
+        raise UsageError(f"--node-id {node_id}: it must be 0 or more")
+    found = run(lambda admin: admin.describe_features(node_id=node_id), context)
+    from quorate.tools.feature_text import description_json, description_text
+
+    show(context, lambda: description_text(found), lambda: description_json(found))
+
+
+@app.command(cls=ToolCommand)
+def upgrade(
+    context: typer.Context,
+    *,
+    metadata: MetadataOption = None,
+    release_version: ReleaseVersionOption = None,
+    feature: FeatureLevelsOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Upgrade features: all to the levels of a release, or each to a level of its own."""
+    from quorate_admin.types.features import UpgradeType
+
+    levels = _wanted_levels(metadata, release_version, feature)
+    if release_version is not None:
+        levels = {name: level for name, level in levels.items() if level > 0}  # 0 is no upgrade
+    _update(context, "upgrade", levels, UpgradeType.UPGRADE, dry_run=dry_run)
+
+
+@app.command(cls=ToolCommand)
+def downgrade(
+    context: typer.Context,
+    *,
+    metadata: MetadataOption = None,
+    release_version: ReleaseVersionOption = None,
+    feature: FeatureLevelsOption = None,
+    unsafe: UnsafeOption = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Downgrade features: all to the levels of a release, or each to a level of its own."""
+    levels = _wanted_levels(metadata, release_version, feature)
+    _update(context, "downgrade", levels, _downgrade_type(unsafe=unsafe), dry_run=dry_run)
+
+
+@app.command(cls=ToolCommand)
+def disable(
+    context: typer.Context,
+    *,
+    feature: Annotated[
+        list[str] | None, typer.Option("--feature", metavar="NAME", help="To be at level 0. May be repeated.")
+    ] = None,
+    unsafe: UnsafeOption = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Disable features, which is to downgrade them to level 0."""
+    levels: dict[str, int] = {}
+    for name in feature or ():
+        _put_once(levels, name, 0)
+    _update(context, "disable", levels, _downgrade_type(unsafe=unsafe), dry_run=dry_run)
+
+
+@app.command("version-mapping", cls=LocalToolCommand)
+def version_mapping(context: typer.Context, *, release_version: ReleaseVersionOption = None) -> None:
+    """List the levels that a new cluster of a release gets: of the newest stable one, unless one is named."""
+    from quorate_protocol.features import METADATA_VERSION_LATEST_PRODUCTION, metadata_version_name
+
+    from quorate.tools.feature_text import mapping_text
+
+    release = release_version or metadata_version_name(METADATA_VERSION_LATEST_PRODUCTION)
+    levels = _levels_of_release(release)
+    show(context, lambda: mapping_text(release, levels), lambda: levels)
+
+
+@app.command("feature-dependencies", cls=LocalToolCommand)
+def feature_dependencies(
+    context: typer.Context,
+    *,
+    feature: Annotated[
+        list[str], typer.Option("--feature", metavar="NAME=LEVEL", help="For instance metadata.version=30.")
+    ],
+) -> None:
+    """List what features need of each other at given levels."""
+    from quorate.tools.feature_text import dependencies_json, dependencies_text
+
+    levels = [_name_and_level(text) for text in feature]
+    for name, level in levels:
+        _check_known(name, level)
+    show(context, lambda: dependencies_text(levels), lambda: dependencies_json(levels))
+
+
+def _downgrade_type(*, unsafe: bool) -> "UpgradeType":
+    from quorate_admin.types.features import UpgradeType
+
+    return UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
+
+
+def _wanted_levels(
+    metadata: str | None, release_version: str | None, features: list[str] | None
+) -> dict[str, int]:
+    """Levels by feature name, as the three options say. Raises UsageError and CommandError."""
+    if release_version is not None:
+        if metadata is not None or features:
+            raise UsageError("--release-version can't be given together with --feature or --metadata")
+        return _levels_of_release(release_version)
+    levels: dict[str, int] = {}
+    if metadata is not None:
+        warn("--metadata is deprecated; use --release-version, or --feature metadata.version=LEVEL")
+        levels["metadata.version"] = _metadata_level(metadata, "--metadata")
+    for text in features or ():
+        _put_once(levels, *_name_and_level(text))
+    return levels
+
+
+def _put_once(levels: dict[str, int], name: str, level: int) -> None:
+    if name in levels:
+        raise UsageError(f"{name} is given twice")
+    levels[name] = level
+
+
+def _name_and_level(text: str) -> tuple[str, int]:
+    name, equals, level = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise UsageError(f"--feature {text}: it must be NAME=LEVEL, for instance metadata.version=30")
+    if not (level.isascii() and level.isdigit() and int(level) <= 32767):
+        raise UsageError(f"--feature {text}: the level must be a number from 0 to 32767")
+    return name, int(level)
+
+
+def _metadata_level(text: str, option: str) -> int:
+    from quorate_protocol.features import metadata_version_named
+
+    try:
+        return metadata_version_named(text)
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}") from None
+
+
+def _levels_of_release(text: str) -> dict[str, int]:
+    """The default level of every feature at a release, metadata.version first."""
+    from quorate_protocol.features import FEATURES, METADATA_VERSION
+
+    level = _metadata_level(text, "--release-version")
+    return {METADATA_VERSION: level} | {
+        name: feature.default_level(level) for name, feature in FEATURES.items()
+    }
+
+
+def _check_known(name: str, level: int) -> None:
+    from quorate_protocol.features import SUPPORTED_FEATURES
+
+    if name not in SUPPORTED_FEATURES:
+        raise CommandError(f"there is no feature {name!r}; there are {', '.join(SUPPORTED_FEATURES)}")
+    lowest, highest = SUPPORTED_FEATURES[name]
+    if not lowest <= level <= highest:
+        raise CommandError(f"{name}={level}: there is no such level; there are {lowest} to {highest}")
+
+
+def _update(
+    context: typer.Context,
+    operation: str,
+    levels: Mapping[str, int],
+    upgrade_type: "UpgradeType",
+    *,
+    dry_run: bool,
+) -> None:
+    """Change levels, tell what became of each, and fail if they were refused: all are, or none."""
+    from quorate_admin.errors import ServerError
+    from quorate_admin.types.features import FeatureUpdate
+
+    from quorate.tools.feature_text import update_json, update_text
+
+    if not levels:
+        raise UsageError(f"name at least one feature to {operation}")
+    if operation == "upgrade" and 0 in levels.values():
+        name = next(name for name, level in levels.items() if level == 0)
+        raise UsageError(
+            f"--feature {name}=0: level 0 is a downgrade; use `features disable --feature {name}`"
+        )
+    updates = {
+        name: FeatureUpdate(max_level=level, upgrade_type=upgrade_type) for name, level in levels.items()
+    }
+    refusal: ServerError | None = None
+    try:
+        run(lambda admin: admin.update_features(updates, validate_only=dry_run), context)
+    except ServerError as error:
+        refusal = error
+    show(
+        context,
+        lambda: update_text(operation, levels, refusal, dry_run=dry_run),
+        lambda: update_json(operation, levels, refusal, dry_run=dry_run),
+    )
+    if refusal is not None:
+        raise CommandError(f"{len(levels)} out of {len(levels)} operation(s) failed.")

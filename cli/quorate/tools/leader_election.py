@@ -1,0 +1,165 @@
+"""`quorate leader-election`: elect leaders of partitions, as kafka-leader-election does (KIP-183, KIP-460)."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from quorate.console import CommandError, ToolCommand, UsageError, run, show, tool_app
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quorate_admin.errors import ServerError
+    from quorate_admin.types.partitions import TopicPartition
+
+_DEFAULTS = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000"}
+
+
+class Election(StrEnum):
+    """How a leader is chosen."""
+
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+class LeaderElectionCommand(ToolCommand):
+    """Kafka's tool has an older name of --command-config."""
+
+    DEPRECATED_CONFIG = "--admin.config"
+
+
+app = tool_app()
+
+
+@app.command(cls=LeaderElectionCommand)
+def leader_election(
+    context: typer.Context,
+    *,
+    election_type: Annotated[
+        Election,
+        typer.Option(
+            "--election-type",
+            case_sensitive=False,
+            help="preferred: the first replica leads again. unclean: any live replica leads where there is no "
+            "leader, and records may be lost.",
+        ),
+    ],
+    topic: Annotated[str | None, typer.Option("--topic", help="Elect for one partition of it.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", help="The partition of --topic.")] = None,
+    all_topic_partitions: Annotated[
+        bool, typer.Option("--all-topic-partitions", help="Elect wherever it is due.")
+    ] = False,
+    path_to_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--path-to-json-file",
+            metavar="FILE",
+            help='Elect for what it lists: {"partitions": [{"topic": "foo", "partition": 1}]}.',
+        ),
+    ] = None,
+) -> None:
+    """Elect leaders of partitions: of one, of those in a file, or of all."""
+    if (topic is not None) + all_topic_partitions + (path_to_json_file is not None) != 1:
+        raise UsageError("give one of --topic, --all-topic-partitions and --path-to-json-file")
+    if (topic is None) != (partition is None):
+        raise UsageError("--topic and --partition go together")
+    from quorate_admin.types.elections import ElectionType
+    from quorate_admin.types.partitions import TopicPartition
+
+    kind = ElectionType[election_type.name]
+    wanted: list[TopicPartition] | None = None
+    if topic is not None and partition is not None:
+        wanted = [TopicPartition(topic, partition)]
+    elif path_to_json_file is not None:
+        wanted = partitions_in_file(path_to_json_file)
+    results = run(lambda admin: admin.elect_leaders(kind, wanted), context, defaults=_DEFAULTS)
+    not_needed = {
+        key for key, error in results.errors.items() if error.error_code.name == "election_not_needed"
+    }
+    failed = {key: error for key, error in results.errors.items() if key not in not_needed}
+    show(
+        context,
+        lambda: results_text(kind.name, sorted(results.values), sorted(not_needed), failed),
+        lambda: results_json(kind.name, sorted(results.values), sorted(not_needed), failed),
+    )
+    if failed:
+        raise CommandError(f"{len(failed)} replica(s) could not be elected")
+
+
+def results_text(
+    kind: str,
+    elected: "Sequence[TopicPartition]",
+    not_needed: "Sequence[TopicPartition]",
+    failed: "dict[TopicPartition, ServerError]",
+) -> str:
+    """What Kafka's tool prints."""
+    text = ""
+    if elected:
+        text += f"Successfully completed leader election ({kind}) for partitions {_listed(elected)}\n"
+    if not_needed:
+        text += f"Valid replica already elected for partitions {_listed(not_needed)}\n"
+    for partition, error in sorted(failed.items()):
+        text += f"Error completing leader election ({kind}) for partition: {partition}: {error}\n"
+    return text
+
+
+def results_json(
+    kind: str,
+    elected: "Sequence[TopicPartition]",
+    not_needed: "Sequence[TopicPartition]",
+    failed: "dict[TopicPartition, ServerError]",
+) -> dict[str, Any]:
+    """The same for programs."""
+
+    def named(partition: "TopicPartition") -> dict[str, Any]:
+        return {"topic": partition.topic, "partition": partition.partition}
+
+    return {
+        "electionType": kind,
+        "elected": [named(one) for one in elected],
+        "notNeeded": [named(one) for one in not_needed],
+        "failed": [
+            named(one) | {"error": error.error_code.name.upper(), "errorMessage": error.message}
+            for one, error in sorted(failed.items())
+        ],
+    }
+
+
+def partitions_in_file(path: Path) -> "list[TopicPartition]":
+    """The partitions that a file lists. Raises CommandError, which names the entry and what is allowed."""
+    import json
+
+    from quorate_admin.types.partitions import TopicPartition
+
+    what = f"--path-to-json-file {path}"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CommandError(f"{what}: {error.strerror}") from error
+    except ValueError as error:
+        raise CommandError(f"{what}: it is not JSON: {error}") from error
+    entries = content.get("partitions") if isinstance(content, dict) else None
+    if not isinstance(entries, list):
+        raise CommandError(f'{what}: it has no list "partitions" at its top')
+    partitions = []
+    for number, entry in enumerate(entries):
+        match entry:
+            case {"topic": str(topic), "partition": int(partition)} if (
+                type(partition) is int and partition >= 0
+            ):
+                partitions.append(TopicPartition(topic, partition))
+            case _:
+                raise CommandError(
+                    f"{what}: partitions[{number}] is {json.dumps(entry)}; "
+                    'it must be {"topic": a string, "partition": a number of 0 or more}'
+                )
+    twice = sorted({str(one) for one in partitions if partitions.count(one) > 1})
+    if twice:
+        raise CommandError(f"{what}: {', '.join(twice)} is there more than once")
+    return partitions
+
+
+def _listed(partitions: "Sequence[TopicPartition]") -> str:
+    return ", ".join(str(partition) for partition in partitions)

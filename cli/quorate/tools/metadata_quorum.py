@@ -1,0 +1,198 @@
+"""`quorate metadata-quorum`: the controller quorum as kafka-metadata-quorum shows and changes it (KIP-853)."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from quorate_admin.errors import AdminError, ServerError, UnsupportedByServerError
+
+from quorate.console import (
+    CommandError,
+    ToolCommand,
+    ToolGroup,
+    UsageError,
+    admin_config,
+    read_properties,
+    run,
+    show,
+    tool_app,
+    tool_options,
+)
+
+if TYPE_CHECKING:
+    import uuid
+
+    from quorate_admin.client import AdminClient
+    from quorate_admin.types.quorum import QuorumDescription
+
+app = tool_app(ToolGroup)
+
+# Kafka 4.3.1 prints two blanks behind the first of each pair; the second is new in 4.4 (KIP-1312).
+_REMOVAL_WORDS = {
+    True: ("DRY RUN of removing ", "DRY RUN of unregistering"),
+    False: ("Removed ", "Unregistered"),
+}
+
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and don't do it.")]
+
+
+@app.callback()
+def metadata_quorum() -> None:
+    """Describe the controller quorum; add and remove its voters.
+
+    Options and output are those of kafka-metadata-quorum.
+    """
+
+
+@app.command(cls=ToolCommand)
+def describe(
+    context: typer.Context,
+    *,
+    status: Annotated[
+        bool, typer.Option("--status", help="A summary: leader, largest lag, voters, observers.")
+    ] = False,
+    replication: Annotated[
+        bool, typer.Option("--replication", help="Each voter and observer, and how far it is behind.")
+    ] = False,
+    human_readable: Annotated[
+        bool, typer.Option("--human-readable", help="With --replication: how long ago, not at what time.")
+    ] = False,
+) -> None:
+    """Show the quorum: --status for a summary, --replication for each replica."""
+    if status == replication:
+        raise UsageError("give either --status or --replication")
+    if status and human_readable:
+        raise UsageError("--human-readable goes with --replication, not with --status")
+    from quorate.tools import quorum_text as texts
+
+    if status:
+        cluster_id, quorum = run(_cluster_id_and_quorum, context)
+        show(
+            context,
+            lambda: texts.status_text(cluster_id, quorum),
+            lambda: texts.status_json(cluster_id, quorum),
+        )
+    else:
+        quorum = run(lambda admin: admin.describe_metadata_quorum(), context)
+        now_ms = time.time_ns() // 1_000_000 if human_readable else None
+        show(context, lambda: texts.replication_text(quorum, now_ms), lambda: texts.replication_json(quorum))
+
+
+@app.command("add-controller", cls=ToolCommand)
+def add_controller(context: typer.Context, *, dry_run: DryRunOption = False) -> None:
+    """Make a controller that is formatted and runs a voter.
+
+    --command-config names the properties of that controller. They say who it is: node.id, its listeners, and
+    metadata.log.dir or log.dirs, where meta.properties has its directory id.
+    """
+    from quorate_protocol.uuids import uuid_to_text
+
+    from quorate.tools.controller_properties import read_controller_identity
+    from quorate.tools.quorum_text import endpoint_text
+
+    options = tool_options(context)
+    admin_config(options)  # so that a dry run complains about what the real one would
+    if options.command_config is None:
+        raise UsageError("add-controller needs --command-config with the properties of the controller to add")
+    controller = read_controller_identity(read_properties(options.command_config))
+    if not dry_run:
+        run(
+            lambda admin: admin.add_raft_voter(
+                controller.node_id, controller.directory_id, controller.endpoints
+            ),
+            context,
+        )
+    directory_id = uuid_to_text(controller.directory_id)
+    endpoints = [endpoint_text(endpoint) for endpoint in controller.endpoints]
+    show(
+        context,
+        lambda: (
+            f"{'DRY RUN of adding' if dry_run else 'Added'} controller {controller.node_id} with directory id "
+            f"{directory_id} and endpoints: {', '.join(endpoints)}\n"
+        ),
+        lambda: {
+            "dryRun": dry_run,
+            "controllerId": controller.node_id,
+            "directoryId": directory_id,
+            "endpoints": endpoints,
+        },
+    )
+
+
+@app.command("remove-controller", cls=ToolCommand)
+def remove_controller(
+    context: typer.Context,
+    *,
+    controller_id: Annotated[int, typer.Option("--controller-id", "-i", help="The voter to remove.")],
+    controller_directory_id: Annotated[
+        str,
+        typer.Option(
+            "--controller-directory-id", "-d", help="Its directory id, as describe --status has it."
+        ),
+    ],
+    unregister: Annotated[
+        bool,
+        typer.Option("--unregister", help="Unregister it too: for one that is stopped for good (KIP-1312)."),
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Take a voter out of the quorum. It goes on as an observer until it is stopped."""
+    from quorate_protocol.uuids import uuid_from_text, uuid_to_text
+
+    if controller_id < 0:
+        raise UsageError(f"--controller-id {controller_id}: it must be 0 or more")
+    try:
+        directory_id = uuid_from_text(controller_directory_id)
+    except ValueError as error:
+        raise UsageError(f"--controller-directory-id: {error}") from None
+    options = tool_options(context)
+    admin_config(options)  # so that a dry run complains about what the real one would
+    directory = uuid_to_text(directory_id)
+    if not dry_run:
+        way_out = (
+            "To unregister the stopped controller alone: quorate cluster unregister-controller "
+            f"{options.bootstrap_arguments} --controller-id {controller_id}"
+        )
+        run(
+            lambda admin: _remove(admin, controller_id, directory_id, way_out if unregister else None),
+            context,
+        )
+    removing, unregistering = _REMOVAL_WORDS[dry_run]
+    show(
+        context,
+        lambda: (
+            f"{removing} KRaft controller {controller_id} with directory id {directory}\n"
+            + (f"{unregistering} KRaft controller {controller_id}\n" if unregister else "")
+        ),
+        lambda: {
+            "dryRun": dry_run,
+            "controllerId": controller_id,
+            "directoryId": directory,
+            "unregister": unregister,
+        },
+    )
+
+
+async def _cluster_id_and_quorum(admin: "AdminClient") -> "tuple[str, QuorumDescription]":
+    return (await admin.describe_cluster()).cluster_id, await admin.describe_metadata_quorum()
+
+
+async def _remove(
+    admin: "AdminClient", controller_id: int, directory_id: "uuid.UUID", way_out: str | None
+) -> None:
+    """Remove the voter and, with a `way_out` for when that fails half-way, unregister it."""
+    try:
+        await admin.remove_raft_voter(controller_id, directory_id)
+    except (ServerError, UnsupportedByServerError) as error:
+        if way_out is None:
+            raise
+        raise CommandError(
+            f"Failed to remove KRaft voter {controller_id}: {str(error).rstrip('.')}. {way_out}"
+        ) from error
+    if way_out is not None:
+        try:
+            await admin.unregister_controller(controller_id)
+        except AdminError as error:
+            raise CommandError(
+                f"KRaft voter {controller_id} was removed, but not unregistered: {str(error).rstrip('.')}. {way_out}"
+            ) from error

@@ -1,0 +1,197 @@
+"""`quorate metadata-shell`: look around in a cluster's metadata, as with kafka-metadata-shell, and live."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.console import (
+    CommandError,
+    ToolCommand,
+    UsageError,
+    admin_config,
+    print_json,
+    tool_app,
+    tool_options,
+    warn,
+    write,
+)
+
+if TYPE_CHECKING:
+    from quorate_protocol.image import ImageState, Provenance
+
+    from quorate.tools.metadata_shell.parsing import Call
+    from quorate.tools.metadata_shell.sources import Loaded
+    from quorate.tools.metadata_shell.tree import Node
+
+app = tool_app()
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the metadata comes from."""
+
+    refresh: "Callable[[], Node]"
+    """The root of the tree as it is now. Raises AdminError when that can't be known."""
+    refresh_or_warn: "Callable[[], Node]"
+    """The same, or a warning and the tree as it was."""
+
+
+@app.command(cls=ToolCommand)
+def metadata_shell(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COMMAND [ARGUMENT]...]", help="The command to run; without it, a prompt."),
+    ] = None,
+    *,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option("--snapshot", "-s", metavar="FILE", help="A checkpoint or log segment to read."),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--directory",
+            "-d",
+            metavar="DIR",
+            help="A __cluster_metadata-0 directory to read: its newest checkpoint and the log after it.",
+        ),
+    ] = None,
+) -> None:
+    """Look around in a cluster's metadata: as a tree of directories and files.
+
+    Commands: cat, find, ls, tree, with globs; at the prompt also cd, exit, help, history, man, pwd.
+
+    The nodes and the output are those of kafka-metadata-shell, also in that a path which does not exist is told on
+    stdout and is no failure; with --output json it is one.
+
+    With --bootstrap-controller the metadata is that of a live cluster, read as an observer of its quorum and brought
+    up to date before each command.
+    """
+    from quorate.tools.metadata_shell.parsing import CommandLineError, parse_call
+
+    is_json = tool_options(context).is_json
+    try:
+        call = parse_call(words or (), is_interactive=False)
+    except CommandLineError as error:
+        if is_json:
+            raise UsageError(str(error)) from error
+        # Kafka's shell says so on stdout and is content with itself; scripts that care take JSON.
+        write(f"{error}\n")
+        return
+    if is_json and call is None:
+        raise UsageError("--output json needs a command: the prompt prints text")
+    with _source(context, snapshot, directory, tells=call is None) as source:
+        if call is None:
+            _run_prompt(source)
+        else:
+            _run_once(call, source.refresh(), is_json=is_json)
+
+
+def _run_prompt(source: _Source) -> None:
+    from quorate.tools.metadata_shell.interactive import run_shell
+
+    root = source.refresh()
+    write("Starting...\n")
+    run_shell(root, source.refresh_or_warn)
+
+
+def _run_once(call: "Call", root: "Node", *, is_json: bool) -> None:
+    from quorate.tools.metadata_shell.shell_builtins import ShellState
+
+    state = ShellState(root)
+    if not is_json:
+        from quorate.tools.metadata_shell.interactive import print_lines
+
+        print_lines(call.command.run(state, call.arguments))
+        return
+    from quorate.tools.metadata_shell.structured import NotThereError, content_of
+
+    try:
+        print_json(content_of(call, state))
+    except NotThereError as error:
+        raise CommandError(str(error)) from error
+
+
+@contextmanager
+def _source(
+    context: typer.Context, snapshot: Path | None, directory: Path | None, *, tells: bool
+) -> Iterator[_Source]:
+    options = tool_options(context)
+    if options.bootstrap_server is not None:
+        raise UsageError("brokers do not have the whole metadata log: give --bootstrap-controller")
+    given = [one for one in (snapshot, directory, options.bootstrap_controller) if one is not None]
+    if len(given) != 1:
+        raise UsageError("give one of --snapshot, --directory and --bootstrap-controller")
+    if tells:
+        write("Loading...\n")
+    if options.bootstrap_controller is not None:
+        with _live(context) as source:
+            yield source
+    else:
+        root = _root(*_load(snapshot, directory).state())
+        yield _Source(lambda: root, lambda: root)
+
+
+def _load(snapshot: Path | None, directory: Path | None) -> "Loaded":
+    from quorate.tools.metadata_shell.sources import SourceError, load_directory, load_file
+
+    try:
+        loaded = load_file(snapshot) if snapshot is not None else load_directory(directory or Path())
+    except SourceError as error:
+        raise CommandError(str(error)) from error
+    for note in loaded.notes:
+        warn(note)
+    if loaded.notes_dropped:
+        warn(f"{loaded.notes_dropped} more of these")
+    return loaded
+
+
+@contextmanager
+def _live(context: typer.Context) -> Iterator[_Source]:
+    config = admin_config(tool_options(context))
+    import asyncio  # files need none
+
+    from quorate_admin.errors import AdminError
+    from quorate_admin.observing import LiveImage
+
+    from quorate.tools.metadata_shell.sources import visible
+
+    with asyncio.Runner() as runner:
+
+        async def begin() -> LiveImage:
+            return LiveImage(config)
+
+        live = runner.run(begin())
+
+        def refresh() -> "Node":
+            runner.run(live.refresh())
+            return _root(*visible(live.image))
+
+        def refresh_or_warn() -> "Node":
+            try:
+                return refresh()
+            except AdminError as error:
+                warn(f"the metadata is not up to date: {error}")
+                return _root(*visible(live.image))
+
+        try:
+            yield _Source(refresh, refresh_or_warn)
+        finally:
+            runner.run(live.close())
+
+
+def _root(image: "ImageState", where: "Provenance") -> "Node":
+    from quorate.tools.metadata_shell.tree import image_root
+
+    return image_root(image, where, _version)
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("quorate")

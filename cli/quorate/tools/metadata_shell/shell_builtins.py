@@ -1,0 +1,281 @@
+"""The commands over the tree: each gives lines of text, those of Kafka's shell. Pure."""
+
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from quorate.tools.metadata_shell.columns import columns
+from quorate.tools.metadata_shell.paths import Found, child_of, find_nodes
+from quorate.tools.metadata_shell.tree import Directory, Node
+
+
+@dataclass(slots=True)
+class ShellState:
+    """What commands look at, and the little that they change."""
+
+    root: Node
+    working_directory: str = "/"
+    screen_width: int | None = None
+    """Characters; None when nobody sees it: one name a line."""
+    history: Sequence[str] = field(default_factory=list)
+    """The lines that were entered."""
+    is_done: bool = False
+    """Whether `exit` was entered."""
+
+    def find(self, glob: str) -> Iterator[Found]:
+        """The nodes that a glob matches."""
+        return find_nodes(self.root, self.working_directory, glob)
+
+
+class Takes(Enum):
+    """How many arguments a command takes."""
+
+    NONE = auto()
+    AT_MOST_ONE = auto()
+    ONE = auto()
+    ANY = auto()
+    SOME = auto()
+
+
+Lines = Iterable[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command: what help says about it, and what it does."""
+
+    name: str
+    description: str
+    run: Callable[[ShellState, Sequence[str]], Lines]
+    is_interactive: bool = False
+    """Whether it makes sense at a prompt only."""
+    takes: Takes = Takes.NONE
+    argument: str = ""
+    argument_help: str = ""
+    takes_number: bool = False
+    completes: str | None = None
+    """What its arguments are: `path`, `command`, or nothing that can be completed."""
+
+    @property
+    def usage(self) -> str:
+        """Name and arguments, in the notation of argparse."""
+        shapes = {
+            Takes.NONE: "",
+            Takes.AT_MOST_ONE: " [{0}]",
+            Takes.ONE: " {0}",
+            Takes.ANY: " [{0} [{0} ...]]",
+            Takes.SOME: " {0} [{0} ...]",
+        }
+        return self.name + shapes[self.takes].format(self.argument)
+
+
+def _cat(state: ShellState, targets: Sequence[str]) -> Lines:
+    for target in targets:
+        found = None
+        for found in state.find(target):
+            node = found.node
+            yield f"cat: {target}: Is a directory" if isinstance(node, Directory) else node.text()
+        if found is None:
+            yield f"cat: {target}: No such file or directory."
+
+
+def _cd(state: ShellState, targets: Sequence[str]) -> Lines:
+    target = targets[0] if targets else "/"
+    found = None
+    for found in tuple(state.find(target)):
+        if isinstance(found.node, Directory):
+            state.working_directory = found.path
+        else:
+            yield f"cd: {target}: not a directory."
+    if found is None:
+        yield f"cd: {target}: no such directory."
+
+
+def _exit(state: ShellState, _: Sequence[str]) -> Lines:
+    state.is_done = True
+    return ()
+
+
+def _find(state: ShellState, paths: Sequence[str]) -> Lines:
+    for path in effective_paths(paths):
+        found = None
+        for found in state.find(path):
+            yield from _walk(path, found.node)
+        if found is None:
+            yield f"find: {path}: no such file or directory."
+
+
+def _walk(path: str, node: Node) -> Lines:
+    yield path
+    if isinstance(node, Directory):
+        for name in node.sorted_names():
+            yield from _walk(f"{'' if path == '/' else path}/{name}", child_of(node, name))
+
+
+def _ls(state: ShellState, targets: Sequence[str]) -> Lines:
+    files: list[str] = []
+    directories: list[Found] = []
+    for target in effective_paths(targets):
+        found = None
+        for found in state.find(target):
+            if isinstance(found.node, Directory):
+                directories.append(found)
+            else:
+                files.append(found.name)
+        if found is None:
+            yield f"ls: {target}: no such file or directory."
+    yield from columns(files, state.screen_width)
+    has_titles = bool(files) or len(directories) > 1
+    is_first = not files
+    for directory in directories:
+        assert isinstance(directory.node, Directory)
+        names = directory.node.sorted_names()
+        # Kafka shows no title of a directory that is empty, but counts it.
+        if has_titles and names:
+            yield from (() if is_first else ("",))
+            yield f"{directory.name}:"
+        is_first = False
+        yield from columns(names, state.screen_width)
+
+
+def _pwd(state: ShellState, _: Sequence[str]) -> Lines:
+    return (state.working_directory,)
+
+
+def _tree(state: ShellState, targets: Sequence[str]) -> Lines:
+    for target in targets:
+        found = None
+        for found in state.find(target):
+            yield from _nested(found.node, "")
+        if found is None:
+            yield f"tree: {target}: No such file or directory."
+
+
+def _nested(node: Node, indentation: str) -> Lines:
+    if not isinstance(node, Directory):
+        yield indentation + node.text()
+        return
+    for name in node.sorted_names():
+        yield f"{indentation}{name}:"
+        yield from _nested(child_of(node, name), indentation + "  ")
+
+
+def _history(state: ShellState, numbers: Sequence[str]) -> Lines:
+    shown = max(0, int(numbers[0])) if numbers else len(state.history)
+    first = max(0, len(state.history) - shown)
+    for place, line in enumerate(state.history[first:], start=first):
+        yield f"{place:5}  {line}"
+
+
+def _help(_: ShellState, __: Sequence[str]) -> Lines:
+    names = "{" + ",".join(COMMANDS) + "}"
+    yield "Welcome to the metadata shell, whose commands are those of Apache Kafka's."
+    yield ""
+    yield f"usage:  {names} ..."
+    yield ""
+    yield "positional arguments:"
+    yield f"  {names}"
+    for command in COMMANDS.values():
+        first, *others = textwrap.wrap(command.description, 52)
+        yield f"    {command.name:<20} {first}"
+        for other in others:
+            yield f"{'':25}{other}"
+
+
+def _man(_: ShellState, names: Sequence[str]) -> Lines:
+    command = COMMANDS.get(names[0])
+    if command is None:
+        yield f"man: unknown command {names[0]}. Type help to get a list of commands."
+        return
+    yield f"{command.name}: {command.description}"
+    yield ""
+    yield f"usage: {command.usage}"
+    if command.argument:
+        yield ""
+        yield "positional arguments:"
+        yield f"  {command.argument:<22} {command.argument_help}"
+
+
+def effective_paths(paths: Sequence[str]) -> Sequence[str]:
+    """The paths, or the working directory without any."""
+    return [path for path in paths if path] or ["."]
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command(
+            name="cat",
+            description="Show the contents of metadata files.",
+            run=_cat,
+            takes=Takes.SOME,
+            argument="targets",
+            argument_help="The metadata files to display.",
+            completes="path",
+        ),
+        Command(
+            name="cd",
+            description="Set the current working directory.",
+            run=_cd,
+            is_interactive=True,
+            takes=Takes.AT_MOST_ONE,
+            argument="target",
+            argument_help="The directory to change to.",
+            completes="path",
+        ),
+        Command(name="exit", description="Exit the metadata shell.", run=_exit, is_interactive=True),
+        Command(
+            name="find",
+            description="Search for nodes in the directory hierarchy.",
+            run=_find,
+            takes=Takes.ANY,
+            argument="paths",
+            argument_help="The paths to start at.",
+            completes="path",
+        ),
+        Command(name="help", description="Display this help message.", run=_help, is_interactive=True),
+        Command(
+            name="history",
+            description="Print command history.",
+            run=_history,
+            is_interactive=True,
+            takes=Takes.AT_MOST_ONE,
+            argument="numEntriesToShow",
+            argument_help="The number of entries to show.",
+            takes_number=True,
+        ),
+        Command(
+            name="ls",
+            description="List metadata nodes.",
+            run=_ls,
+            takes=Takes.ANY,
+            argument="targets",
+            argument_help="The metadata node paths to list.",
+            completes="path",
+        ),
+        Command(
+            name="man",
+            description="Show the help text for a specific command.",
+            run=_man,
+            is_interactive=True,
+            takes=Takes.ONE,
+            argument="cmd",
+            argument_help="The command to get help text for.",
+            completes="command",
+        ),
+        Command(
+            name="pwd", description="Print the current working directory.", run=_pwd, is_interactive=True
+        ),
+        Command(
+            name="tree",
+            description="Show the contents of metadata nodes in a tree structure.",
+            run=_tree,
+            takes=Takes.SOME,
+            argument="targets",
+            argument_help="The metadata nodes to display.",
+            completes="path",
+        ),
+    )
+}
+"""Every command by its name, sorted."""

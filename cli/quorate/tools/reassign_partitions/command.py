@@ -1,0 +1,208 @@
+"""The command `quorate reassign-partitions`."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+
+import typer
+
+from quorate.console import CommandError, print_json, run, show, tool_app, tool_options, write
+from quorate.console.jopt import OptionsCommand, given_options, one_action, refuse, require
+from quorate.tools.reassign_partitions.files import (
+    parse_broker_list,
+    parse_reassignment,
+    parse_topics,
+)
+
+if TYPE_CHECKING:
+    from quorate_admin.client import AdminClient
+    from quorate_admin.types.partitions import TopicPartition
+    from quorate_admin.types.reassignments import PartitionReassignment
+
+    from quorate.tools.reassign_partitions.actions import Say
+
+ACTIONS = {
+    "--generate": "Propose where the partitions of topics could be; nothing is moved.",
+    "--execute": "Begin to move partitions.",
+    "--verify": "Tell how far the moves are; at the end, take the throttles away.",
+    "--cancel": "Move back what is still moving.",
+    "--list": "List all moves of partitions that are under way.",
+}
+_REQUIRED = {
+    "--generate": ("--topics-to-move-json-file", "--broker-list"),
+    "--execute": ("--reassignment-json-file",),
+    "--verify": ("--reassignment-json-file",),
+    "--cancel": ("--reassignment-json-file",),
+    "--list": (),
+}
+_PERMITTED = {
+    "--generate": ("--disable-rack-aware",),
+    "--execute": (
+        "--additional",
+        "--throttle",
+        "--replica-alter-log-dirs-throttle",
+        "--timeout",
+        "--disallow-replication-factor-change",
+    ),
+    "--verify": ("--preserve-throttles",),
+    "--cancel": ("--preserve-throttles", "--timeout"),
+    "--list": (),
+}
+_OPTIONS = {option for table in (_REQUIRED, _PERMITTED) for options in table.values() for option in options}
+TIMEOUT_MS_DEFAULT = 10_000
+CLIENT_DEFAULTS = {"client.id": "reassign-partitions-tool"}
+
+_Content = TypeVar("_Content")
+
+app = tool_app()
+
+
+class ReassignPartitionsCommand(OptionsCommand):
+    """Adds what is to be done with partitions."""
+
+    ACTIONS: ClassVar = ACTIONS
+
+
+@app.command(cls=ReassignPartitionsCommand)
+def reassign_partitions(
+    context: typer.Context,
+    *,
+    reassignment_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where partitions shall be: "
+            '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","/d"]}]};'
+            " log_dirs may be left out.",
+        ),
+    ] = None,
+    topics_to_move_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help='With --generate: the topics, {"version":1,"topics":[{"topic":"t"}]}.'
+        ),
+    ] = None,
+    broker_list: Annotated[
+        str | None, typer.Option(metavar="ID,ID,…", help="With --generate: the brokers to move them to.")
+    ] = None,
+    disable_rack_aware: Annotated[
+        bool, typer.Option("--disable-rack-aware", help="With --generate: do not look at racks.")
+    ] = False,
+    throttle: Annotated[
+        int,
+        typer.Option(
+            metavar="BYTES", show_default=False, help="With --execute: bytes per second between brokers."
+        ),
+    ] = -1,
+    replica_alter_log_dirs_throttle: Annotated[
+        int,
+        typer.Option(
+            metavar="BYTES", show_default=False, help="With --execute: bytes per second between directories."
+        ),
+    ] = -1,
+    timeout: Annotated[
+        int,
+        typer.Option(metavar="MS", help="How long to wait until moves between directories can begin."),
+    ] = TIMEOUT_MS_DEFAULT,
+    additional: Annotated[
+        bool,
+        typer.Option(
+            "--additional", help="With --execute: besides what is moving, or with another throttle."
+        ),
+    ] = False,
+    preserve_throttles: Annotated[
+        bool, typer.Option("--preserve-throttles", help="With --verify, --cancel: leave throttles alone.")
+    ] = False,
+    disallow_replication_factor_change: Annotated[
+        bool,
+        typer.Option(
+            "--disallow-replication-factor-change",
+            help="With --execute: refuse to change the number of replicas.",
+        ),
+    ] = False,
+) -> None:
+    """Move replicas of partitions between brokers and log directories.
+
+    Give exactly one action. With --bootstrap-controller, only --cancel and --list are possible.
+    """
+    action = check_options(given_options(context))
+    if action == "--list":
+        _list(context)
+        return
+    from quorate.tools.reassign_partitions import actions
+
+    if action == "--generate":
+        assert topics_to_move_json_file is not None
+        assert broker_list is not None
+        brokers = parse_broker_list(broker_list)
+        topics = _read("--topics-to-move-json-file", topics_to_move_json_file, parse_topics)
+        _run(
+            context,
+            partial(actions.generate, topics=topics, brokers=brokers, rack_aware=not disable_rack_aware),
+        )
+        return
+    assert reassignment_json_file is not None
+    wanted = _read("--reassignment-json-file", reassignment_json_file, parse_reassignment)
+    if action == "--execute":
+        execute = partial(
+            actions.execute,
+            wanted=wanted,
+            limits=actions.Throttles(inter_broker=throttle, log_dirs=replica_alter_log_dirs_throttle),
+            additional=additional,
+            allow_replication_factor_change=not disallow_replication_factor_change,
+            timeout_ms=timeout,
+        )
+        _run(context, execute)
+    elif action == "--verify":
+        _run(context, partial(actions.verify, wanted=wanted, preserve_throttles=preserve_throttles))
+    else:
+        cancel = partial(
+            actions.cancel, wanted=wanted, preserve_throttles=preserve_throttles, timeout_ms=timeout
+        )
+        _run(context, cancel)
+
+
+def check_options(given: Collection[str]) -> str:
+    """The action. Raises UsageError for options that do not go together."""
+    action = one_action(given, tuple(ACTIONS))
+    require(given, action, *_REQUIRED[action])
+    refuse(given, action, sorted(_OPTIONS - {*_REQUIRED[action], *_PERMITTED[action]}))
+    if action not in {"--cancel", "--list"}:
+        refuse(given, action, ("--bootstrap-controller",))
+    return action
+
+
+def _read(option: str, path: Path, parse: Callable[[str], _Content]) -> _Content:
+    """What a file says. Raises CommandError, which names the option and the file."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CommandError(f"{option} {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{option} {path}: it is not UTF-8 text") from error
+    except CommandError as error:
+        raise CommandError(f"{option} {path}: {error}") from None
+
+
+def _run(context: typer.Context, work: "Callable[[AdminClient, Say], Awaitable[dict[str, Any]]]") -> None:
+    """Say what is done as it is done, or all at the end for programs."""
+    is_json = tool_options(context).is_json
+
+    def say(text: str) -> None:
+        if not is_json:
+            write(text)
+
+    content = run(lambda admin: work(admin, say), context, defaults=CLIENT_DEFAULTS)
+    if is_json:
+        print_json(content)
+
+
+def _list(context: typer.Context) -> None:
+    from quorate.tools.reassign_partitions import states
+
+    async def ask(admin: "AdminClient") -> "Mapping[TopicPartition, PartitionReassignment]":
+        return await admin.list_partition_reassignments()
+
+    found = run(ask, context, defaults=CLIENT_DEFAULTS)
+    show(context, lambda: states.reassignments_text(found), lambda: states.reassignments_json(found))

@@ -1,0 +1,345 @@
+"""The command `quorate topics`."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from quorate_admin.errors import ErrorCode, ServerError, UnsupportedByServerError
+from quorate_protocol.uuids import ZERO_UUID_TEXT, uuid_from_text, uuid_to_text
+
+from quorate.console import (
+    CommandError,
+    UsageError,
+    run,
+    show,
+    tool_app,
+    tool_options,
+    warn,
+    write,
+)
+from quorate.console.jopt import BrokerOptionsCommand, given_options
+from quorate.tools.topics.options import (
+    ACTIONS,
+    check_counts,
+    check_options,
+    may_collide,
+    parse_configs,
+    parse_replica_assignment,
+    select_topics,
+)
+
+if TYPE_CHECKING:
+    import uuid
+
+    from quorate_admin.client import AdminClient
+    from quorate_admin.types.partitions import TopicPartition
+    from quorate_admin.types.reassignments import PartitionReassignment
+
+    from quorate.tools.topics.describe import DescribedTopic
+
+PARTITIONS_PER_RESPONSE = 2_000
+
+_COLLISION_WARNING = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide."
+    " To avoid issues it is best to use either, but not both.\n"
+)
+_ONLY_TOPIC_ID = (
+    "Only topic id will be used when both --topic and --topic-id are specified"
+    " and topicId is not Uuid.ZERO_UUID\n"
+)
+
+app = tool_app()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which topics an action is about."""
+
+    include: str | None
+    exclude_internal: bool
+    if_exists: bool
+
+    async def names(self, admin: "AdminClient") -> list[str]:
+        """Those that exist. Raises CommandError if there have to be some and there are none."""
+        listed = await admin.list_topics(list_internal=not self.exclude_internal)
+        names = list(select_topics(listed, self.include, exclude_internal=self.exclude_internal))
+        if self.include and not names and not self.if_exists:
+            raise CommandError(f"Topic '{self.include}' does not exist as expected")
+        return names
+
+
+class TopicsCommand(BrokerOptionsCommand):
+    """Adds what is to be done with topics."""
+
+    ACTIONS = ACTIONS
+
+
+@app.command(cls=TopicsCommand)
+def topics(
+    context: typer.Context,
+    *,
+    topic: Annotated[
+        str | None,
+        typer.Option(metavar="TOPIC", help="The topic; but for --create, a regular expression, or several,…"),
+    ] = None,
+    topic_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="The topic to describe; goes before --topic.")
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A config of the new topic; may be given several times."),
+    ] = None,
+    delete_config: Annotated[list[str] | None, typer.Option(metavar="NAME", hidden=True)] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Partitions in all; the cluster's default when creating without."),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Replicas of each partition; the cluster's default without."),
+    ] = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            metavar="0:1,1:2,…", help="Brokers of each partition: colons between, commas after each."
+        ),
+    ] = None,
+    under_replicated_partitions: Annotated[
+        bool,
+        typer.Option("--under-replicated-partitions", help="Only partitions that lack replicas in sync."),
+    ] = False,
+    unavailable_partitions: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Only partitions whose leader is not there.")
+    ] = False,
+    under_min_isr_partitions: Annotated[
+        bool, typer.Option("--under-min-isr-partitions", help="Only partitions below min.insync.replicas.")
+    ] = False,
+    at_min_isr_partitions: Annotated[
+        bool, typer.Option("--at-min-isr-partitions", help="Only partitions at min.insync.replicas.")
+    ] = False,
+    topics_with_overrides: Annotated[
+        bool, typer.Option("--topics-with-overrides", help="Only topics with configs of their own.")
+    ] = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="It is no failure if there is no such topic.")
+    ] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="It is no failure if there is such a topic already.")
+    ] = False,
+    exclude_internal: Annotated[
+        bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")
+    ] = False,
+    partition_size_limit_per_response: Annotated[
+        int | None, typer.Option(metavar="N", help="Partitions to ask for at once. [default: 2000]")
+    ] = None,
+) -> None:
+    """Create, delete, describe, or change topics.
+
+    Give exactly one of --create, --list, --alter, --describe and --delete.
+    """
+    given = given_options(context)
+    action = check_options(given)
+    if delete_config:
+        warn("--delete-config does nothing; `quorate configs` deletes the configs of topics")
+    selection = Selection(include=topic, exclude_internal=exclude_internal, if_exists=if_exists)
+    assignment = parse_replica_assignment(replica_assignment) if replica_assignment else {}
+    if action == "--create":
+        assert topic is not None
+        check_counts(partitions, replication_factor)
+        _create(
+            context,
+            topic,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            assignment=assignment,
+            configs=parse_configs(config or ()),
+            if_not_exists=if_not_exists,
+        )
+    elif action == "--list":
+        _list(context, selection)
+    elif action == "--alter":
+        assert partitions is not None
+        _alter(context, selection, partitions, assignment)
+    elif action == "--delete":
+        _delete(context, selection)
+    else:
+        from quorate.tools.topics.describe import Reports
+
+        reports = Reports(
+            under_replicated=under_replicated_partitions,
+            unavailable=unavailable_partitions,
+            under_min_isr=under_min_isr_partitions,
+            at_min_isr=at_min_isr_partitions,
+            topics_with_overrides=topics_with_overrides,
+        )
+        if if_exists and topic is not None and topic_id is not None and not tool_options(context).is_json:
+            write(_ONLY_TOPIC_ID)
+        limit = partition_size_limit_per_response or PARTITIONS_PER_RESPONSE
+        _describe(context, selection, _topic_id(topic_id), reports, limit)
+
+
+def _topic_id(text: str | None) -> "uuid.UUID | None":
+    """The id, None for the zero id, which stands for none."""
+    if text is None or text == ZERO_UUID_TEXT:
+        return None
+    try:
+        return uuid_from_text(text)
+    except ValueError as error:
+        raise UsageError(f"--topic-id: {error}") from None
+
+
+def _create(
+    context: typer.Context,
+    name: str,
+    *,
+    partitions: int | None,
+    replication_factor: int | None,
+    assignment: Mapping[int, tuple[int, ...]],
+    configs: Mapping[str, str],
+    if_not_exists: bool,
+) -> None:
+    async def create(admin: "AdminClient") -> bool:
+        from quorate_admin.types.topics import NewTopic
+
+        new = NewTopic(
+            name=name,
+            partitions=-1 if partitions is None else partitions,
+            replication_factor=-1 if replication_factor is None else replication_factor,
+            assignments=assignment,
+            configs=configs,
+        )
+        results = await admin.create_topics([new], retry_on_quota_violation=False)
+        try:
+            results.raise_any()
+        except ServerError as error:
+            if if_not_exists and error.error_code is ErrorCode.topic_already_exists:
+                return False
+            raise
+        return True
+
+    if may_collide(name) and not tool_options(context).is_json:
+        write(_COLLISION_WARNING)
+    created = run(create, context)
+    show(
+        context,
+        lambda: f"Created topic {name}.\n" if created else "",
+        lambda: {"topic": name, "created": created},
+    )
+
+
+def _list(context: typer.Context, selection: Selection) -> None:
+    async def names(admin: "AdminClient") -> list[str]:
+        listed = await admin.list_topics(list_internal=not selection.exclude_internal)
+        return list(select_topics(listed, selection.include, exclude_internal=selection.exclude_internal))
+
+    found = run(names, context)
+    show(context, lambda: "\n".join(found) + "\n", lambda: {"topics": found})
+
+
+def _alter(
+    context: typer.Context, selection: Selection, partitions: int, assignment: Mapping[int, tuple[int, ...]]
+) -> None:
+    async def alter(admin: "AdminClient") -> list[str]:
+        from quorate_admin.types.topics import NewPartitions
+
+        names = await selection.names(admin)
+        if not names:
+            return names
+        if assignment:
+            described = await admin.describe_topics(names)
+            new = {
+                name: NewPartitions(
+                    total_count=partitions,
+                    assignments=list(assignment.values())[len(described[name].partitions) :],
+                )
+                for name in names
+            }
+        else:
+            new = dict.fromkeys(names, NewPartitions(total_count=partitions))
+        results = await admin.create_partitions(new, retry_on_quota_violation=False)
+        results.raise_any()
+        return names
+
+    altered = run(alter, context)
+    show(context, lambda: "", lambda: {"altered": altered, "partitionCount": partitions})
+
+
+def _delete(context: typer.Context, selection: Selection) -> None:
+    async def delete(admin: "AdminClient") -> list[str]:
+        names = await selection.names(admin)
+        if names:
+            results = await admin.delete_topics(names, retry_on_quota_violation=False)
+            results.raise_any()
+        return names
+
+    deleted = run(delete, context)
+    show(context, lambda: "", lambda: {"deleted": deleted})
+
+
+def _describe(
+    context: typer.Context,
+    selection: Selection,
+    topic_id: "uuid.UUID | None",
+    reports: Any,
+    partitions_per_response: int,
+) -> None:
+    from quorate_admin.types.configs import ConfigResource, ConfigResourceType
+    from quorate_admin.types.partitions import TopicPartition
+
+    from quorate.tools.topics import describe
+
+    async def ask(admin: "AdminClient") -> "list[DescribedTopic]":
+        wanted = await (
+            selection.names(admin) if topic_id is None else _existing_id(admin, topic_id, selection)
+        )
+        if not wanted:
+            return []
+        described = await admin.describe_topics(wanted, partitions_per_response=partitions_per_response)
+        topics = [described[one] for one in wanted]
+        resources = {topic.name: ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics}
+        configs, reassignments, cluster = await asyncio.gather(
+            admin.describe_configs(resources.values()),
+            _reassignments(
+                admin,
+                [TopicPartition(topic.name, info.partition) for topic in topics for info in topic.partitions],
+            ),
+            admin.describe_cluster(),
+        )
+        combined = describe.combine(
+            topics, {name: configs[resource] for name, resource in resources.items()}, reassignments
+        )
+        return describe.select(combined, reports, {node.node_id for node in cluster.nodes})
+
+    found = run(ask, context)
+    show(
+        context,
+        lambda: describe.description_text(found, reports),
+        lambda: describe.description_json(found),
+    )
+
+
+async def _existing_id(
+    admin: "AdminClient", topic_id: "uuid.UUID", selection: Selection
+) -> "list[uuid.UUID]":
+    listed = await admin.list_topics(list_internal=not selection.exclude_internal)
+    if any(topic.topic_id == topic_id for topic in listed.values()):
+        return [topic_id]
+    if selection.if_exists:
+        return []
+    raise CommandError(f"TopicId '{uuid_to_text(topic_id)}' does not exist as expected")
+
+
+async def _reassignments(
+    admin: "AdminClient", partitions: "list[TopicPartition]"
+) -> "Mapping[TopicPartition, PartitionReassignment]":
+    """What is on the move; nothing, where the server does not tell, or not everybody."""
+    try:
+        return await admin.list_partition_reassignments(partitions)
+    except UnsupportedByServerError:
+        return {}
+    except ServerError as error:
+        if error.error_code is ErrorCode.cluster_authorization_failed:
+            return {}
+        raise

@@ -1,0 +1,123 @@
+"""What the options of `quorate topics` mean, and which go together."""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from quorate.console import UsageError
+from quorate.console.jopt import one_action, only_with, refuse, require
+
+ACTIONS = {
+    "--create": "Create a topic.",
+    "--list": "List the names of topics.",
+    "--alter": "Give topics more partitions.",
+    "--describe": "Describe topics and their partitions.",
+    "--delete": "Delete topics.",
+}
+REPORTS = (
+    "--under-replicated-partitions",
+    "--under-min-isr-partitions",
+    "--at-min-isr-partitions",
+    "--unavailable-partitions",
+)
+REPLICATION_FACTOR_MAX = 2**15 - 1
+_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def check_options(given: Collection[str]) -> str:
+    """The action. Raises UsageError for options that do not go together."""
+    action = one_action(given, tuple(ACTIONS), controllers=False)
+    if action not in {"--list", "--describe"}:
+        require(given, action, "--topic")
+    if "--describe" in given and "--if-exists" in given and not {"--topic", "--topic-id"} & set(given):
+        raise UsageError("--describe with --if-exists needs --topic or --topic-id")
+    if "--alter" in given and "--config" in given:
+        raise UsageError(
+            "--alter can't be used with --config; `quorate configs` alters the configs of topics"
+        )
+    require(given, "--alter", "--partitions")
+    for option, actions in {
+        "--config": ("--create",),
+        "--partitions": ("--create", "--alter"),
+        "--replication-factor": ("--create",),
+        "--replica-assignment": ("--create", "--alter"),
+        "--topics-with-overrides": ("--describe",),
+        "--if-exists": ("--alter", "--delete", "--describe"),
+        "--if-not-exists": ("--create",),
+        "--exclude-internal": ("--list", "--describe"),
+        **dict.fromkeys(REPORTS, ("--describe",)),
+    }.items():
+        only_with(given, option, actions)
+    if action == "--create":
+        refuse(given, "--replica-assignment", ("--partitions", "--replication-factor"))
+    refuse(given, "--topics-with-overrides", REPORTS)
+    return action
+
+
+def parse_replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
+    """Partition -> brokers, from `0:1,1:2`: a comma between partitions, a colon between brokers.
+
+    Raises UsageError.
+    """
+    assignment: dict[int, tuple[int, ...]] = {}
+    for partition, part in enumerate(text.split(",")):
+        try:
+            brokers = tuple(int(broker) for broker in part.split(":"))
+        except ValueError:
+            raise UsageError(
+                f"--replica-assignment {text!r}: {part!r} of partition {partition} is not a list of broker ids"
+                " with colons between, such as 0:1"
+            ) from None
+        if len(set(brokers)) < len(brokers):
+            raise UsageError(
+                f"--replica-assignment {text!r}: {part!r} of partition {partition} names a broker twice;"
+                " a partition has at most one replica on a broker"
+            )
+        if len(brokers) != len(assignment.get(0, brokers)):
+            raise UsageError(
+                f"--replica-assignment {text!r}: partition {partition} has {len(brokers)} replicas and partition 0"
+                f" has {len(assignment[0])}; all must have as many"
+            )
+        assignment[partition] = brokers
+    return assignment
+
+
+def parse_configs(pairs: Iterable[str]) -> dict[str, str]:
+    """The configs of a new topic, from several `name=value`. Raises UsageError."""
+    configs: dict[str, str] = {}
+    for text in pairs:
+        name, *value = (part.strip() for part in text.split("="))
+        if len(value) != 1 or not name or not value[0]:
+            raise UsageError(f"--config {text!r} is not name=value")
+        configs[name] = value[0]
+    return configs
+
+
+def check_counts(partitions: int | None, replication_factor: int | None) -> None:
+    """Raises UsageError for numbers that no topic can have."""
+    if partitions is not None and partitions < 1:
+        raise UsageError(f"--partitions {partitions}: it must be greater than 0")
+    if replication_factor is not None and not 1 <= replication_factor <= REPLICATION_FACTOR_MAX:
+        raise UsageError(
+            f"--replication-factor {replication_factor}: it must be between 1 and {REPLICATION_FACTOR_MAX}"
+        )
+
+
+def select_topics(names: Iterable[str], include: str | None, *, exclude_internal: bool) -> Sequence[str]:
+    """The names, sorted, that `--topic` means: a regular expression, or several with commas between.
+
+    Raises UsageError.
+    """
+    wanted = [name for name in sorted(names) if not (exclude_internal and name in _INTERNAL_TOPICS)]
+    if include is None:
+        return wanted
+    pattern = include.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--topic {include!r} is not a regular expression: {error}") from None
+    return [name for name in wanted if expression.fullmatch(name)]
+
+
+def may_collide(name: str) -> bool:
+    """Whether the name could become the same as another's in metrics, which write dots as underscores."""
+    return "." in name or "_" in name

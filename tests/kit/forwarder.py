@@ -1,0 +1,147 @@
+"""TCP forwarders on loopback: an address that can be led to another server while clients hold on to it."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from kit.cluster import free_ports
+
+READ_SIZE_BYTES = 64 * 1024
+HOST = "127.0.0.1"
+STEP_TIMEOUT_S = 10
+
+
+@dataclass(eq=False)
+class Forwarder:
+    """One address. `target` is the port that new connections are led to; None: nothing answers on them."""
+
+    port: int
+    target: int | None
+    accepted: int = 0
+    _server: asyncio.Server | None = field(default=None, repr=False)
+    _connections: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
+
+    @property
+    def address(self) -> str:
+        """`host:port`, where clients come."""
+        return f"{HOST}:{self.port}"
+
+    async def open(self) -> None:
+        """Accept connections."""
+        self._server = await asyncio.start_server(self._accept, HOST, self.port)
+
+    async def refuse(self) -> None:
+        """Accept no more connections, and cut those that are there."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        await self.cut()
+
+    async def cut(self) -> None:
+        """End every connection; new ones are welcome."""
+        for connection in list(self._connections):
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        self.accepted += 1
+        try:
+            if self.target is None:
+                while await reader.read(READ_SIZE_BYTES):
+                    pass
+                return
+            with suppress(OSError):
+                onward_reader, onward = await asyncio.open_connection(HOST, self.target)
+                try:
+                    await _first(_copy(reader, onward), _copy(onward_reader, writer))
+                finally:
+                    onward.close()
+        except (OSError, asyncio.CancelledError):
+            pass  # cut by the test, or by either end
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+
+class Network:
+    """Forwarders, served by a thread of their own. Its methods return when the change is in force."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="forwarders", daemon=True)
+        self._thread.start()
+        self._forwarders: list[Forwarder] = []
+
+    def addresses(self, targets: Sequence[int]) -> list[Forwarder]:
+        """New addresses that lead to these ports."""
+        first = free_ports(len(targets))
+        forwarders = [Forwarder(port=first + place, target=target) for place, target in enumerate(targets)]
+        for forwarder in forwarders:
+            self._do(forwarder.open())
+        self._forwarders += forwarders
+        return forwarders
+
+    def lead(self, targets: Sequence[tuple[Forwarder, int | None]], *, cut: bool = True) -> None:
+        """Lead addresses to other ports, all at once. `cut`: connections that are open end; else they stay."""
+
+        async def lead() -> None:
+            for forwarder, target in targets:
+                forwarder.target = target
+            if cut:
+                await asyncio.gather(*(forwarder.cut() for forwarder, _ in targets))
+
+        self._do(lead())
+
+    def swap(self, one: Forwarder, other: Forwarder, *, cut: bool = True) -> None:
+        """Exchange what two addresses lead to."""
+        self.lead([(one, other.target), (other, one.target)], cut=cut)
+
+    def refuse(self, *forwarders: Forwarder) -> None:
+        """Have addresses refuse connections."""
+        for forwarder in forwarders:
+            self._do(forwarder.refuse())
+
+    def close(self) -> None:
+        """End all of it."""
+        self.refuse(*self._forwarders)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(STEP_TIMEOUT_S)
+        assert not self._thread.is_alive()
+        self._loop.close()
+
+    def _do(self, step: object) -> None:
+        assert asyncio.iscoroutine(step)
+        asyncio.run_coroutine_threadsafe(step, self._loop).result(STEP_TIMEOUT_S)
+
+
+@contextmanager
+def network() -> Iterator[Network]:
+    """A network, closed in the end."""
+    made = Network()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(READ_SIZE_BYTES):
+            writer.write(data)
+            await writer.drain()
+
+
+async def _first(*copies: object) -> None:
+    """Run both directions until one ends."""
+    tasks = [asyncio.ensure_future(copy) for copy in copies]  # type: ignore[arg-type]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

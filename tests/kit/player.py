@@ -1,0 +1,148 @@
+"""Plays a cluster with the `quorate` command, as a user does."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from kit.cluster import HEAP, free_ports
+from kit.waiting import eventually
+
+QUORATE = str(Path(sys.executable).with_name("quorate"))
+TIMEOUT_S = 600
+EDIT_WAIT = "9m"
+CONTROLLERS_ALONE = """\
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaController
+metadata: {name: quorum}
+spec: {listeners: [{name: CONTROLLER, port: %d}]}
+"""
+
+
+def environment_with(jars: Path, path: Path) -> dict[str, str]:
+    """The environment of commands: Kafka is what the other tests use."""
+    home = path / "kafka"
+    home.mkdir()
+    (home / "libs").symlink_to(jars)
+    return {**os.environ, "KAFKA_HOME": str(home), "KAFKA_HEAP_OPTS": HEAP}
+
+
+class Player:
+    """Plays a cluster in a directory of its own, and sees to it that no process stays."""
+
+    def __init__(self, path: Path, environment: dict[str, str]) -> None:
+        self.path = path
+        self.environment = environment
+        self.directory = path / "cluster"
+        self.manifest = path / "cluster.yaml"
+        self.write(CONTROLLERS_ALONE % free_ports(3))
+
+    def write(self, text: str) -> None:
+        """Write the manifest."""
+        self.manifest.write_text(text)
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of `quorate play` in this directory; `arguments` begin with a subcommand, if any."""
+        return [QUORATE, "play", *arguments, "--dir", str(self.directory)]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run it to its end."""
+        return subprocess.run(
+            self.command(*arguments), **self.surroundings, capture_output=True, timeout=TIMEOUT_S, check=False
+        )
+
+    @property
+    def surroundings(self) -> dict[str, Any]:
+        """How every command is run."""
+        return {"cwd": self.path, "env": self.environment, "text": True, "stdin": subprocess.DEVNULL}
+
+    def play(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Play the manifest in the background; it must come to be ready."""
+        ran = self.run("-f", str(self.manifest), "--detach", *arguments)
+        assert ran.returncode == 0, ran.stderr
+        return ran
+
+    def refusal(self) -> str:
+        """What is said when the manifest can't be played."""
+        ran = self.run("-f", str(self.manifest), "--detach")
+        assert ran.returncode == 1, ran.stdout
+        return ran.stderr
+
+    def status(self) -> dict[str, Any]:
+        """What `status -o json` says."""
+        ran = self.run("status", "-o", "json")
+        assert ran.returncode == 0, ran.stderr
+        content: dict[str, Any] = json.loads(ran.stdout)
+        return content
+
+    def until_ready(self) -> dict[str, Any]:
+        """The status once it says ready."""
+        return eventually(
+            lambda: status if (status := self.status())["ready"] else None, 60, "a ready cluster"
+        )
+
+    def processes(self) -> list[psutil.Process]:
+        """Whatever runs with this directory on its command line: nodes and supervisors."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if str(self.path) in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                continue  # it ended meanwhile
+        return found
+
+    def close(self) -> None:
+        """End what a failed test has left; a test that passed has left nothing."""
+        left = self.processes()
+        for process in left:
+            process.kill()
+        psutil.wait_procs(left, timeout=10)
+        assert left == []
+
+    def edit(self, text: str, *arguments: str) -> str:
+        """Play another manifest in the running cluster, until nothing is left to do; what was told meanwhile."""
+        self.write(text)
+        return self.play("--wait", EDIT_WAIT, *arguments).stderr
+
+    def plan(self, text: str) -> dict[str, Any]:
+        """What `quorate plan` says would be done for another manifest, which is not played."""
+        other = self.path / "other.yaml"
+        other.write_text(text)
+        command = [QUORATE, "plan", "-f", str(other), "--dir", str(self.directory), "-o", "json"]
+        ran = subprocess.run(
+            command, **self.surroundings, capture_output=True, timeout=TIMEOUT_S, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        found: dict[str, Any] = json.loads(ran.stdout)
+        return found
+
+    def until(self, holds: Callable[[dict[str, Any]], object], timeout_s: float, what: str) -> dict[str, Any]:
+        """The first status for which something holds."""
+
+        def look() -> dict[str, Any] | None:
+            status = self.status()
+            return status if holds(status) else None
+
+        return eventually(look, timeout_s, what, self.status)
+
+    def supervisor(self) -> psutil.Process:
+        """The process that supervises the cluster in the background."""
+        (found,) = [process for process in self.processes() if "supervise" in process.cmdline()]
+        return found
+
+
+@pytest.fixture
+def player(tmp_path: Path, kafka_jars: Path) -> Iterator[Player]:
+    """A player whose cluster is controllers alone, until the test writes another manifest."""
+    path = tmp_path / "play"
+    path.mkdir()
+    player = Player(path, environment_with(kafka_jars, tmp_path))
+    yield player
+    player.run("stop")
+    player.close()

@@ -1,0 +1,405 @@
+"""`quorate acls`: options, what is asked, text, JSON and errors."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from kit.scripted_admin import ScriptedAdmin
+from kit.tool_runner import run_tool
+from quorate.console import UsageError
+from quorate.main import app
+from quorate.tools.acls.bindings import (
+    CLUSTER,
+    SUPPORTED_OPERATIONS,
+    AclArguments,
+    check_options,
+    check_to_add,
+    entries_by_filter,
+    parse_operation,
+    parse_pattern_type,
+    parse_principals,
+    resource_filters,
+)
+from quorate_admin.errors import ServerError
+from quorate_admin.results import Results
+from quorate_admin.types.acls import (
+    ANY_ACL,
+    AccessControlEntry,
+    AccessControlEntryFilter,
+    AclBinding,
+    AclBindingFilter,
+    AclDeletion,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from quorate_protocol.errors import ErrorCode
+from typer.testing import CliRunner, Result
+
+AT = ("--bootstrap-server", "localhost:9092")
+ALICE = ("User:alice",)
+TOPIC = ResourcePattern(resource_type=ResourceType.TOPIC, name="t")
+TOPIC_FILTER = ResourcePatternFilter(
+    resource_type=ResourceType.TOPIC, name="t", pattern_type=PatternType.LITERAL
+)
+READ_T = AclBinding(
+    pattern=TOPIC, entry=AccessControlEntry(principal="User:alice", operation=AclOperation.READ)
+)
+WRITE_T = AclBinding(
+    pattern=TOPIC,
+    entry=AccessControlEntry(
+        principal="User:bob",
+        host="1.2.3.4",
+        operation=AclOperation.WRITE,
+        permission_type=AclPermissionType.DENY,
+    ),
+)
+PATTERN_TEXT = "ResourcePattern(resourceType=TOPIC, name=t, patternType=LITERAL)"
+READ_TEXT = "(principal=User:alice, host=*, operation=READ, permissionType=ALLOW)"
+WRITE_TEXT = "(principal=User:bob, host=1.2.3.4, operation=WRITE, permissionType=DENY)"
+
+
+def kinds(entries: Iterable[AccessControlEntry]) -> set[tuple[str, str, str, str]]:
+    """Entries as short tuples."""
+    return {(one.principal, one.host, one.operation.name, one.permission_type.name) for one in entries}
+
+
+def by_resource(arguments: AclArguments) -> dict[str, set[str]]:
+    """The operations for each resource that is named."""
+    return {
+        f"{resource.resource_type} {resource.name}": {entry.operation.name for entry in entries}
+        for resource, entries in entries_by_filter(arguments).items()
+    }
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--list --producer", "--list can't be used with --producer"),
+        ("--list --allow-host", "--list can't be used with --allow-host"),
+        ("--list --deny-principal", "--list can't be used with --deny-principal"),
+        ("--add --producer --topic --operation", "--producer can't be used with --operation"),
+        ("--add --consumer --topic --group --deny-host", "--consumer can't be used with --deny-host"),
+        ("--add --principal", "--principal can be used with --list only"),
+        ("--add --producer", "--producer needs --topic"),
+        ("--add --idempotent", "--idempotent needs --producer"),
+        ("--add --consumer --topic", "--consumer needs --group"),
+        ("--add --consumer --topic --group --cluster", "--consumer can't be used with --cluster"),
+        (
+            "--add --consumer --topic --group --transactional-id",
+            "--consumer can't be used with --transactional-id",
+        ),
+        ("--remove --topic --allow-host", "--allow-host needs --allow-principal"),
+        ("--remove --topic --deny-host", "--deny-host needs --deny-principal"),
+        (
+            "--remove --topic --operation",
+            "--remove with --operation needs --allow-principal or --deny-principal",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together(options: str, told: str) -> None:
+    """Goal: the refusals of kafka-acls, and of what would remove more than is said. Method: a breach of each."""
+    with pytest.raises(UsageError) as raised:
+        check_options(["--bootstrap-server", *options.split()])
+    assert told in raised.value.message
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--list --topic --group --principal --resource-pattern-type",
+        "--add --producer --consumer --idempotent --topic --group --transactional-id --allow-principal --allow-host",
+        "--remove --cluster --operation --deny-principal --deny-host --force",
+        "--remove --topic",
+    ],
+)
+def test_options_that_go_together(options: str) -> None:
+    """Goal: nothing else is refused. Method: full lines of each action."""
+    assert check_options(["--bootstrap-controller", *options.split()]) == options.split(maxsplit=1)[0]
+
+
+@pytest.mark.parametrize("text", ["Read", "read", "READ"])
+def test_operations_are_read_in_any_case(text: str) -> None:
+    """Goal: the names of kafka-acls. Method: three spellings; a long name both ways; what is none."""
+    assert parse_operation(text) is AclOperation.READ
+    assert parse_operation("DescribeConfigs") is parse_operation("describe_configs")
+    for wrong in ("Any", "Unknown", "Reed"):
+        with pytest.raises(UsageError, match=f"--operation '{wrong}': it must be one of All, Read, Write"):
+            parse_operation(wrong)
+
+
+def test_pattern_types_and_principals_are_read() -> None:
+    """Goal: the message names option, value and what is allowed. Method: right and wrong ones."""
+    assert parse_pattern_type("Prefixed") is PatternType.PREFIXED
+    with pytest.raises(
+        UsageError, match="--resource-pattern-type: 'x' is none of ANY, MATCH, LITERAL, PREFIXED"
+    ):
+        parse_pattern_type("x")
+    assert parse_principals("--principal", [" User:a ", "User:a", "User:b:c"]) == ["User:a", "User:b:c"]
+    with pytest.raises(UsageError, match="--principal: 'a' is not Type:name"):
+        parse_principals("--principal", ["a"])
+
+
+def test_resources_of_all_kinds() -> None:
+    """Goal: each option names its kind, and names may repeat. Method: all of them, prefixed and literal."""
+    arguments = AclArguments(
+        topics=["t", " t"],
+        groups=["g"],
+        transactional_ids=["x"],
+        delegation_tokens=["d"],
+        user_principals=["User:u"],
+        cluster=True,
+    )
+    named = [(one.resource_type.name, one.name) for one in resource_filters(arguments)]
+    assert named == [
+        ("TOPIC", "t"),
+        ("GROUP", "g"),
+        ("TRANSACTIONAL_ID", "x"),
+        ("DELEGATION_TOKEN", "d"),
+        ("USER", "User:u"),
+        ("CLUSTER", "kafka-cluster"),
+    ]
+    prefixed = AclArguments(topics=["t"], cluster=True, pattern_type=PatternType.PREFIXED)
+    assert [one.pattern_type for one in resource_filters(prefixed)] == [PatternType.PREFIXED]
+
+
+def test_entries_are_all_combinations() -> None:
+    """Goal: several principals, hosts and operations in one line. Method: two of each, and a denial."""
+    (entries,) = entries_by_filter(
+        AclArguments(
+            topics=["t"],
+            operations=["Read", "Write"],
+            allow_principals=["User:a", "User:b"],
+            allow_hosts=["1.1.1.1", "2.2.2.2"],
+            deny_principals=["User:c"],
+        )
+    ).values()
+    allowed = {
+        (principal, host, operation, "ALLOW")
+        for principal in ("User:a", "User:b")
+        for host in ("1.1.1.1", "2.2.2.2")
+        for operation in ("READ", "WRITE")
+    }
+    assert kinds(entries) == allowed | {("User:c", "*", "READ", "DENY"), ("User:c", "*", "WRITE", "DENY")}
+
+
+def test_without_an_operation_all_is_meant() -> None:
+    """Goal: Kafka's default. Method: no --operation."""
+    assert by_resource(AclArguments(topics=["t"], allow_principals=ALICE)) == {"TOPIC t": {"ALL"}}
+
+
+def test_producers_and_consumers_get_what_they_need() -> None:
+    """Goal: the conveniences. Method: each alone, and both together."""
+    producer = AclArguments(
+        topics=["t"], transactional_ids=["x"], allow_principals=ALICE, producer=True, idempotent=True
+    )
+    assert by_resource(producer) == {
+        "TOPIC t": {"WRITE", "CREATE", "DESCRIBE"},
+        "TRANSACTIONAL_ID x": {"WRITE", "DESCRIBE"},
+        "CLUSTER kafka-cluster": {"IDEMPOTENT_WRITE"},
+    }
+    consumer = AclArguments(topics=["t"], groups=["g"], allow_principals=ALICE, consumer=True)
+    assert by_resource(consumer) == {"TOPIC t": {"READ", "DESCRIBE"}, "GROUP g": {"READ"}}
+    both = AclArguments(topics=["t"], groups=["g"], allow_principals=ALICE, consumer=True, producer=True)
+    assert by_resource(both) == {"TOPIC t": {"READ", "WRITE", "CREATE", "DESCRIBE"}, "GROUP g": {"READ"}}
+
+
+@pytest.mark.parametrize("resource_type", list(SUPPORTED_OPERATIONS))
+def test_operations_that_a_resource_does_not_have(resource_type: ResourceType) -> None:
+    """Goal: an entry without effect is refused. Method: every operation for every kind of resource."""
+    names = {
+        ResourceType.TOPIC: {"topics": ["x"]},
+        ResourceType.GROUP: {"groups": ["x"]},
+        ResourceType.CLUSTER: {"cluster": True},
+        ResourceType.TRANSACTIONAL_ID: {"transactional_ids": ["x"]},
+        ResourceType.DELEGATION_TOKEN: {"delegation_tokens": ["x"]},
+        ResourceType.USER: {"user_principals": ["User:x"]},
+    }
+    for operation in set(AclOperation) - {AclOperation.UNKNOWN, AclOperation.ANY}:
+        wanted: dict[str, Any] = {
+            **names[resource_type],
+            "operations": [operation.name],
+            "allow_principals": ALICE,
+        }
+        if operation is AclOperation.ALL or operation in SUPPORTED_OPERATIONS[resource_type]:
+            assert len(entries_by_filter(AclArguments(**wanted))) == 1
+        else:
+            with pytest.raises(UsageError, match=f"ResourceType {resource_type} only supports operations"):
+                entries_by_filter(AclArguments(**wanted))
+
+
+def test_what_can_not_be_added() -> None:
+    """Goal: the refusals of --add. Method: a filter's pattern type, no principal, no resource."""
+    matching = AclArguments(topics=["t"], allow_principals=ALICE, pattern_type=PatternType.MATCH)
+    with pytest.raises(UsageError, match="--resource-pattern-type MATCH can't be used with --add"):
+        check_to_add(matching, entries_by_filter(matching))
+    nobody = AclArguments(topics=["t"])
+    with pytest.raises(UsageError, match="--add needs --allow-principal or --deny-principal"):
+        check_to_add(nobody, entries_by_filter(nobody))
+    with pytest.raises(UsageError, match="name a resource: --topic"):
+        entries_by_filter(AclArguments(allow_principals=ALICE))
+
+
+# Commands
+
+
+async def test_acls_are_added_that_are_not_there(admin: ScriptedAdmin) -> None:
+    """Goal: --add tells what it does, as Kafka's tool. Method: one entry is there, one is new."""
+    admin.answers |= {"describe_acls": (READ_T,), "create_acls": Results()}
+    add = ("acls", *AT, "--add", "--topic", "t", "--allow-principal", "User:alice")
+    ran = await run_tool(*add, "--operation", "Read", "--operation", "Describe")
+    describe = READ_TEXT.replace("READ", "DESCRIBE")
+    assert ran.stdout == (
+        f"Acl (pattern={PATTERN_TEXT}, entry={READ_TEXT}) already exists.\n"
+        f"Adding ACLs for resource `{PATTERN_TEXT}`: \n \t{describe}\n\n"
+    )
+    assert ran.exit_code == 0
+    assert admin.calls_of("describe_acls")[0].args == (AclBindingFilter(pattern=TOPIC_FILTER),)
+    ((created,),) = (call.args for call in admin.calls_of("create_acls"))
+    assert [binding.entry.operation for binding in created] == [AclOperation.DESCRIBE]
+    again = await run_tool(*add, "--operation", "Read")
+    assert again.stdout == f"Acl (pattern={PATTERN_TEXT}, entry={READ_TEXT}) already exists.\n"
+    assert len(admin.calls_of("create_acls")) == 1
+
+
+READ_JSON = {
+    "resourceType": "TOPIC",
+    "resourceName": "t",
+    "patternType": "LITERAL",
+    "principal": "User:alice",
+    "host": "*",
+    "operation": "READ",
+    "permissionType": "ALLOW",
+}
+
+
+async def test_additions_for_programs_have_the_documented_shape(admin: ScriptedAdmin) -> None:
+    """Goal: `-o json` is an interface. Method: a new entry, then one that is there."""
+    admin.answers |= {"describe_acls": (), "create_acls": Results()}
+    add = ("acls", *AT, "--add", "--topic", "t", *("--allow-principal", "User:alice", "--operation", "Read"))
+    assert (await run_tool(*add, "-o", "json")).json == {"added": [READ_JSON], "existing": []}
+    admin.answers["describe_acls"] = (READ_T,)
+    assert (await run_tool(*add, "-o", "json")).json == {"added": [], "existing": [READ_JSON]}
+
+
+async def test_a_refusal_to_add_is_a_failure(admin: ScriptedAdmin) -> None:
+    """Goal: the server's reason reaches the person. Method: an authorizer that is switched off."""
+    refusal = ServerError(ErrorCode.security_disabled, "No Authorizer is configured.")
+    admin.answers |= {"describe_acls": (), "create_acls": Results({}, {READ_T: refusal})}
+    add = ("acls", *AT, "--add", "--topic", "t", "--allow-principal", "User:alice", "--operation", "Read")
+    ran = await run_tool(*add)
+    assert ran.exit_code == 1
+    assert ran.stderr == "error: SECURITY_DISABLED: No Authorizer is configured.\n"
+
+
+async def test_acls_are_listed(admin: ScriptedAdmin) -> None:
+    """Goal: --list. Method: all; of some resources; of some principals; nothing; JSON."""
+    admin.answers["describe_acls"] = (WRITE_T, READ_T)
+    both = f"Current ACLs for resource `{PATTERN_TEXT}`:\n\t{READ_TEXT}\n\t{WRITE_TEXT}\n\n"
+    assert (await run_tool("acls", *AT, "--list")).stdout == both
+    assert admin.calls[-1].args == (ANY_ACL,)
+    ran = await run_tool("acls", *AT, "--list", "--topic", "t", "--cluster")
+    assert ran.stdout == both
+    assert [call.args[0].pattern for call in admin.calls[1:]] == [TOPIC_FILTER, CLUSTER]
+    ran = await run_tool("acls", *AT, "--list", "--principal", "User:alice", "--principal", "User:eve")
+    assert ran.stdout == (
+        "ACLs for principal `User:alice`\n"
+        f"Current ACLs for resource `{PATTERN_TEXT}`:\n\t{READ_TEXT}\n\n"
+        "ACLs for principal `User:eve`\n"
+    )
+    ran = await run_tool("acls", *AT, "--list", "--principal", "User:alice", "-o", "json")
+    assert ran.json == {"acls": [READ_JSON]}
+    admin.answers["describe_acls"] = ()
+    assert (await run_tool("acls", *AT, "--list")).stdout == ""
+
+
+async def test_filters_may_match_any_pattern(admin: ScriptedAdmin) -> None:
+    """Goal: --resource-pattern-type any and match, for --list. Method: what is asked."""
+    admin.answers["describe_acls"] = ()
+    for text in ("any", "match"):
+        await run_tool("acls", *AT, "--list", "--topic", "t", "--resource-pattern-type", text)
+    asked = [call.args[0].pattern.pattern_type for call in admin.calls]
+    assert asked == [PatternType.ANY, PatternType.MATCH]
+
+
+def deleted(*bindings: AclBinding, error: ServerError | None = None) -> Any:
+    """What delete_acls answers."""
+    return lambda filters: Results(
+        {one: tuple(AclDeletion(binding=binding, error=error) for binding in bindings) for one in filters}, {}
+    )
+
+
+async def test_acls_are_removed_without_a_question_by_force(admin: ScriptedAdmin) -> None:
+    """Goal: --remove --force, all of a resource or some entries. Method: what is asked of the cluster; JSON."""
+    admin.answers["delete_acls"] = deleted(READ_T)
+    remove = ("acls", *AT, "--remove", "--topic", "t", "--force")
+    ran = await run_tool(*remove)
+    assert (ran.exit_code, ran.stdout, ran.stderr) == (0, "", "")
+    assert admin.calls[-1].args == ([AclBindingFilter(pattern=TOPIC_FILTER)],)
+    ran = await run_tool(*remove, "--allow-principal", "User:alice", "--operation", "Read", "-o", "json")
+    assert ran.json == {"removed": [READ_JSON]}
+    entry = AccessControlEntryFilter(
+        principal="User:alice",
+        host="*",
+        operation=AclOperation.READ,
+        permission_type=AclPermissionType.ALLOW,
+    )
+    assert admin.calls[-1].args == ([AclBindingFilter(pattern=TOPIC_FILTER, entry=entry)],)
+
+
+async def answering(answer: str, *arguments: str) -> Result:
+    """Run the tool with something to read."""
+    return await asyncio.to_thread(
+        CliRunner().invoke, app, ["acls", *AT, "--remove", *arguments], prog_name="quorate", input=answer
+    )
+
+
+ALL_OF_T = f"Are you sure you want to delete all ACLs for resource filter `{PATTERN_TEXT}`? (y/n)\n"
+
+
+@pytest.mark.parametrize(("answer", "calls"), [("y\n", 1), ("Y\n", 1), ("n\n", 0), ("yes\n", 0), ("\n", 0)])
+async def test_removal_asks_first(admin: ScriptedAdmin, answer: str, calls: int) -> None:
+    """Goal: only y is a yes. Method: several answers."""
+    admin.answers["delete_acls"] = deleted()
+    ran = await answering(answer, "--topic", "t")
+    assert (ran.exit_code, ran.stdout) == (0, ALL_OF_T)
+    assert len(admin.calls) == calls
+
+
+async def test_removal_asks_for_each_resource(admin: ScriptedAdmin) -> None:
+    """Goal: each answer counts for its resource. Method: no for the topic, yes for the group, with entries."""
+    admin.answers["delete_acls"] = deleted()
+    ran = await answering("n\ny\n", "--topic", "t", "--group", "g", "--allow-principal", "User:alice")
+    question = (
+        "Are you sure you want to remove ACLs: \n \t(principal=User:alice, host=*, operation=ALL,"
+        " permissionType=ALLOW)\n from resource filter `{}`? (y/n)\n"
+    )
+    group = PATTERN_TEXT.replace("TOPIC", "GROUP").replace("name=t", "name=g")
+    assert ran.stdout == question.format(PATTERN_TEXT) + question.format(group)
+    (filters,) = admin.calls[0].args
+    assert [one.pattern.resource_type for one in filters] == [ResourceType.GROUP]
+
+
+async def test_without_an_answer_nothing_is_removed(admin: ScriptedAdmin) -> None:
+    """Goal: a script without a terminal is told what to do. Method: nothing to read; JSON stays clean."""
+    ran = await answering("", "--topic", "t")
+    assert ran.exit_code == 1
+    assert "nobody answers, so that nothing is removed; --force removes without asking" in ran.stderr
+    ran = await answering("n\n", "--topic", "t", "-o", "json")
+    assert ran.stderr == ALL_OF_T
+    assert ran.stdout == '{\n  "removed": []\n}\n'
+    assert admin.calls == []
+
+
+async def test_an_entry_that_could_not_be_removed_is_a_failure(admin: ScriptedAdmin) -> None:
+    """Goal: half done is not done. Method: the server says so of a binding."""
+    admin.answers["delete_acls"] = deleted(READ_T, error=ServerError(ErrorCode.cluster_authorization_failed))
+    ran = await run_tool("acls", *AT, "--remove", "--topic", "t", "--force")
+    assert (ran.exit_code, ran.stderr) == (1, "error: CLUSTER_AUTHORIZATION_FAILED\n")

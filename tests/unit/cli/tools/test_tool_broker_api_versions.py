@@ -1,0 +1,79 @@
+"""`quorate broker-api-versions`: text, JSON and errors."""
+
+import pytest
+from kit.fake_cluster import HANG_UP, FakeCluster
+from kit.tool_runner import run_tool
+from quorate.tools import broker_api_versions
+from quorate.tools.broker_api_versions import node_json, node_text
+from quorate_admin.types.cluster import NodeDescription
+from quorate_admin.types.controllers import NodeApiVersions
+
+NODE = NodeDescription(node_id=1, host="h", port=9092, rack=None, fenced=False)
+
+
+def versions(**api_versions: tuple[int, int]) -> NodeApiVersions:
+    """What a node has, by `k` and the API's key."""
+    return NodeApiVersions(
+        api_versions={int(key[1:]): one for key, one in api_versions.items()},
+        supported_features={},
+        finalized_features={},
+        finalized_features_epoch=-1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "range_", "text"),
+    [
+        (0, (3, 13), "Produce(0): 3 to 13 [usable: 13]"),
+        (0, (3, 99), "Produce(0): 3 to 99 [usable: 13]"),
+        (0, (3, 5), "Produce(0): 3 to 5 [usable: 5]"),
+        (64, (0, 0), "UnregisterBroker(64): 0 [usable: 0]"),
+        (0, (90, 99), "Produce(0): 90 to 99 [unusable: node too new]"),
+        (0, (0, 2), "Produce(0): 0 to 2 [unusable: node too old]"),
+        (50, (0, 0), "DescribeUserScramCredentials(50): 0 [usable: 0]"),
+        (999, (1, 2), "UNKNOWN(999): 1 to 2"),
+    ],
+)
+def test_an_api_is_told_as_by_kafka(key: int, range_: tuple[int, int], text: str) -> None:
+    """Goal: a line for each API. Method: ranges around what this client knows."""
+    assert node_text(NODE, versions(**{f"k{key}": range_}), ()) == (
+        f"h:9092 (id: 1 rack: null isFenced: false) -> (\n\t{text}\n)\n"
+    )
+
+
+def test_apis_are_in_the_order_of_their_keys_and_missing_ones_are_told() -> None:
+    """Goal: an older node's gaps are seen. Method: a node that lacks an expected API."""
+    assert node_text(NODE, versions(k18=(0, 4), k3=(0, 13)), (1, 3)) == (
+        "h:9092 (id: 1 rack: null isFenced: false) -> (\n"
+        "\tFetch(1): UNSUPPORTED,\n\tMetadata(3): 0 to 13 [usable: 13],\n\tApiVersions(18): 0 to 4 [usable: 4]\n)\n"
+    )
+
+
+def test_programs_get_numbers() -> None:
+    """Goal: the stable keys. Method: an API that can't be used."""
+    assert node_json(NODE, versions(k0=(90, 99)))["apis"] == [
+        {"apiKey": 0, "name": "Produce", "minVersion": 90, "maxVersion": 99, "usableVersion": None}
+    ]
+
+
+async def test_every_broker_is_asked_and_one_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: one broker's failure hides no other; exit code 1. Method: the second hangs up on ApiVersions."""
+    monkeypatch.setattr(broker_api_versions, "NODE_TIMEOUT_MS", 300)
+    async with FakeCluster([2, 1]) as cluster:
+        whole = await run_tool("broker-api-versions", "-b", cluster.bootstrap[1])
+        cluster.nodes[2].handlers["ApiVersions"] = lambda _: HANG_UP
+        ran = await run_tool("broker-api-versions", "-b", cluster.bootstrap[1])
+        address = cluster.nodes[2].address
+    assert whole.exit_code == 0
+    assert whole.stdout.startswith(f"{cluster.bootstrap[1]} (id: 1 ")
+    assert "UNSUPPORTED" not in whole.stdout
+    assert f"{address} (id: 2 rack: null isFenced: false) -> ERROR: " in ran.stdout
+    assert (ran.exit_code, ran.stderr) == (1, "error: no answer from 2\n")
+
+
+async def test_controllers_can_be_asked_too() -> None:
+    """Goal: it works without brokers. Method: --bootstrap-controller; what brokers alone serve is not missed."""
+    async with FakeCluster([3000], is_controllers=True) as cluster:
+        ran = await run_tool("broker-api-versions", "-C", cluster.bootstrap[0])
+    assert "Vote(52): 0 to 2" in ran.stdout
+    assert "UNSUPPORTED" not in ran.stdout

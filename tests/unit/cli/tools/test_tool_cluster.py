@@ -1,0 +1,195 @@
+"""`quorate cluster`: text, JSON and errors of its subcommands."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from kit.fake_cluster import FakeCluster, answer, nested
+from kit.tool_runner import run_tool
+from quorate.tools.cluster import endpoints_text
+from quorate_admin.types.cluster import NodeDescription
+from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
+from quorate_protocol.uuids import uuid_to_text
+
+
+def node(node_id: int, host: str = "h", *, rack: str | None = None, fenced: bool = False) -> NodeDescription:
+    """A node of DescribeCluster."""
+    return NodeDescription(node_id=node_id, host=host, port=9092, rack=rack, fenced=fenced)
+
+
+def test_endpoints_of_brokers_are_told_as_by_kafka() -> None:
+    """Goal: widths by the longest host and rack, blanks at the ends. Method: racks, none, a fenced broker."""
+    nodes = [node(1, "host-1", rack="r"), node(10, "h", fenced=True)]
+    assert endpoints_text(nodes, controllers=False) == (
+        "ID         HOST   PORT       RACK STATE      ENDPOINT_TYPE  \n"
+        "1          host-1 9092       r unfenced   broker         \n"
+        "10         h      9092       null fenced     broker         \n"
+    )
+
+
+def test_endpoints_of_controllers_have_no_state() -> None:
+    """Goal: the other form of the table. Method: one controller; without racks the column is 10 wide."""
+    assert endpoints_text([node(3000)], controllers=True) == (
+        "ID         HOST PORT       RACK       ENDPOINT_TYPE  \n"
+        "3000       h 9092       null       controller     \n"
+    )
+
+
+def test_a_cluster_without_nodes_has_a_header() -> None:
+    """Goal: no crash on nothing, and the width that Kafka's has then. Method: no nodes."""
+    assert endpoints_text([], controllers=True) == (
+        f"ID         {'HOST':<100} PORT       RACK       ENDPOINT_TYPE  \n"
+    )
+
+
+async def test_endpoints_are_listed_in_order() -> None:
+    """Goal: DescribeCluster to table and JSON. Method: nodes that are told out of order."""
+    async with FakeCluster([2, 1]) as cluster:
+        ran = await run_tool("cluster", "list-endpoints", "-b", cluster.bootstrap[0], "-o", "json")
+        asked = cluster.received("DescribeCluster")[-1].body.include_fenced_brokers
+        await run_tool("cluster", "list-endpoints", "-b", cluster.bootstrap[0], "--include-fenced-brokers")
+        assert (asked, cluster.received("DescribeCluster")[-1].body.include_fenced_brokers) == (False, True)
+    assert [one["id"] for one in ran.json] == [1, 2]
+    assert ran.json[0].keys() == {"id", "host", "port", "rack", "state", "endpointType"}
+    assert (ran.json[0]["state"], ran.json[0]["endpointType"]) == ("unfenced", "broker")
+
+
+async def test_controllers_are_never_fenced() -> None:
+    """Goal: the contradiction is told. Method: both options."""
+    ran = await run_tool("cluster", "list-endpoints", "-C", "h:1", "--include-fenced-brokers")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+
+
+async def test_a_broker_is_unregistered() -> None:
+    """Goal: UnregisterBroker and Kafka's text. Method: what arrived, and what is told."""
+    async with FakeCluster() as cluster:
+        cluster.handle("UnregisterBroker", lambda _: answer("UnregisterBroker"))
+        ran = await run_tool("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
+        assert [one.body.broker_id for one in cluster.received("UnregisterBroker")] == [7]
+    assert ran.stdout == "Broker 7 is no longer registered.\n"
+
+
+async def test_a_broker_that_is_not_registered_fails() -> None:
+    """Goal: the server's words, exit code 1. Method: BROKER_ID_NOT_REGISTERED."""
+    refusal = answer("UnregisterBroker", error_code=ErrorCode.broker_id_not_registered, error_message="No.")
+    async with FakeCluster(handlers={"UnregisterBroker": lambda _: refusal}) as cluster:
+        ran = await run_tool("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
+    assert (ran.exit_code, ran.stdout, ran.stderr) == (1, "", "error: BROKER_ID_NOT_REGISTERED: No.\n")
+
+
+@pytest.mark.parametrize("option", ["--controller-id", "--id", "-i"])
+async def test_a_controller_is_unregistered(option: str) -> None:
+    """Goal: UnregisterController; both names of the option (KIP-1312, Kafka 4.4). Method: each of them."""
+    async with FakeCluster([3000], is_controllers=True) as cluster:
+        cluster.handle("UnregisterController", lambda _: answer("UnregisterController"))
+        ran = await run_tool("cluster", "unregister-controller", "-C", cluster.bootstrap[0], option, "99")
+        assert [one.body.controller_id for one in cluster.received("UnregisterController")] == [99]
+    assert ran.stdout == "Controller 99 is no longer registered.\n"
+
+
+async def test_below_33_unregistering_proposes_to_refresh() -> None:
+    """Goal: the way out that there is. Method: the server's refusal, and a server that has no such API."""
+    refusal = answer(
+        "UnregisterController", error_code=ErrorCode.unsupported_version, error_message="Too old."
+    )
+    async with FakeCluster([3000], is_controllers=True) as cluster:
+        cluster.handle("UnregisterController", lambda _: refusal)
+        address = cluster.bootstrap[0]
+        command = f"quorate cluster refresh-controller --bootstrap-controller {address} --controller-id 99\n"
+        ran = await run_tool("cluster", "unregister-controller", "-C", address, "--controller-id", "99")
+        assert ran.exit_code == 1
+        assert ran.stderr.startswith(
+            "error: UNSUPPORTED_VERSION: Too old. Controllers can be unregistered from"
+        )
+        assert ran.stderr.endswith(command)
+        del cluster.nodes[3000].apis[94]
+        ran = await run_tool("cluster", "unregister-controller", "-C", address, "--controller-id", "99")
+        assert ran.exit_code == 1
+        assert ran.stderr.endswith(command)
+
+
+async def test_other_refusals_are_told_as_they_are() -> None:
+    """Goal: no wrong advice. Method: a controller that is not registered."""
+    refusal = answer(
+        "UnregisterController", error_code=CONTROLLER_ID_NOT_REGISTERED, error_message="Controller ID 99."
+    )
+    async with FakeCluster([3000], is_controllers=True) as cluster:
+        cluster.handle("UnregisterController", lambda _: refusal)
+        ran = await run_tool("cluster", "unregister-controller", "-C", cluster.bootstrap[0], "--id", "99")
+    assert (ran.exit_code, ran.stderr) == (1, "error: CONTROLLER_ID_NOT_REGISTERED: Controller ID 99.\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["unregister"],
+        ["unregister", "--id", "-1"],
+        ["unregister-controller"],
+        ["unregister-controller", "--id", "-1"],
+        ["unregister-controller", "--id", "x"],
+    ],
+)
+async def test_wrong_ids_exit_with_2(arguments: list[str]) -> None:
+    """Goal: usage errors before anybody is asked. Method: none, negative, no number; nobody listens."""
+    ran = await run_tool("cluster", *arguments, "-C", "localhost:1")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+
+
+@pytest.fixture
+async def controllers() -> AsyncIterator[FakeCluster]:
+    """A controller that leads, and beside it a registration 99 whose node is gone."""
+    leader = nested(
+        "DescribeQuorum", "ReplicaState", replica_id=3000, last_fetch_timestamp=1, log_end_offset=7
+    )
+    partition = nested(
+        "DescribeQuorum", "PartitionData", leader_id=3000, high_watermark=7, current_voters=(leader,)
+    )
+    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
+    async with FakeCluster([3000, 99], is_controllers=True) as cluster:
+        cluster.handle("DescribeQuorum", lambda _: answer("DescribeQuorum", topics=(topic,)))
+        cluster.handle("ControllerRegistration", lambda _: answer("ControllerRegistration"))
+        await cluster.nodes[99].stop()
+        yield cluster
+
+
+async def test_a_ghost_is_refreshed(controllers: FakeCluster) -> None:
+    """Goal: what is sent is shown; a dry run sends nothing. Method: compare text, JSON and what arrived."""
+    asked = ("cluster", "refresh-controller", "-C", controllers.bootstrap[0], "--controller-id", "99")
+    dry = await run_tool(*asked, "--dry-run")
+    assert controllers.received("ControllerRegistration") == []
+    ran = await run_tool(*asked)
+    told = await run_tool(*asked, "-o", "json")
+    request = controllers.received("ControllerRegistration")[0].body
+    assert dry.stdout.startswith("DRY RUN of refreshing the registration of controller 99:\n")
+    assert ran.stdout == (
+        "Refreshed the registration of controller 99:\n"
+        f"  incarnation id: {uuid_to_text(request.incarnation_id)}\n"
+        "  listeners: none\n"
+        "  kraft.version: 0 to 1\n"
+        "  metadata.version: 7 to 30\n"
+    )
+    assert (request.controller_id, request.listeners) == (99, ())
+    assert told.json["features"]["metadata.version"] == {"minSupportedVersion": 7, "maxSupportedVersion": 30}
+    assert (told.json["dryRun"], told.json["controllerId"], told.json["listeners"]) == (False, 99, [])
+
+
+@pytest.mark.parametrize(
+    ("controller_id", "told"),
+    [("3000", "it leads the quorum"), ("98", "no registration with endpoints is known")],
+)
+async def test_what_is_no_ghost_is_not_refreshed(
+    controllers: FakeCluster, controller_id: str, told: str
+) -> None:
+    """Goal: no living controller loses its addresses. Method: the leader, and an id that is not registered."""
+    ran = await run_tool(
+        "cluster", "refresh-controller", "-C", controllers.bootstrap[0], "--controller-id", controller_id
+    )
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith(f"error: controller {controller_id} is not refreshed: {told}")
+    assert controllers.received("ControllerRegistration") == []
+
+
+async def test_brokers_can_not_refresh() -> None:
+    """Goal: the message says what is needed. Method: --bootstrap-server."""
+    ran = await run_tool("cluster", "refresh-controller", "-b", "localhost:1", "--controller-id", "99")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "refresh-controller needs --bootstrap-controller" in ran.stderr

@@ -1,0 +1,691 @@
+"""`quorate configs`: options, what is asked, text, JSON and errors."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.scripted_admin import ScriptedAdmin
+from kit.tool_runner import run_tool
+from quorate.console import UsageError
+from quorate.tools.configs.changes import (
+    Changes,
+    check_changes,
+    check_keys,
+    credential_alterations,
+    parse_add_config,
+    parse_delete_config,
+    quota_values,
+)
+from quorate.tools.configs.entities import Entities, check_alter, check_describe, resolve
+from quorate_admin.errors import ServerError, UnsupportedByServerError, UnsupportedEndpointError
+from quorate_admin.results import Results
+from quorate_admin.types.cluster import ClusterDescription, NodeDescription
+from quorate_admin.types.configs import (
+    AlterConfigOp,
+    ConfigEntry,
+    ConfigOpType,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigSynonym,
+)
+from quorate_admin.types.groups import GroupListing
+from quorate_admin.types.quotas import (
+    ClientQuotaAlteration,
+    ClientQuotaEntity,
+    ClientQuotaFilter,
+    ClientQuotaFilterComponent,
+    QuotaMatch,
+)
+from quorate_admin.types.scram import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialsDescription,
+    UserScramCredentialUpsertion,
+)
+from quorate_protocol.errors import ErrorCode
+
+AT = ("--bootstrap-server", "localhost:9092")
+AT_CONTROLLER = ("--bootstrap-controller", "localhost:9093")
+
+
+def entities(*pairs: tuple[str, str]) -> Entities:
+    """Entities of these types and names."""
+    return Entities(types=tuple(kind for kind, _ in pairs), names=tuple(name for _, name in pairs))
+
+
+def changes(to_delete: tuple[str, ...] = (), **to_set: str) -> Changes:
+    """What to set and delete; names with `_` as they are."""
+    return Changes(to_set=to_set, to_delete=to_delete)
+
+
+# Whose configs
+
+
+def test_names_and_defaults_belong_to_types_by_their_order() -> None:
+    """Goal: a client's quota of the default user. Method: both orders of --entity-name and --entity-default."""
+    given = ("--entity-type", "--entity-default", "--entity-type", "--entity-name")
+    assert resolve(given, ["users", "clients"], ["app"], {}) == entities(("users", ""), ("clients", "app"))
+    given = ("--entity-name", "--entity-type", "--entity-default", "--entity-type")
+    assert resolve(given, ["users", "clients"], ["app"], {}) == entities(("users", "app"), ("clients", ""))
+
+
+def test_one_option_stands_for_type_and_name() -> None:
+    """Goal: the options of KIP-543. Method: a name, a default, both together."""
+    assert resolve(("--topic",), (), (), {"--topic": "t"}) == entities(("topics", "t"))
+    assert resolve(("--ip-defaults",), (), (), {}) == entities(("ips", ""))
+    assert resolve(("--user-defaults", "--client"), (), (), {"--client": "app"}) == entities(
+        ("clients", "app"), ("users", "")
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "types", "names", "shortcuts", "told"),
+    [
+        (
+            "--entity-type",
+            ["topic"],
+            [],
+            {},
+            "--entity-type 'topic': the type must be one of topics, clients",
+        ),
+        ("", [], [], {}, "give --entity-type, or one of --topic"),
+        (
+            "--entity-type --entity-type",
+            ["topics", "topics"],
+            [],
+            {},
+            "the entity type topics is given 2 times",
+        ),
+        (
+            "--entity-type --entity-type",
+            ["topics", "users"],
+            [],
+            {},
+            "topics and users can't be given together",
+        ),
+        (
+            "--entity-type --topic",
+            ["topics"],
+            [],
+            {"--topic": "t"},
+            "--entity-type can't be used with --topic",
+        ),
+        ("--entity-name --user-defaults", [], ["u"], {}, "--entity-name can't be used with --user-defaults"),
+        ("--broker", [], [], {"--broker": "b"}, "the entity name for brokers must be a node id, a number"),
+    ],
+)
+def test_entities_that_can_not_be_meant(
+    given: str, types: list[str], names: list[str], shortcuts: dict[str, str], told: str
+) -> None:
+    """Goal: the refusals of kafka-configs. Method: a breach of each rule."""
+    with pytest.raises(UsageError) as raised:
+        resolve(given.split(), types, names, shortcuts)
+    assert told in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "told"),
+    [
+        (
+            entities(("topics", "")),
+            "--entity-default",
+            "--entity-default can't be used with --describe of topics",
+        ),
+        (
+            Entities(types=("broker-loggers",), names=()),
+            "",
+            "--describe of broker-loggers needs --entity-name",
+        ),
+        (Entities(types=("users",), names=("a", "b")), "", "more entity names than entity types"),
+    ],
+)
+def test_what_can_not_be_described(wanted: Entities, given: str, told: str) -> None:
+    """Goal: the refusals of --describe. Method: a breach of each rule."""
+    with pytest.raises(UsageError) as raised:
+        check_describe(wanted, given.split())
+    assert told in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "told"),
+    [
+        (Entities(types=("topics",), names=()), "--add-config", "--alter of topics needs --entity-name"),
+        (entities(("topics", "")), "--add-config", "--alter of topics needs --entity-name"),
+        (Entities(types=("users",), names=()), "--add-config", "--entity-name or --entity-default"),
+        (
+            Entities(types=("users", "clients"), names=("a",)),
+            "--add-config",
+            "one entity name for each entity type: 2 and not 1",
+        ),
+        (entities(("topics", "t")), "--add-config --add-config-file", "can't be given together"),
+        (entities(("topics", "t")), "", "--alter needs --add-config, --add-config-file or --delete-config"),
+    ],
+)
+def test_what_can_not_be_altered(wanted: Entities, given: str, told: str) -> None:
+    """Goal: the refusals of --alter. Method: a breach of each rule."""
+    with pytest.raises(UsageError) as raised:
+        check_alter(wanted, given.split())
+    assert told in raised.value.message
+
+
+# What is to become of them
+
+
+@pytest.mark.parametrize(
+    ("text", "configs"),
+    [
+        ("a=1", {"a": "1"}),
+        ("a=1,b=2", {"a": "1", "b": "2"}),
+        ("a = 1 , b=", {"a": "1", "b": ""}),
+        ("a=[1,2],b=3", {"a": "1,2", "b": "3"}),
+        ("a=[x=1,y=2]", {"a": "x=1,y=2"}),
+        ("a=1,", {"a": "1"}),
+    ],
+)
+def test_configs_to_add_are_read(text: str, configs: dict[str, str]) -> None:
+    """Goal: --add-config as Kafka reads it. Method: several, spaces, an empty value, brackets, a comma at the end."""
+    assert parse_add_config(text) == configs
+
+
+@pytest.mark.parametrize("text", ["a", "a=1,b", "a=secret=x", ""])
+def test_wrong_configs_to_add_are_told_without_their_values(text: str) -> None:
+    """Goal: values may be passwords. Method: no value, two."""
+    with pytest.raises(UsageError, match="must be followed by one = and its value") as raised:
+        parse_add_config(text)
+    assert "secret" not in raised.value.message
+
+
+def test_names_are_checked_and_split() -> None:
+    """Goal: what may be in a name. Method: a logger of an inner class, two lists, a space."""
+    check_keys(["org.apache.Quota$Reaper", "a-b_c.1"])
+    with pytest.raises(UsageError, match="config name 'a b'"):
+        check_keys(["a b"])
+    assert parse_delete_config(["a, b", "c"]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("whose", "what", "told"),
+    [
+        (entities(("ips", "::1")), changes(producer_byte_rate="1"), "they have connection_creation_rate"),
+        (
+            entities(("clients", "a")),
+            changes(to_delete=("SCRAM-SHA-256",)),
+            "clients have no config 'SCRAM-SHA-256'",
+        ),
+        (entities(("users", "a"), ("clients", "b")), changes(a="1"), "users and clients have no config 'a'"),
+        (entities(("users", "a")), changes(a="1"), "users have no config 'a'"),
+        (
+            entities(("users", "")),
+            changes(to_delete=("SCRAM-SHA-256",)),
+            "--entity-default and --user-defaults can't be used",
+        ),
+        (
+            entities(("users", "a")),
+            changes(to_delete=("SCRAM-SHA-256",), producer_byte_rate="1"),
+            "can't be altered together",
+        ),
+    ],
+)
+def test_changes_that_entities_do_not_take(whose: Entities, what: Changes, told: str) -> None:
+    """Goal: the refusals for quotas and credentials. Method: a breach of each rule."""
+    with pytest.raises(UsageError) as raised:
+        check_changes(whose, what)
+    assert told in raised.value.message
+
+
+def test_quotas_are_numbers() -> None:
+    """Goal: the values of quotas. Method: to set, to remove, what Python would take and Java not, a word."""
+    assert quota_values(changes(("b",), a="1e3")) == {"a": 1000.0, "b": None}
+    for text in ("1_000", "many"):
+        with pytest.raises(UsageError, match=f"--add-config a={text}: a quota must be a number"):
+            quota_values(changes(a=text))
+
+
+def test_credentials_are_read() -> None:
+    """Goal: SCRAM credentials. Method: with iterations, without, -1, a password with =, and a deletion."""
+    wanted = Changes(
+        to_set={"SCRAM-SHA-256": "iterations=8192,password=a=b", "SCRAM-SHA-512": "iterations=-1,password=c"},
+        to_delete=("SCRAM-SHA-256",),
+    )
+    assert credential_alterations("u", wanted) == [
+        UserScramCredentialDeletion(user="u", mechanism=ScramMechanism.SCRAM_SHA_256),
+        UserScramCredentialUpsertion(
+            user="u", mechanism=ScramMechanism.SCRAM_SHA_256, password="a=b", iterations=8192
+        ),
+        UserScramCredentialUpsertion(
+            user="u", mechanism=ScramMechanism.SCRAM_SHA_512, password="c", iterations=4096
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("iterations=8192", "a credential is written SCRAM-SHA-256=[iterations=8192,password=…]"),
+        ("secret", "a credential is written"),
+        ("iterations=x,password=secret", "a credential is written"),
+        ("iterations=4095,password=secret", "at least 4096 iterations are required"),
+    ],
+)
+def test_wrong_credentials_are_told_without_the_password(text: str, told: str) -> None:
+    """Goal: no password on the screen. Method: no password, nothing else, no number, too small a one."""
+    with pytest.raises(UsageError) as raised:
+        credential_alterations("u", Changes(to_set={"SCRAM-SHA-256": text}, to_delete=()))
+    assert told in raised.value.message
+    assert "secret" not in raised.value.message
+
+
+# --describe
+
+
+def entry(name: str, value: str | None, source: ConfigSource, **fields: Any) -> ConfigEntry:
+    """A config."""
+    return ConfigEntry(
+        name=name, value=value, source=source, is_read_only=False, **{"is_sensitive": False} | fields
+    )
+
+
+TOPIC_ENTRIES = (
+    entry("segment.ms", "5", ConfigSource.DEFAULT_CONFIG),
+    entry(
+        "retention.ms",
+        "1",
+        ConfigSource.DYNAMIC_TOPIC_CONFIG,
+        synonyms=(
+            ConfigSynonym(name="retention.ms", value="1", source=ConfigSource.DYNAMIC_TOPIC_CONFIG),
+            ConfigSynonym(name="log.retention.ms", value=None, source=ConfigSource.STATIC_BROKER_CONFIG),
+        ),
+    ),
+    entry("flush.ms", None, ConfigSource.DYNAMIC_TOPIC_CONFIG, is_sensitive=True),
+)
+
+
+def configured(admin: ScriptedAdmin, *entries: ConfigEntry) -> None:
+    """Every resource has these configs."""
+    admin.answers["describe_configs"] = lambda resources, **_: Results(dict.fromkeys(resources, entries), {})
+
+
+def nodes(*node_ids: int) -> ClusterDescription:
+    """A cluster of these."""
+    return ClusterDescription(
+        cluster_id="c",
+        controller_id=1,
+        nodes=tuple(
+            NodeDescription(node_id=one, host="h", port=1, rack=None, fenced=False) for one in node_ids
+        ),
+    )
+
+
+async def test_a_topic_is_described(admin: ScriptedAdmin) -> None:
+    """Goal: the configs that are set on a topic, sorted, with synonyms. Method: by either option; with --all."""
+    admin.answers["list_topics"] = {"t": None}
+    configured(admin, *TOPIC_ENTRIES)
+    retention = (
+        "  retention.ms=1 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1, "
+        "STATIC_BROKER_CONFIG:log.retention.ms=null}\n"
+    )
+    flush = "  flush.ms=null sensitive=true synonyms={}\n"
+    for whose in (("--topic", "t"), ("--entity-type", "topics", "--entity-name", "t")):
+        ran = await run_tool("configs", *AT, "--describe", *whose)
+        assert ran.exit_code == 0
+        assert ran.stdout == f"Dynamic configs for topic t are:\n{flush}{retention}"
+    ran = await run_tool("configs", *AT, "--describe", "--topic", "t", "--all")
+    segment = "  segment.ms=5 sensitive=false synonyms={}\n"
+    assert ran.stdout == f"All configs for topic t are:\n{flush}{retention}{segment}"
+
+
+async def test_the_description_for_programs_has_the_documented_shape(admin: ScriptedAdmin) -> None:
+    """Goal: `-o json` is an interface. Method: every field."""
+    admin.answers["list_topics"] = {"t": None}
+    configured(admin, TOPIC_ENTRIES[1])
+    ran = await run_tool("configs", *AT, "--describe", "--topic", "t", "-o", "json")
+    assert ran.json == {
+        "configs": [
+            {
+                "entityType": "topics",
+                "entityName": "t",
+                "entries": [
+                    {
+                        "name": "retention.ms",
+                        "value": "1",
+                        "source": "DYNAMIC_TOPIC_CONFIG",
+                        "isSensitive": False,
+                        "isReadOnly": False,
+                        "synonyms": [
+                            {"name": "retention.ms", "value": "1", "source": "DYNAMIC_TOPIC_CONFIG"},
+                            {"name": "log.retention.ms", "value": None, "source": "STATIC_BROKER_CONFIG"},
+                        ],
+                    }
+                ],
+            }
+        ]
+    }
+
+
+async def test_brokers_are_described_one_all_and_by_default(admin: ScriptedAdmin) -> None:
+    """Goal: the levels of broker configs. Method: a broker, the default, all of them, at controllers."""
+    admin.answers["describe_cluster"] = nodes(2, 1)
+    configured(
+        admin,
+        entry("a", "1", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        entry("b", "2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+    )
+    one = "Dynamic configs for broker {} are:\n  a=1 sensitive=false synonyms={{}}\n"
+    default = "Default configs for brokers in the cluster are:\n  b=2 sensitive=false synonyms={}\n"
+    assert (await run_tool("configs", *AT, "--describe", "--broker", "1")).stdout == one.format(1)
+    assert (await run_tool("configs", *AT, "--describe", "--broker-defaults")).stdout == default
+    ran = await run_tool("configs", *AT_CONTROLLER, "--describe", "--entity-type", "brokers")
+    assert ran.stdout == one.format(1) + one.format(2) + default
+
+
+async def test_loggers_are_described_all(admin: ScriptedAdmin) -> None:
+    """Goal: levels have another source. Method: the loggers of a node."""
+    admin.answers["describe_cluster"] = nodes(1)
+    configured(admin, entry("kafka", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG))
+    ran = await run_tool("configs", *AT, "--describe", "--broker-logger", "1")
+    assert (
+        ran.stdout == "Dynamic configs for broker-logger 1 are:\n  kafka=INFO sensitive=false synonyms={}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("whose", "missing"),
+    [
+        (("--topic", "z"), "topic 'z'"),
+        (("--broker", "7"), "broker '7'"),
+        (("--broker-logger", "7"), "broker-logger '7'"),
+        (("--client-metrics", "z"), "client-metric 'z'"),
+        (("--group", "z"), "group 'z'"),
+    ],
+)
+async def test_what_does_not_exist_is_told(
+    admin: ScriptedAdmin, whose: tuple[str, str], missing: str
+) -> None:
+    """Goal: as with Kafka's tool it is no failure. Method: an unknown name of each type; for programs nothing."""
+    admin.answers |= {
+        "list_topics": {},
+        "describe_cluster": nodes(1),
+        "list_config_resources": (),
+        "list_groups": (),
+    }
+    ran = await run_tool("configs", *AT, "--describe", *whose)
+    assert (ran.exit_code, ran.stdout) == (
+        0,
+        f"The {missing} doesn't exist and doesn't have dynamic config.\n",
+    )
+    assert (await run_tool("configs", *AT, "--describe", *whose, "-o", "json")).json == {"configs": []}
+
+
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        (
+            (ConfigResource(ConfigResourceType.GROUP, "h"), ConfigResource(ConfigResourceType.GROUP, "g")),
+            ["g", "h"],
+        ),
+        (UnsupportedByServerError("old"), ["g"]),
+        (ServerError(ErrorCode.cluster_authorization_failed), ["g"]),
+    ],
+)
+async def test_groups_with_members_and_with_configs(
+    admin: ScriptedAdmin, listed: object, names: list[str]
+) -> None:
+    """Goal: no group is missed. Method: one of each kind; servers that do not tell those with configs."""
+    group = GroupListing(group_id="g", group_type="consumer", protocol_type="", group_state="")
+    admin.answers |= {"list_groups": (group,), "list_config_resources": listed}
+    configured(admin, entry("a", "1", ConfigSource.DYNAMIC_GROUP_CONFIG))
+    ran = await run_tool("configs", *AT, "--describe", "--entity-type", "groups", "-o", "json")
+    assert [one["entityName"] for one in ran.json["configs"]] == names
+
+
+async def test_a_refusal_to_list_is_a_failure(admin: ScriptedAdmin) -> None:
+    """Goal: some groups are not taken for all. Method: another error."""
+    admin.answers |= {"list_groups": (), "list_config_resources": ServerError(ErrorCode.invalid_request)}
+    ran = await run_tool("configs", *AT, "--describe", "--entity-type", "groups")
+    assert ran.exit_code == 1
+    assert "INVALID_REQUEST" in ran.stderr
+
+
+QUOTAS = {
+    ClientQuotaEntity.of({"user": "alice"}): {"request_percentage": 12.5, "producer_byte_rate": 1024.0},
+    ClientQuotaEntity.of({"user": None, "client-id": "app"}): {"consumer_byte_rate": 1e9},
+}
+USERS = Results(
+    {
+        "alice": UserScramCredentialsDescription(
+            user="alice",
+            credentials=(
+                ScramCredentialInfo(mechanism=ScramMechanism.SCRAM_SHA_256, iterations=8192),
+                ScramCredentialInfo(mechanism=ScramMechanism.SCRAM_SHA_512, iterations=4096),
+            ),
+        )
+    },
+    {
+        "bob": ServerError(ErrorCode.resource_not_found),
+        "eve": ServerError(ErrorCode.duplicate_resource, "asked twice"),
+    },
+)
+
+
+async def test_users_are_described_with_quotas_and_credentials(admin: ScriptedAdmin) -> None:
+    """Goal: both kinds of a user's configs. Method: all users; one has no credentials, one an error."""
+    admin.answers |= {"describe_client_quotas": QUOTAS, "describe_user_scram_credentials": USERS}
+    ran = await run_tool("configs", *AT, "--describe", "--entity-type", "users")
+    assert sorted(ran.stdout.splitlines()) == [
+        "Error retrieving SCRAM credential configs for user-principal 'eve': DUPLICATE_RESOURCE: asked twice",
+        "Quota configs for the default user-principal, client-id 'app' are consumer_byte_rate=1.0E9",
+        "Quota configs for user-principal 'alice' are request_percentage=12.5, producer_byte_rate=1024.0",
+        (
+            "SCRAM credential configs for user-principal 'alice' are SCRAM-SHA-256=iterations=8192,"
+            " SCRAM-SHA-512=iterations=4096"
+        ),
+    ]
+    assert admin.calls[0].args == (
+        ClientQuotaFilter(
+            components=(ClientQuotaFilterComponent(entity_type="user", match=QuotaMatch.SPECIFIED),),
+            is_strict=True,
+        ),
+    )
+    assert admin.calls[1].args == ((),)
+
+
+async def test_quotas_for_programs_have_the_documented_shape(admin: ScriptedAdmin) -> None:
+    """Goal: `-o json` is an interface. Method: every field."""
+    admin.answers |= {"describe_client_quotas": QUOTAS, "describe_user_scram_credentials": USERS}
+    ran = await run_tool("configs", *AT, "--describe", "--entity-type", "users", "-o", "json")
+    assert ran.json == {
+        "quotas": [
+            {"entity": {"client-id": "app", "user": None}, "values": {"consumer_byte_rate": 1e9}},
+            {
+                "entity": {"user": "alice"},
+                "values": {"producer_byte_rate": 1024.0, "request_percentage": 12.5},
+            },
+        ],
+        "scramCredentials": [
+            {
+                "user": "alice",
+                "credentials": [
+                    {"mechanism": "SCRAM-SHA-256", "iterations": 8192},
+                    {"mechanism": "SCRAM-SHA-512", "iterations": 4096},
+                ],
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("whose", "components"),
+    [
+        (("--user-defaults",), [("user", QuotaMatch.DEFAULT, None)]),
+        (
+            ("--user", "u", "--client", "c"),
+            [("client-id", QuotaMatch.EXACT, "c"), ("user", QuotaMatch.EXACT, "u")],
+        ),
+        (("--entity-type", "clients"), [("client-id", QuotaMatch.SPECIFIED, None)]),
+        (("--ip", "127.0.0.1"), [("ip", QuotaMatch.EXACT, "127.0.0.1")]),
+        (("--ip-defaults",), [("ip", QuotaMatch.DEFAULT, None)]),
+    ],
+)
+async def test_only_users_are_asked_for_credentials(
+    admin: ScriptedAdmin, whose: tuple[str, ...], components: list[tuple[str, QuotaMatch, str | None]]
+) -> None:
+    """Goal: defaults, clients and addresses have none. Method: what is asked, for each of them."""
+    admin.answers["describe_client_quotas"] = {}
+    ran = await run_tool("configs", *AT, "--describe", *whose)
+    assert (ran.exit_code, ran.stdout) == (0, "")
+    (call,) = admin.calls
+    asked = [(one.entity_type, one.match, one.name) for one in call.args[0].components]
+    assert asked == components
+
+
+async def test_an_address_that_can_not_be_resolved_is_told() -> None:
+    """Goal: a quota for nobody is a mistake. Method: a name that is none."""
+    ran = await run_tool("configs", *AT, "--describe", "--ip", "not..valid")
+    assert ran.exit_code == 2
+    assert "must be an IP address or a host, and not 'not..valid'" in " ".join(
+        ran.stderr.replace("│", " ").split()
+    )
+
+
+# --alter
+
+
+def changed(resource: ConfigResource, deleted: tuple[str, ...] = (), **set_: str) -> Any:
+    """The argument of incremental_alter_configs."""
+    return (
+        {
+            resource: [
+                *(AlterConfigOp(name=name, operation=ConfigOpType.DELETE) for name in deleted),
+                *(AlterConfigOp(name=name, value=value) for name, value in set_.items()),
+            ]
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("whose", "resource", "told"),
+    [
+        (("--topic", "t"), (ConfigResourceType.TOPIC, "t"), "config for topic t."),
+        (("--broker", "1"), (ConfigResourceType.BROKER, "1"), "config for broker 1."),
+        (
+            ("--broker-defaults",),
+            (ConfigResourceType.BROKER, ""),
+            "default config for brokers in the cluster.",
+        ),
+        (("--group", "g"), (ConfigResourceType.GROUP, "g"), "config for group g."),
+        (("--client-metrics", "m"), (ConfigResourceType.CLIENT_METRICS, "m"), "config for client-metric m."),
+    ],
+)
+async def test_configs_are_altered(
+    admin: ScriptedAdmin, whose: tuple[str, ...], resource: tuple[ConfigResourceType, str], told: str
+) -> None:
+    """Goal: each type of resource. Method: set one config and delete two."""
+    admin.answers["incremental_alter_configs"] = Results()
+    ran = await run_tool(
+        "configs", *AT, "--alter", *whose, "--add-config", "a=[1,2]", "--delete-config", "b,c"
+    )
+    assert (ran.exit_code, ran.stdout) == (0, f"Completed updating {told}\n")
+    assert admin.calls[0].args == changed(ConfigResource(*resource), ("b", "c"), a="1,2")
+
+
+async def test_an_alteration_for_programs_has_the_documented_shape(admin: ScriptedAdmin) -> None:
+    """Goal: `-o json` is an interface, and repeats no value. Method: every field."""
+    admin.answers["incremental_alter_configs"] = Results()
+    ran = await run_tool(
+        "configs", *AT, "--alter", "--broker-defaults", "--add-config", "a=secret", "-o", "json"
+    )
+    assert ran.json == {
+        "entities": [{"entityType": "brokers", "entityName": None}],
+        "set": ["a"],
+        "deleted": [],
+    }
+
+
+async def test_configs_are_read_from_a_file(admin: ScriptedAdmin, tmp_path: Path) -> None:
+    """Goal: --add-config-file. Method: a file with two, one with a name that can't be, none."""
+    admin.answers["incremental_alter_configs"] = Results()
+    file = tmp_path / "configs.properties"
+    file.write_text("# comment\na=1\nb = x,y\n")
+    alter = ("configs", *AT, "--alter", "--topic", "t", "--add-config-file", str(file))
+    assert (await run_tool(*alter)).exit_code == 0
+    assert admin.calls[0].args == changed(ConfigResource(ConfigResourceType.TOPIC, "t"), a="1", b="x,y")
+    file.write_text("a%b=1\n")
+    ran = await run_tool(*alter)
+    assert ran.exit_code == 2
+    assert "config name 'a%b'" in ran.stderr
+    file.unlink()
+    ran = await run_tool(*alter)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert f"--add-config-file {file}: No such file" in ran.stderr
+
+
+async def test_a_refused_config_is_a_failure(admin: ScriptedAdmin) -> None:
+    """Goal: the server's reason reaches the person. Method: it refuses."""
+    resource = ConfigResource(ConfigResourceType.TOPIC, "t")
+    error = ServerError(ErrorCode.invalid_config, "Unknown topic config name: a")
+    admin.answers["incremental_alter_configs"] = Results({}, {resource: error})
+    ran = await run_tool("configs", *AT, "--alter", "--topic", "t", "--add-config", "a=1")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr == "error: INVALID_CONFIG: Unknown topic config name: a\n"
+
+
+async def test_loggers_are_altered_if_there_are_such(admin: ScriptedAdmin) -> None:
+    """Goal: a typing error changes nothing. Method: a logger that is there, one that is not."""
+    configured(admin, entry("kafka", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG))
+    admin.answers["incremental_alter_configs"] = Results()
+    alter = ("configs", *AT_CONTROLLER, "--alter", "--broker-logger", "3000", "--add-config")
+    ran = await run_tool(*alter, "kafka=DEBUG")
+    assert ran.stdout == "Completed updating config for broker-logger 3000.\n"
+    admin.calls.clear()
+    ran = await run_tool(*alter, "kafca=DEBUG")
+    assert ran.exit_code == 1
+    assert ran.stderr == "error: Invalid broker logger(s): kafca; there are kafka\n"
+    assert admin.calls_of("incremental_alter_configs") == []
+
+
+async def test_quotas_are_altered_at_controllers_too(admin: ScriptedAdmin) -> None:
+    """Goal: quotas can be set when no broker is there to describe them. Method: set, for a user's default client."""
+    admin.answers["alter_client_quotas"] = Results()
+    ran = await run_tool(
+        "configs",
+        *AT_CONTROLLER,
+        "--alter",
+        *("--entity-type", "users", "--entity-name", "u", "--entity-type", "clients", "--entity-default"),
+        *("--add-config", "producer_byte_rate=1024"),
+    )
+    assert ran.stdout == "Completed updating config for user u.\n"
+    entity = ClientQuotaEntity.of({"user": "u", "client-id": None})
+    assert admin.calls[0].args == (
+        [ClientQuotaAlteration(entity=entity, values={"producer_byte_rate": 1024.0})],
+    )
+
+
+async def test_a_quota_that_is_not_set_can_not_be_deleted(admin: ScriptedAdmin) -> None:
+    """Goal: a typing error does not look like success. Method: delete one that is there and one that is not."""
+    admin.answers |= {
+        "describe_client_quotas": {ClientQuotaEntity.of({"ip": None}): {"connection_creation_rate": 1.0}},
+        "alter_client_quotas": Results(),
+    }
+    alter = ("configs", *AT, "--alter", "--ip-defaults", "--delete-config", "connection_creation_rate")
+    assert (await run_tool(*alter)).stdout == "Completed updating default config for ips in the cluster.\n"
+    admin.answers["describe_client_quotas"] = {}
+    ran = await run_tool(*alter)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "Invalid config(s): connection_creation_rate" in ran.stderr
+
+
+async def test_credentials_are_altered(admin: ScriptedAdmin) -> None:
+    """Goal: SCRAM credentials of one user. Method: set one; the server refuses another."""
+    admin.answers["alter_user_scram_credentials"] = Results({"u": None}, {})
+    alter = ("configs", *AT, "--alter", "--user", "u", "--add-config", "SCRAM-SHA-512=[password=secret]")
+    ran = await run_tool(*alter)
+    assert ran.stdout == "Completed updating config for user u.\n"
+    (alterations,) = admin.calls[0].args
+    assert [(one.user, one.mechanism, one.password) for one in alterations] == [
+        ("u", ScramMechanism.SCRAM_SHA_512, "secret")
+    ]
+    admin.answers["alter_user_scram_credentials"] = UnsupportedEndpointError("not at controllers")
+    ran = await run_tool(*alter)
+    assert (ran.exit_code, ran.stderr) == (1, "error: not at controllers\n")

@@ -1,0 +1,236 @@
+"""`quorate features`: text, JSON and errors of its subcommands."""
+
+import pytest
+from kit.fake_cluster import FakeCluster, answer
+from kit.tool_runner import run_tool
+from quorate.tools.feature_text import description_json, description_text, update_json, update_text
+from quorate_admin.errors import ServerError
+from quorate_admin.types.features import FeatureDescription
+from quorate_protocol.errors import ErrorCode
+
+REFUSED = ServerError(ErrorCode.invalid_update_version, "Broker 0 only supports versions 7-30")
+
+
+def test_levels_are_told_as_by_kafka() -> None:
+    """Goal: the line of `describe`. Method: names of metadata.version, one unknown, a feature not finalized."""
+    found = FeatureDescription(
+        finalized={"metadata.version": 30},
+        finalized_epoch=12,
+        supported={"metadata.version": (7, 99), "kraft.version": (0, 1)},
+    )
+    assert description_text(found) == (
+        "Feature: kraft.version                             SupportedMinVersion: 0                "
+        "SupportedMaxVersion: 1                FinalizedVersionLevel: 0                Epoch: 12\n"
+        "Feature: metadata.version                          SupportedMinVersion: 3.3-IV3          "
+        "SupportedMaxVersion: UNKNOWN 99       FinalizedVersionLevel: 4.3-IV0          Epoch: 12\n"
+    )
+    assert description_json(found)["features"][1] == {
+        "feature": "metadata.version",
+        "supportedMinVersion": 7,
+        "supportedMaxVersion": 99,
+        "finalizedVersionLevel": 30,
+    }
+
+
+def test_an_unknown_epoch_is_a_dash() -> None:
+    """Goal: as by Kafka; null for programs. Method: -1."""
+    found = FeatureDescription(finalized={}, finalized_epoch=-1, supported={"kraft.version": (0, 1)})
+    assert description_text(found).endswith("Epoch: -\n")
+    assert description_json(found)["finalizedFeaturesEpoch"] is None
+
+
+@pytest.mark.parametrize(
+    ("operation", "refusal", "dry_run", "text"),
+    [
+        ("upgrade", None, False, "a was upgraded to 2.\nb was upgraded to 1.\n"),
+        ("upgrade", None, True, "a can be upgraded to 2.\nb can be upgraded to 1.\n"),
+        ("downgrade", None, False, "a was downgraded to 2.\nb was downgraded to 1.\n"),
+        ("disable", None, False, "a was disabled.\nb was disabled.\n"),
+        ("disable", None, True, "a can be disabled.\nb can be disabled.\n"),
+        (
+            "upgrade",
+            REFUSED,
+            False,
+            (
+                "Could not upgrade a to 2. Broker 0 only supports versions 7-30\n"
+                "Could not upgrade b to 1. Broker 0 only supports versions 7-30\n"
+            ),
+        ),
+        (
+            "disable",
+            REFUSED,
+            True,
+            (
+                "Can not disable a. Broker 0 only supports versions 7-30\n"
+                "Can not disable b. Broker 0 only supports versions 7-30\n"
+            ),
+        ),
+    ],
+)
+def test_changes_are_told_as_by_kafka(
+    operation: str, refusal: ServerError | None, dry_run: bool, text: str
+) -> None:
+    """Goal: a line for each feature, in the order of names. Method: each operation, done, refused and dry."""
+    assert update_text(operation, {"b": 1, "a": 2}, refusal, dry_run=dry_run) == text
+    told = update_json(operation, {"b": 1, "a": 2}, refusal, dry_run=dry_run)
+    assert told["levels"] == {"a": 2, "b": 1}
+    assert told["error"] == (None if refusal is None else "INVALID_UPDATE_VERSION")
+
+
+async def test_levels_are_asked_of_the_named_node() -> None:
+    """Goal: --node-id. Method: two brokers, the second is asked."""
+    async with FakeCluster([1, 2]) as cluster:
+        before = len(cluster.nodes[2].requests)
+        ran = await run_tool("features", "-b", cluster.bootstrap[0], "describe", "--node-id", "2")
+        assert len(cluster.nodes[2].requests) > before
+    assert ran.exit_code == 0
+    assert "FinalizedVersionLevel: 4.3-IV0" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "updates"),
+    [
+        (["upgrade", "--feature", "metadata.version=29"], [("metadata.version", 29, 1)]),
+        (["upgrade", "--feature", "a=1", "--feature", " b = 2 "], [("a", 1, 1), ("b", 2, 1)]),
+        (["upgrade", "--metadata", "4.0"], [("metadata.version", 25, 1)]),
+        (["downgrade", "--feature", "a=1"], [("a", 1, 2)]),
+        (["downgrade", "--feature", "a=0", "--unsafe"], [("a", 0, 3)]),
+        (["disable", "--feature", "a", "--feature", "b"], [("a", 0, 2), ("b", 0, 2)]),
+        (["disable", "--feature", "a", "--unsafe"], [("a", 0, 3)]),
+        (
+            ["upgrade", "--release-version", "4.0"],
+            [
+                ("metadata.version", 25, 1),
+                ("kraft.version", 1, 1),
+                ("transaction.version", 2, 1),
+                ("group.version", 1, 1),
+            ],
+        ),
+        (
+            ["downgrade", "--release-version", "3.9-IV0"],
+            [
+                ("metadata.version", 21, 2),
+                ("kraft.version", 1, 2),
+                ("transaction.version", 0, 2),
+                ("group.version", 0, 2),
+                ("eligible.leader.replicas.version", 0, 2),
+                ("share.version", 0, 2),
+                ("streams.version", 0, 2),
+            ],
+        ),
+    ],
+)
+async def test_what_is_wanted_is_asked_for(arguments: list[str], updates: list[tuple[str, int, int]]) -> None:
+    """Goal: options to UpdateFeatures; 0 is no upgrade, but a downgrade. Method: what arrived, dry and not."""
+    async with FakeCluster() as cluster:
+        cluster.handle("UpdateFeatures", lambda _: answer("UpdateFeatures"))
+        for dry_run in ([], ["--dry-run"]):
+            ran = await run_tool("features", "-b", cluster.bootstrap[0], *arguments, *dry_run)
+            assert ran.exit_code == 0
+            told = cluster.received("UpdateFeatures")[-1].body
+            assert told.validate_only is bool(dry_run)
+            assert [
+                (one.feature, one.max_version_level, one.upgrade_type) for one in told.feature_updates
+            ] == updates
+            assert len(ran.stdout.splitlines()) == len(updates)
+
+
+async def test_a_refusal_is_told_for_each_feature_and_fails() -> None:
+    """Goal: Kafka's text, and exit code 1. Method: the active controller refuses."""
+    refusal = answer("UpdateFeatures", error_code=ErrorCode.invalid_update_version, error_message="No.")
+    async with FakeCluster(handlers={"UpdateFeatures": lambda _: refusal}) as cluster:
+        asked = ("features", "-b", cluster.bootstrap[0], "upgrade", "--feature", "a=1", "--feature", "b=1")
+        ran = await run_tool(*asked)
+        told = await run_tool(*asked, "-o", "json", "--dry-run")
+    assert ran.stdout == "Could not upgrade a to 1. No.\nCould not upgrade b to 1. No.\n"
+    assert (ran.exit_code, ran.stderr) == (1, "error: 2 out of 2 operation(s) failed.\n")
+    assert told.exit_code == 1
+    assert told.json == {
+        "operation": "upgrade",
+        "dryRun": True,
+        "levels": {"a": 1, "b": 1},
+        "error": "INVALID_UPDATE_VERSION",
+        "errorMessage": "No.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["upgrade"], "name at least one feature to upgrade"),
+        (["disable"], "name at least one feature to disable"),
+        (["upgrade", "--feature", "a"], "--feature a: it must be NAME=LEVEL"),
+        (["upgrade", "--feature", "a=x"], "the level must be a number from 0 to 32767"),
+        (["upgrade", "--feature", "a=-1"], "the level must be a number from 0 to 32767"),
+        (["upgrade", "--feature", "a=0"], "level 0 is a downgrade"),
+        (["upgrade", "--feature", "a=1", "--feature", "a=2"], "a is given twice"),
+        (["disable", "--feature", "a", "--feature", "a"], "a is given twice"),
+        (["upgrade", "--release-version", "4.0", "--feature", "a=1"], "can't be given together"),
+        (["describe", "--node-id", "-1"], "it must be 0 or more"),
+        (["feature-dependencies"], "Missing option"),
+    ],
+)
+async def test_wrong_options_exit_with_2_before_anybody_is_asked(arguments: list[str], told: str) -> None:
+    """Goal: usage errors. Method: missing, contradicting and malformed options; nobody listens."""
+    ran = await run_tool("features", "-b", "localhost:1", *arguments)
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert told in " ".join(ran.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    "arguments", [["upgrade", "--release-version", "9.9"], ["upgrade", "--metadata", "9.9"]]
+)
+async def test_an_unknown_release_is_told_with_those_there_are(arguments: list[str]) -> None:
+    """Goal: the message names option, value and what is allowed. Method: a release that does not exist."""
+    ran = await run_tool("features", "-b", "localhost:1", *arguments)
+    assert ran.exit_code == 1
+    assert (
+        f"{arguments[1]}: Unknown metadata.version '9.9'. Supported metadata.version are: 3.3-IV3,"
+        in ran.stderr
+    )
+
+
+async def test_the_levels_of_a_release_are_listed() -> None:
+    """Goal: version-mapping, as Kafka 4.3.1 prints it. Method: an old release, the newest, JSON."""
+    assert (await run_tool("features", "version-mapping", "--release-version", "4.0")).stdout == (
+        "metadata.version=25 (4.0)\nkraft.version=1\ntransaction.version=2\ngroup.version=1\n"
+        "eligible.leader.replicas.version=0\nshare.version=0\nstreams.version=0\n"
+    )
+    assert (await run_tool("features", "version-mapping")).stdout.startswith(
+        "metadata.version=30 (4.3-IV0)\n"
+    )
+    told = await run_tool("features", "version-mapping", "--release-version", "3.3", "-o", "json")
+    assert told.json["metadata.version"] == 7
+
+
+async def test_dependencies_are_listed() -> None:
+    """Goal: feature-dependencies, as Kafka 4.3.1 prints it. Method: with and without; text and JSON."""
+    asked = (
+        "features", "feature-dependencies", "--feature", "eligible.leader.replicas.version=1", "--feature",
+        "metadata.version=30", "--feature", "group.version=1",
+    )  # fmt: skip
+    assert (await run_tool(*asked)).stdout == (
+        "eligible.leader.replicas.version=1 requires:\n    metadata.version=23 (4.0-IV1)\n"
+        "metadata.version=30 (4.3-IV0) has no dependencies.\n"
+        "group.version=1 has no dependencies.\n"
+    )
+    assert (await run_tool(*asked, "-o", "json")).json[0] == {
+        "feature": "eligible.leader.replicas.version",
+        "level": 1,
+        "dependencies": {"metadata.version": 23},
+    }
+
+
+@pytest.mark.parametrize(
+    ("feature", "told"),
+    [
+        ("foo=1", "there is no feature 'foo'; there are metadata.version, kraft.version"),
+        ("group.version=9", "group.version=9: there is no such level; there are 0 to 1"),
+        ("metadata.version=99", "metadata.version=99: there is no such level; there are 7 to"),
+    ],
+)
+async def test_dependencies_of_what_does_not_exist(feature: str, told: str) -> None:
+    """Goal: the message names what there is. Method: an unknown feature, unknown levels."""
+    ran = await run_tool("features", "feature-dependencies", "--feature", feature)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert told in ran.stderr

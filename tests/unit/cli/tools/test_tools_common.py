@@ -1,0 +1,176 @@
+"""What all tools share: options, errors, output."""
+
+from pathlib import Path
+
+import pytest
+import typer
+from kit.fake_cluster import CLUSTER_ID, FakeCluster
+from kit.tool_runner import run_tool
+from quorate.console import CommandError, failures_told, table_text, warn
+from quorate.main import PARTS, TOOLS
+from quorate_admin.errors import ServerError, UnreachableError
+from quorate_protocol.errors import ErrorCode
+
+CLUSTER_ID_LINE = f"Cluster ID: {CLUSTER_ID}\n"
+
+
+@pytest.mark.parametrize(
+    "part", sorted(name for name, part in PARTS.items() if part.module.startswith(TOOLS))
+)
+async def test_every_tool_has_a_help_with_its_options(part: str) -> None:
+    """Goal: `--help` tells what a tool does, and how it finds its cluster. Method: ask each tool for its help."""
+    ran = await run_tool(part, "--help")
+    assert ran.exit_code == 0
+    assert f"Usage: quorate {part}" in ran.stdout
+    assert "--output" in ran.stdout or part == "metadata-shell"
+    assert "--bootstrap-" in ran.stdout
+
+
+async def test_options_may_stand_before_and_behind_the_subcommand() -> None:
+    """Goal: lines written for either habit of Kafka's tools work. Method: one option at each place."""
+    async with FakeCluster() as cluster:
+        bootstrap = ("--bootstrap-server", cluster.bootstrap[0])
+        assert (await run_tool("cluster", *bootstrap, "cluster-id")).stdout == CLUSTER_ID_LINE
+        assert (await run_tool("cluster", "cluster-id", *bootstrap)).stdout == CLUSTER_ID_LINE
+        split = await run_tool("cluster", *bootstrap, "cluster-id", "-o", "json")
+        assert split.json == {"clusterId": CLUSTER_ID}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["cluster-id"], "give --bootstrap-server or --bootstrap-controller"),
+        (["cluster-id", "-b", "h:1", "-C", "h:2"], "can't be given together"),
+        (["-b", "h:1", "cluster-id", "-C", "h:2"], "can't be given together"),
+        (["cluster-id", "-b", "h:1", "--config", "a", "--command-config", "b"], "can't be given together"),
+        (["cluster-id", "-b", "h:1", "-o", "xml"], "'xml' is none of table, json"),
+        (["no-such-command"], "No such command"),
+    ],
+)
+async def test_a_wrong_command_line_exits_with_2(arguments: list[str], told: str) -> None:
+    """Goal: usage errors are told apart from failures. Method: wrong commands, options and values."""
+    ran = await run_tool("cluster", *arguments)
+    assert ran.exit_code == 2
+    assert told in " ".join(ran.stderr.replace("│", " ").split())
+    assert ran.stdout == ""
+
+
+async def test_an_address_that_is_none_is_named() -> None:
+    """Goal: the message names key, value and what is allowed. Method: an address without a port."""
+    ran = await run_tool("cluster", "cluster-id", "-b", "localhost")
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith("error: bootstrap.servers: 'localhost' is not host:port")
+
+
+async def test_nobody_there_is_told_by_address(tmp_path: Path) -> None:
+    """Goal: each address that was tried is named with its reason. Method: a port that nobody listens on."""
+    config = tmp_path / "admin.properties"
+    config.write_text("default.api.timeout.ms=200\nrequest.timeout.ms=100\n")
+    async with FakeCluster() as cluster:
+        address = cluster.bootstrap[0]
+    ran = await run_tool("cluster", "cluster-id", "-b", address, "-c", str(config))
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith("error: ")
+    assert address in ran.stderr
+
+
+async def test_a_broker_is_no_bootstrap_controller() -> None:
+    """Goal: the wrong kind of endpoint is told as such (KIP-919). Method: a broker behind --bootstrap-controller."""
+    async with FakeCluster() as cluster:
+        ran = await run_tool("cluster", "cluster-id", "-C", cluster.bootstrap[0])
+    assert ran.exit_code == 1
+    assert "is a broker, not a controller" in ran.stderr
+
+
+async def test_properties_come_from_the_file_and_the_flag_is_above_it(tmp_path: Path) -> None:
+    """Goal: KIP-919: --bootstrap-server clears what the file says of either kind. Method: a file with both."""
+    config = tmp_path / "admin.properties"
+    config.write_text("bootstrap.servers=nobody:1\nbootstrap.controllers=nobody:2\nclient.id=from-the-file\n")
+    async with FakeCluster() as cluster:
+        ran = await run_tool(
+            "cluster", "cluster-id", "-b", cluster.bootstrap[0], "--command-config", str(config)
+        )
+        assert ran.stdout == CLUSTER_ID_LINE
+        assert cluster.received("DescribeCluster")[0].client_id == "from-the-file"
+
+
+async def test_a_deprecated_option_works_and_says_so(tmp_path: Path) -> None:
+    """Goal: older lines go on. Method: --config of `cluster`."""
+    config = tmp_path / "admin.properties"
+    config.write_text("client.id=from-the-file\n")
+    async with FakeCluster() as cluster:
+        ran = await run_tool("cluster", "cluster-id", "-b", cluster.bootstrap[0], "--config", str(config))
+        assert cluster.received("DescribeCluster")[0].client_id == "from-the-file"
+    assert ran.stdout == CLUSTER_ID_LINE
+    assert ran.stderr == "warning: --config is deprecated and will be removed; use --command-config\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "No such file or directory"),
+        (b"\xff\xfe\x00", "it is not UTF-8 text"),
+        (b"a=\\uzzzz", "line 1: "),
+        (b"request.timeout.ms=soon", "request.timeout.ms"),
+    ],
+)
+async def test_a_bad_properties_file_is_named(tmp_path: Path, content: bytes | None, told: str) -> None:
+    """Goal: one message that names file or key, and the reason. Method: missing, garbage, bad escape, bad value."""
+    config = tmp_path / "admin.properties"
+    if content is not None:
+        config.write_bytes(content)
+    ran = await run_tool("cluster", "cluster-id", "-b", "h:1", "--command-config", str(config))
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith("error: ")
+    assert told in ran.stderr
+    assert content == b"request.timeout.ms=soon" or str(config) in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (CommandError("no"), "error: no\n"),
+        (ServerError(ErrorCode.not_controller, "elsewhere"), "error: NOT_CONTROLLER: elsewhere\n"),
+        (UnreachableError({"a:1": "down", "b:2": "gone"}), "error: a:1: down; b:2: gone\n"),
+        (FileNotFoundError(2, "No such file", "x"), "error: x: No such file\n"),
+        (KeyError("given"), "error: 'given'\n"),
+    ],
+)
+def test_what_can_go_wrong_becomes_a_message_and_exit_code_1(
+    capsys: pytest.CaptureFixture[str], error: Exception, told: str
+) -> None:
+    """Goal: no traceback for what a user can do something about. Method: raise each kind."""
+    with pytest.raises(typer.Exit) as exited, failures_told(KeyError):
+        raise error
+    assert exited.value.exit_code == 1
+    assert capsys.readouterr().err == told
+
+
+def test_our_own_bugs_are_not_hidden() -> None:
+    """Goal: an assertion that fails is seen. Method: raise one."""
+    with pytest.raises(AssertionError), failures_told():
+        raise AssertionError("bug")
+
+
+def test_warnings_have_no_colours_where_nobody_sees_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: logs stay readable. Method: stderr that is no terminal."""
+    warn("careful")
+    assert capsys.readouterr().err == "warning: careful\n"
+
+
+def test_tables_are_padded_and_each_column_ends_with_a_tab() -> None:
+    """Goal: the form of Kafka's tables. Method: values shorter and longer than their header."""
+    assert table_text(("Id", "Name"), [(1, "a"), (3000, "longer")]) == (
+        "Id  \tName  \t\n1   \ta     \t\n3000\tlonger\t\n"
+    )
+
+
+async def test_what_the_client_warns_of_is_told_like_a_warning_of_the_tool(tmp_path: Path) -> None:
+    """Goal: one voice on stderr. Method: a properties file with a key that no client has."""
+    config = tmp_path / "client.properties"
+    config.write_text("no.such.key=1\n")
+    async with FakeCluster() as cluster:
+        ran = await run_tool("cluster", "cluster-id", "-b", cluster.bootstrap[0], "-c", str(config))
+    assert ran.stdout == CLUSTER_ID_LINE
+    assert ran.stderr.startswith("warning: ")
+    assert "no.such.key" in ran.stderr
