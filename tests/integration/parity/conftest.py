@@ -7,7 +7,7 @@ import pytest
 from kit.cluster import Cluster
 from kit.java.cluster import JavaCluster
 from kit.java.tools import JavaTools
-from parity.harness import TOOLS, Site, site_of
+from kit.parity.harness import TOOLS, Site, site_of
 
 QUICK = "default.api.timeout.ms=1500\nrequest.timeout.ms=1000\n"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from kit.java.cluster import JavaCluster
 from kit.java.tools import JavaTools, Ran
+from kit.parity.cases.reassign_partitions import reassignment
+from kit.parity.harness import TOOLS, Case, Comparison, Ends, Site, lines_sorted, replaced, run_here, site_of
 from kit.waiting import eventually
-from parity.cases.reassign_partitions import reassignment
-from parity.harness import TOOLS, Case, Comparison, Ends, Site, lines_sorted, replaced, run_here, site_of
 
 TIMEOUT_S = 60
 STAYS, GONE, ALSO_GONE = 0, 1, 2

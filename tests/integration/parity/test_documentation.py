@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from kit.java.tools import JavaTools
-from parity.cases import cases_of
-from parity.harness import TOOLS, Case, Comparison, Site, Tool, variants
+from kit.parity.cases import cases_of
+from kit.parity.harness import TOOLS, Case, Comparison, Site, Tool, variants
 
 PAGE = (Path(__file__).parents[3] / "docs/tools.md").read_text()
 # Other keys are names of features, configs and topics, ids and paths.

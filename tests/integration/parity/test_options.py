@@ -4,8 +4,8 @@ import re
 
 import pytest
 from kit.java.tools import JavaTools
-from parity.cases import cases_of
-from parity.harness import TOOLS, Tool
+from kit.parity.cases import cases_of
+from kit.parity.harness import TOOLS, Tool
 
 # Subcommands print options of their own.
 SUBCOMMANDS = {

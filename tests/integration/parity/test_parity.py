@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from kit.java.tools import JavaTools
-from parity.cases import cases_of
-from parity.harness import TOOLS, Case, Comparison, Site, Tool, variants
+from kit.parity.cases import cases_of
+from kit.parity.harness import TOOLS, Case, Comparison, Site, Tool, variants
 
 
 def every_case() -> Iterator[Any]:

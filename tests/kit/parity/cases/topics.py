@@ -1,6 +1,6 @@
 """kafka-topics."""
 
-from parity.harness import Case, Ends, Step, replaced
+from kit.parity.harness import Case, Ends, Step, replaced
 
 CREATE = "topics --bootstrap-server $server --create --topic"
 DESCRIBE = "topics --bootstrap-server $server --describe --topic"

@@ -1,6 +1,6 @@
 """kafka-metadata-quorum. Adding and removing real voters is in test_changes.py."""
 
-from parity.harness import Case, Ends, columns_free, replaced
+from kit.parity.harness import Case, Ends, columns_free, replaced
 
 MOVES_ON = (
     replaced(r"^(HighWatermark: +)\d+", r"\1<offset>", "the log grows by a record every half second"),

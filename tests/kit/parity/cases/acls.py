@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from parity.harness import Case, Ends, Normalise, blocks_sorted
+from kit.parity.harness import Case, Ends, Normalise, blocks_sorted
 
 ADD = "acls --bootstrap-server $server --add"
 LIST = "acls --bootstrap-server $server --list"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from parity.harness import Case, Ends, Normalise, groups_sorted, lines_sorted
+from kit.parity.harness import Case, Ends, Normalise, groups_sorted, lines_sorted
 
 TOPIC = "topics --bootstrap-server $server --create --topic"
 DESCRIBE = "configs --bootstrap-server $server --describe"

@@ -1,6 +1,6 @@
 """kafka-broker-api-versions."""
 
-from parity.harness import Case, Ends, groups_sorted
+from kit.parity.harness import Case, Ends, groups_sorted
 
 ANY_ORDER = (groups_sorted(r"127\.0\.0\.1:", "Java lists brokers in the order of a hash map"),)
 

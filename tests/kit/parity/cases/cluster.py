@@ -1,6 +1,6 @@
 """kafka-cluster. Unregistering real brokers is in test_changes.py."""
 
-from parity.harness import Case, Ends, replaced
+from kit.parity.harness import Case, Ends, replaced
 
 DEPRECATED = replaced(
     r"^Option --config has been deprecated.*\n", "", "ours tells on stderr that an option is deprecated"

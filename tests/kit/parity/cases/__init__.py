@@ -3,10 +3,12 @@
 import importlib
 from collections.abc import Sequence
 
-from parity.harness import Case, Tool
+from kit.parity.harness import Case, Tool
 
 
 def cases_of(tool: Tool) -> Sequence[Case]:
     """The cases of a tool."""
-    cases: Sequence[Case] = importlib.import_module(f"parity.cases.{tool.command.replace('-', '_')}").CASES
+    cases: Sequence[Case] = importlib.import_module(
+        f"kit.parity.cases.{tool.command.replace('-', '_')}"
+    ).CASES
     return cases

@@ -1,6 +1,6 @@
 """kafka-leader-election. Elections after a broker has left are in test_changes.py."""
 
-from parity.harness import Case, Ends, replaced
+from kit.parity.harness import Case, Ends, replaced
 
 TOPIC = "topics --bootstrap-server $server --create --topic"
 REASSIGN = "reassign-partitions --bootstrap-server $server --execute --reassignment-json-file"

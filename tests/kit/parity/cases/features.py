@@ -1,6 +1,6 @@
 """kafka-features. Real upgrades are in test_changes.py."""
 
-from parity.harness import Case, Ends, replaced
+from kit.parity.harness import Case, Ends, replaced
 
 EPOCH = replaced(r"Epoch: \d+", "Epoch: <offset>", "the log grows by a record every half second")
 NEWEST = replaced(r"(UNKNOWN 33|4\.4-IV\d) *", "<33> ", "Kafka 4.3.1 has no name for metadata.version 33")

@@ -4,7 +4,7 @@ It begins with its commands before it has read the whole file, and sometimes wai
 already (waitUntilCaughtUp), so that it too has to be asked again at times.
 """
 
-from parity.harness import Case, Ends, replaced
+from kit.parity.harness import Case, Ends, replaced
 
 LOCAL = (
     replaced(

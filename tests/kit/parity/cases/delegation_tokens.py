@@ -1,6 +1,6 @@
 """kafka-delegation-tokens. It needs an authenticated user, so that all cases are for Java's secured listener."""
 
-from parity.harness import Case, Ends, Step, replaced
+from kit.parity.harness import Case, Ends, Step, replaced
 
 RANDOM = (
     replaced(r"[A-Za-z0-9_-]{22}(?=\s)", "<token id>", "each token has a random id"),

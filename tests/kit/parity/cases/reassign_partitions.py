@@ -1,6 +1,6 @@
 """kafka-reassign-partitions. Reassignments that go on, because a broker is away, are in test_changes.py."""
 
-from parity.harness import Case, Ends
+from kit.parity.harness import Case, Ends
 
 TOPIC = "topics --bootstrap-server $server --create --topic"
 DESCRIBE = "topics --bootstrap-server $server --describe --topic"
