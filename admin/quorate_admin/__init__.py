@@ -1,1 +1,240 @@
+"""An asynchronous admin client for Apache Kafka, in Kafka's words, and what a diagnosis of a cluster needs.
 
+    from quorate_admin import AdminClient, NewTopic
+
+    async with AdminClient(bootstrap_servers=["localhost:9092"]) as admin:
+        created = await admin.create_topics([NewTopic(name="orders", partitions=3)])
+        created.raise_any()
+
+`SyncAdminClient` has the same methods for code without an event loop. `LiveImage` and `MetadataFeed` follow the
+metadata log of a cluster. `quorate_admin.diagnosis` finds what endangers or blocks a cluster.
+
+A name is loaded when it is first used (PEP 562): whoever needs the errors alone does not wait for the client.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quorate_admin.client import AdminClient
+    from quorate_admin.config import AdminConfig, MetadataRecoveryStrategy
+    from quorate_admin.errors import (
+        AdminError,
+        AuthenticationError,
+        ConfigError,
+        ConnectionFailedError,
+        ErrorCode,
+        MismatchedEndpointError,
+        RebootstrapRequiredError,
+        RefreshRefusedError,
+        RequestTimeoutError,
+        ServerError,
+        TlsExpectedError,
+        UnreachableError,
+        UnsupportedByServerError,
+        UnsupportedEndpointError,
+    )
+    from quorate_admin.network.address import Address
+    from quorate_admin.observing import LiveImage, MetadataFeed, ObservingError, load_live_image
+    from quorate_admin.results import Results
+    from quorate_admin.sync import SyncAdminClient
+    from quorate_admin.types.acls import (
+        ANY_ACL,
+        WILDCARD,
+        AccessControlEntry,
+        AccessControlEntryFilter,
+        AclBinding,
+        AclBindingFilter,
+        AclDeletion,
+        AclOperation,
+        AclPermissionType,
+        PatternType,
+        ResourcePattern,
+        ResourcePatternFilter,
+        ResourceType,
+    )
+    from quorate_admin.types.cluster import ClusterDescription, NodeDescription
+    from quorate_admin.types.configs import (
+        AlterConfigOp,
+        ConfigEntry,
+        ConfigOpType,
+        ConfigResource,
+        ConfigResourceType,
+        ConfigSource,
+        ConfigSynonym,
+        ConfigType,
+    )
+    from quorate_admin.types.controllers import ControllerListener, ControllerRegistration, NodeApiVersions
+    from quorate_admin.types.elections import ElectionType
+    from quorate_admin.types.features import FeatureDescription, FeatureUpdate, UpgradeType
+    from quorate_admin.types.groups import GroupListing
+    from quorate_admin.types.log_dirs import LogDirDescription, ReplicaInfo, ReplicaLogDirInfo
+    from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
+    from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+    from quorate_admin.types.quotas import (
+        CLIENT_ID,
+        IP,
+        USER,
+        ClientQuotaAlteration,
+        ClientQuotaEntity,
+        ClientQuotaFilter,
+        ClientQuotaFilterComponent,
+        QuotaMatch,
+    )
+    from quorate_admin.types.reassignments import PartitionReassignment
+    from quorate_admin.types.scram import (
+        ScramCredentialInfo,
+        ScramMechanism,
+        UserScramCredentialDeletion,
+        UserScramCredentialsDescription,
+        UserScramCredentialUpsertion,
+    )
+    from quorate_admin.types.tokens import DelegationToken, KafkaPrincipal
+    from quorate_admin.types.topics import (
+        CreatedTopic,
+        NewPartitions,
+        NewTopic,
+        PartitionDescription,
+        TopicDescription,
+        TopicListing,
+    )
+
+__all__ = (
+    "ANY_ACL",
+    "CLIENT_ID",
+    "IP",
+    "USER",
+    "WILDCARD",
+    "AccessControlEntry",
+    "AccessControlEntryFilter",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclDeletion",
+    "AclOperation",
+    "AclPermissionType",
+    "Address",
+    "AdminClient",
+    "AdminConfig",
+    "AdminError",
+    "AlterConfigOp",
+    "AuthenticationError",
+    "ClientQuotaAlteration",
+    "ClientQuotaEntity",
+    "ClientQuotaFilter",
+    "ClientQuotaFilterComponent",
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigError",
+    "ConfigOpType",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "ConnectionFailedError",
+    "ControllerListener",
+    "ControllerRegistration",
+    "CreatedTopic",
+    "DelegationToken",
+    "ElectionType",
+    "ErrorCode",
+    "FeatureDescription",
+    "FeatureUpdate",
+    "GroupListing",
+    "KafkaPrincipal",
+    "LiveImage",
+    "LogDirDescription",
+    "MetadataFeed",
+    "MetadataRecoveryStrategy",
+    "MismatchedEndpointError",
+    "NewPartitions",
+    "NewTopic",
+    "NodeApiVersions",
+    "NodeDescription",
+    "ObservingError",
+    "PartitionDescription",
+    "PartitionReassignment",
+    "PatternType",
+    "QuorumDescription",
+    "QuotaMatch",
+    "RaftVoterEndpoint",
+    "RebootstrapRequiredError",
+    "RefreshRefusedError",
+    "ReplicaDescription",
+    "ReplicaInfo",
+    "ReplicaLogDirInfo",
+    "RequestTimeoutError",
+    "ResourcePattern",
+    "ResourcePatternFilter",
+    "ResourceType",
+    "Results",
+    "ScramCredentialInfo",
+    "ScramMechanism",
+    "ServerError",
+    "SyncAdminClient",
+    "TlsExpectedError",
+    "TopicDescription",
+    "TopicListing",
+    "TopicPartition",
+    "TopicPartitionReplica",
+    "UnreachableError",
+    "UnsupportedByServerError",
+    "UnsupportedEndpointError",
+    "UpgradeType",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
+    "UserScramCredentialsDescription",
+    "load_live_image",
+)
+
+_MODULES = {
+    "client": "AdminClient",
+    "config": "AdminConfig MetadataRecoveryStrategy",
+    "errors": "AdminError AuthenticationError ConfigError ConnectionFailedError ErrorCode "
+    "MismatchedEndpointError RebootstrapRequiredError RefreshRefusedError RequestTimeoutError "
+    "ServerError TlsExpectedError UnreachableError UnsupportedByServerError UnsupportedEndpointError",
+    "network.address": "Address",
+    "observing": "LiveImage MetadataFeed ObservingError load_live_image",
+    "results": "Results",
+    "sync": "SyncAdminClient",
+    "types.acls": "ANY_ACL WILDCARD AccessControlEntry AccessControlEntryFilter AclBinding AclBindingFilter "
+    "AclDeletion AclOperation AclPermissionType PatternType ResourcePattern ResourcePatternFilter "
+    "ResourceType",
+    "types.cluster": "ClusterDescription NodeDescription",
+    "types.configs": "AlterConfigOp ConfigEntry ConfigOpType ConfigResource ConfigResourceType ConfigSource "
+    "ConfigSynonym ConfigType",
+    "types.controllers": "ControllerListener ControllerRegistration NodeApiVersions",
+    "types.elections": "ElectionType",
+    "types.features": "FeatureDescription FeatureUpdate UpgradeType",
+    "types.groups": "GroupListing",
+    "types.log_dirs": "LogDirDescription ReplicaInfo ReplicaLogDirInfo",
+    "types.partitions": "TopicPartition TopicPartitionReplica",
+    "types.quorum": "QuorumDescription RaftVoterEndpoint ReplicaDescription",
+    "types.quotas": "CLIENT_ID IP USER ClientQuotaAlteration ClientQuotaEntity ClientQuotaFilter "
+    "ClientQuotaFilterComponent QuotaMatch",
+    "types.reassignments": "PartitionReassignment",
+    "types.scram": "ScramCredentialInfo ScramMechanism UserScramCredentialDeletion UserScramCredentialsDescription "
+    "UserScramCredentialUpsertion",
+    "types.tokens": "DelegationToken KafkaPrincipal",
+    "types.topics": "CreatedTopic NewPartitions NewTopic PartitionDescription TopicDescription TopicListing",
+}
+"""The names that each module of this package defines; the imports above say the same to type checkers."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """The public name, from the module that defines it. Called once for each: the value is kept here.
+
+    Raises:
+        AttributeError: the package exports no such name.
+    """
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not, beside what every module has."""
+    return sorted({*globals(), *__all__})
