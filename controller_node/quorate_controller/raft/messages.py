@@ -302,7 +302,10 @@ RaftResponse = (
 class FailureReason(Enum):
     """Why a request of ours got no response."""
 
+    UNREACHABLE = "unreachable"
+    """No connection could be made: the peer is down, or its address is wrong."""
     DISCONNECTED = "disconnected"
+    """The connection broke while the request waited for its response. The peer itself may be well."""
     TIMED_OUT = "timed out"
     UNSUPPORTED_VERSION = "unsupported version"
     """The peer speaks no version that can carry the request, for instance a pre-vote before Vote v2."""
@@ -341,7 +344,9 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLost:
-    """An established connection to that node broke. When it leads, elections start at once."""
+    """The connection for votes and epochs to that node closed. Its process may have ended, or the connection
+    was idle: a leader that shuts down counts the node as unreachable, every other role ignores it.
+    """
 
     node_id: int
 

@@ -87,7 +87,7 @@ class RaftNode:
             case RequestFailed(request_id=request_id, reason=reason):
                 responses.on_failure(quorum, request_id, reason)
             case ConnectionLost(node_id=node_id):
-                responses.on_connection_failed(quorum, node_id)
+                responses.on_connection_lost(quorum, node_id)
             case Propose(batches=batches):
                 self._on_propose(batches)
             case Resign(epoch=epoch):

@@ -50,7 +50,7 @@ class LaneLimits:
     backoff_s: float = 0.05
     backoff_s_max: float = 0.5
     idle_timeout_s: float = 540.0
-    """A minute less than a server's connections.max.idle.ms: whoever closes first is not surprised."""
+    """Kafka's default for clients. A peer closes earlier when its connections.max.idle.ms is smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +248,7 @@ class PeerLane:
             self._not_before_s = 0.0
         else:
             self._back_off(reason)
-        self._fail_all(FailureReason.DISCONNECTED)
+        self._fail_all(FailureReason.DISCONNECTED if was_ready else FailureReason.UNREACHABLE)
         if was_ready:
             self._on_lost()
 

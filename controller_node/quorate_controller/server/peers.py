@@ -133,7 +133,7 @@ class PeerConnections:
                 cluster_id=self._cluster_id,
                 limits=self._limits,
                 rng=self._rng,
-                on_lost=partial(self._lost, destination.node_id),
+                on_lost=partial(self._lost, destination.node_id, kind),
                 on_misrouted=self._misrouted,
             )
         return lane
@@ -150,8 +150,8 @@ class PeerConnections:
     def _raft_failed(self, request_id: int, reason: FailureReason) -> None:
         self._on_raft_event(RequestFailed(request_id=request_id, reason=reason))
 
-    def _lost(self, node_id: int) -> None:
-        if node_id >= 0:
+    def _lost(self, node_id: int, kind: _Lane) -> None:
+        if kind is _Lane.QUORUM and node_id >= 0:
             self._on_raft_event(ConnectionLost(node_id=node_id))
 
     def _misrouted(self) -> None:

@@ -139,7 +139,7 @@ class Network:
         """One request of a controller."""
         target = self._machine_at(send.destination)
         if target is None:
-            failure = RequestFailed(request_id=send.request_id, reason=FailureReason.DISCONNECTED)
+            failure = RequestFailed(request_id=send.request_id, reason=FailureReason.UNREACHABLE)
             self._deliver_later(sender, failure)
             return
         call = Call(sender, sender.incarnation, target, send.request_id, None)
@@ -147,7 +147,7 @@ class Network:
             # Whoever answers there says in ApiVersions that it is not the one who was meant (KIP-1242).
             self._world.coverage.count(Happening.MISROUTED)
             is_told = target.node is not None and not self._is_lost(sender.node_id, target.node_id)
-            reason = FailureReason.MISROUTED if is_told else FailureReason.DISCONNECTED
+            reason = FailureReason.MISROUTED if is_told else FailureReason.UNREACHABLE
             self._fail_later(call, reason)
             return
         if isinstance(send.request, ApiVersionsProbe):
@@ -166,7 +166,7 @@ class Network:
             return
         self._fail_later(call, FailureReason.TIMED_OUT, send.timeout_ms)
         if target.node is None:
-            self._fail_later(call, FailureReason.DISCONNECTED)
+            self._fail_later(call, FailureReason.UNREACHABLE)
             return
         if isinstance(request, FetchSnapshotRequest):
             self._world.coverage.count(Happening.SNAPSHOT_CHUNK, int(request.position > 0))

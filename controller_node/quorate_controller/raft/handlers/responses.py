@@ -14,7 +14,9 @@ from quorate_controller.raft.messages import (
     Destination,
     EndQuorumEpochResponse,
     FailureReason,
+    FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
     FetchSnapshotResponse,
     RaftResponse,
     RemoveRaftVoterResponse,
@@ -71,8 +73,14 @@ def on_failure(quorum: "Quorum", request_id: int, reason: FailureReason) -> None
             membership.handle_probe_response(quorum, node_id, ApiVersionsProbeResponse(error_code=error_code))
     if reason is FailureReason.MISROUTED:
         _drop_endpoint(quorum, in_flight.destination)
-    if reason in (FailureReason.DISCONNECTED, FailureReason.MISROUTED):
-        on_connection_failed(quorum, node_id)
+    is_fetch = isinstance(in_flight.request, FetchRequest | FetchSnapshotRequest)
+    if isinstance(state, Follower) and state.leader_id == node_id and is_fetch:
+        if reason is FailureReason.DISCONNECTED and state.may_fetch_again_at_once():
+            return
+        if reason in (FailureReason.UNREACHABLE, FailureReason.MISROUTED):
+            state.leader_unreachable(quorum)
+    elif reason in (FailureReason.DISCONNECTED, FailureReason.UNREACHABLE, FailureReason.MISROUTED):
+        on_connection_lost(quorum, node_id)
     if quorum.state is state:
         quorum.peers.back_off(node_id, quorum.now_ms)
 
@@ -91,13 +99,14 @@ def _drop_endpoint(quorum: "Quorum", destination: Destination) -> None:
         state.leader_endpoints = voter_endpoints
 
 
-def on_connection_failed(quorum: "Quorum", node_id: int) -> None:
-    """No connection to that node: news when it leads us, or when we want to hand over to it."""
-    state = quorum.state
-    if isinstance(state, Follower) and state.leader_id == node_id:
-        state.connection_failed(quorum)
-    elif isinstance(state, Resigned):
-        state.unreachable.add(node_id)
+def on_connection_lost(quorum: "Quorum", node_id: int) -> None:
+    """A connection to that node closed: a resigned leader cannot hand over to it.
+
+    A follower judges its leader by its Fetch requests alone: every other connection is idle most of the time,
+    and either side closes idle connections.
+    """
+    if isinstance(quorum.state, Resigned):
+        quorum.state.unreachable.add(node_id)
 
 
 def _on_epoch_response(quorum: "Quorum", node_id: int, response: EpochResponse) -> bool:

@@ -27,6 +27,7 @@ class Follower(RoleState):
 
     `is_endpoint_wrong`: somebody else answers at the leader's address, so the next one that we hear is better.
     `has_leader_resigned`: this epoch will have no leader any more.
+    `has_lost_connection`: the connection broke under a Fetch, and the leader has not answered since.
     """
 
     role: ClassVar[Role] = Role.FOLLOWER
@@ -37,6 +38,7 @@ class Follower(RoleState):
     is_leader_doubted: bool = False
     has_leader_resigned: bool = False
     is_endpoint_wrong: bool = False
+    has_lost_connection: bool = False
     download: Download | None = None
 
     def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:  # noqa: ARG002
@@ -50,6 +52,7 @@ class Follower(RoleState):
         self.fetch_deadline_ms = quorum.now_ms + quorum.config.fetch_timeout_ms
         self.has_fetched_from_leader = True
         self.is_leader_doubted = False
+        self.has_lost_connection = False
         quorum.elections_lost = 0
 
     def hear_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
@@ -69,8 +72,17 @@ class Follower(RoleState):
         self.has_leader_resigned = True
         self.expect_election(quorum, backoff_ms)
 
-    def connection_failed(self, quorum: "Quorum") -> None:
-        """The leader closed the connection, or cannot be reached: do not wait for the fetch timeout."""
+    def may_fetch_again_at_once(self) -> bool:
+        """The connection broke under a Fetch: the next Fetch shows whether the leader is gone.
+
+        Returns False when that happens again before the leader has answered: then the retry backoff applies.
+        """
+        is_first_loss = not self.has_lost_connection
+        self.has_lost_connection = True
+        return is_first_loss
+
+    def leader_unreachable(self, quorum: "Quorum") -> None:
+        """The leader refuses connections, or another node has its address: do not wait for the fetch timeout."""
         if not self.is_leader_doubted and quorum.can_stand:
             self.expect_election(quorum, quorum.fast_backoff_ms())
 

@@ -149,7 +149,7 @@ class Scripted:
     def answer(self, send: Send, response: RaftResponse) -> Outcome:
         return self.step(ResponseReceived(request_id=send.request_id, response=response))
 
-    def fail(self, send: Send, reason: FailureReason = FailureReason.DISCONNECTED) -> Outcome:
+    def fail(self, send: Send, reason: FailureReason = FailureReason.UNREACHABLE) -> Outcome:
         return self.step(RequestFailed(request_id=send.request_id, reason=reason))
 
     def win_votes(self, outcome: Outcome, *, epoch: int | None = None) -> Outcome:

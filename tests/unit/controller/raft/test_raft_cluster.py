@@ -164,6 +164,8 @@ class Cluster:
         self._sequence = 0
         self._tokens: dict[int, Callable[[RaftResponse], None]] = {}
         self._next_token = 0
+        self._under_way: dict[int, list[Callable[[], None]]] = {}
+        """By receiver: what breaks off the requests that it got, answered or not."""
         self._cut: set[int] = set()
         self._no_pre_vote = {node_id for node_id in range(voters) if self.rng.random() < 0.1}
         self.committed: dict[int, Batch] = {}
@@ -226,6 +228,8 @@ class Cluster:
         for other in self.members:
             if other.node is not None and other is not member:
                 self._tell_connection_lost(other, member.node_id)
+        for break_off in self._under_way.pop(member.node_id, ()):
+            self.at(self.rng.randrange(LATENCY_MS_MAX), break_off)
 
     def _tell_connection_lost(self, member: Member, node_id: int) -> None:
         incarnation = member.incarnation
@@ -325,13 +329,14 @@ class Cluster:
 
         def arrive() -> None:
             if receiver is None or receiver.node is None:
-                self.at(self._latency_ms(), fail(FailureReason.DISCONNECTED))
+                self.at(self._latency_ms(), fail(FailureReason.UNREACHABLE))
             elif isinstance(send.request, ApiVersionsProbe):
                 response = ApiVersionsProbeResponse(kraft_versions=VersionRange(lowest=0, highest=1))
                 self.at(self._latency_ms(), lambda: answer(response))
             elif isinstance(send.request, VoteRequest) and self._must_refuse_pre_vote(receiver, send.request):
                 self.at(self._latency_ms(), fail(FailureReason.UNSUPPORTED_VERSION))
             else:
+                self._under_way.setdefault(receiver.node_id, []).append(fail(FailureReason.DISCONNECTED))
                 self._receive(receiver, send.request, lambda response: back(receiver, response))
 
         def back(receiver: Member, response: RaftResponse) -> None:

@@ -196,12 +196,53 @@ def test_answers_of_a_former_role_are_ignored(lab) -> None:
     assert node.node.role is Role.CANDIDATE
 
 
-def test_a_lost_connection_to_the_leader_starts_a_pre_vote_at_once(lab) -> None:
-    """Goal: failover does not wait for the fetch timeout. Method: lose it, wait the fast backoff."""
-    node, _ = follower(lab)
-    node.step(ConnectionLost(node_id=2))
+def test_a_fetch_that_breaks_off_is_sent_again_at_once_and_a_refusal_starts_a_pre_vote(lab) -> None:
+    """Goal: failover does not wait for the fetch timeout. Method: the Fetch in flight breaks off, the one that
+    follows without any time passing is refused; wait the fast backoff.
+    """
+    node, outcome = follower(lab)
+    (again,) = node.fail(outcome.sends[-1], FailureReason.DISCONNECTED).sends
+    assert again.request == outcome.sends[-1].request
+    node.fail(again)
     node.wait(lab.config(1).fast_backoff_ms_max)
     assert node.node.role is Role.PROSPECTIVE
+
+
+def test_a_broken_connection_to_a_leader_that_answers_again_is_no_reason_to_stand(lab) -> None:
+    """Goal: a connection may break while the leader is well. Method: three times, a Fetch breaks off and the
+    next one is answered; a follower would stand within the fast backoff.
+    """
+    node, outcome = follower(lab)
+    fetch = outcome.sends[-1]
+    for _ in range(3):
+        (again,) = node.fail(fetch, FailureReason.DISCONNECTED).sends
+        assert node.wait(lab.config(1).fast_backoff_ms_max).roles == []
+        (fetch,) = node.answer(again, FetchResponse(leader_id=2, leader_epoch=5)).sends
+    assert node.node.role is Role.FOLLOWER
+
+
+def test_a_leader_that_breaks_off_each_fetch_is_asked_with_pauses_until_the_fetch_timeout(lab) -> None:
+    """Goal: no loop of Fetch requests. Method: the connection breaks under each of them; the first is repeated
+    at once, the others after the retry backoff, and the fetch timeout ends it.
+    """
+    node, outcome = follower(lab)
+    (again,) = node.fail(outcome.sends[-1], FailureReason.DISCONNECTED).sends
+    assert all(send.destination.node_id != 2 for send in node.fail(again, FailureReason.DISCONNECTED).sends)
+    node.wait(lab.config(1).fast_backoff_ms_max)
+    assert node.node.role is Role.FOLLOWER
+    node.wait(lab.config(1).fetch_timeout_ms)
+    assert node.node.role is Role.PROSPECTIVE
+
+
+@pytest.mark.parametrize("node_id", [2, 3], ids=["to the leader", "to another voter"])
+def test_a_side_connection_that_closes_deposes_nobody(lab, node_id: int) -> None:
+    """Goal: connections for votes are idle and may be closed by either side. Method: a follower whose Fetch
+    is in flight loses one.
+    """
+    node, _ = follower(lab)
+    node.step(ConnectionLost(node_id=node_id))
+    node.wait(lab.config(1).fast_backoff_ms_max)
+    assert node.node.role is Role.FOLLOWER
 
 
 def test_a_refused_connection_to_the_leader_does_the_same(lab) -> None:
@@ -212,27 +253,21 @@ def test_a_refused_connection_to_the_leader_does_the_same(lab) -> None:
     assert node.node.role is Role.PROSPECTIVE
 
 
-def test_a_lost_connection_to_another_voter_is_no_news(lab) -> None:
-    """Goal: only the leader matters. Method: lose the other one."""
-    node, _ = follower(lab)
-    node.step(ConnectionLost(node_id=3))
-    node.wait(lab.config(1).fast_backoff_ms_max)
-    assert node.node.role is Role.FOLLOWER
-
-
 def test_the_backoff_grows_while_the_leader_stays_away(lab) -> None:
     """Goal: a leader that only we cannot reach is not pestered. Method: lose pre-votes in a row."""
-    node, _ = follower(lab)
+    node, outcome = follower(lab)
+    fetch = outcome.sends[-1]
     assert node.node._quorum.elections_lost == 0
     for lost in range(1, 4):
-        node.step(ConnectionLost(node_id=2))
+        node.fail(fetch)
         assert node.node._quorum.elections_lost == lost
         outcome = node.wait_for_deadline()
         while node.node.role is not Role.PROSPECTIVE:
             outcome = node.wait_for_deadline()
         for send in outcome.sends:
-            node.answer(send, VoteResponse(leader_epoch=5, leader_id=2))
+            outcome = node.answer(send, VoteResponse(leader_epoch=5, leader_id=2))
         assert node.node.role is Role.FOLLOWER
+        (fetch,) = outcome.sends
 
 
 def end_epoch(lab, *candidates: int) -> EndQuorumEpochRequest:

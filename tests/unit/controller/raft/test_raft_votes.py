@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
-    ConnectionLost,
+    FailureReason,
     FetchResponse,
     Role,
     VoteRequest,
@@ -159,33 +159,36 @@ def test_a_leader_grants_nothing_in_its_epoch(lab) -> None:
 
 
 def following(lab, *, has_fetched: bool):
+    """Node 1 following node 3, and its Fetch in flight."""
     node = started(lab)
     begin = BeginQuorumEpochRequest(
         cluster_id=None, voter=None, leader_id=3, leader_epoch=4, leader_endpoints=lab.endpoints(3)
     )
     _, outcome = node.ask(begin)
     if has_fetched:
-        node.answer(outcome.sends[-1], FetchResponse(leader_id=3, leader_epoch=4, high_watermark=10))
-    return node
+        answer = FetchResponse(leader_id=3, leader_epoch=4, high_watermark=10)
+        outcome = node.answer(outcome.sends[-1], answer)
+    return node, outcome.sends[-1]
 
 
 def test_a_follower_that_has_fetched_refuses_pre_votes(lab) -> None:
     """Goal: a voter that alone lost the leader does not disturb it (KIP-996). Method: before and after."""
     pre_vote = vote(lab, pre_vote=True)
-    assert following(lab, has_fetched=False).ask(pre_vote)[0].vote_granted
-    assert not following(lab, has_fetched=True).ask(pre_vote)[0].vote_granted
+    assert following(lab, has_fetched=False)[0].ask(pre_vote)[0].vote_granted
+    assert not following(lab, has_fetched=True)[0].ask(pre_vote)[0].vote_granted
 
 
 def test_a_follower_that_lost_its_leader_grants_pre_votes(lab) -> None:
-    """Goal: two that lost the leader agree at once. Method: the connection breaks."""
-    node = following(lab, has_fetched=True)
-    node.step(ConnectionLost(node_id=3))
+    """Goal: two that lost the leader agree at once. Method: the Fetch breaks off, the next finds nobody."""
+    node, fetch = following(lab, has_fetched=True)
+    (again,) = node.fail(fetch, FailureReason.DISCONNECTED).sends
+    node.fail(again)
     assert node.ask(vote(lab, pre_vote=True))[0].vote_granted
 
 
 def test_a_follower_gives_no_vote_in_its_leaders_epoch(lab) -> None:
     """Goal: an epoch with a leader is decided. Method: a vote in that epoch."""
-    assert not following(lab, has_fetched=False).ask(vote(lab))[0].vote_granted
+    assert not following(lab, has_fetched=False)[0].ask(vote(lab))[0].vote_granted
 
 
 def test_a_pre_vote_changes_nothing(lab) -> None:
