@@ -6,8 +6,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 from kit.requirements import missing
-from quorate_operator.runtime.local import identity
-from quorate_operator.runtime.local.stock_kafka import cache_directory
+from quorate_operator.runtime import identity
+from quorate_operator.runtime.kafka import cache_directory
 
 # How long an example takes says more about the machine than about the code; hangs are what timeouts are for.
 # A continuous integration draws the same examples each time: it judges a change, and luck would judge with it.

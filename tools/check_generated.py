@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafka_jars import kafka_here
-from quorate_operator.runtime.local.errors import KafkaUnavailableError
-from quorate_operator.runtime.local.stock_kafka import Kafka
+from quorate_operator.runtime.errors import KafkaUnavailableError
+from quorate_operator.runtime.kafka import Kafka
 
 TOOLS = Path(__file__).parent
 
 
 def main() -> int:
     """The exit code."""
-    outdated = _outdated({"crds.py": [], "lake_tables.py": []})
+    outdated = _outdated({"crds.py": [], "lake_tables.py": [], "reference_pages.py": [], "version.py": []})
     try:
         kafka = kafka_here()
     except KafkaUnavailableError as error:

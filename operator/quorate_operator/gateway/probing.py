@@ -17,9 +17,9 @@ from quorate_admin.network.describe_cluster import describe_cluster_request
 from quorate_admin.security.config import SecurityConfig, SecurityProtocol
 from quorate_protocol.errors import ErrorCode
 
-from quorate_operator import clock
 from quorate_operator.gateway.contacts import admin_address
 from quorate_operator.planning.cluster import Address, Reached
+from quorate_operator.runtime import clock
 
 PROBE_TIMEOUT_MS = 3_000
 PROBES_AT_ONCE_MAX = 32

@@ -20,7 +20,7 @@ from kubernetes.client import ApiException
 from local_kubernetes.api_server import ApiServer
 from node_agent import NodeAgent, Object
 from quorate_operator.planning.cluster import Address
-from quorate_operator.runtime.local.forwarding import Forwarder
+from quorate_operator.runtime.forwarding import Forwarder
 
 GROUP, VERSION = "quorate.dev", "v1alpha1"
 QUORUM = "quorum"

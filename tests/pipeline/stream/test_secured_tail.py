@@ -26,7 +26,7 @@ from quorate_admin.types.acls import (
     ResourcePattern,
     ResourceType,
 )
-from quorate_operator.runtime.local.layout import QUORATE
+from quorate_operator.runtime.layout import QUORATE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from quorate_operator.runtime.local.stock_kafka import cache_directory
+from quorate_operator.runtime.kafka import cache_directory
 
 from local_kubernetes.errors import LocalKubernetesError
 from local_kubernetes.processes import run

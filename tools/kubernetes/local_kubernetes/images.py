@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
-from quorate_operator.runtime.local.errors import KafkaUnavailableError
-from quorate_operator.runtime.local.stock_kafka import cache_directory, find_kafka
+from quorate_operator.runtime.errors import KafkaUnavailableError
+from quorate_operator.runtime.kafka import cache_directory, find_kafka
 
 from local_kubernetes.debian import root_file_system
 from local_kubernetes.docker_host import DockerHost

@@ -1,1 +1,0 @@
-"""A cluster of processes of this machine, as `quorate play` runs it."""

@@ -1,0 +1,29 @@
+"""Versions have one source each: pyproject.toml for Quorate, the models for the Kafka that it runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from quorate_operator.models.v1alpha1 import KAFKA_VERSION
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_file_has_the_version_of_the_distribution() -> None:
+    """Goal: chart, images and pages are of one release. Method: run the script that writes them, with --check."""
+    ran = subprocess.run(
+        [sys.executable, ROOT / "tools" / "version.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_jars_and_images_have_the_kafka_of_the_models() -> None:
+    """Goal: what is downloaded is what manifests ask for by default. Method: read the POM and the Dockerfile."""
+    pom = (ROOT / "operator/quorate_operator/runtime/kafka-pom.xml").read_text()
+    image = (ROOT / "docker/broker/Dockerfile").read_text()
+    found = re.findall(r"<kafka.version>(.+?)<|KAFKA_VERSION=(\S+)|quorate-broker:(\S+)", f"{pom}{image}")
+    assert {version for groups in found for version in groups if version} == {KAFKA_VERSION}

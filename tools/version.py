@@ -1,0 +1,70 @@
+"""Write the version of pyproject.toml into the files that can't read it: chart, images, examples, pages.
+
+With --check, write nothing and fail when a file has another version. kustomize/base follows from the chart
+(tools/kustomize_base.py).
+"""
+
+import argparse
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PLACES = {
+    "Dockerfile": (r"-t quorate:(\S+)", r"ARG VERSION=(\S+)"),
+    "charts/quorate/Chart.yaml": (r"^version: (\S+)", r'^appVersion: "(\S+)"'),
+    "controller_node/quorate_controller/server/raft_wire/requests.py": (
+        r'CLIENT_SOFTWARE_VERSION: Final = "([^"]+)"',
+    ),
+    "docker/lake/Dockerfile": (r"-t quorate-lake:(\S+)", r"ARG VERSION=(\S+)"),
+    "docs/lake.md": (r"quorate-lake:([\w.]+)",),
+    "docs/operations.md": (r"quorate-lake:([\w.]+)",),
+    "examples/gitops/operator/kustomization.yaml": (r"newTag: (\S+)",),
+    "kustomize/base/operator.yaml": (
+        r"app.kubernetes.io/version: (\S+)",
+        r"(?:image|value): quorate(?:-lake)?:(\S+)",
+    ),
+}
+"""By file, patterns whose group is the version."""
+
+
+def version() -> str:
+    """The version of the distribution."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return str(tomllib.load(file)["project"]["version"])
+
+
+def rewritten(text: str, patterns: tuple[str, ...], wanted: str) -> str:
+    """The text with the wanted version wherever a pattern finds one. Raises ValueError for one that finds none."""
+    for pattern in patterns:
+        text, count = re.subn(
+            pattern, lambda match: match[0].replace(match[1], wanted), text, flags=re.MULTILINE
+        )
+        if not count:
+            raise ValueError(f"nothing matches {pattern}")
+    return text
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="fail when a file has another version")
+    arguments = parser.parse_args()
+    wanted, exit_code = version(), 0
+    for name, patterns in PLACES.items():
+        path = ROOT / name
+        text = path.read_text()
+        new = rewritten(text, patterns, wanted)
+        if new == text:
+            continue
+        if arguments.check:
+            print(f"{name} has another version than {wanted}: run tools/version.py", file=sys.stderr)
+            exit_code = 1
+        else:
+            path.write_text(new)
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
