@@ -9,6 +9,8 @@ from kit.requirements import missing
 from quorate_operator.runtime import identity
 from quorate_operator.runtime.kafka import cache_directory
 
+pytest_plugins = ("kit.tiers", "kit.flaky")
+
 # How long an example takes says more about the machine than about the code; hangs are what timeouts are for.
 # A continuous integration draws the same examples each time: it judges a change, and luck would judge with it.
 hypothesis.settings.register_profile("quorate", deadline=None, derandomize="CI" in os.environ)

@@ -33,6 +33,14 @@ WANTED = {
 SEEDS_MAX = 40
 
 
+@pytest.mark.parametrize("first", range(1, 41, 5))
+def test_an_operator_gets_the_voters_that_it_wants(first: int) -> None:
+    """Goal: no promise is broken while an operator changes the voters. Method: five seeds of forty each."""
+    results = attempts(range(first, first + 5), 1, Shape.membership)
+    failures = [result.failure for result in results if result.failure]
+    assert not failures, "\n".join(failures)
+
+
 @pytest.mark.timeout(900)
 def test_an_operator_gets_the_voters_that_it_wants_whatever_breaks() -> None:
     """Goal: from one voter to three, five and three, from static to dynamic, with disks lost on the way and names

@@ -1,0 +1,133 @@
+"""Which test runs when, and beside which others: a pytest plugin that marks tests from the tables below.
+
+| target | what it runs | expression |
+|---|---|---|
+| `make test` | unit, property, golden, simulation, and smoke tests on real parts | `quick` |
+| `make test-rungs` | the other tests on real parts; `.ci/run` runs both | `not quick and not nightly` |
+| `make nightly` | what takes longest or depends on timing | `nightly` |
+
+A row of a table is a node id, or the beginning of one up to a `/`, `::`, `[` or a word. A row that matches no test of
+a file that was collected whole fails the run, so that a renamed test does not leave its tier unnoticed.
+
+With `--dist loadgroup`, tests that share a real part run in one process, and so do the tests of a file.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+FAST = ("tests/unit/", "tests/property/", "tests/golden/", "tests/simulation/")
+"""Folders whose tests run in `make test` unless a table says otherwise."""
+
+_PARITY = "tests/integration/parity/test_parity.py::test_same_as_kafka"
+SMOKE = (
+    # `quorate play`; stock broker, tools and clients; a killed leader
+    "tests/integration/test_play.py::test_what_play_prints_works_and_survives_a_stop",
+    "tests/integration/test_play.py::test_the_active_controller_is_replaced_and_comes_back",
+    "tests/integration/test_client_libraries.py",
+    "tests/integration/test_failures_of_nodes.py::test_killing_the_active_controller_loses_nothing",
+    # Java and Python controllers in one quorum
+    "tests/integration/test_mixed_quorums.py::test_leadership_passes_both_ways_by_resignation_and_by_death",
+    # each tool beside Kafka's, on Python controllers; tokens need a cluster with SASL and stay with the rungs
+    f"{_PARITY}[acls-without-authorizer-python-server]",
+    f"{_PARITY}[broker-api-versions-all-python-server]",
+    f"{_PARITY}[cluster-endpoints-python-controller]",
+    f"{_PARITY}[configs-alter-topic-python-server]",
+    f"{_PARITY}[features-describe-python-server]",
+    f"{_PARITY}[leader-election-preferred-from-file-python-server]",
+    f"{_PARITY}[metadata-quorum-replication-python-server]",
+    f"{_PARITY}[metadata-shell-tree_.image.topics-python-server]",
+    f"{_PARITY}[reassign-partitions-generate-python-server]",
+    f"{_PARITY}[topics-create-with-configs-python-server]",
+    # the lake
+    "tests/pipeline/jobs/test_ingesting.py::test_portions_reruns_and_copies_give_the_same_tables",
+    # pages in Chromium
+    "tests/browser/test_report.py::test_it_fits_and_says_nothing_on_the_console",
+    "tests/browser/test_status_page.py::test_it_changes_while_the_cluster_does",
+)
+"""Tests on real parts that `make test` runs: one story or a few for each subsystem."""
+
+LATER = (
+    "tests/simulation/test_simulation.py::test_seeds_keep_all_promises_and_try_everything",
+    "tests/simulation/test_membership.py::test_an_operator_gets_the_voters_that_it_wants_whatever_breaks",
+)
+"""Tests in fast folders that are too long for `make test`."""
+
+NIGHTLY = {
+    "tests/kubernetes/kind/": "kind: builds images, three machines, 12 to 15 minutes",
+    "tests/kubernetes/operator/test_operators_that_die": "kills an operator after each of its steps",
+}
+"""Tests that only `make nightly` runs, each with its reason."""
+
+SHARED = ("spark", "gatekeeper", "java_cluster", "shared_cluster", "api_server", "kind_cluster")
+"""Fixtures of a whole session, the costly ones first: tests that use one of them share a process."""
+
+
+def tier_of(node_id: str) -> str | None:
+    """The marker of a test: `quick`, `nightly`, or none for what `make test-rungs` runs."""
+    if _in(NIGHTLY, node_id):
+        return "nightly"
+    if _in(SMOKE, node_id) or (node_id.startswith(FAST) and not _in(LATER, node_id)):
+        return "quick"
+    return None
+
+
+def _in(rows: Iterable[str], node_id: str) -> bool:
+    return any(_is_row(row, node_id) for row in rows)
+
+
+def _is_row(row: str, node_id: str) -> bool:
+    return node_id.startswith(row) and (
+        len(row) == len(node_id) or not row[-1].isalnum() or node_id[len(row)] in ":[_"
+    )
+
+
+def _group_of(item: pytest.Item) -> str | None:
+    """The name of the process that a test shares; none if it can run anywhere."""
+    if item.nodeid.startswith(("tests/simulation/", "tests/property/")):
+        return None
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if callspec := getattr(item, "callspec", None):  # parity: the cluster is a parameter
+        fixtures.add(
+            {"java": "java_cluster", "python": "shared_cluster"}.get(callspec.params.get("cluster"), "")
+        )
+    return next((name for name in SHARED if name in fixtures), item.nodeid.partition("::")[0])
+
+
+def _order(item: pytest.Item) -> int:
+    """What takes long begins first, so that the short tests fill the processes at the end."""
+    return 0 if not item.nodeid.startswith(FAST) else 2 if item.nodeid.startswith("tests/unit/") else 1
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers."""
+    config.addinivalue_line("markers", "quick: `make test` runs it; see tests/kit/tiers.py")
+    config.addinivalue_line("markers", "nightly: `make nightly` alone runs it; see tests/kit/tiers.py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test with its tier and its group, before `-m` and xdist read them."""
+    for item in items:
+        if (tier := tier_of(item.nodeid)) is not None:
+            item.add_marker(tier)
+        if (group := _group_of(item)) is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+        if item.nodeid.startswith(FAST):  # they depend on no other process: a second attempt would hide a bug
+            item.add_marker(pytest.mark.flaky(reruns=0))
+    if not any("::" in argument for argument in config.args) and not config.getoption("keyword"):
+        _check_rows(config.rootpath, [item.nodeid for item in items])
+    items.sort(key=_order)
+
+
+def _check_rows(root: Path, node_ids: list[str]) -> None:
+    files = {node_id.partition("::")[0] for node_id in node_ids}
+    stale = [
+        row
+        for row in (*SMOKE, *LATER, *NIGHTLY)
+        if (row.partition("::")[0] in files and not any(_is_row(row, node_id) for node_id in node_ids))
+        or not any(root.glob(f"{row.partition('::')[0].rstrip('/')}*"))
+    ]
+    if stale:
+        raise pytest.UsageError(f"tests/kit/tiers.py names tests that do not exist: {', '.join(stale)}")
