@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
-    from quorate_admin.config import AdminConfig, MetadataRecoveryStrategy
+    from quorate_admin.config import Address, AdminConfig, MetadataRecoveryStrategy
     from quorate_admin.errors import (
         AdminError,
         AuthenticationError,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         UnsupportedByServerError,
         UnsupportedEndpointError,
     )
-    from quorate_admin.network.address import Address
     from quorate_admin.observing import LiveImage, MetadataFeed, ObservingError, load_live_image
     from quorate_admin.results import Results
     from quorate_admin.sync import SyncAdminClient
@@ -53,7 +52,17 @@ if TYPE_CHECKING:
         ResourcePatternFilter,
         ResourceType,
     )
-    from quorate_admin.types.cluster import ClusterDescription, NodeDescription
+    from quorate_admin.types.cluster import (
+        ClusterDescription,
+        ControllerListener,
+        ControllerRegistration,
+        GroupListing,
+        NodeApiVersions,
+        NodeDescription,
+        QuorumDescription,
+        RaftVoterEndpoint,
+        ReplicaDescription,
+    )
     from quorate_admin.types.configs import (
         AlterConfigOp,
         ConfigEntry,
@@ -64,13 +73,16 @@ if TYPE_CHECKING:
         ConfigSynonym,
         ConfigType,
     )
-    from quorate_admin.types.controllers import ControllerListener, ControllerRegistration, NodeApiVersions
     from quorate_admin.types.elections import ElectionType
     from quorate_admin.types.features import FeatureDescription, FeatureUpdate, UpgradeType
-    from quorate_admin.types.groups import GroupListing
-    from quorate_admin.types.log_dirs import LogDirDescription, ReplicaInfo, ReplicaLogDirInfo
-    from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
-    from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+    from quorate_admin.types.partitions import (
+        LogDirDescription,
+        PartitionReassignment,
+        ReplicaInfo,
+        ReplicaLogDirInfo,
+        TopicPartition,
+        TopicPartitionReplica,
+    )
     from quorate_admin.types.quotas import (
         CLIENT_ID,
         IP,
@@ -81,7 +93,6 @@ if TYPE_CHECKING:
         ClientQuotaFilterComponent,
         QuotaMatch,
     )
-    from quorate_admin.types.reassignments import PartitionReassignment
     from quorate_admin.types.scram import (
         ScramCredentialInfo,
         ScramMechanism,
@@ -189,30 +200,26 @@ __all__ = (
 
 _MODULES = {
     "client": "AdminClient",
-    "config": "AdminConfig MetadataRecoveryStrategy",
+    "config": "Address AdminConfig MetadataRecoveryStrategy",
     "errors": "AdminError AuthenticationError ConfigError ConnectionFailedError ErrorCode "
     "MismatchedEndpointError RebootstrapRequiredError RefreshRefusedError RequestTimeoutError "
     "ServerError TlsExpectedError UnreachableError UnsupportedByServerError UnsupportedEndpointError",
-    "network.address": "Address",
     "observing": "LiveImage MetadataFeed ObservingError load_live_image",
     "results": "Results",
     "sync": "SyncAdminClient",
     "types.acls": "ANY_ACL WILDCARD AccessControlEntry AccessControlEntryFilter AclBinding AclBindingFilter "
     "AclDeletion AclOperation AclPermissionType PatternType ResourcePattern ResourcePatternFilter "
     "ResourceType",
-    "types.cluster": "ClusterDescription NodeDescription",
+    "types.cluster": "ClusterDescription ControllerListener ControllerRegistration GroupListing NodeApiVersions "
+    "NodeDescription QuorumDescription RaftVoterEndpoint ReplicaDescription",
     "types.configs": "AlterConfigOp ConfigEntry ConfigOpType ConfigResource ConfigResourceType ConfigSource "
     "ConfigSynonym ConfigType",
-    "types.controllers": "ControllerListener ControllerRegistration NodeApiVersions",
     "types.elections": "ElectionType",
     "types.features": "FeatureDescription FeatureUpdate UpgradeType",
-    "types.groups": "GroupListing",
-    "types.log_dirs": "LogDirDescription ReplicaInfo ReplicaLogDirInfo",
-    "types.partitions": "TopicPartition TopicPartitionReplica",
-    "types.quorum": "QuorumDescription RaftVoterEndpoint ReplicaDescription",
+    "types.partitions": "LogDirDescription PartitionReassignment ReplicaInfo ReplicaLogDirInfo TopicPartition "
+    "TopicPartitionReplica",
     "types.quotas": "CLIENT_ID IP USER ClientQuotaAlteration ClientQuotaEntity ClientQuotaFilter "
     "ClientQuotaFilterComponent QuotaMatch",
-    "types.reassignments": "PartitionReassignment",
     "types.scram": "ScramCredentialInfo ScramMechanism UserScramCredentialDeletion UserScramCredentialsDescription "
     "UserScramCredentialUpsertion",
     "types.tokens": "DelegationToken KafkaPrincipal",

@@ -4,18 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from quorate_admin.config import AdminConfig, addresses_of
-from quorate_admin.network.address import Address
+from quorate_admin.config import Address, AdminConfig, addresses_of
 from quorate_admin.network.transport import Transport
 from quorate_admin.operations.acls import AclOperations
 from quorate_admin.operations.configs import ConfigOperations
 from quorate_admin.operations.controllers import ControllerOperations
-from quorate_admin.operations.elections import ElectionOperations
-from quorate_admin.operations.features import FeatureOperations
-from quorate_admin.operations.groups import GroupOperations
-from quorate_admin.operations.log_dirs import LogDirOperations
+from quorate_admin.operations.partitions import PartitionOperations
 from quorate_admin.operations.quotas import QuotaOperations
-from quorate_admin.operations.reassignments import ReassignmentOperations
 from quorate_admin.operations.scram import ScramOperations
 from quorate_admin.operations.tokens import TokenOperations
 from quorate_admin.operations.topics import TopicOperations
@@ -25,12 +20,8 @@ class AdminClient(
     AclOperations,
     ConfigOperations,
     ControllerOperations,  # and with it those of the cluster and the quorum
-    ElectionOperations,
-    FeatureOperations,
-    GroupOperations,
-    LogDirOperations,
+    PartitionOperations,
     QuotaOperations,
-    ReassignmentOperations,
     ScramOperations,
     TokenOperations,
     TopicOperations,

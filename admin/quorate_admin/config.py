@@ -7,7 +7,6 @@ from enum import Enum
 from typing import Any, Self
 
 from quorate_admin.errors import ConfigError
-from quorate_admin.network.address import Address
 from quorate_admin.security.config import KEYS as SECURITY_KEYS
 from quorate_admin.security.config import SecurityConfig
 
@@ -17,6 +16,7 @@ REQUEST_TIMEOUT_MS = 30_000
 DEFAULT_API_TIMEOUT_MS = 60_000
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+PORT_MAX = 65_535
 
 BOOTSTRAP_SERVERS = "bootstrap.servers"
 BOOTSTRAP_CONTROLLERS = "bootstrap.controllers"
@@ -44,6 +44,25 @@ _WITHOUT_EFFECT = frozenset(
     }
 )
 """What Kafka's admin client knows and this one has no use for, apart from all of `ssl.` and `sasl.`."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`host:port`, or `[address]:port` for IPv6. Raises ValueError."""
+        host, colon, port = text.strip().rpartition(":")
+        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= PORT_MAX:
+            raise ValueError(f"{text!r} is not host:port")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class MetadataRecoveryStrategy(Enum):

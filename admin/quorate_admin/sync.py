@@ -7,8 +7,7 @@ from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from quorate_admin.client import AdminClient
-from quorate_admin.config import AdminConfig
-from quorate_admin.network.address import Address
+from quorate_admin.config import Address, AdminConfig
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")

@@ -22,8 +22,7 @@ import yaml
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
-from quorate_admin.types.cluster import ClusterDescription
-from quorate_admin.types.quorum import QuorumDescription
+from quorate_admin.types.cluster import ClusterDescription, QuorumDescription
 from quorate_operator.planning.cluster import DesiredNode, Implementation, Role
 from quorate_operator.runtime import session
 from quorate_operator.runtime.layout import Layout

@@ -14,8 +14,7 @@ from kit.ledger import ContinuousTopics
 from kit.metadata import assert_same_images, assert_snapshots_hold, end_offset
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
-from quorate_admin.types.controllers import ControllerListener, ControllerRegistration
-from quorate_admin.types.quorum import QuorumDescription
+from quorate_admin.types.cluster import ControllerListener, ControllerRegistration, QuorumDescription
 from quorate_operator.planning.cluster import DesiredNode, Role
 from quorate_operator.properties.nodes import initial_controllers
 from quorate_operator.runtime.identity import quorum_facts

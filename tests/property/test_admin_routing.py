@@ -5,9 +5,18 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from quorate_admin.network.address import Address
-from quorate_admin.network.backoff import backoff_ms
-from quorate_admin.network.routing import Ask, Discover, Refuse, Routing, RoutingPolicy, Target, To, Wait
+from quorate_admin.config import Address
+from quorate_admin.network.routing import (
+    Ask,
+    Discover,
+    Refuse,
+    Routing,
+    RoutingPolicy,
+    Target,
+    To,
+    Wait,
+    backoff_ms,
+)
 
 CLUSTERS = ("cluster-a", "cluster-b")
 NODE_IDS = (1, 2, 3)

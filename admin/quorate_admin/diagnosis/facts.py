@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 from quorate_admin.types.features import FeatureDescription
-from quorate_admin.types.quorum import QuorumDescription, ReplicaDescription
 
 FETCH_SILENCE_MS = 10_000
 """A node that has not fetched for so long does not follow the log: a live one fetches every 500 ms or so."""

@@ -7,7 +7,7 @@ from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, KRAFT_VERSI
 from quorate_admin.diagnosis.commands import Commands
 from quorate_admin.diagnosis.facts import FETCH_SILENCE_MS, Facts, NodeKind
 from quorate_admin.diagnosis.findings import Code, Finding, Severity
-from quorate_admin.types.quorum import QuorumDescription, ReplicaDescription
+from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
 LAG_MS_MAX = 10_000
 """A replica that fetches, and was last caught up longer ago than this, does not keep up."""

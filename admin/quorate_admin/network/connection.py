@@ -14,6 +14,7 @@ from quorate_protocol.errors import ErrorCode, FrameTooLarge, ProtocolError, Uns
 from quorate_protocol.wire.api import API_VERSIONS, api_of, find_api
 from quorate_protocol.wire.client import ClientConnection
 
+from quorate_admin.config import Address
 from quorate_admin.errors import (
     AdminError,
     AuthenticationError,
@@ -24,7 +25,6 @@ from quorate_admin.errors import (
     TlsExpectedError,
     UnsupportedByServerError,
 )
-from quorate_admin.network.address import Address
 from quorate_admin.security.config import SecurityConfig
 
 logger = logging.getLogger(__name__)
@@ -286,7 +286,11 @@ class Connection:
 async def _connect(
     address: Address, security: SecurityConfig | None, timeout_ms: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    context = security.tls_context() if security is not None and security.protocol.is_tls else None
+    context = None
+    if security is not None and security.protocol.is_tls:
+        from quorate_admin.security.tls import make_context  # noqa: PLC0415 - most connections need none
+
+        context = make_context(security.tls)
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             return await asyncio.open_connection(

@@ -21,12 +21,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from quorate_admin.network.address import Address
-from quorate_admin.network.backoff import backoff_ms
+from quorate_admin.config import Address
 
 if TYPE_CHECKING:
     from random import Random
 
+JITTER = 0.2
+"""Each wait is longer or shorter by up to this share."""
 METADATA_AGE_MS_MIN = 1_000
 """What was found a moment ago is used once at least, whatever `metadata.max.age.ms` says."""
 
@@ -416,3 +417,15 @@ class Routing:
     def _retry_backoff_ms(self, failures: int) -> int:
         policy = self._policy
         return backoff_ms(failures, policy.retry_backoff_ms, policy.retry_backoff_max_ms, self._random)
+
+
+def backoff_ms(failures: int, first_ms: int, max_ms: int, random: "Random") -> int:
+    """The wait after this many failures in a row: it doubles up to the maximum, give or take a fifth (KIP-580).
+
+    Without a failure, and with `first_ms` 0, there is none.
+    """
+    if failures <= 0 or first_ms <= 0:
+        return 0
+    # Past 31 doublings any maximum is reached; the bound keeps the number small.
+    wait_ms = min(first_ms << min(failures - 1, 31), max(max_ms, first_ms))
+    return round(wait_ms * random.uniform(1 - JITTER, 1 + JITTER))

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from quorate_protocol.errors import ErrorCode
 
-from quorate_admin.config import AdminConfig, MetadataRecoveryStrategy
+from quorate_admin.config import Address, AdminConfig, MetadataRecoveryStrategy
 from quorate_admin.errors import (
     AdminError,
     ConnectionFailedError,
@@ -24,20 +24,18 @@ from quorate_admin.errors import (
     UnsupportedByServerError,
     UnsupportedEndpointError,
 )
-from quorate_admin.network.address import Address
-from quorate_admin.network.backoff import backoff_ms
 from quorate_admin.network.connection import Connection, Identity
-from quorate_admin.network.describe_cluster import describe_cluster_request
-from quorate_admin.network.misrouted_log import MisroutedLog
 from quorate_admin.network.routing import (
     Ask,
     Discover,
+    Misrouted,
     Refuse,
     Routing,
     RoutingPolicy,
     Target,
     To,
     Wait,
+    backoff_ms,
 )
 
 logger = logging.getLogger(__name__)
@@ -46,7 +44,13 @@ Failures = Callable[[Any], Iterable[ErrorCode]]
 _Answer = TypeVar("_Answer")
 
 _NOT_IN_CHARGE: Final = frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})
+_OF_BROKERS: Final = 1
+_OF_CONTROLLERS: Final = 2
 _SENDS_ON: Final = _NOT_IN_CHARGE | {ErrorCode.rebootstrap_required}
+
+AGAIN_AFTER_MS = 60_000
+"""The same misrouted connection is logged as a warning once in this time; in between, on level DEBUG."""
+REMEMBERED_MAX = 256
 
 
 class Transport:
@@ -148,7 +152,7 @@ class Transport:
         misrouted = self.routing.answered_for(target, cluster_id, self._now_ms()) if cluster_id else None
         if misrouted is None:
             return False
-        self._misrouted_log.tell(misrouted, self._now_ms())
+        self._misrouted_log.log(misrouted, self._now_ms())
         attempt.reasons[str(target.address)] = f"it is of cluster {cluster_id}"
         return self.routing.is_recovering
 
@@ -171,7 +175,7 @@ class Transport:
     def _rebootstrap_required(self, target: Target, *, is_misrouted: bool) -> None:
         misrouted = self.routing.rebootstrap_required(target, self._now_ms(), is_misrouted=is_misrouted)
         if misrouted is not None:
-            self._misrouted_log.tell(misrouted, self._now_ms())
+            self._misrouted_log.log(misrouted, self._now_ms())
 
     def _pause_ms(self, attempt: "_Attempts") -> int:
         config = self._config
@@ -234,7 +238,7 @@ class Transport:
             now_ms=self._now_ms(),
         )
         for misrouted in found:
-            self._misrouted_log.tell(misrouted, self._now_ms())
+            self._misrouted_log.log(misrouted, self._now_ms())
         await self._drop_connections_to_strangers()
 
     async def _describe_cluster(self, connection: Connection, limit_ms: int) -> Any:
@@ -325,6 +329,50 @@ class _Attempts:
         )
 
 
+class MisroutedLog:
+    """Logs the misrouted connections of one client, each once in a while. The routing counts them."""
+
+    def __init__(self) -> None:
+        self._warned_at_ms: dict[Misrouted, int] = {}
+
+    def log(self, misrouted: Misrouted, now_ms: int) -> None:
+        """Log one with the identity that was expected and the one that was found, as far as they are known."""
+        warned_at_ms = self._warned_at_ms.get(misrouted)
+        is_due = warned_at_ms is None or now_ms - warned_at_ms >= AGAIN_AFTER_MS
+        if is_due:
+            if len(self._warned_at_ms) >= REMEMBERED_MAX:
+                self._warned_at_ms.clear()
+            self._warned_at_ms[misrouted] = now_ms
+        logger.log(
+            logging.WARNING if is_due else logging.DEBUG,
+            "a connection led elsewhere: %s was %s, and is %s",
+            misrouted.address,
+            _expected(misrouted),
+            _found(misrouted),
+        )
+
+
+def describe_cluster_request(
+    *,
+    is_to_controllers: bool,
+    include_authorized_operations: bool = False,
+    include_fenced_brokers: bool = False,
+) -> Any:
+    """The canonical request, for the kind of nodes that is asked (KIP-700, KIP-919).
+
+    Controllers are asked for controllers; `include_fenced_brokers` (KIP-1073) has no meaning there.
+    """
+    from kio.schema.describe_cluster.v2.request import (  # noqa: PLC0415 - tools that fail early need none
+        DescribeClusterRequest,
+    )
+
+    return DescribeClusterRequest(
+        include_cluster_authorized_operations=include_authorized_operations,
+        endpoint_type=_OF_CONTROLLERS if is_to_controllers else _OF_BROKERS,
+        include_fenced_brokers=include_fenced_brokers and not is_to_controllers,
+    )
+
+
 def raise_for_endpoint_type(address: Address, error_code: ErrorCode, *, is_to_controllers: bool) -> None:
     """Tell a broker that was named as a controller, and the other way (KIP-919), in words that help.
 
@@ -364,3 +412,17 @@ def _identity(target: Target) -> Identity | None:
     if not target.is_checked or target.cluster_id is None or target.node_id is None:
         return None
     return Identity(target.cluster_id, target.node_id)
+
+
+def _expected(misrouted: Misrouted) -> str:
+    if misrouted.expected_node_id is None:
+        return f"cluster {misrouted.expected_cluster_id}"
+    return f"node {misrouted.expected_node_id} of cluster {misrouted.expected_cluster_id}"
+
+
+def _found(misrouted: Misrouted) -> str:
+    if misrouted.found_cluster_id is None:
+        return "another, as the server says"
+    if misrouted.found_node_id is None:
+        return f"a node of cluster {misrouted.found_cluster_id}"
+    return f"node {misrouted.found_node_id} of cluster {misrouted.found_cluster_id}"

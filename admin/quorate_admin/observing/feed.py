@@ -15,7 +15,7 @@ from quorate_protocol.observer import (
     RefusedError,
 )
 
-from quorate_admin.config import AdminConfig
+from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import (
     AdminError,
     AuthenticationError,
@@ -24,7 +24,6 @@ from quorate_admin.errors import (
     UnsupportedByServerError,
     UnsupportedEndpointError,
 )
-from quorate_admin.network.address import Address
 from quorate_admin.network.connection import Connection
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.observer import Event, SnapshotLoaded
 
-from quorate_admin.config import AdminConfig
+from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import RequestTimeoutError, UnreachableError
-from quorate_admin.network.address import Address
 from quorate_admin.observing.feed import MetadataFeed, ObservingError
 from quorate_admin.observing.following import ImageFollower
 

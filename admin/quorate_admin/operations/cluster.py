@@ -1,15 +1,26 @@
-"""The cluster, its nodes, and registrations of brokers."""
+"""The cluster as a whole: its nodes, groups and feature levels, and registrations of brokers."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from quorate_admin.network.describe_cluster import describe_cluster_request
-from quorate_admin.operations.base import Operations, To
-from quorate_admin.types.cluster import ClusterDescription, NodeDescription
+from quorate_protocol.errors import ErrorCode
+
+from quorate_admin.errors import ServerError
+from quorate_admin.network.transport import describe_cluster_request
+from quorate_admin.operations.base import To
+from quorate_admin.operations.keyed import KeyedOperations
+from quorate_admin.results import Results
+from quorate_admin.types.cluster import ClusterDescription, GroupListing, NodeDescription
+from quorate_admin.types.features import FeatureDescription, FeatureUpdate
 from quorate_admin.types.operations import operations_of_bits
 
+__all__ = ("ClusterOperations",)
 
-class ClusterOperations(Operations):
-    """DescribeCluster and UnregisterBroker."""
+Listed = tuple[GroupListing, ...]
+
+
+class ClusterOperations(KeyedOperations):
+    """DescribeCluster, UnregisterBroker, ListGroups; ApiVersions and UpdateFeatures for feature levels."""
 
     async def describe_cluster(
         self,
@@ -47,6 +58,85 @@ class ClusterOperations(Operations):
         from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
         await self._ask(UnregisterBrokerRequest(broker_id=broker_id), timeout_ms=timeout_ms)
+
+    # Feature levels (KIP-584, KIP-778, KIP-1022)
+
+    async def describe_features(
+        self, *, node_id: int | None = None, timeout_ms: int | None = None
+    ) -> FeatureDescription:
+        """Feature levels as one node knows them (ApiVersions): a given one, or any. Raises AdminError."""
+        to = To.ANY if node_id is None else To.node(node_id)
+        response = await self._api_versions(to, timeout_ms=timeout_ms)
+        return FeatureDescription(
+            finalized={key.name: key.max_version_level for key in response.finalized_features},
+            finalized_epoch=response.finalized_features_epoch,
+            supported={key.name: (key.min_version, key.max_version) for key in response.supported_features},
+        )
+
+    async def update_features(
+        self,
+        updates: Mapping[str, FeatureUpdate],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Change levels, all or none (UpdateFeatures version 2, KIP-1022). Raises AdminError.
+
+        :raises ServerError: why not; its message names the first feature that can't be changed.
+        """
+        from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
+
+        request = UpdateFeaturesRequest(
+            timeout=self._server_timeout(timeout_ms),
+            feature_updates=tuple(
+                FeatureUpdateKey(
+                    feature=name, max_version_level=update.max_level, upgrade_type=int(update.upgrade_type)
+                )
+                for name, update in updates.items()
+            ),
+            validate_only=validate_only,
+        )
+        await self._ask(request, timeout_ms=timeout_ms)
+
+    # Groups: each broker knows those that it coordinates
+
+    async def list_groups(self, *, timeout_ms: int | None = None) -> Listed:
+        """The groups that the client may see, of all brokers, sorted by id (ListGroups).
+
+        :raises AdminError: a broker gave no answer; UnsupportedEndpointError with bootstrap controllers.
+        """
+        self._brokers_only("list_groups")
+        from kio.schema.list_groups.v5.request import ListGroupsRequest
+
+        async def ask(to: To, _: Sequence[int]) -> Results[int, Listed]:
+            response = await self._ask(
+                ListGroupsRequest(), to, failures=lambda told: [told.error_code], timeout_ms=timeout_ms
+            )
+            return Results(
+                {
+                    to.node_id: tuple(
+                        GroupListing(
+                            group_id=group.group_id,
+                            group_type=group.group_type,
+                            protocol_type=group.protocol_type,
+                            group_state=group.group_state,
+                        )
+                        for group in response.groups
+                    )
+                }
+            )
+
+        cluster = await self._ask(
+            describe_cluster_request(is_to_controllers=False), To.ANY, timeout_ms=timeout_ms
+        )
+        if not cluster.brokers:
+            raise ServerError(ErrorCode.broker_not_available, "there is no broker that could know groups")
+        results = await self._ask_nodes(
+            {To.node(broker.broker_id): [broker.broker_id] for broker in cluster.brokers}, ask
+        )
+        results.raise_any()
+        groups = {group.group_id: group for listed in results.values.values() for group in listed}
+        return tuple(groups[group_id] for group_id in sorted(groups))
 
 
 def _node(node: Any) -> NodeDescription:

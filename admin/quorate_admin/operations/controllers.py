@@ -6,14 +6,13 @@ from enum import Enum
 
 from quorate_protocol.errors import ErrorCode
 
+from quorate_admin.config import Address
 from quorate_admin.errors import AdminError, ConnectionFailedError, RefreshRefusedError, ServerError
-from quorate_admin.network.address import Address
 from quorate_admin.network.connection import Connection, Identity
 from quorate_admin.operations.base import To
 from quorate_admin.operations.cluster import ClusterOperations
 from quorate_admin.operations.quorum import QuorumOperations
-from quorate_admin.types.controllers import ControllerRegistration, NodeApiVersions
-from quorate_admin.types.quorum import QuorumDescription
+from quorate_admin.types.cluster import ControllerRegistration, NodeApiVersions, QuorumDescription
 
 QUIET_MS = 10_000
 """A living controller fetches at least every 500 ms; Kafka gives up on one that is silent for 2 s."""

@@ -8,7 +8,7 @@ from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError
 from quorate_admin.operations.base import Operations, To
-from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 
 METADATA_TOPIC = "__cluster_metadata"
 

@@ -134,12 +134,6 @@ class SecurityConfig:
             sasl=_sasl(properties) if protocol.is_sasl else None,
         )
 
-    def tls_context(self) -> ssl.SSLContext:
-        """A context of what the files hold now. Raises ConfigError."""
-        from quorate_admin.security.tls import make_context
-
-        return make_context(self.tls)
-
 
 def _tls(properties: Mapping[str, str]) -> TlsConfig:
     algorithm = properties.get("ssl.endpoint.identification.algorithm", "https").strip()

@@ -1,8 +1,22 @@
-"""A cluster and its nodes (DescribeCluster)."""
+"""A cluster: its nodes and groups, the controller quorum, and registrations of controllers."""
 
-from dataclasses import dataclass
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from quorate_admin.types.operations import AclOperation
+
+__all__ = (
+    "ClusterDescription",
+    "ControllerListener",
+    "ControllerRegistration",
+    "GroupListing",
+    "NodeApiVersions",
+    "NodeDescription",
+    "QuorumDescription",
+    "RaftVoterEndpoint",
+    "ReplicaDescription",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +43,84 @@ class ClusterDescription:
     controller_id: int
     nodes: tuple[NodeDescription, ...]
     authorized_operations: frozenset[AclOperation] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftVoterEndpoint:
+    """Where a voter listens: the listener's name, for instance CONTROLLER, host and port."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDescription:
+    """A voter or observer of the metadata log, as the leader sees it.
+
+    `log_end_offset` is -1 and the times, in Unix milliseconds of the leader's clock, are None while unknown.
+    """
+
+    node_id: int
+    directory_id: uuid.UUID | None
+    log_end_offset: int
+    last_fetch_ms: int | None
+    last_caught_up_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumDescription:
+    """The controller quorum (DescribeQuorum). `high_watermark` is -1 until the leader knows it.
+
+    `nodes` has the endpoints of the voters by node id, where the server tells them (version 2).
+    """
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaDescription, ...]
+    observers: tuple[ReplicaDescription, ...]
+    nodes: Mapping[int, tuple[RaftVoterEndpoint, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerListener:
+    """Where a controller listens. `security_protocol` is Kafka's number: 0 PLAINTEXT, 1 SSL, 2 and 3 with SASL."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRegistration:
+    """What a controller registers with the active one (ControllerRegistration, KIP-919).
+
+    `features` has the lowest and highest level that it runs, by name.
+    """
+
+    controller_id: int
+    incarnation_id: uuid.UUID
+    listeners: tuple[ControllerListener, ...]
+    features: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeApiVersions:
+    """What one node speaks (ApiVersions): versions by API key, and feature levels."""
+
+    api_versions: Mapping[int, tuple[int, int]]
+    supported_features: Mapping[str, tuple[int, int]]
+    finalized_features: Mapping[str, int]
+    finalized_features_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """A group in a listing, in the server's words; empty where an older server does not tell."""
+
+    group_id: str
+    group_type: str
+    protocol_type: str
+    group_state: str

@@ -1,11 +1,21 @@
-"""How partitions and replicas are named."""
+"""Partitions and their replicas: names, reassignments (KIP-455), log directories of brokers (KIP-113)."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-__all__ = ("TopicPartition", "TopicPartitionReplica", "partitions_by_topic")
+from quorate_admin.errors import ServerError
+
+__all__ = (
+    "LogDirDescription",
+    "PartitionReassignment",
+    "ReplicaInfo",
+    "ReplicaLogDirInfo",
+    "TopicPartition",
+    "TopicPartitionReplica",
+    "partitions_by_topic",
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,3 +55,49 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[
     for one in sorted(set(partitions)):
         by_topic[one.topic].append(one.partition)
     return dict(by_topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReassignment:
+    """A reassignment under way: all replicas now, and which of them come and go."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaInfo:
+    """A replica in a log directory.
+
+    `offset_lag` counts offsets behind the high watermark, or behind the current replica for one that
+    `is_future`: which will take its place when it has caught up.
+    """
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirDescription:
+    """A log directory; with an `error`, for instance KAFKA_STORAGE_ERROR when it is offline, nothing is known.
+
+    `total_bytes` and `usable_bytes` of its volume are None where the server does not tell them.
+    """
+
+    error: ServerError | None
+    replicas: Mapping[TopicPartition, ReplicaInfo]
+    total_bytes: int | None
+    usable_bytes: int | None
+    is_cordoned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLogDirInfo:
+    """Where a replica is, and where it moves to; None for a directory that does not hold it, the lag then -1."""
+
+    current_log_dir: str | None = None
+    current_offset_lag: int = -1
+    future_log_dir: str | None = None
+    future_offset_lag: int = -1

@@ -11,8 +11,7 @@ from quorate.console import CommandError, ToolCommand, run, show, tool_app, tool
 
 if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
-    from quorate_admin.types.cluster import NodeDescription
-    from quorate_admin.types.controllers import NodeApiVersions
+    from quorate_admin.types.cluster import NodeApiVersions, NodeDescription
 
 _BROKERS_LACK = frozenset((52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
 """Keys of the APIs that controllers alone serve."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quorate_admin.types.quorum import RaftVoterEndpoint
+from quorate_admin.types.cluster import RaftVoterEndpoint
 from quorate_protocol.uuids import uuid_from_text
 
 from quorate.console import CommandError, read_properties

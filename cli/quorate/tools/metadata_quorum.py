@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import uuid
 
     from quorate_admin.client import AdminClient
-    from quorate_admin.types.quorum import QuorumDescription
+    from quorate_admin.types.cluster import QuorumDescription
 
 app = tool_app(ToolGroup)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 from quorate_protocol.uuids import uuid_to_text
 
 from quorate.console import CommandError, table_text

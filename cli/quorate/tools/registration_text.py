@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quorate_admin.types.controllers import ControllerRegistration
+from quorate_admin.types.cluster import ControllerRegistration
 from quorate_protocol.uuids import uuid_to_text
 
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from quorate_admin.client import AdminClient
+from quorate_admin.config import Address as AdminAddress
 from quorate_admin.config import AdminConfig
-from quorate_admin.network.address import Address as AdminAddress
 from quorate_admin.security.config import SecurityConfig
 
 from quorate_operator.planning.cluster import Address, Role

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from quorate_admin.types.log_dirs import LogDirDescription
-from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+from quorate_admin.types.partitions import LogDirDescription
 from quorate_protocol.image import MetadataImage, PartitionRegistration
 from quorate_protocol.image.registrations import Listener, VersionRange
 from quorate_protocol.image.state import TOPIC_RESOURCE

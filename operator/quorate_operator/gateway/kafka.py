@@ -9,8 +9,8 @@ from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
 from quorate_admin.observing import LiveImage
 from quorate_admin.security.config import SecurityConfig
+from quorate_admin.types.cluster import QuorumDescription
 from quorate_admin.types.configs import ConfigResource, ConfigResourceType
-from quorate_admin.types.quorum import QuorumDescription
 from quorate_protocol.image import MetadataImage
 
 from quorate_operator.gateway import facts

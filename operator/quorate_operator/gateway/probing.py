@@ -13,7 +13,7 @@ from quorate_admin.errors import (
     TlsExpectedError,
 )
 from quorate_admin.network.connection import Connection, Identity
-from quorate_admin.network.describe_cluster import describe_cluster_request
+from quorate_admin.network.transport import describe_cluster_request
 from quorate_admin.security.config import SecurityConfig, SecurityProtocol
 from quorate_protocol.errors import ErrorCode
 

@@ -9,7 +9,7 @@ from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError, ErrorCode, ServerError
 from quorate_admin.observing import MetadataFeed, ObservingError
-from quorate_admin.types.quorum import QuorumDescription
+from quorate_admin.types.cluster import QuorumDescription
 from quorate_protocol.observer import (
     BEGINNING,
     Committed,

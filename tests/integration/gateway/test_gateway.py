@@ -11,7 +11,7 @@ import pytest
 from kit.cluster import Cluster, free_ports, manifests
 from kit.java.tools import JavaTools
 from kit.waiting import eventually
-from quorate_admin.types.controllers import ControllerListener, ControllerRegistration
+from quorate_admin.types.cluster import ControllerListener, ControllerRegistration
 from quorate_admin.types.topics import NewTopic
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.planning.cluster import Address, KafkaFacts, PartitionId, Reached

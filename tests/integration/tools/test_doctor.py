@@ -12,7 +12,7 @@ from kit.cluster import CONTROLLERS_FIRST, Cluster, manifests
 from kit.membership import FEATURES_OF_4_1, quorate, refused, succeeded
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
-from quorate_admin.types.controllers import ControllerListener, ControllerRegistration
+from quorate_admin.types.cluster import ControllerListener, ControllerRegistration
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,7 @@ from pyspark_quorate.source.options import OptionError
 from pyspark_quorate.source.stream import QuorumStreamReader
 from pyspark_quorate.source.stream_offsets import OffsetError, StreamOffset
 from pyspark_quorate.source.stream_options import InitialOffset, StreamOptions
-from quorate_admin.types.quorum import QuorumDescription, ReplicaDescription
+from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 from quorate_protocol.observer import Position
 
 BOOTSTRAP = {"bootstrapControllers": "a:1, b:2"}

@@ -4,9 +4,8 @@ import logging
 
 import pytest
 from quorate_admin.client import AdminClient
-from quorate_admin.config import AdminConfig, MetadataRecoveryStrategy
+from quorate_admin.config import Address, AdminConfig, MetadataRecoveryStrategy
 from quorate_admin.errors import ConfigError
-from quorate_admin.network.address import Address
 
 BROKER = {"bootstrap.servers": "b:1"}
 

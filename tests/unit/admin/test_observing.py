@@ -7,9 +7,8 @@ from uuid import UUID
 
 import pytest
 from kit.fake_cluster import FakeCluster, answer, nested
-from quorate_admin.config import AdminConfig, addresses_of
+from quorate_admin.config import Address, AdminConfig, addresses_of
 from quorate_admin.errors import ServerError, UnreachableError, UnsupportedEndpointError
-from quorate_admin.network.address import Address
 from quorate_admin.observing import LiveImage, ObservingError, load_live_image
 from quorate_admin.observing.following import ImageFollower
 from quorate_protocol.errors import ErrorCode

@@ -9,9 +9,14 @@ from kit.fake_cluster import FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, ServerError, UnsupportedEndpointError
 from quorate_admin.types.elections import ElectionType
-from quorate_admin.types.log_dirs import ReplicaInfo, ReplicaLogDirInfo
-from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica, partitions_by_topic
-from quorate_admin.types.reassignments import PartitionReassignment
+from quorate_admin.types.partitions import (
+    PartitionReassignment,
+    ReplicaInfo,
+    ReplicaLogDirInfo,
+    TopicPartition,
+    TopicPartitionReplica,
+    partitions_by_topic,
+)
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
 

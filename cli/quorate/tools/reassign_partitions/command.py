@@ -17,8 +17,7 @@ from quorate.tools.reassign_partitions.files import (
 
 if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
-    from quorate_admin.types.partitions import TopicPartition
-    from quorate_admin.types.reassignments import PartitionReassignment
+    from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 
     from quorate.tools.reassign_partitions.actions import Say
 

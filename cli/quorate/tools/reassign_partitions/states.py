@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from quorate_admin.types.log_dirs import ReplicaLogDirInfo
-from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
-from quorate_admin.types.reassignments import PartitionReassignment
+from quorate_admin.types.partitions import (
+    PartitionReassignment,
+    ReplicaLogDirInfo,
+    TopicPartition,
+    TopicPartitionReplica,
+)
 
 from quorate.tools.reassign_partitions.files import Reassignment
 

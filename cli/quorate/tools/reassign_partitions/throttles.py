@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from quorate_admin.types.configs import AlterConfigOp, ConfigOpType, ConfigResource, ConfigResourceType
-from quorate_admin.types.partitions import TopicPartition
-from quorate_admin.types.reassignments import PartitionReassignment
+from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 
 from quorate.tools.reassign_partitions.files import Assignment
 

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     import uuid
 
     from quorate_admin.client import AdminClient
-    from quorate_admin.types.partitions import TopicPartition
-    from quorate_admin.types.reassignments import PartitionReassignment
+    from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 
     from quorate.tools.topics.describe import DescribedTopic
 

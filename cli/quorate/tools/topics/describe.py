@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from quorate_admin.types.configs import ConfigEntry
-from quorate_admin.types.partitions import TopicPartition
-from quorate_admin.types.reassignments import PartitionReassignment
+from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 from quorate_admin.types.topics import PartitionDescription, TopicDescription
 from quorate_protocol.uuids import uuid_to_text
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from kit.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer
+from quorate_admin.config import Address
 from quorate_admin.errors import (
     ConnectionFailedError,
     RebootstrapRequiredError,
@@ -11,7 +12,6 @@ from quorate_admin.errors import (
     ServerError,
     UnsupportedByServerError,
 )
-from quorate_admin.network.address import Address
 from quorate_admin.network.connection import Connection, Identity
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.api import API_VERSIONS, find_api

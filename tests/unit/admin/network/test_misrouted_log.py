@@ -1,11 +1,11 @@
-"""The log of misrouted connections: told at once, and not at each attempt."""
+"""The log of misrouted connections: a warning at once, and not at each attempt."""
 
 import logging
 
 import pytest
-from quorate_admin.network.address import Address
-from quorate_admin.network.misrouted_log import AGAIN_AFTER_MS, REMEMBERED_MAX, MisroutedLog
+from quorate_admin.config import Address
 from quorate_admin.network.routing import Misrouted
+from quorate_admin.network.transport import AGAIN_AFTER_MS, REMEMBERED_MAX, MisroutedLog
 
 
 def misrouted(port: int = 9093, found_node_id: int | None = 2) -> Misrouted:
@@ -28,13 +28,13 @@ def test_the_same_detection_warns_once_in_a_while(caplog: pytest.LogCaptureFixtu
     """Goal: attempts at short backoffs don't fill a log. Method: one detection again and again, and a new one."""
     log = MisroutedLog()
     for now_ms in range(0, AGAIN_AFTER_MS, 1_000):
-        log.tell(misrouted(), now_ms)
-    log.tell(misrouted(found_node_id=None), 5)
+        log.log(misrouted(), now_ms)
+    log.log(misrouted(found_node_id=None), 5)
     assert warnings(caplog) == [
         "a connection led elsewhere: c:9093 was node 1 of cluster ours, and is node 2 of cluster theirs",
         "a connection led elsewhere: c:9093 was node 1 of cluster ours, and is a node of cluster theirs",
     ]
-    log.tell(misrouted(), AGAIN_AFTER_MS)
+    log.log(misrouted(), AGAIN_AFTER_MS)
     assert len(warnings(caplog)) == 3
 
 
@@ -42,5 +42,5 @@ def test_its_memory_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     """Goal: a client that lives for years. Method: more addresses than it remembers; each warns."""
     log = MisroutedLog()
     for port in range(1, 2 * REMEMBERED_MAX):
-        log.tell(misrouted(port), 0)
+        log.log(misrouted(port), 0)
     assert len(warnings(caplog)) == 2 * REMEMBERED_MAX - 1

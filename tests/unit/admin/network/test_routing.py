@@ -2,7 +2,7 @@
 
 from random import Random
 
-from quorate_admin.network.address import Address
+from quorate_admin.config import Address
 from quorate_admin.network.routing import Ask, Discover, Misrouted, Routing, RoutingPolicy, Target, To, Wait
 
 FRONT, ONE, TWO, THREE = (Address(host, 9092) for host in ("front", "one", "two", "three"))

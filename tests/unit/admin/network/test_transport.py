@@ -181,7 +181,7 @@ async def test_a_node_that_was_replaced_by_another_is_found_out(caplog: pytest.L
         assert [request.body.broker_id for request in first.received("UnregisterBroker")] == [7, 8]
         expected = f"node 1 of cluster {CLUSTER_ID}"
         assert [record.getMessage() for record in caplog.records] == [
-            f"a connection led elsewhere: {second.address} was {expected}, and is another, by its own word",
+            f"a connection led elsewhere: {second.address} was {expected}, and is another, as the server says",
             f"a connection led elsewhere: {second.address} was {expected}, and is node 2 of cluster {CLUSTER_ID}",
         ]
 

@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 from kit.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
+from quorate_admin.config import Address
 from quorate_admin.errors import (
     RefreshRefusedError,
     ServerError,
     UnsupportedByServerError,
     UnsupportedEndpointError,
 )
-from quorate_admin.network.address import Address
-from quorate_admin.types.controllers import ControllerListener, ControllerRegistration
+from quorate_admin.types.cluster import ControllerListener, ControllerRegistration, RaftVoterEndpoint
 from quorate_admin.types.features import FeatureUpdate, UpgradeType
-from quorate_admin.types.quorum import RaftVoterEndpoint
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
 

@@ -11,7 +11,7 @@ from kit.fake_cluster import CLUSTER_ID, FakeCluster
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AuthenticationError, ConfigError
 from quorate_admin.security.config import SecurityConfig
-from quorate_admin.security.tls import openssl_name
+from quorate_admin.security.tls import make_context, openssl_name
 
 SECRET = "secret-of-the-store"
 needs_keytool = pytest.mark.skipif(shutil.which("keytool") is None, reason="keytool, of a JRE, is missing")
@@ -55,6 +55,11 @@ def ssl_properties(**stores: str) -> SecurityConfig:
     """SSL with these properties, `_` for `.`; passwords are the stores'."""
     given = {f"ssl.{key.replace('_', '.')}": value for key, value in stores.items()}
     return SecurityConfig.from_properties({"security.protocol": "SSL", **given})
+
+
+def client_context(**stores: str) -> ssl.SSLContext:
+    """What a client with these properties connects with."""
+    return make_context(ssl_properties(**stores).tls)
 
 
 def server_context(files: Path, name: str = "", *, wants_certificate: bool = False) -> ssl.SSLContext:
@@ -131,12 +136,10 @@ def test_jks_is_refused_with_the_command_that_converts(files: Path) -> None:
         *("-keystore", str(store), "-storetype", "JKS", "-storepass", SECRET),
     )
     with pytest.raises(ConfigError) as refused:
-        ssl_properties(truststore_location=str(store), truststore_password=SECRET).tls_context()
+        client_context(truststore_location=str(store), truststore_password=SECRET)
     (command,) = [line for line in str(refused.value).splitlines() if "keytool" in line]
     run(*command.split(), "-srcstorepass", SECRET, "-deststorepass", SECRET)
-    ssl_properties(
-        truststore_type="PKCS12", truststore_location=f"{store}.p12", truststore_password=SECRET
-    ).tls_context()
+    client_context(truststore_type="PKCS12", truststore_location=f"{store}.p12", truststore_password=SECRET)
 
 
 async def test_certificates_are_checked(files: Path) -> None:
@@ -179,7 +182,7 @@ def test_stores_that_can_not_be_used_are_named(
     """Goal: an error that names property and file. Method: each mistake."""
     monkeypatch.chdir(files)
     with pytest.raises(ConfigError) as refused:
-        ssl_properties(**stores).tls_context()
+        client_context(**stores)
     assert said in str(refused.value)
     assert "store.location=" in str(refused.value)
     assert SECRET not in str(refused.value)
@@ -191,7 +194,7 @@ def test_pkcs12_without_its_library_says_how_to_get_it(files: Path, monkeypatch:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(ConfigError, match=r"quorate\[pkcs12\]"):
-        ssl_properties(truststore_location=str(files / "key.p12")).tls_context()
+        client_context(truststore_location=str(files / "key.p12"))
 
 
 @pytest.mark.parametrize(
@@ -207,16 +210,16 @@ def test_pkcs12_without_its_library_says_how_to_get_it(files: Path, monkeypatch:
 def test_cipher_suites_have_javas_names(suite: str, name: str) -> None:
     """Goal: Kafka's property as it is. Method: translate, and have OpenSSL know the result."""
     assert openssl_name(suite) == name
-    context = ssl_properties(cipher_suites=suite).tls_context()
+    context = client_context(cipher_suites=suite)
     assert name in {cipher["name"] for cipher in context.get_ciphers()}
     assert context.maximum_version == ssl.TLSVersion.TLSv1_2
 
 
 def test_versions_and_suites_go_together() -> None:
     """Goal: what can't be is told. Method: suites of TLS 1.3 alone, of none, and unknown ones."""
-    context = ssl_properties(cipher_suites="TLS_AES_256_GCM_SHA384").tls_context()
+    context = client_context(cipher_suites="TLS_AES_256_GCM_SHA384")
     assert context.minimum_version == ssl.TLSVersion.TLSv1_3
     with pytest.raises(ConfigError, match=r"none of them is for ssl\.enabled\.protocols=TLSv1\.2"):
-        ssl_properties(cipher_suites="TLS_AES_256_GCM_SHA384", enabled_protocols="TLSv1.2").tls_context()
+        client_context(cipher_suites="TLS_AES_256_GCM_SHA384", enabled_protocols="TLSv1.2")
     with pytest.raises(ConfigError, match="TLS_FOO is not known here"):
-        ssl_properties(cipher_suites="TLS_FOO").tls_context()
+        client_context(cipher_suites="TLS_FOO")

@@ -5,8 +5,7 @@ from kit.fake_cluster import HANG_UP, FakeCluster
 from kit.tool_runner import run_tool
 from quorate.tools import broker_api_versions
 from quorate.tools.broker_api_versions import node_json, node_text
-from quorate_admin.types.cluster import NodeDescription
-from quorate_admin.types.controllers import NodeApiVersions
+from quorate_admin.types.cluster import NodeApiVersions, NodeDescription
 
 NODE = NodeDescription(node_id=1, host="h", port=9092, rack=None, fenced=False)
 

@@ -19,7 +19,7 @@ from quorate.tools.configs.changes import (
 from quorate.tools.configs.entities import Entities, check_alter, check_describe, resolve
 from quorate_admin.errors import ServerError, UnsupportedByServerError, UnsupportedEndpointError
 from quorate_admin.results import Results
-from quorate_admin.types.cluster import ClusterDescription, NodeDescription
+from quorate_admin.types.cluster import ClusterDescription, GroupListing, NodeDescription
 from quorate_admin.types.configs import (
     AlterConfigOp,
     ConfigEntry,
@@ -29,7 +29,6 @@ from quorate_admin.types.configs import (
     ConfigSource,
     ConfigSynonym,
 )
-from quorate_admin.types.groups import GroupListing
 from quorate_admin.types.quotas import (
     ClientQuotaAlteration,
     ClientQuotaEntity,

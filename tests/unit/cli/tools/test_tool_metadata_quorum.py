@@ -9,7 +9,7 @@ from kit.fake_cluster import CLUSTER_ID, FakeCluster, answer, nested
 from kit.tool_runner import run_tool
 from quorate.console import CommandError
 from quorate.tools.quorum_text import endpoint_text, replication_text, status_json, status_text
-from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.uuids import uuid_to_text
 

@@ -31,9 +31,12 @@ from quorate_admin.errors import ServerError
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import ClusterDescription, NodeDescription
 from quorate_admin.types.configs import AlterConfigOp, ConfigOpType, ConfigResource, ConfigResourceType
-from quorate_admin.types.log_dirs import ReplicaLogDirInfo
-from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
-from quorate_admin.types.reassignments import PartitionReassignment
+from quorate_admin.types.partitions import (
+    PartitionReassignment,
+    ReplicaLogDirInfo,
+    TopicPartition,
+    TopicPartitionReplica,
+)
 from quorate_admin.types.topics import PartitionDescription, TopicDescription
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.placement import UsableBroker

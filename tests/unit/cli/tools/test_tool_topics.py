@@ -27,8 +27,7 @@ from quorate_admin.errors import ServerError, UnsupportedByServerError
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import ClusterDescription
 from quorate_admin.types.configs import ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource
-from quorate_admin.types.partitions import TopicPartition
-from quorate_admin.types.reassignments import PartitionReassignment
+from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 from quorate_admin.types.topics import (
     NewPartitions,
     NewTopic,

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 from quorate_admin.errors import ConnectionFailedError, ErrorCode, ServerError, UnsupportedByServerError
 from quorate_admin.results import Results
+from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 from quorate_admin.types.elections import ElectionType
 from quorate_admin.types.features import FeatureDescription, FeatureUpdate, UpgradeType
 from quorate_admin.types.partitions import TopicPartition
-from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 from quorate_operator.gateway import actions
 from quorate_operator.gateway.actions import Leader, perform
 from quorate_operator.planning.cluster import Address, PartitionId

@@ -3,9 +3,8 @@
 from uuid import UUID
 
 import pytest
-from quorate_admin.types.log_dirs import LogDirDescription, ReplicaInfo
-from quorate_admin.types.partitions import TopicPartition
-from quorate_admin.types.quorum import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
+from quorate_admin.types.partitions import LogDirDescription, ReplicaInfo, TopicPartition
 from quorate_operator.gateway import facts
 from quorate_operator.planning.cluster import Address, BrokerLoad, PartitionId, Role
 from quorate_protocol.uuids import uuid_to_text

@@ -1,4 +1,4 @@
-"""Operations on the log directories of brokers (KIP-113)."""
+"""Partitions and their replicas: elections (KIP-183, KIP-460), reassignments (KIP-455), log directories (KIP-113)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,150 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
-    from quorate_admin.types.log_dirs import LogDirDescription, ReplicaLogDirInfo
-    from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
+    from quorate_admin.types.elections import ElectionType
+    from quorate_admin.types.partitions import (
+        LogDirDescription,
+        PartitionReassignment,
+        ReplicaLogDirInfo,
+        TopicPartition,
+        TopicPartitionReplica,
+    )
 
     Described = Mapping[str, LogDirDescription]
 
-__all__ = ("LogDirOperations",)
+__all__ = ("PartitionOperations",)
 
 
-class LogDirOperations(KeyedOperations):
-    """Each broker is asked about its own directories; one that can't be reached is an error of its own."""
+class PartitionOperations(KeyedOperations):
+    """Elections and reassignments go to the active controller, directly or through a broker.
+
+    Each broker is asked about its own log directories; one that can't be reached is an error of its own.
+    """
+
+    # Elections
+
+    async def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Elect leaders (ElectLeaders); no partitions: of all that need it.
+
+        A partition that leads well already is an error ELECTION_NOT_NEEDED where it was named, and left out
+        where all were meant.
+
+        :raises AdminError: there was no answer at all, or the whole was refused.
+        """
+        from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+
+        from quorate_admin.types.partitions import partitions_by_topic
+
+        def request_for(asked: Sequence[TopicPartition] | None, timeout: timedelta) -> ElectLeadersRequest:
+            topics = None
+            if asked is not None:
+                topics = tuple(
+                    TopicPartitions(topic=topic, partitions=tuple(numbers))
+                    for topic, numbers in partitions_by_topic(asked).items()
+                )
+            return ElectLeadersRequest(election_type=election_type, topic_partitions=topics, timeout=timeout)
+
+        if partitions is not None:
+            return await self._ask_each(partitions, request_for, _election_outcomes, timeout_ms=timeout_ms)
+        request = request_for(None, self._server_timeout(timeout_ms))
+        outcomes = list(_election_outcomes(await self._ask(request, timeout_ms=timeout_ms)))
+        errors = {one.key: error_of(one.error_code, one.message) for one in outcomes}
+        return Results(
+            {key: None for key, error in errors.items() if error is None},
+            {key: error for key, error in errors.items() if error is not None},
+        )
+
+    # Reassignments
+
+    async def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout_ms: int | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Begin to move partitions to these brokers, the preferred leader first; None cancels
+        (AlterPartitionReassignments).
+
+        :raises AdminError: there was no answer at all, or the whole was refused.
+        """
+        from kio.schema.alter_partition_reassignments.v1.request import (
+            AlterPartitionReassignmentsRequest,
+            ReassignablePartition,
+            ReassignableTopic,
+        )
+
+        from quorate_admin.types.partitions import TopicPartition, partitions_by_topic
+
+        def partition_of(topic: str, number: int) -> ReassignablePartition:
+            replicas = reassignments[TopicPartition(topic, number)]
+            return ReassignablePartition(
+                partition_index=number, replicas=None if replicas is None else tuple(replicas)
+            )
+
+        def request_for(
+            asked: Sequence[TopicPartition], timeout: timedelta
+        ) -> AlterPartitionReassignmentsRequest:
+            return AlterPartitionReassignmentsRequest(
+                timeout=timeout,
+                allow_replication_factor_change=allow_replication_factor_change,
+                topics=tuple(
+                    ReassignableTopic(
+                        name=topic, partitions=tuple(partition_of(topic, number) for number in numbers)
+                    )
+                    for topic, numbers in partitions_by_topic(asked).items()
+                ),
+            )
+
+        def outcomes_of(
+            response: Any, _: Sequence[TopicPartition]
+        ) -> Iterator[Outcome[TopicPartition, None]]:
+            for topic in response.responses:
+                for one in topic.partitions:
+                    key = TopicPartition(topic.name, one.partition_index)
+                    yield Outcome(key, None, one.error_code, one.error_message)
+
+        return await self._ask_each(reassignments, request_for, outcomes_of, timeout_ms=timeout_ms)
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> Mapping[TopicPartition, PartitionReassignment]:
+        """What is on the move, of some partitions or of all (ListPartitionReassignments).
+
+        :raises AdminError: there was no answer, or a refusal.
+        """
+        from kio.schema.list_partition_reassignments.v0.request import (
+            ListPartitionReassignmentsRequest,
+            ListPartitionReassignmentsTopics,
+        )
+
+        from quorate_admin.types.partitions import PartitionReassignment, TopicPartition, partitions_by_topic
+
+        topics = None
+        if partitions is not None:
+            topics = tuple(
+                ListPartitionReassignmentsTopics(name=topic, partition_indexes=tuple(numbers))
+                for topic, numbers in partitions_by_topic(partitions).items()
+            )
+        request = ListPartitionReassignmentsRequest(timeout=self._server_timeout(timeout_ms), topics=topics)
+        response = await self._ask(request, timeout_ms=timeout_ms)
+        return {
+            TopicPartition(topic.name, one.partition_index): PartitionReassignment(
+                replicas=tuple(one.replicas),
+                adding_replicas=tuple(one.adding_replicas),
+                removing_replicas=tuple(one.removing_replicas),
+            )
+            for topic in response.topics
+            for one in topic.partitions
+        }
+
+    # Log directories
 
     async def describe_log_dirs(
         self,
@@ -118,6 +252,15 @@ class LogDirOperations(KeyedOperations):
         return {result.log_dir: _log_dir(result) for result in response.results}
 
 
+def _election_outcomes(response: Any, _: object = None) -> Iterator[Outcome[TopicPartition, None]]:
+    from quorate_admin.types.partitions import TopicPartition
+
+    for topic in response.replica_election_results:
+        for one in topic.partition_result:
+            key = TopicPartition(topic.topic, one.partition_id)
+            yield Outcome(key, None, one.error_code, one.error_message)
+
+
 def _by_broker(
     replicas: Iterable[TopicPartitionReplica],
 ) -> dict[To, Sequence[TopicPartitionReplica]]:
@@ -128,8 +271,7 @@ def _by_broker(
 
 
 def _log_dir(result: Any) -> LogDirDescription:
-    from quorate_admin.types.log_dirs import LogDirDescription, ReplicaInfo
-    from quorate_admin.types.partitions import TopicPartition
+    from quorate_admin.types.partitions import LogDirDescription, ReplicaInfo, TopicPartition
 
     return LogDirDescription(
         error=error_of(result.error_code),
@@ -147,7 +289,7 @@ def _log_dir(result: Any) -> LogDirDescription:
 
 
 def _place(partition: TopicPartition, described: Described) -> ReplicaLogDirInfo:
-    from quorate_admin.types.log_dirs import ReplicaLogDirInfo
+    from quorate_admin.types.partitions import ReplicaLogDirInfo
 
     place = ReplicaLogDirInfo()
     for path, log_dir in described.items():
