@@ -16,6 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ConfigType
+
     from quorate_admin.client import AdminClient
     from quorate_admin.config import Address, AdminConfig, MetadataRecoveryStrategy
     from quorate_admin.errors import (
@@ -63,16 +65,7 @@ if TYPE_CHECKING:
         RaftVoterEndpoint,
         ReplicaDescription,
     )
-    from quorate_admin.types.configs import (
-        AlterConfigOp,
-        ConfigEntry,
-        ConfigOpType,
-        ConfigResource,
-        ConfigResourceType,
-        ConfigSource,
-        ConfigSynonym,
-        ConfigType,
-    )
+    from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource, ConfigSynonym
     from quorate_admin.types.elections import ElectionType
     from quorate_admin.types.features import FeatureDescription, FeatureUpdate, UpgradeType
     from quorate_admin.types.partitions import (
@@ -199,33 +192,33 @@ __all__ = (
 )
 
 _MODULES = {
-    "client": "AdminClient",
-    "config": "Address AdminConfig MetadataRecoveryStrategy",
-    "errors": "AdminError AuthenticationError ConfigError ConnectionFailedError ErrorCode "
+    ".client": "AdminClient",
+    ".config": "Address AdminConfig MetadataRecoveryStrategy",
+    ".errors": "AdminError AuthenticationError ConfigError ConnectionFailedError ErrorCode "
     "MismatchedEndpointError RebootstrapRequiredError RefreshRefusedError RequestTimeoutError "
     "ServerError TlsExpectedError UnreachableError UnsupportedByServerError UnsupportedEndpointError",
-    "observing": "LiveImage MetadataFeed ObservingError load_live_image",
-    "results": "Results",
-    "sync": "SyncAdminClient",
-    "types.acls": "ANY_ACL WILDCARD AccessControlEntry AccessControlEntryFilter AclBinding AclBindingFilter "
+    ".observing": "LiveImage MetadataFeed ObservingError load_live_image",
+    ".results": "Results",
+    ".sync": "SyncAdminClient",
+    ".types.acls": "ANY_ACL WILDCARD AccessControlEntry AccessControlEntryFilter AclBinding AclBindingFilter "
     "AclDeletion AclOperation AclPermissionType PatternType ResourcePattern ResourcePatternFilter "
     "ResourceType",
-    "types.cluster": "ClusterDescription ControllerListener ControllerRegistration GroupListing NodeApiVersions "
+    ".types.cluster": "ClusterDescription ControllerListener ControllerRegistration GroupListing NodeApiVersions "
     "NodeDescription QuorumDescription RaftVoterEndpoint ReplicaDescription",
-    "types.configs": "AlterConfigOp ConfigEntry ConfigOpType ConfigResource ConfigResourceType ConfigSource "
-    "ConfigSynonym ConfigType",
-    "types.elections": "ElectionType",
-    "types.features": "FeatureDescription FeatureUpdate UpgradeType",
-    "types.partitions": "LogDirDescription PartitionReassignment ReplicaInfo ReplicaLogDirInfo TopicPartition "
+    ".types.configs": "AlterConfigOp ConfigEntry ConfigResource ConfigSynonym",
+    ".types.elections": "ElectionType",
+    ".types.features": "FeatureDescription FeatureUpdate UpgradeType",
+    ".types.partitions": "LogDirDescription PartitionReassignment ReplicaInfo ReplicaLogDirInfo TopicPartition "
     "TopicPartitionReplica",
-    "types.quotas": "CLIENT_ID IP USER ClientQuotaAlteration ClientQuotaEntity ClientQuotaFilter "
+    ".types.quotas": "CLIENT_ID IP USER ClientQuotaAlteration ClientQuotaEntity ClientQuotaFilter "
     "ClientQuotaFilterComponent QuotaMatch",
-    "types.scram": "ScramCredentialInfo ScramMechanism UserScramCredentialDeletion UserScramCredentialsDescription "
+    ".types.scram": "ScramCredentialInfo ScramMechanism UserScramCredentialDeletion UserScramCredentialsDescription "
     "UserScramCredentialUpsertion",
-    "types.tokens": "DelegationToken KafkaPrincipal",
-    "types.topics": "CreatedTopic NewPartitions NewTopic PartitionDescription TopicDescription TopicListing",
+    ".types.tokens": "DelegationToken KafkaPrincipal",
+    ".types.topics": "CreatedTopic NewPartitions NewTopic PartitionDescription TopicDescription TopicListing",
+    "quorate_protocol.kafka.enums": "ConfigOpType ConfigResourceType ConfigSource ConfigType",
 }
-"""The names that each module of this package defines; the imports above say the same to type checkers."""
+"""The public names that each module defines; the imports above say the same to type checkers."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
@@ -238,7 +231,7 @@ def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+    value = globals()[name] = getattr(import_module(module, __name__), name)
     return value
 
 

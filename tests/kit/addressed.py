@@ -12,7 +12,8 @@ from kit.ledger import Worker
 from kit.metadata import assert_same_images
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
-from quorate_admin.types.configs import AlterConfigOp, ConfigResource, ConfigResourceType
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
+from quorate_protocol.kafka.enums import ConfigResourceType
 
 NODES = 3
 SCRAPE_TIMEOUT_S = 5

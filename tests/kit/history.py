@@ -33,10 +33,11 @@ from quorate_admin.types.acls import (
     ResourcePatternFilter,
     ResourceType,
 )
-from quorate_admin.types.configs import AlterConfigOp, ConfigOpType, ConfigResource, ConfigResourceType
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.features import FeatureUpdate, UpgradeType
 from quorate_admin.types.quotas import CLIENT_ID, USER, ClientQuotaAlteration, ClientQuotaEntity
 from quorate_admin.types.topics import NewTopic
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType
 
 GHOST = 3099
 LEVEL_BEFORE, LEVEL_AFTER = 27, 30

@@ -16,12 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
-    from quorate_admin.types.configs import (
-        AlterConfigOp,
-        ConfigEntry,
-        ConfigResource,
-        ConfigResourceType,
-    )
+    from quorate_protocol.kafka.enums import ConfigResourceType
+
+    from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource
 
 __all__ = ("ConfigOperations",)
 
@@ -165,7 +162,7 @@ class ConfigOperations(KeyedOperations):
 
         :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
         """
-        from quorate_admin.types.configs import ConfigResourceType
+        from quorate_protocol.kafka.enums import ConfigResourceType
 
         self._brokers_only("list_config_resources")
         left_ms = self._countdown(timeout_ms)
@@ -193,8 +190,9 @@ class ConfigOperations(KeyedOperations):
 
     async def _list_with_metadata(self, timeout_ms: int) -> list[ConfigResource]:
         from kio.schema.metadata.v13.request import MetadataRequest
+        from quorate_protocol.kafka.enums import ConfigResourceType
 
-        from quorate_admin.types.configs import ConfigResource, ConfigResourceType
+        from quorate_admin.types.configs import ConfigResource
 
         request = MetadataRequest(
             topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
@@ -231,7 +229,7 @@ class ConfigOperations(KeyedOperations):
         A dynamic config of a broker is checked by that broker, and by the active controller when the client
         goes past the brokers; log levels exist on their node alone.
         """
-        from quorate_admin.types.configs import ConfigResourceType
+        from quorate_protocol.kafka.enums import ConfigResourceType
 
         if resource.type is ConfigResourceType.BROKER and resource.name:
             return described or not self._to_controllers
@@ -239,7 +237,9 @@ class ConfigOperations(KeyedOperations):
 
 
 def _resource(result: Any) -> ConfigResource:
-    from quorate_admin.types.configs import ConfigResource, ConfigResourceType
+    from quorate_protocol.kafka.enums import ConfigResourceType
+
+    from quorate_admin.types.configs import ConfigResource
 
     return ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
 
@@ -250,7 +250,9 @@ def _alterations(response: Any, _: Sequence[ConfigResource]) -> Iterator[Outcome
 
 
 def _entry(config: Any) -> ConfigEntry:
-    from quorate_admin.types.configs import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
+    from quorate_protocol.kafka.enums import ConfigSource, ConfigType
+
+    from quorate_admin.types.configs import ConfigEntry, ConfigSynonym
 
     return ConfigEntry(
         name=config.name,

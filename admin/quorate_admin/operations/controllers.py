@@ -5,6 +5,7 @@ import uuid
 from enum import Enum
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ConfigResourceType
 
 from quorate_admin.config import Address
 from quorate_admin.errors import AdminError, ConnectionFailedError, RefreshRefusedError, ServerError
@@ -17,8 +18,6 @@ from quorate_admin.types.cluster import ControllerRegistration, NodeApiVersions,
 QUIET_MS = 10_000
 """A living controller fetches at least every 500 ms; Kafka gives up on one that is silent for 2 s."""
 PROBE_TIMEOUT_MS = 5_000
-RESOURCE_OF_NODES = 4
-"""Kafka's ConfigResource.Type.BROKER, which stands for controllers too."""
 
 
 class Heard(Enum):
@@ -180,7 +179,10 @@ class ControllerOperations(ClusterOperations, QuorumOperations):
         from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 
         node = DescribeConfigsResource(
-            resource_type=RESOURCE_OF_NODES, resource_name=str(node_id), configuration_keys=("node.id",)
+            # BROKER stands for controllers too.
+            resource_type=ConfigResourceType.BROKER,
+            resource_name=str(node_id),
+            configuration_keys=("node.id",),
         )
         response = await connection.request(DescribeConfigsRequest(resources=(node,)), PROBE_TIMEOUT_MS)
         code = response.results[0].error_code if response.results else ErrorCode.unknown_server_error

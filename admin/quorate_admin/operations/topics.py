@@ -291,7 +291,9 @@ def _created(topic: Any) -> CreatedTopic:
 
 
 def _config_entry(config: Any) -> ConfigEntry:
-    from quorate_admin.types.configs import ConfigEntry, ConfigSource
+    from quorate_protocol.kafka.enums import ConfigSource
+
+    from quorate_admin.types.configs import ConfigEntry
 
     return ConfigEntry(
         name=config.name,

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+from quorate_protocol.kafka.enums import KafkaEnum
+
 from quorate_admin.errors import ServerError
-from quorate_admin.types.enums import KafkaEnum
 from quorate_admin.types.operations import AclOperation
 
 __all__ = (

@@ -1,69 +1,15 @@
 """Configs of topics, nodes, loggers, groups and client metrics."""
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 
-from quorate_admin.types.enums import KafkaEnum
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ConfigType
 
 __all__ = (
     "AlterConfigOp",
     "ConfigEntry",
-    "ConfigOpType",
     "ConfigResource",
-    "ConfigResourceType",
-    "ConfigSource",
     "ConfigSynonym",
-    "ConfigType",
 )
-
-
-class ConfigResourceType(KafkaEnum):
-    """What has configs of its own."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class ConfigSource(KafkaEnum):
-    """Where the value of a config comes from."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-
-class ConfigType(KafkaEnum):
-    """What kind of value a config has."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-
-class ConfigOpType(IntEnum):
-    """What an incremental alteration does with a config (KIP-339)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True, order=True)

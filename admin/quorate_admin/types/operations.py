@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from quorate_admin.types.enums import KafkaEnum
+from quorate_protocol.kafka.enums import KafkaEnum
 
 __all__ = ("AclOperation", "operations_of_bits")
 

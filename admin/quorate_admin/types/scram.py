@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate_admin.types.enums import KafkaEnum
+from quorate_protocol.kafka.enums import KafkaEnum
 
 __all__ = (
     "ITERATIONS_DEFAULT",

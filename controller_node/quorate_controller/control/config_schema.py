@@ -10,40 +10,12 @@ import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cache
 from typing import Any, Final
 
+from quorate_protocol.kafka.enums import ConfigType
+
 ConfigValue = bool | int | float | str | list[str] | None
-
-
-class ConfigType(IntEnum):
-    """Type of a value; the numbers are those of DescribeConfigsResponse.ConfigType."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are those of DescribeConfigsResponse.ConfigSource."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
 
 
 class ConfigValueError(ValueError):

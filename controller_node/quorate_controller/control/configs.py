@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from kio.schema.alter_configs.v2 import request as legacy_request
@@ -23,6 +22,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 from quorate_protocol import features
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigType
 from quorate_protocol.records.generated import ConfigRecord
 
 from quorate_controller.control.api import (
@@ -34,7 +34,6 @@ from quorate_controller.control.api import (
     RequestContext,
 )
 from quorate_controller.control.config_schema import (
-    ConfigType,
     Definition,
     broker_definitions,
     client_metrics_definitions,
@@ -48,12 +47,7 @@ from quorate_controller.control.config_validation import (
     validate_resource_name,
     validate_topic,
 )
-from quorate_controller.control.effective_configs import (
-    MIN_INSYNC_REPLICAS,
-    NOTHING,
-    EffectiveConfigs,
-    ResourceType,
-)
+from quorate_controller.control.effective_configs import MIN_INSYNC_REPLICAS, NOTHING, EffectiveConfigs
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
@@ -63,33 +57,24 @@ VALUE_LENGTH_MAX: Final = 32_767
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
 KIND_NAMES: Final = {
-    ResourceType.TOPIC: "topic",
-    ResourceType.BROKER: "broker",
-    ResourceType.CLIENT_METRICS: "client metrics",
-    ResourceType.GROUP: "group",
+    ConfigResourceType.TOPIC: "topic",
+    ConfigResourceType.BROKER: "broker",
+    ConfigResourceType.CLIENT_METRICS: "client metrics",
+    ConfigResourceType.GROUP: "group",
 }
-DEFINITIONS: Final[Mapping[ResourceType, Callable[[], Mapping[str, Definition]]]] = {
-    ResourceType.TOPIC: topic_definitions,
-    ResourceType.BROKER: broker_definitions,
-    ResourceType.CLIENT_METRICS: client_metrics_definitions,
-    ResourceType.GROUP: group_definitions,
+DEFINITIONS: Final[Mapping[ConfigResourceType, Callable[[], Mapping[str, Definition]]]] = {
+    ConfigResourceType.TOPIC: topic_definitions,
+    ConfigResourceType.BROKER: broker_definitions,
+    ConfigResourceType.CLIENT_METRICS: client_metrics_definitions,
+    ConfigResourceType.GROUP: group_definitions,
 }
-
-
-class Operation(IntEnum):
-    """What to do with a config; the numbers are those of the wire (AlterConfigOp.OpType)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
     """What is configured."""
 
-    type: ResourceType
+    type: ConfigResourceType
     name: str
 
 
@@ -189,7 +174,7 @@ class ConfigManager:
             raise ControlError(
                 ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(nulls)}"
             )
-        resource = Resource(ResourceType.TOPIC, name)
+        resource = Resource(ConfigResourceType.TOPIC, name)
         self._check_values(configs)
         self._validate(resource, {key: value for key, value in configs.items() if value is not None}, NOTHING)
         return _records(resource, configs)
@@ -241,13 +226,13 @@ class ConfigManager:
         whole cluster, and none of a single broker remains.
         """
         records: list[ConfigRecord] = []
-        cluster = Resource(ResourceType.BROKER, "")
+        cluster = Resource(ConfigResourceType.BROKER, "")
         if MIN_INSYNC_REPLICAS not in self._effective.cluster_configs:
             value = str(self._effective.static_min_insync_replicas())
             records += _records(cluster, {MIN_INSYNC_REPLICAS: value})
         for (resource_type, name), configs in self._image.configs.items():
-            if resource_type == ResourceType.BROKER and name and MIN_INSYNC_REPLICAS in configs:
-                records += _records(Resource(ResourceType.BROKER, name), {MIN_INSYNC_REPLICAS: None})
+            if resource_type == ConfigResourceType.BROKER and name and MIN_INSYNC_REPLICAS in configs:
+                records += _records(Resource(ConfigResourceType.BROKER, name), {MIN_INSYNC_REPLICAS: None})
         return tuple(records)
 
     # Parts
@@ -280,39 +265,40 @@ class ConfigManager:
         return records, outcomes
 
     def _resource(self, resource_type: int, name: str) -> Resource:
-        if resource_type not in tuple(ResourceType):
+        kind = ConfigResourceType(resource_type)
+        if kind is ConfigResourceType.UNKNOWN:
             raise ControlError(ErrorCode.unsupported_version, f"Unknown resource type {resource_type}.")
-        if resource_type == ResourceType.BROKER_LOGGER:
+        if kind is ConfigResourceType.BROKER_LOGGER:
             if name != str(self._node_id):
                 raise ControlError(
                     ErrorCode.invalid_request,
                     f"Unexpected broker id, expected {self._node_id}, but received {name}",
                 )
             raise ControlError(ErrorCode.invalid_config, "The loggers of this controller can't be altered.")
-        return Resource(ResourceType(resource_type), name)
+        return Resource(kind, name)
 
     def _operate(self, resource: Resource, key: str, operation: int, value: str | None) -> str | None:
         """The new value of one config, None for none."""
-        if operation == Operation.DELETE:
+        if operation == ConfigOpType.DELETE:
             return None
         if value is None:
             raise ControlError(ErrorCode.invalid_request, f"Null value not supported for : {key}")
-        if operation == Operation.SET:
+        if operation == ConfigOpType.SET:
             return value
-        if operation not in tuple(Operation):
+        if operation not in tuple(ConfigOpType):
             raise ControlError(ErrorCode.invalid_request, f"Unknown operations type {operation}")
         definition = DEFINITIONS[resource.type]().get(key)
         if definition is None or definition.type is not ConfigType.LIST:
             raise ControlError(
                 ErrorCode.invalid_config,
-                f"Can't {Operation(operation).name} to key {key} because its type is not LIST.",
+                f"Can't {ConfigOpType(operation).name} to key {key} because its type is not LIST.",
             )
         current = self._effective.dynamic(resource.type, resource.name).get(key, definition.default)
         items = [item for item in (current or "").split(",") if item]
         for item in value.split(","):
-            if operation == Operation.APPEND and item not in items:
+            if operation == ConfigOpType.APPEND and item not in items:
                 items.append(item)
-            elif operation == Operation.SUBTRACT and item in items:
+            elif operation == ConfigOpType.SUBTRACT and item in items:
                 items.remove(item)
         return ",".join(items)
 
@@ -324,10 +310,10 @@ class ConfigManager:
         altered = {
             key: value
             for key, value in changes.items()
-            if resource.type is ResourceType.BROKER or existing.get(key) != value
+            if resource.type is ConfigResourceType.BROKER or existing.get(key) != value
         }
         self._check_values(altered)
-        if resource.type is ResourceType.BROKER:
+        if resource.type is ConfigResourceType.BROKER:
             self._check_broker_rules(resource.name, altered, existing, context)
         resulting = {key: value for key, value in {**existing, **altered}.items() if value is not None}
         self._validate(resource, resulting, existing)
@@ -348,11 +334,11 @@ class ConfigManager:
     ) -> None:
         validate_resource_name(KIND_NAMES[resource.type], resource.name)
         match resource.type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 validate_topic(resulting, existing, self._effective)
-            case ResourceType.GROUP:
+            case ConfigResourceType.GROUP:
                 validate_group(resulting, self._effective)
-            case ResourceType.CLIENT_METRICS:
+            case ConfigResourceType.CLIENT_METRICS:
                 validate_client_metrics(resulting)
 
     def _check_broker_rules(
@@ -397,11 +383,11 @@ class ConfigManager:
         validate_broker(values, per_broker=bool(name))
 
     def _check_exists(self, resource: Resource) -> None:
-        if resource.type is ResourceType.TOPIC and resource.name not in self._image.topics.by_name:
+        if resource.type is ConfigResourceType.TOPIC and resource.name not in self._image.topics.by_name:
             raise ControlError(
                 ErrorCode.unknown_topic_or_partition, f"The topic '{resource.name}' does not exist."
             )
-        if resource.type is ResourceType.BROKER and resource.name:
+        if resource.type is ConfigResourceType.BROKER and resource.name:
             node_id, cluster = int(resource.name), self._image.cluster
             if not any(
                 node_id in known for known in (cluster.brokers, cluster.controllers, self._quorum.voter_ids)
@@ -412,7 +398,7 @@ class ConfigManager:
 def topics_with_new_min_insync_replicas(records: Iterable["MetadataRecord"]) -> list[str | None]:
     """Topics whose ``min.insync.replicas`` these records may change; None stands for all of them."""
     return [
-        record.resource_name if record.resource_type == ResourceType.TOPIC else None
+        record.resource_name if record.resource_type == ConfigResourceType.TOPIC else None
         for record in records
         if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS
     ]

@@ -21,11 +21,10 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.schema.errors import ErrorCode
 from quorate_protocol import features
+from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource, ConfigType
 
 from quorate_controller.control.api import ControlError, ControlResult, QuorumView, RequestContext
 from quorate_controller.control.config_schema import (
-    ConfigSource,
-    ConfigType,
     Definition,
     broker_definitions,
     client_metrics_definitions,
@@ -34,7 +33,7 @@ from quorate_controller.control.config_schema import (
     topic_definitions,
 )
 from quorate_controller.control.config_validation import LISTENER_CONFIG
-from quorate_controller.control.effective_configs import EffectiveConfigs, ResourceType, SourcedValue
+from quorate_controller.control.effective_configs import EffectiveConfigs, SourcedValue
 from quorate_controller.control.topic_names import why_invalid
 
 if TYPE_CHECKING:
@@ -176,18 +175,18 @@ class ConfigDescriber:
         """The section of the schema, and the configs of the resource."""
         name = resource.resource_name
         match resource.resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 return "topic", self._topic_entries(name)
-            case ResourceType.BROKER:
+            case ConfigResourceType.BROKER:
                 return "broker", self._broker_entries(name)
-            case ResourceType.BROKER_LOGGER:
+            case ConfigResourceType.BROKER_LOGGER:
                 if not name:
                     raise ControlError(ErrorCode.invalid_request, "Broker id must not be empty")
                 self._check_is_this_node(name, " but")
                 return "broker", ()
-            case ResourceType.CLIENT_METRICS:
+            case ConfigResourceType.CLIENT_METRICS:
                 return "client_metrics", self._client_metrics_entries(name)
-            case ResourceType.GROUP:
+            case ConfigResourceType.GROUP:
                 return "group", self._group_entries(name)
             case unknown:
                 raise ControlError(ErrorCode.invalid_request, f"Unsupported resource type: {unknown}")
@@ -197,7 +196,7 @@ class ConfigDescriber:
             raise ControlError(ErrorCode.invalid_topic_exception, reason)
         if name not in self._image.topics.by_name:
             raise ControlError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
-        overrides = self._effective.dynamic(ResourceType.TOPIC, name)
+        overrides = self._effective.dynamic(ConfigResourceType.TOPIC, name)
         entries = []
         for key, definition in topic_definitions().items():
             if definition.internal and key not in overrides:
@@ -206,14 +205,14 @@ class ConfigDescriber:
             names = [synonym.name for synonym in definition.synonyms]
             synonyms = self._broker_values(names[0], names) if names else []
             if key in overrides:
-                synonyms = [SourcedValue(key, value, ConfigSource.TOPIC), *synonyms]
+                synonyms = [SourcedValue(key, value, ConfigSource.DYNAMIC_TOPIC_CONFIG), *synonyms]
             entries.append(_Entry(key, value, definition, synonyms))
         return entries
 
     def _broker_entries(self, name: str) -> list[_Entry]:
         if not name:
             return [
-                self._broker_entry(key, value, only=ConfigSource.DYNAMIC_DEFAULT_BROKER)
+                self._broker_entry(key, value, only=ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
                 for key, value in sorted(self._effective.cluster_configs.items())
             ]
         self._check_is_this_node(name, " or empty string, but")
@@ -250,7 +249,7 @@ class ConfigDescriber:
     def _group_entries(self, name: str) -> list[_Entry]:
         if not name:
             raise ControlError(ErrorCode.invalid_request, "Group name must not be empty")
-        overrides = self._effective.dynamic(ResourceType.GROUP, name)
+        overrides = self._effective.dynamic(ConfigResourceType.GROUP, name)
         entries = []
         for key, definition in group_definitions().items():
             value = _normalized(definition, self._effective.group_config(definition, overrides))
@@ -258,9 +257,9 @@ class ConfigDescriber:
                 broker_name = definition.synonyms[0].name
                 synonyms = self._broker_values(broker_name, [broker_name])
             else:
-                synonyms = [SourcedValue(key, definition.default, ConfigSource.DEFAULT)]
+                synonyms = [SourcedValue(key, definition.default, ConfigSource.DEFAULT_CONFIG)]
             if key in overrides:
-                synonyms = [SourcedValue(key, value, ConfigSource.GROUP), *synonyms]
+                synonyms = [SourcedValue(key, value, ConfigSource.DYNAMIC_GROUP_CONFIG), *synonyms]
             entries.append(_Entry(key, value, definition, synonyms))
         return entries
 
@@ -269,13 +268,15 @@ class ConfigDescriber:
             raise ControlError(
                 ErrorCode.invalid_request, "Client metrics subscription name must not be empty"
             )
-        overrides = self._effective.dynamic(ResourceType.CLIENT_METRICS, name)
+        overrides = self._effective.dynamic(ConfigResourceType.CLIENT_METRICS, name)
         return [
             _Entry(
                 key,
                 value := _normalized(definition, overrides.get(key, definition.default)),
                 definition,
-                [SourcedValue(key, value, ConfigSource.CLIENT_METRICS)] if key in overrides else [],
+                [SourcedValue(key, value, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)]
+                if key in overrides
+                else [],
             )
             for key, definition in client_metrics_definitions().items()
         ]
@@ -290,7 +291,7 @@ class ConfigDescriber:
         ]
         definitions = broker_definitions()
         values += [
-            SourcedValue(key, definition.default, ConfigSource.DEFAULT)
+            SourcedValue(key, definition.default, ConfigSource.DEFAULT_CONFIG)
             for key in names
             if (definition := definitions.get(key)) is not None and definition.default is not None
         ]
@@ -332,7 +333,7 @@ def _result(
         name=entry.name,
         value=None if is_sensitive else entry.value,
         read_only=entry.read_only,
-        config_source=int(entry.synonyms[0].source if entry.synonyms else ConfigSource.DEFAULT),
+        config_source=int(entry.synonyms[0].source if entry.synonyms else ConfigSource.DEFAULT_CONFIG),
         is_sensitive=is_sensitive,
         synonyms=tuple(
             DescribeConfigsSynonym(

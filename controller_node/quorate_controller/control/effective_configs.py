@@ -4,15 +4,11 @@ defaults.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from quorate_controller.control.config_schema import (
-    ConfigSource,
-    Definition,
-    broker_definitions,
-    topic_definitions,
-)
+from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
+
+from quorate_controller.control.config_schema import Definition, broker_definitions, topic_definitions
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
@@ -21,16 +17,6 @@ NOTHING: Final[Mapping[str, str]] = {}
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
-
-
-class ResourceType(IntEnum):
-    """What can be configured; the numbers are those of the wire and of ConfigRecord (ConfigResource.Type)."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +32,7 @@ class EffectiveConfigs:
     """Resolves configs as this node sees them (Kafka's KafkaConfigSchema)."""
 
     def __init__(self, node_id: int, image: "MetadataImage", static_configs: Mapping[str, str]) -> None:
-        self._node_resource = (int(ResourceType.BROKER), str(node_id))
+        self._node_resource = (int(ConfigResourceType.BROKER), str(node_id))
         self._image = image
         self.static_configs = dict(static_configs)
         """This node's file; ``node.id`` and ``broker.id`` are the same thing to Kafka."""
@@ -61,7 +47,7 @@ class EffectiveConfigs:
     @property
     def cluster_configs(self) -> Mapping[str, str]:
         """Dynamic defaults of all brokers."""
-        return self.dynamic(ResourceType.BROKER, "")
+        return self.dynamic(ConfigResourceType.BROKER, "")
 
     @property
     def node_configs(self) -> Mapping[str, str]:
@@ -70,21 +56,21 @@ class EffectiveConfigs:
 
     def levels(self) -> Iterator[tuple[ConfigSource, Mapping[str, str]]]:
         """Broker configs from the strongest to the weakest level, defaults not included."""
-        yield ConfigSource.DYNAMIC_BROKER, self.node_configs
-        yield ConfigSource.DYNAMIC_DEFAULT_BROKER, self.cluster_configs
-        yield ConfigSource.STATIC_BROKER, self.static_configs
+        yield ConfigSource.DYNAMIC_BROKER_CONFIG, self.node_configs
+        yield ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self.cluster_configs
+        yield ConfigSource.STATIC_BROKER_CONFIG, self.static_configs
 
     def topic_config(self, name: str, overrides: Mapping[str, str]) -> SourcedValue:
         """The value that a topic with these configs of its own has for ``name``."""
         definition = topic_definitions()[name]
         if name in overrides:
-            return SourcedValue(name, overrides[name], ConfigSource.TOPIC)
+            return SourcedValue(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG)
         for source, configs in self.levels():
             if configs:
                 for synonym in definition.synonyms:
                     if synonym.name in configs:
                         return SourcedValue(name, synonym.convert(configs[synonym.name]), source)
-        return SourcedValue(name, definition.default, ConfigSource.DEFAULT)
+        return SourcedValue(name, definition.default, ConfigSource.DEFAULT_CONFIG)
 
     def broker_config(self, name: str) -> str | None:
         """The value of a broker config on this node."""
@@ -103,7 +89,7 @@ class EffectiveConfigs:
 
     def min_insync_replicas(self, topic_name: str) -> int:
         """Effective ``min.insync.replicas`` of a topic."""
-        overrides = self.dynamic(ResourceType.TOPIC, topic_name)
+        overrides = self.dynamic(ConfigResourceType.TOPIC, topic_name)
         return self._integer(MIN_INSYNC_REPLICAS, self.topic_config(MIN_INSYNC_REPLICAS, overrides).value)
 
     def static_min_insync_replicas(self) -> int:
@@ -112,7 +98,7 @@ class EffectiveConfigs:
 
     def unclean_leader_election(self, topic_name: str) -> bool:
         """Effective ``unclean.leader.election.enable`` of a topic."""
-        overrides = self.dynamic(ResourceType.TOPIC, topic_name)
+        overrides = self.dynamic(ConfigResourceType.TOPIC, topic_name)
         value = self.topic_config(UNCLEAN_LEADER_ELECTION, overrides).value
         return value is not None and value.strip().lower() == "true"
 

@@ -8,8 +8,8 @@ from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, Re
 from quorate_admin.types.partitions import LogDirDescription
 from quorate_protocol.image import MetadataImage, PartitionRegistration
 from quorate_protocol.image.registrations import Listener, VersionRange
-from quorate_protocol.image.state import TOPIC_RESOURCE
 from quorate_protocol.image.views import partitions_of_broker
+from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.uuids import uuid_to_text
 
 from quorate_operator.planning.cluster import (
@@ -27,7 +27,6 @@ FETCH_AGE_MS_MAX = 5_000
 """A controller fetches at least every 500 ms; one that was silent for so long may be gone."""
 CAUGHT_UP_AGE_MS_MAX = 10_000
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-BROKER_RESOURCE = 4
 
 LogDirs = Mapping[str, LogDirDescription]
 """The log directories of a broker by path."""
@@ -139,11 +138,11 @@ def min_insync_replicas(image: MetadataImage, otherwise: int) -> tuple[int, Mapp
 
     `otherwise` is what the brokers have when nothing dynamic says more.
     """
-    general = _number(image.configs.get((BROKER_RESOURCE, ""), {}), otherwise)
+    general = _number(image.configs.get((ConfigResourceType.BROKER, ""), {}), otherwise)
     own = {
         name: _number(configs, general)
         for (kind, name), configs in image.configs.items()
-        if kind == TOPIC_RESOURCE and MIN_INSYNC_REPLICAS in configs
+        if kind == ConfigResourceType.TOPIC and MIN_INSYNC_REPLICAS in configs
     }
     return general, own
 

@@ -10,8 +10,9 @@ from quorate_admin.errors import AdminError
 from quorate_admin.observing import LiveImage
 from quorate_admin.security.config import SecurityConfig
 from quorate_admin.types.cluster import QuorumDescription
-from quorate_admin.types.configs import ConfigResource, ConfigResourceType
+from quorate_admin.types.configs import ConfigResource
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.enums import ConfigResourceType
 
 from quorate_operator.gateway import facts
 from quorate_operator.gateway.actions import Leader, perform

@@ -16,6 +16,7 @@ from quorate_admin.network.connection import Connection, Identity
 from quorate_admin.network.transport import describe_cluster_request
 from quorate_admin.security.config import SecurityConfig, SecurityProtocol
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ConfigResourceType
 
 from quorate_operator.gateway.contacts import admin_address
 from quorate_operator.planning.cluster import Address, Reached
@@ -24,8 +25,6 @@ from quorate_operator.runtime import clock
 PROBE_TIMEOUT_MS = 3_000
 PROBES_AT_ONCE_MAX = 32
 CLIENT_ID = "quorate-operator"
-BROKER_RESOURCE = 4
-"""ConfigResource.Type of a node, be it broker or controller."""
 
 
 async def probe(
@@ -106,7 +105,10 @@ async def _node_id(connection: Connection, node_ids: frozenset[int]) -> int | No
     request = DescribeConfigsRequest(
         resources=tuple(
             DescribeConfigsResource(
-                resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=("node.id",)
+                # BROKER stands for controllers too.
+                resource_type=ConfigResourceType.BROKER,
+                resource_name=str(node_id),
+                configuration_keys=("node.id",),
             )
             for node_id in sorted(node_ids)
         )

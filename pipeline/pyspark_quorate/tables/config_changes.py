@@ -5,8 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, StringType, StructType, TimestampType
-from quorate_admin.types.configs import ConfigResourceType
-from quorate_protocol.image import TOPIC_RESOURCE
+from quorate_protocol.kafka.enums import ConfigResourceType
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.source.redaction import REDACTED
@@ -85,7 +84,7 @@ def _is_same_secret() -> Column:
 
 def _gone_with_topics(told: DataFrame, lines: DataFrame) -> DataFrame:
     """Topics take their configs with them, without records of their own (ConfigurationsDelta.deleteTopic)."""
-    of_topics = told.where(f.col("resource_type") == ConfigResourceType(TOPIC_RESOURCE).name)
+    of_topics = told.where(f.col("resource_type") == ConfigResourceType.TOPIC.name)
     ends = topic_ends(lines).drop("topic_id").withColumnRenamed("topic", "resource_name")
     return (
         of_topics.select(*_KEY)

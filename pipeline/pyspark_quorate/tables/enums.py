@@ -2,7 +2,7 @@
 
 from pyspark.sql import Column
 from pyspark.sql import functions as f
-from quorate_admin.types.enums import KafkaEnum
+from quorate_protocol.kafka.enums import KafkaEnum
 
 
 def name_of(kind: type[KafkaEnum], number: Column) -> Column:

@@ -32,7 +32,7 @@ from quorate_protocol.image.security import (
     ScramCredential,
     ScramMechanism,
 )
-from quorate_protocol.image.state import TOPIC_RESOURCE, ConfigResource, ImageState, Provenance
+from quorate_protocol.image.state import ConfigResource, ImageState, Provenance
 from quorate_protocol.image.topics import PartitionKey, TopicImage
 
 __all__ = (
@@ -41,7 +41,6 @@ __all__ = (
     "NO_LEADER",
     "NO_LEADER_CHANGE",
     "RESERVED_DIRECTORIES",
-    "TOPIC_RESOURCE",
     "UNASSIGNED_DIRECTORY",
     "AccessControlEntry",
     "BrokerRegistration",

@@ -23,9 +23,10 @@ from quorate_protocol.image.security import (
     ScramMechanism,
     quota_entity,
 )
-from quorate_protocol.image.state import NEXT_PRODUCER_ID, TOPIC_RESOURCE
+from quorate_protocol.image.state import NEXT_PRODUCER_ID
 from quorate_protocol.image.tables import AnyTable
 from quorate_protocol.image.topics import TopicImage
+from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.records import generated as records
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _remove_topic(image: "MetadataImage", record: records.RemoveTopicRecord) -> 
     return (
         *((partitions, (topic.topic_id, partition_id), None) for partition_id in topic.partitions),
         (image.topics.names, topic.topic_id, None),
-        (image.configs, (TOPIC_RESOURCE, topic.name), None),
+        (image.configs, (ConfigResourceType.TOPIC, topic.name), None),
     )
 
 

@@ -18,10 +18,7 @@ from quorate_protocol.image.tables import AnyTable, Table
 from quorate_protocol.image.topics import OnPartitionChange, TopicsImage
 
 ConfigResource = tuple[int, str]
-"""Type and name of what is configured; the types are those of ConfigResource.Type: 2 topic, 4 broker, ..."""
-
-TOPIC_RESOURCE: Final = 2
-"""Type of a ConfigResource that is a topic."""
+"""Type (a ConfigResourceType) and name of what has configs."""
 
 NEXT_PRODUCER_ID: Final = "next_producer_id"
 """The only key of the table ``producer_ids``."""

@@ -21,15 +21,7 @@ from quorate_admin.types.acls import (
     ResourcePatternFilter,
     ResourceType,
 )
-from quorate_admin.types.configs import (
-    AlterConfigOp,
-    ConfigEntry,
-    ConfigOpType,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    ConfigType,
-)
+from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource
 from quorate_admin.types.elections import ElectionType
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_admin.types.quotas import (
@@ -48,6 +40,7 @@ from quorate_admin.types.scram import (
 from quorate_admin.types.tokens import KafkaPrincipal
 from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ConfigType
 
 pytestmark = pytest.mark.integration
 

@@ -7,8 +7,9 @@ from typing import Any
 import kubernetes.client
 from kit.asking import Asking
 from operated import QUORUM, Operated, OperatorProcess
-from quorate_admin.types.configs import AlterConfigOp, ConfigResource, ConfigResourceType, ConfigSource
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_operator.resources.names import ANNOTATION_ADVERTISED, ANNOTATION_VERIFIED, LABEL_CLUSTER
+from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
 from quorate_protocol.uuids import uuid_to_text
 
 MANAGED = LABEL_CLUSTER

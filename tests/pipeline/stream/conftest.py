@@ -11,7 +11,8 @@ from kit.cluster import Cluster, manifests
 from kit.java.fixtures import java_tool, new_java_cluster
 from kit.ledger import Worker
 from quorate_admin.client import AdminClient
-from quorate_admin.types.configs import AlterConfigOp, ConfigResource, ConfigResourceType
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
+from quorate_protocol.kafka.enums import ConfigResourceType
 
 __all__ = ["java_tool", "new_java_cluster"]
 

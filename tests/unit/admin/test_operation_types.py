@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quorate_admin.types.acls import AclOperation, ResourceType
-from quorate_admin.types.configs import ConfigResource, ConfigResourceType
+from quorate_admin.types.configs import ConfigResource
 from quorate_admin.types.quotas import ClientQuotaEntity
 from quorate_admin.types.scram import ScramMechanism
 from quorate_admin.types.tokens import KafkaPrincipal
+from quorate_protocol.kafka.enums import ConfigResourceType
 
 
 def test_enumerations_are_written_as_kafka_writes_them() -> None:

@@ -13,17 +13,9 @@ from quorate_admin.errors import (
     UnsupportedByServerError,
     UnsupportedEndpointError,
 )
-from quorate_admin.types.configs import (
-    AlterConfigOp,
-    ConfigEntry,
-    ConfigOpType,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    ConfigSynonym,
-    ConfigType,
-)
+from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource, ConfigSynonym
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ConfigType
 from quorate_protocol.wire.server import Request
 
 LIST_CONFIG_RESOURCES = 74

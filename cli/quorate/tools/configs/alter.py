@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from quorate_admin.types.configs import AlterConfigOp, ConfigOpType
+from quorate_admin.types.configs import AlterConfigOp
 from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity
+from quorate_protocol.kafka.enums import ConfigOpType
 
 from quorate.console import CommandError
 from quorate.tools.configs.changes import (

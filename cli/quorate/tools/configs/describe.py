@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from quorate_admin.errors import ErrorCode, ServerError, UnsupportedByServerError
 from quorate_admin.results import Results
-from quorate_admin.types.configs import ConfigResourceType
 from quorate_admin.types.quotas import (
     CLIENT_ID,
     IP,
@@ -13,6 +12,7 @@ from quorate_admin.types.quotas import (
     ClientQuotaFilterComponent,
 )
 from quorate_admin.types.scram import UserScramCredentialsDescription
+from quorate_protocol.kafka.enums import ConfigResourceType
 
 from quorate.console.java_text import hash_order
 from quorate.tools.configs.entities import (

@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from quorate_admin.types.configs import AlterConfigOp, ConfigOpType, ConfigResource, ConfigResourceType
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType
 
 from quorate.tools.reassign_partitions.files import Assignment
 

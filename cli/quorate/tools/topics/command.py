@@ -284,8 +284,9 @@ def _describe(
     reports: Any,
     partitions_per_response: int,
 ) -> None:
-    from quorate_admin.types.configs import ConfigResource, ConfigResourceType
+    from quorate_admin.types.configs import ConfigResource
     from quorate_admin.types.partitions import TopicPartition
+    from quorate_protocol.kafka.enums import ConfigResourceType
 
     from quorate.tools.topics import describe
 

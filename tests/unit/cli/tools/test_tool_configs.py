@@ -20,15 +20,7 @@ from quorate.tools.configs.entities import Entities, check_alter, check_describe
 from quorate_admin.errors import ServerError, UnsupportedByServerError, UnsupportedEndpointError
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import ClusterDescription, GroupListing, NodeDescription
-from quorate_admin.types.configs import (
-    AlterConfigOp,
-    ConfigEntry,
-    ConfigOpType,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    ConfigSynonym,
-)
+from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource, ConfigSynonym
 from quorate_admin.types.quotas import (
     ClientQuotaAlteration,
     ClientQuotaEntity,
@@ -44,6 +36,7 @@ from quorate_admin.types.scram import (
     UserScramCredentialUpsertion,
 )
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource
 
 AT = ("--bootstrap-server", "localhost:9092")
 AT_CONTROLLER = ("--bootstrap-controller", "localhost:9093")

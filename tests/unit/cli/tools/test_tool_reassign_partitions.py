@@ -30,7 +30,7 @@ from quorate.tools.reassign_partitions.throttles import moves_of, throttle_broke
 from quorate_admin.errors import ServerError
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import ClusterDescription, NodeDescription
-from quorate_admin.types.configs import AlterConfigOp, ConfigOpType, ConfigResource, ConfigResourceType
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.partitions import (
     PartitionReassignment,
     ReplicaLogDirInfo,
@@ -39,6 +39,7 @@ from quorate_admin.types.partitions import (
 )
 from quorate_admin.types.topics import PartitionDescription, TopicDescription
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType
 from quorate_protocol.placement import UsableBroker
 
 AT = ("reassign-partitions", "--bootstrap-server", "localhost:9092")

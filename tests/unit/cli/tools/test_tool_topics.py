@@ -26,7 +26,7 @@ from quorate.tools.topics.options import (
 from quorate_admin.errors import ServerError, UnsupportedByServerError
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import ClusterDescription
-from quorate_admin.types.configs import ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource
+from quorate_admin.types.configs import ConfigEntry, ConfigResource
 from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 from quorate_admin.types.topics import (
     NewPartitions,
@@ -36,6 +36,7 @@ from quorate_admin.types.topics import (
     TopicListing,
 )
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
 from quorate_protocol.uuids import uuid_to_text
 
 AT = ("--bootstrap-server", "localhost:9092")

@@ -2,7 +2,6 @@
 
 import pytest
 from quorate_controller.control.config_schema import (
-    ConfigType,
     ConfigValueError,
     Definition,
     Synonym,
@@ -14,6 +13,7 @@ from quorate_controller.control.config_schema import (
     security_configs,
     topic_definitions,
 )
+from quorate_protocol.kafka.enums import ConfigType
 
 SECTIONS = {
     "topic": topic_definitions,
