@@ -7,13 +7,14 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SEEDS ?= 10000
 PYTEST := $(BIN)/pytest
 PROCESSES ?= 2
+SIMULATOR := PYTHONPATH=tests $(BIN)/python -m kit.simulator
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help play install test test-rungs nightly test-all check bench simulate clean
+.PHONY: help play install test test-rungs nightly test-all check bench simulate control-plane node-image clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 play: $(VENV)/.core ## three controllers and a Kafka broker on this machine, until Ctrl-C
 	@$(BIN)/quorate play -f examples/quickstart.yaml
@@ -31,8 +32,8 @@ test-rungs: $(VENV)/.all .jars ## all other tests on real parts but the nightly 
 nightly: $(VENV)/.all .jars ## what takes longest: kind, operators killed after each step, the ledger on Java, 1,000 seeds
 	$(PYTEST) -m nightly --ignore tests/kubernetes/kind
 	QUORATE_LEDGER=java $(PYTEST) tests/pipeline/ledger
-	PYTHONPATH=tests/simulation $(BIN)/python -m simulator --seeds 1000
-	PYTHONPATH=tests/simulation $(BIN)/python -m simulator --seeds 1000 --membership
+	$(SIMULATOR) --seeds 1000
+	$(SIMULATOR) --seeds 1000 --membership
 	QUORATE_REQUIRE=$${QUORATE_REQUIRE:-kind} $(PYTEST) tests/kubernetes/kind
 
 test-all: test test-rungs nightly ## every test
@@ -55,7 +56,13 @@ bench: $(VENV)/.all ## our controllers and tools beside those of Kafka
 	@jars=$$($(BIN)/python tools/kafka_jars.py) && env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m benchmarks --jars "$$jars"
 
 simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; MEMBERSHIP=1: of its operator
-	PYTHONPATH=tests/simulation $(BIN)/python -m simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(MEMBERSHIP),--membership)
+	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(MEMBERSHIP),--membership)
+
+control-plane: $(VENV)/.all ## build etcd, kube-apiserver, kubectl and helm for the tests of the operator, once
+	@PYTHONPATH=tests $(BIN)/python -m kit.local_kubernetes control-plane
+
+node-image: $(VENV)/.all ## make the node image of kind without a registry, once
+	@PYTHONPATH=tests $(BIN)/python -m kit.local_kubernetes node-image
 
 clean: ## remove what the targets made, but no played cluster
 	rm -rf $(VENV) test-reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

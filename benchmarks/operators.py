@@ -39,7 +39,7 @@ RESOURCES: Final = (
     *("kafkacontrollers", "kafkabrokers", "pods", "persistentvolumeclaims", "services", "configmaps"),
     *("events", "leases", "poddisruptionbudgets", "networkpolicies", "secrets", "nodes"),
 )
-TOOLS: Final = Path(__file__).parents[1] / "tools" / "kubernetes"
+TESTS: Final = Path(__file__).parents[1] / "tests"
 CRDS: Final = Path(__file__).parents[1] / "crds"
 
 
@@ -62,10 +62,10 @@ def measure_operator(python: str, scratch: Path, *, progress: Callable[[str], No
 
     Raises RuntimeError when the control plane is missing, TimeoutError when the operator does not keep up.
     """
-    sys.path.insert(0, str(TOOLS))
+    sys.path.insert(0, str(TESTS))
     import kubernetes.client  # noqa: PLC0415 - what only this part of the benchmarks needs
-    from local_kubernetes.api_server import PORTS, ApiServer, find_programs  # noqa: PLC0415
-    from local_kubernetes.errors import LocalKubernetesError  # noqa: PLC0415
+    from kit.local_kubernetes.api_server import PORTS, ApiServer, find_programs  # noqa: PLC0415
+    from kit.local_kubernetes.errors import LocalKubernetesError  # noqa: PLC0415
 
     try:
         programs = find_programs(os.environ)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import kubernetes.client
 import pytest
 from kit.cluster import free_ports
+from kit.local_kubernetes.api_server import PORTS, ApiServer, find_programs
+from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.requirements import missing
-from local_kubernetes.api_server import PORTS, ApiServer, find_programs
-from local_kubernetes.errors import LocalKubernetesError
 
 
 @pytest.fixture(scope="session")

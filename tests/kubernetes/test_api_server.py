@@ -11,9 +11,9 @@ import kubernetes.client
 import psutil
 import pytest
 from kit.cluster import free_ports
+from kit.local_kubernetes.api_server import PORTS, ApiServer
 from kit.waiting import eventually
 from kubernetes.client import ApiException
-from local_kubernetes.api_server import PORTS, ApiServer
 
 POD = {
     "metadata": {"name": "privileged"},
@@ -63,7 +63,7 @@ _HOLD = """
 import os
 import sys
 from pathlib import Path
-from local_kubernetes.api_server import ApiServer, find_programs
+from kit.local_kubernetes.api_server import ApiServer, find_programs
 server = ApiServer(find_programs(os.environ), Path(sys.argv[1]), int(sys.argv[2]))
 print(server.pid, flush=True)
 sys.stdin.read()
@@ -73,11 +73,11 @@ sys.stdin.read()
 def test_a_killed_run_leaves_no_process(api_server: ApiServer, tmp_path: Path) -> None:
     """Goal: nothing is left behind, whatever happens. Method: kill the process that started a control plane."""
     assert api_server.programs.kubectl is None or api_server.programs.kubectl.is_file()
-    tools = Path(__file__).parents[2] / "tools" / "kubernetes"
+    tests = Path(__file__).parents[1]
     command = [sys.executable, "-c", _HOLD, f"{tmp_path}", f"{free_ports(PORTS)}"]
     with subprocess.Popen(
         command,
-        env={**os.environ, "PYTHONPATH": f"{tools}"},
+        env={**os.environ, "PYTHONPATH": f"{tests}"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as holder:

@@ -6,13 +6,13 @@ import os
 from collections import Counter
 
 import pytest
+from kit.simulator.__main__ import attempts
+from kit.simulator.coverage import Happening
+from kit.simulator.invariants import InvariantViolation
+from kit.simulator.scenario import run_seed
+from kit.simulator.shape import Shape
 from quorate_controller.node.registration import RegistrationKeeper
 from quorate_controller.raft.progress import Progress
-from simulator.__main__ import attempts
-from simulator.coverage import Happening
-from simulator.invariants import InvariantViolation
-from simulator.scenario import run_seed
-from simulator.shape import Shape
 
 SEEDS = range(1, 201)
 WANTED = {

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from kit.simulator.invariants import InvariantViolation
+from kit.simulator.scenario import run_seed
+from kit.simulator.shape import Shape
 from quorate_controller.raft import progress
 from quorate_controller.storage.controller_storage import ControllerStorage
-from simulator.invariants import InvariantViolation
-from simulator.scenario import run_seed
-from simulator.shape import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from simulator.__main__ import attempts
-from simulator.coverage import OF_AN_OPERATOR, Happening
+from kit.simulator.__main__ import attempts
+from kit.simulator.coverage import OF_AN_OPERATOR, Happening
 
 SEEDS = range(1, 201)
 RARE = {
@@ -25,7 +25,7 @@ TIMES_MIN = 30
 RUNS_WITHOUT_QUORUM_MAX = 10
 
 HISTORY = """
-from simulator.scenario import run_seed
+from kit.simulator.scenario import run_seed
 scenario = run_seed(7)
 world = scenario.world
 print(scenario.faults.history, world.steps, world.now_ms, scenario.administrator.promises())
@@ -72,7 +72,7 @@ def test_a_seed_repeats_itself_in_another_process() -> None:
     """
 
     def history(hash_seed: str) -> str:
-        environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parent)}
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parents[1])}
         return subprocess.run(
             (sys.executable, "-c", HISTORY), env=environment, capture_output=True, text=True, check=True
         ).stdout

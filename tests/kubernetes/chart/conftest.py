@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
+from kit.local_kubernetes.golang import cache
+from kit.local_kubernetes.versions import KUBERNETES
 from kit.requirements import missing
-from local_kubernetes.golang import cache
-from local_kubernetes.versions import KUBERNETES
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "quorate"
-HOW_TO_GET = "helm is missing: run tools/kubernetes/control_plane.py, which builds it, or install it"
+HOW_TO_GET = "helm is missing: run `make control-plane`, which builds it, or install it"
 
 Object = dict[str, Any]
 Render = Callable[..., list[Object]]

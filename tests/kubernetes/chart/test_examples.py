@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kit.local_kubernetes.api_server import ApiServer
 from kit.waiting import eventually
-from local_kubernetes.api_server import ApiServer
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.desired import desired_cluster
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from local_kubernetes.api_server import ApiServer
-from local_kubernetes.golang import cache
+from kit.local_kubernetes.api_server import ApiServer
+from kit.local_kubernetes.golang import cache
 
 ROOT = Path(__file__).parents[3]
 BASE = ROOT / "kustomize" / "base"

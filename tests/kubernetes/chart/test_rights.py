@@ -14,9 +14,9 @@ import kubernetes.client
 import pytest
 import yaml
 from kit.cluster import DIE_WITH_PARENT, free_ports
+from kit.local_kubernetes.api_server import ApiServer
 from kit.waiting import eventually
 from kubernetes.client import ApiException
-from local_kubernetes.api_server import ApiServer
 from quorate_operator.web.port import ClusterKey
 
 TIMEOUT_S = 150  # it looks after the clusters of other tests as well

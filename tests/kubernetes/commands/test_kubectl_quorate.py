@@ -9,7 +9,7 @@ from typing import Any
 import kubernetes.client
 import pytest
 import yaml
-from local_kubernetes.api_server import ApiServer
+from kit.local_kubernetes.api_server import ApiServer
 
 CRDS = Path(__file__).parents[3] / "crds"
 API = ("quorate.dev", "v1alpha1")

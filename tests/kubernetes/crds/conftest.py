@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from kit.local_kubernetes.api_server import ApiServer
 from kit.requirements import missing
-from local_kubernetes.api_server import ApiServer
 
 CRDS = Path(__file__).parents[3] / "crds"
 APPLY = "application/apply-patch+yaml"
@@ -86,7 +86,7 @@ def kubectl(api_server: ApiServer) -> Kubectl:
     """Runs kubectl with all rights and returns what it prints."""
     program = api_server.programs.kubectl
     if program is None:
-        missing("kubernetes", "kubectl is missing: run tools/kubernetes/control_plane.py, which builds it")
+        missing("kubernetes", "kubectl is missing: run `make control-plane`, which builds it")
 
     def run(*arguments: str) -> str:
         command = [f"{program}", f"--kubeconfig={api_server.kubeconfig}", *arguments]

@@ -6,12 +6,12 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 
 import pytest
-from installation import Installation
+from kit.local_kubernetes.docker_host import docker_host
+from kit.local_kubernetes.errors import LocalKubernetesError
+from kit.local_kubernetes.images import BROKER, QUORATE, build_images
+from kit.local_kubernetes.kind_cluster import KindCluster
+from kit.operators.installation import Installation
 from kit.requirements import missing
-from local_kubernetes.docker_host import docker_host
-from local_kubernetes.errors import LocalKubernetesError
-from local_kubernetes.images import BROKER, QUORATE, build_images
-from local_kubernetes.kind_cluster import KindCluster
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,12 +12,21 @@ from typing import Any
 
 import pytest
 import yaml
-from installation import CHART, CONTROLLERS, QUORUM, RELEASE, RESTRICTED, TIMEOUT_S, Installation, resource
+from kit.local_kubernetes.errors import LocalKubernetesError
+from kit.local_kubernetes.images import LAKE, build_lake_image
+from kit.local_kubernetes.kind_cluster import KindCluster
+from kit.local_kubernetes.versions import KUBERNETES
+from kit.operators.installation import (
+    CHART,
+    CONTROLLERS,
+    QUORUM,
+    RELEASE,
+    RESTRICTED,
+    TIMEOUT_S,
+    Installation,
+    resource,
+)
 from kit.waiting import eventually
-from local_kubernetes.errors import LocalKubernetesError
-from local_kubernetes.images import LAKE, build_lake_image
-from local_kubernetes.kind_cluster import KindCluster
-from local_kubernetes.versions import KUBERNETES
 
 # The first test pays for the image, and for the cluster when the story is not told before.
 pytestmark = [

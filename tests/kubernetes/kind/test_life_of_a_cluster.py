@@ -4,7 +4,8 @@ Once one fails, those behind it are skipped instead of failing for the same reas
 """
 
 import pytest
-from installation import (
+from kit.local_kubernetes.errors import LocalKubernetesError
+from kit.operators.installation import (
     BROKERS,
     CHART,
     CONTROLLERS,
@@ -17,7 +18,6 @@ from installation import (
     Installation,
 )
 from kit.waiting import eventually
-from local_kubernetes.errors import LocalKubernetesError
 
 # The first test pays for the cluster and the images, which are built from their sources when nothing is cached.
 # A chapter cannot be told again: what it changes is changed.

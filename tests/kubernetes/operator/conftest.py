@@ -7,10 +7,10 @@ import kubernetes.client
 import pytest
 import yaml
 from kit.cluster import environment_for
+from kit.local_kubernetes.api_server import ApiServer
+from kit.operators.operated import Operated
 from kit.waiting import eventually
 from kubernetes.client import ApiException
-from local_kubernetes.api_server import ApiServer
-from operated import Operated
 
 CRDS = Path(__file__).parents[3] / "crds"
 CRDS_TIMEOUT_S = 30

@@ -1,7 +1,7 @@
 """Resources that are deleted, alone and together: what stops, in which order, and what stays."""
 
 import kubernetes.client
-from operated import BROKERS, CONTROLLERS_FIRST, QUORUM, Operated
+from kit.operators.operated import BROKERS, CONTROLLERS_FIRST, QUORUM, Operated
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 

@@ -5,7 +5,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from operated import BROKERS, Operated, forwarded
+from kit.operators.operated import BROKERS, Operated, forwarded
 from quorate_operator.planning.cluster import Address
 
 EXTERNAL = "EXTERNAL"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import kubernetes.client
-from operated import CONTROLLERS_FIRST, QUORUM, Operated
+from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
 from quorate_protocol.records.batch import scan_batches
 
 FIRST, SECOND, THIRD = NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)

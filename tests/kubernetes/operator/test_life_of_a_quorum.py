@@ -2,8 +2,8 @@
 
 import kubernetes.client
 import pytest
+from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
 from kubernetes.client import ApiException
-from operated import CONTROLLERS_FIRST, QUORUM, Operated
 
 FIRST, SECOND, THIRD, FOURTH, FIFTH = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 5)
 

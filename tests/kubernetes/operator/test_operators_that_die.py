@@ -4,9 +4,9 @@ import urllib.request
 from contextlib import suppress
 
 import pytest
-from dying_operators import final_state, kill_after_each_step
+from kit.operators.dying_operators import final_state, kill_after_each_step
+from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, SMALL_FILES, Operated, OperatorProcess
 from kit.waiting import eventually
-from operated import CONTROLLERS_FIRST, QUORUM, SMALL_FILES, Operated, OperatorProcess
 
 FIRST, SECOND, THIRD, FOURTH, FIFTH = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 5)
 STEP_TIMEOUT_S = 60

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from dying_operators import final_state, kill_after_each_step
 from kit.asking import Asking
 from kit.ledger import consume_numbers
-from operated import BROKER_PORT, BROKERS, CONTROLLERS_FIRST, SMALL_FILES, Operated
+from kit.operators.dying_operators import final_state, kill_after_each_step
+from kit.operators.operated import BROKER_PORT, BROKERS, CONTROLLERS_FIRST, SMALL_FILES, Operated
 from quorate_admin.types.topics import NewTopic
 
 STAYS, SECOND, FIRST = NODES = range(3)

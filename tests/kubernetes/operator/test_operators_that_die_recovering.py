@@ -1,8 +1,8 @@
 """Operators come and go while a lost quorum is rebuilt from the disk of its survivor."""
 
 import pytest
-from dying_operators import asking, configure_brokers, final_state, kill_after_each_step
-from operated import CONTROLLERS_FIRST, QUORUM, Operated
+from kit.operators.dying_operators import asking, configure_brokers, final_state, kill_after_each_step
+from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
 from quorate_operator.resources.names import LABEL_CLUSTER, LABEL_PURPOSE
 from quorate_operator.resources.pods import PURPOSE_TASK
 

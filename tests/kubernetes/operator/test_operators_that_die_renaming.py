@@ -1,9 +1,9 @@
 """Operators come and go while nodes get other names: each node restarts once, and the end is the same."""
 
 import pytest
-from dying_operators import DONE, final_state, kill_after_each_step, pods_so_far, steps_of
-from operated import CONTROLLERS_FIRST, Operated, forwarded
-from service_names import names_of_services
+from kit.operators.dying_operators import DONE, final_state, kill_after_each_step, pods_so_far, steps_of
+from kit.operators.operated import CONTROLLERS_FIRST, Operated, forwarded
+from kit.operators.service_names import names_of_services
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 # The names, three stops and starts, what is retired and withdrawn; some of these are due together.

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import kubernetes.client
 import pytest
 import pytest_asyncio
+from kit.local_kubernetes.api_server import ApiServer
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import load_kube_config
-from local_kubernetes.api_server import ApiServer
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.cluster import Address, DesiredNode
 from quorate_operator.planning.desired import desired_cluster

@@ -1,6 +1,6 @@
 """Advertised hosts that somebody else points at nodes: verified, waited for, rolled."""
 
-from operated import CONTROLLERS_FIRST, Operated, forwarded
+from kit.operators.operated import CONTROLLERS_FIRST, Operated, forwarded
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 

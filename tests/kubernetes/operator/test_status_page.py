@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from kit.cluster import free_ports
+from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated, OperatorProcess
 from kit.waiting import eventually
-from operated import CONTROLLERS_FIRST, QUORUM, Operated, OperatorProcess
 
 FIRST = CONTROLLERS_FIRST
 STREAM_TIMEOUT_S = 60

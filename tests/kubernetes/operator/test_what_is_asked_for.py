@@ -1,7 +1,7 @@
 """What resources ask for that no schema can judge; pauses, and the scale subresource."""
 
 import kubernetes.client
-from operated import BROKERS, CONTROLLERS_FIRST, GROUP, QUORUM, VERSION, Operated
+from kit.operators.operated import BROKERS, CONTROLLERS_FIRST, GROUP, QUORUM, VERSION, Operated
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 OTHERS = "others"

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from operator_model.driver import Cluster
-from operator_model.wish import Wish
+from kit.operator_model.driver import Cluster
+from kit.operator_model.wish import Wish
 from quorate_operator.planning import address_slots, addresses, membership, rollout
 from quorate_operator.planning.cluster import Role
 from quorate_operator.planning.safety import QuorumView

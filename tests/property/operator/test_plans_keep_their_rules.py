@@ -3,9 +3,9 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from operator_model.driver import Cluster
-from operator_model.wish import Wish
-from operator_model.world import Node
+from kit.operator_model.driver import Cluster
+from kit.operator_model.wish import Wish
+from kit.operator_model.world import Node
 from quorate_operator.planning.cluster import Lifecycle, Role, VolumePolicy
 
 CONTROLLERS_MAX = 5

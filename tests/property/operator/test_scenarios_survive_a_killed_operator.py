@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from operator_model.driver import Cluster
-from operator_model.wish import Wish
+from kit.operator_model.driver import Cluster
+from kit.operator_model.wish import Wish
 from quorate_operator.planning.cluster import Lifecycle, Role
 
 Edit = Callable[[Cluster], None]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from kit.scenarios import CLUSTER_ID, NOW_MS, Situation, briefly, healthy
 from quorate_operator.planning.addresses import AddressPlan, plan_addresses, shows_new_addresses
 from quorate_operator.planning.cluster import (
     Address,
@@ -12,7 +13,6 @@ from quorate_operator.planning.cluster import (
     Role,
     RolloutPolicy,
 )
-from scenarios import CLUSTER_ID, NOW_MS, Situation, briefly, healthy
 
 LISTENER = "PLAINTEXT"
 OVERLAP_MS = RolloutPolicy().overlap_ms

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from kit.scenarios import NOW_MS, Situation, briefly, healthy
 from quorate_operator.planning.cluster import NodeState, Role
 from quorate_operator.planning.departure import with_departure
 from quorate_operator.planning.steps import Plan, StopNode
-from scenarios import NOW_MS, Situation, briefly, healthy
 
 POOL = "brokers"
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from kit.scenarios import NOW_MS, Situation, briefly, healthy
 from quorate_operator.planning.cluster import (
     Address,
     BrokerLoad,
@@ -16,7 +17,6 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.drain import DrainPlan, plan_drain
 from quorate_operator.planning.relocation import IN_FLIGHT_MAX, format_bytes
 from quorate_operator.planning.steps import ReassignPartitions
-from scenarios import NOW_MS, Situation, briefly, healthy
 
 GIB = 1024**3
 

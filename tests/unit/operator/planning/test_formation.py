@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from kit.scenarios import CLUSTER_ID, LONG_AGO_MS, Situation, briefly, controller, healthy, untouched
 from quorate_operator.planning.cluster import Formation, NodeState
 from quorate_operator.planning.steps import FormCluster
-from scenarios import CLUSTER_ID, LONG_AGO_MS, Situation, briefly, controller, healthy, untouched
 
 FORMING = Formation(
     cluster_id=CLUSTER_ID,

@@ -1,9 +1,9 @@
 """Feature levels, ghosts, and the migration from static voters."""
 
 import pytest
+from kit.scenarios import REVISION, Situation, briefly, healthy
 from quorate_operator.planning.cluster import NodeState, Role
 from quorate_operator.planning.steps import FinalizeFeature, RefreshRegistration, UnregisterController
-from scenarios import REVISION, Situation, briefly, healthy
 
 OLD = {"metadata.version": (7, 29)}
 LEVELS_4_2 = {

@@ -1,8 +1,8 @@
 """Pause, hibernation and waking, and machines that do not answer meanwhile."""
 
+from kit.scenarios import Situation, briefly, healthy
 from quorate_operator.planning.cluster import Lifecycle, NodeState
 from quorate_operator.planning.steps import StopNode
-from scenarios import Situation, briefly, healthy
 
 
 def test_a_paused_cluster_is_left_alone() -> None:

@@ -1,6 +1,7 @@
 """Voters that come and go: the order, and what the quorum bears."""
 
 import pytest
+from kit.scenarios import NOW_MS, Situation, briefly, controller, healthy, voter
 from quorate_operator.planning.cluster import (
     NodeState,
     ObservedVoter,
@@ -10,7 +11,6 @@ from quorate_operator.planning.cluster import (
     VolumePolicy,
 )
 from quorate_operator.planning.steps import AddVoter, RemoveVoter
-from scenarios import NOW_MS, Situation, briefly, controller, healthy, voter
 
 
 def test_a_new_controller_is_created_started_and_added_when_it_has_caught_up() -> None:

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from kit.scenarios import CLUSTER_ID, Situation, briefly, healthy
 from quorate_operator.planning.cluster import Formation, NodeState
 from quorate_operator.planning.steps import RebuildQuorum
-from scenarios import CLUSTER_ID, Situation, briefly, healthy
 
 
 def lost(brokers: int = 0) -> Situation:

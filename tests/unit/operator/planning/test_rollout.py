@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from kit.scenarios import NOW_MS, REVISION, Situation, briefly, healthy
 from quorate_operator.planning.cluster import Address, Implementation, NodeState, Role, RolloutPolicy
 from quorate_operator.planning.steps import ElectPreferredLeaders, StartNode, StopNode, WaitFor
-from scenarios import NOW_MS, REVISION, Situation, briefly, healthy
 
 
 def stops(situation: Situation) -> list[int]:

@@ -1,0 +1,156 @@
+"""Docker for tests: the one that runs on this machine, else a daemon of our own.
+
+Our own lives in namespaces of its own: process ids, mounts and network. Its bridges and firewall rules are not the
+machine's, its containers have no way out of the machine, and when its first process ends, however that happens, the
+kernel ends every other and takes mounts and interfaces away. What is left to do is to remove files and cgroups.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from kit.local_kubernetes.errors import LocalKubernetesError
+from kit.local_kubernetes.processes import Service
+
+START_TIMEOUT_S = 60
+QUESTION_TIMEOUT_S = 20
+CGROUPS = Path("/sys/fs/cgroup")
+_BASE = Path("/var/tmp")  # not in memory, as /tmp may be: it holds images
+_PREFIX = "quorate-docker-"
+_NEEDED = ("dockerd", "containerd", "runc", "docker", "iptables", "ip", "unshare", "nsenter", "setpriv")
+_CAP_SYS_RESOURCE = 24
+_RUNTIME = Path(__file__).with_name("runc_without_capability.py")
+_INIT = Path(__file__).with_name("docker_init.py")
+# Kubelets set these for the whole machine; they are set back at the end.
+_SYSCTLS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningDocker:
+    """The Docker of this machine."""
+
+    environment: Mapping[str, str]
+    is_ours = False
+
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """The command as it reaches ports that containers publish."""
+        return [*command]
+
+    def close(self) -> None:
+        """It is not ours to stop."""
+
+
+class OwnDocker:
+    """A Docker daemon in namespaces of its own. Close it. Raises LocalKubernetesError."""
+
+    is_ours = True
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        _sweep()
+        self.directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_BASE))
+        self._lock = (self.directory / "lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.environment = {**environment, "DOCKER_HOST": f"unix://{self.directory}/docker.sock"}
+        self._sysctls = {name: Path("/proc/sys", name).read_text() for name in _SYSCTLS}
+        command = [
+            *("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"),
+            *(sys.executable, f"{_INIT}", f"{self.directory}", self.directory.name, *self._runtime()),
+        ]
+        self._service: Service | None = None
+        try:
+            self._service = Service("dockerd", command, self.directory / "dockerd.log", environment)
+            self._service.wait_until(lambda: answers(self.environment), START_TIMEOUT_S)
+            (init,) = psutil.Process(self._service.pid).children()
+            self._init = init.pid
+        except BaseException:
+            self.close()
+            raise
+
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """The command as it reaches ports that containers publish, which are in the daemon's network."""
+        return ["nsenter", f"--target={self._init}", "--net", *command]
+
+    def close(self) -> None:
+        """End everything in the namespaces, and remove what it left in files, cgroups and settings."""
+        if self._service is not None:
+            self._service.end_tree()
+        for name, value in self._sysctls.items():
+            setting = Path("/proc/sys", name)
+            if setting.read_text() != value:
+                setting.write_text(value)
+        _remove(self.directory)
+        self._lock.close()
+
+    def _runtime(self) -> list[str]:
+        """Arguments that have containers made without CAP_SYS_RESOURCE where this machine lacks it."""
+        bounding = next(
+            int(line.split()[1], 16)
+            for line in Path("/proc/self/status").read_text().splitlines()
+            if line.startswith("CapBnd")
+        )
+        if bounding >> _CAP_SYS_RESOURCE & 1:
+            return []
+        wrapper = self.directory / "runc"
+        wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {_RUNTIME} {shutil.which("runc")} "$@"\n')
+        wrapper.chmod(0o755)
+        return [f"--add-runtime=adapted={wrapper}", "--default-runtime=adapted"]
+
+
+DockerHost = RunningDocker | OwnDocker
+
+
+def docker_host(environment: Mapping[str, str]) -> DockerHost:
+    """The Docker of this machine, else one of our own. Raises LocalKubernetesError, saying how to get one.
+
+    QUORATE_DOCKER=own leaves the machine's alone: for where it reaches no registry.
+    """
+    if environment.get("QUORATE_DOCKER") != "own" and answers(environment):
+        return RunningDocker(environment)
+    search = environment.get("PATH", os.defpath)
+    absent = [name for name in _NEEDED if shutil.which(name, path=search) is None]
+    if os.geteuid() != 0 or absent:
+        lack = f"{', '.join(absent)} to start one" if absent else "the rights of root to start one"
+        raise LocalKubernetesError(
+            f"no Docker answers, and there is no {lack}: start Docker, or, as root on Debian, "
+            "apt-get install docker.io iptables iproute2"
+        )
+    return OwnDocker(environment)
+
+
+def answers(environment: Mapping[str, str]) -> bool:
+    """Whether a Docker daemon can be asked."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        ran = subprocess.run(
+            ["docker", "version", "--format", "{{.Server.Version}}"],
+            env=dict(environment),
+            capture_output=True,
+            check=False,
+            timeout=QUESTION_TIMEOUT_S,
+        )
+        return ran.returncode == 0
+    return False
+
+
+def _sweep() -> None:
+    """Remove what daemons left whose owners were killed: the kernel ended them, and let their locks go."""
+    for directory in _BASE.glob(f"{_PREFIX}*"):
+        with suppress(OSError), (directory / "lock").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(directory)
+
+
+def _remove(directory: Path) -> None:
+    """Remove a daemon's files, and its cgroups: directories that only the kernel fills."""
+    for root in (CGROUPS, *CGROUPS.glob("*/")):
+        for top, _, _ in os.walk(root / directory.name, topdown=False):
+            with suppress(OSError):  # one that is not empty yet is removed by whoever starts next
+                Path(top).rmdir()
+    shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,158 @@
+"""Builds the images of this project by its own Dockerfiles, for a Docker that may reach no registry.
+
+In a Docker of our own the base images are made of Debian's packages, and what the builds would fetch is fetched
+outside and put into their contexts: wheels, and Kafka's jars.
+"""
+
+import hashlib
+import shutil
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from kit.local_kubernetes.debian import root_file_system
+from kit.local_kubernetes.docker_host import DockerHost
+from kit.local_kubernetes.errors import LocalKubernetesError
+from kit.local_kubernetes.golang import Progress, locked
+from kit.local_kubernetes.processes import run
+from quorate_operator.models.v1alpha1 import KAFKA_VERSION
+from quorate_operator.runtime.errors import KafkaUnavailableError
+from quorate_operator.runtime.kafka import cache_directory, find_kafka
+
+QUORATE = "quorate:test"
+BROKER = f"quorate-broker:{KAFKA_VERSION}"
+LAKE = "quorate-lake:test"
+ROOT = Path(__file__).parents[3]
+BUILD_TIMEOUT_S = 600
+_PYTHON_BASE = "quorate.local/python:bookworm"
+_JAVA_BASE = "quorate.local/java:bookworm"
+_BASES = {
+    _PYTHON_BASE: ("python3", "python3-venv"),
+    # Of the broker and of the lake, which needs more: a base of its own takes longer to install than this to copy.
+    _JAVA_BASE: ("python3", "python3-venv", "openjdk-17-jre-headless", "tini", "procps"),
+}
+_PYTHON_VERSION = "3.11"  # Debian's
+_LAKE_EXTRA = "lake"
+_ONLY_SOURCES = ("pyspark",)  # what is published without a wheel, and runs with any Python
+# What a clone of the repository would bring; a work tree has more.
+_SOURCES = (
+    *(
+        "admin",
+        "cli",
+        "controller_node",
+        "operator",
+        "pipeline",
+        "protocol",
+        "docker",
+        "examples/quickstart.yaml",
+    ),
+    *("Dockerfile", ".dockerignore", "LICENSE", "README.md", "constraints.txt", "pyproject.toml"),
+)
+
+
+def build_images(docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> None:
+    """Build QUORATE and BROKER. Raises LocalKubernetesError."""
+    with _context(QUORATE, BROKER, progress=progress) as context:
+        quorate, broker = [f"--tag={QUORATE}"], ["--file=docker/broker/Dockerfile", f"--tag={BROKER}"]
+        if docker.is_ours:
+            for base in (_PYTHON_BASE, _JAVA_BASE):
+                _import(docker, base, environment, progress)
+            _copy(_wheels("operator", environment, progress), context / "dist/wheels")
+            _copy(_jars(environment, progress), context / "dist/kafka")
+            quorate.append(f"--build-arg=BASE={_PYTHON_BASE}")
+            broker += [f"--build-arg=BASE={_JAVA_BASE}", f"--build-arg=MAVEN={_JAVA_BASE}"]
+        for options in (quorate, broker):
+            _build(docker, context, options)
+
+
+def build_lake_image(docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> None:
+    """Build LAKE, which has more than a gigabyte; without Delta. Raises LocalKubernetesError."""
+    with _context(LAKE, progress=progress) as context:
+        options = ["--file=docker/lake/Dockerfile", f"--tag={LAKE}", f"--build-arg=EXTRAS={_LAKE_EXTRA}"]
+        if docker.is_ours:
+            _import(docker, _JAVA_BASE, environment, progress)
+            _copy(_wheels(_LAKE_EXTRA, environment, progress), context / "dist/wheels")
+            options.append(f"--build-arg=BASE={_JAVA_BASE}")
+        _build(docker, context, options)
+
+
+@contextmanager
+def _context(*images: str, progress: Progress) -> Iterator[Path]:
+    """A directory with what a clone has that images are built from."""
+    started = time.monotonic()
+    progress(f"building {', '.join(images)}")
+    with tempfile.TemporaryDirectory(prefix="quorate-context-") as scratch:
+        for name in _SOURCES:
+            _copy(ROOT / name, Path(scratch) / name)
+        yield Path(scratch)
+    progress(f"built {', '.join(images)} in {time.monotonic() - started:.0f} s")
+
+
+def _build(docker: DockerHost, context: Path, options: Sequence[str]) -> None:
+    command = ["docker", "build", *options, "."]
+    run(command, BUILD_TIMEOUT_S, environment=docker.environment, directory=context)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    else:
+        shutil.copy(source, target)
+
+
+def _import(docker: DockerHost, base: str, environment: Mapping[str, str], progress: Progress) -> None:
+    if run(["docker", "images", "--quiet", base], BUILD_TIMEOUT_S, environment=docker.environment):
+        return
+    tar = root_file_system(base.split("/")[1], _BASES[base], environment, progress)
+    run(["docker", "import", f"{tar}", base], BUILD_TIMEOUT_S, environment=docker.environment)
+
+
+def _jars(environment: Mapping[str, str], progress: Progress) -> Path:
+    try:
+        return find_kafka(KAFKA_VERSION, environment, progress).libs
+    except KafkaUnavailableError as error:
+        raise LocalKubernetesError(f"the broker's image needs Kafka: {error}") from error
+
+
+def _wheels(extra: str, environment: Mapping[str, str], progress: Progress) -> Path:
+    """The wheels that an installation needs, and those that build ours, for the base image's Python."""
+    project, constraints = (ROOT / name for name in ("pyproject.toml", "constraints.txt"))
+    content = f"{extra} {_ONLY_SOURCES}".encode() + project.read_bytes() + constraints.read_bytes()
+    target = cache_directory(environment) / f"wheels-{hashlib.sha256(content).hexdigest()[:12]}"
+    with locked(target.with_name("wheels.lock")):
+        if not target.is_dir():
+            progress(f"fetching the wheels of {extra}, once")
+            described = tomllib.loads(project.read_text())
+            wanted = [
+                *described["project"]["dependencies"],
+                *described["project"]["optional-dependencies"][extra],
+                *described["build-system"]["requires"],
+            ]
+            with tempfile.TemporaryDirectory(prefix=".wheels-", dir=target.parent) as scratch:
+                _fetch_wheels(wanted, constraints, Path(scratch) / "wheels", environment)
+                (Path(scratch) / "wheels").rename(target)
+    return target
+
+
+def _fetch_wheels(
+    wanted: Sequence[str], constraints: Path, target: Path, environment: Mapping[str, str]
+) -> None:
+    pip = (sys.executable, "-m", "pip")
+    options = ("--quiet", "--disable-pip-version-check", f"--constraint={constraints}")
+    target.mkdir()
+    for name in _ONLY_SOURCES:
+        if any(one.startswith(name) for one in wanted):
+            command = [*pip, "wheel", *options, "--no-deps", f"--wheel-dir={target}", name]
+            run(command, BUILD_TIMEOUT_S, environment=environment, directory=ROOT)
+    command = [
+        *(*pip, "download", *options, "--only-binary=:all:", f"--find-links={target}", f"--dest={target}"),
+        *("--implementation=cp", f"--python-version={_PYTHON_VERSION}"),
+        *(f"--platform=manylinux{each}_x86_64" for each in ("2014", "_2_17", "_2_28", "_2_34")),
+        *wanted,
+    ]
+    run(command, BUILD_TIMEOUT_S, environment=environment, directory=ROOT)

@@ -1,0 +1,167 @@
+"""A cluster of kind: one control plane and two workers, in the Docker of this machine or in one of our own.
+
+In a Docker of our own the node image is ours too (see `node_image`), and pods reach each other by a bridge on each
+node and routes between the nodes, since the image that kind takes for this comes from a registry.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import yaml
+from kit.local_kubernetes.docker_host import DockerHost
+from kit.local_kubernetes.golang import Progress, programs
+from kit.local_kubernetes.node_image import NAME, node_image
+from kit.local_kubernetes.processes import run
+
+CREATE_TIMEOUT_S = 300
+LOAD_TIMEOUT_S = 300
+COMMAND_TIMEOUT_S = 180
+READY_TIMEOUT = "120s"
+_TOOLS = ("kind", "kubectl", "helm")
+_ROLES = ("control-plane", "worker", "worker")
+
+
+class KindCluster:
+    """A running cluster whose system pods are ready. Close it. Raises LocalKubernetesError."""
+
+    def __init__(
+        self, docker: DockerHost, directory: Path, environment: Mapping[str, str], progress: Progress
+    ) -> None:
+        self.docker = docker
+        self.name = f"quorate-{secrets.token_hex(3)}"
+        self.directory = directory
+        self.kubeconfig = directory / "kubeconfig"
+        self._environment = {**docker.environment, "KUBECONFIG": f"{self.kubeconfig}"}
+        self._tools = _tools(docker, environment, progress)
+        try:
+            self._create(environment, progress)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of its nodes, which are those of their containers too; the control plane's is the first."""
+        return tuple(f"{self.name}-{role}" for role in ("control-plane", "worker", "worker2"))
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The names of its nodes without the control plane."""
+        return self.nodes[1:]
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+        """What kubectl prints. Raises LocalKubernetesError with what it says when it fails."""
+        return self._reach("kubectl", arguments, stdin, timeout_s)
+
+    def helm(self, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+        """What helm prints. Raises LocalKubernetesError with what it says when it fails."""
+        return self._reach("helm", arguments, None, timeout_s)
+
+    def load(self, *images: str, nodes: Sequence[str] = ()) -> None:
+        """Copy images of this Docker into nodes: every worker, where pods without tolerations run, by default."""
+        command = [self._tools["kind"], "load", "docker-image", f"--name={self.name}"]
+        self._run([*command, f"--nodes={','.join(nodes or self.workers)}", *images], timeout_s=LOAD_TIMEOUT_S)
+
+    def stop_node(self, node: str) -> None:
+        """Pull the plug of a node: its processes are killed."""
+        self._run(["docker", "kill", node])
+
+    def start_node(self, node: str) -> None:
+        """Boot a node that was stopped."""
+        self._run(["docker", "start", node])
+        if self.docker.is_ours:
+            self._connect_pods()
+
+    def close(self) -> None:
+        """Remove the cluster; in a Docker of our own it goes with the daemon."""
+        if not self.docker.is_ours:
+            self._run([self._tools["kind"], "delete", "cluster", f"--name={self.name}"])
+
+    def _create(self, environment: Mapping[str, str], progress: Progress) -> None:
+        image: list[str] = []
+        networking: dict[str, object] = {"apiServerAddress": "127.0.0.1"}
+        if self.docker.is_ours:
+            self._import(node_image(environment, progress))
+            image, networking = [f"--image={NAME}"], {**networking, "disableDefaultCNI": True}
+        config = {
+            "kind": "Cluster",
+            "apiVersion": "kind.x-k8s.io/v1alpha4",
+            "networking": networking,
+            "nodes": [{"role": role} for role in _ROLES],
+        }
+        path = self.directory / "kind.yaml"
+        path.write_text(yaml.safe_dump(config))
+        progress(f"creating the cluster {self.name} of {len(_ROLES)} nodes")
+        started = time.monotonic()
+        command = [self._tools["kind"], "create", "cluster", f"--name={self.name}", f"--config={path}"]
+        self._run([*command, f"--kubeconfig={self.kubeconfig}", *image], timeout_s=CREATE_TIMEOUT_S)
+        if self.docker.is_ours:
+            self._connect_pods()
+        self.kubectl("wait", "nodes", "--all", "--for=condition=Ready", f"--timeout={READY_TIMEOUT}")
+        for namespace in ("kube-system", "local-path-storage"):
+            for kind in ("deployment", "daemonset"):
+                for name in self.kubectl("get", kind, f"--namespace={namespace}", "--output=name").split():
+                    self.kubectl("rollout", "status", name, f"-n={namespace}", f"--timeout={READY_TIMEOUT}")
+        progress(f"created the cluster {self.name} in {time.monotonic() - started:.0f} s")
+
+    def _import(self, tar: Path) -> None:
+        changes = ('ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]', "ENV container=docker")
+        self._run(["docker", "import", *(f"--change={each}" for each in changes), f"{tar}", NAME])
+
+    def _connect_pods(self) -> None:
+        """Give each node a bridge for its pods, and routes to the pods of the others: what kindnetd does."""
+        pods = {}  # by node: the range of its pods, and the address that leads to them
+        for node in json.loads(self.kubectl("get", "nodes", "--output=json"))["items"]:
+            addresses = {each["type"]: each["address"] for each in node["status"]["addresses"]}
+            pods[node["metadata"]["name"]] = (node["spec"]["podCIDR"], addresses["InternalIP"])
+        for name in self._run(["docker", "ps", "--format={{.Names}}"]).split():
+            if name not in pods:
+                continue
+            config = json.dumps(_bridge(pods[name][0]))
+            self._run(["docker", "exec", "-i", name, "tee", "/etc/cni/net.d/10-bridge.conflist"], config)
+            for other, (pod_range, address) in pods.items():
+                if other != name:
+                    self._run(["docker", "exec", name, "ip", "route", "replace", pod_range, "via", address])
+
+    def _reach(self, tool: str, arguments: Sequence[str], stdin: str | None, timeout_s: float) -> str:
+        return self._run(self.docker.inside([self._tools[tool], *arguments]), stdin, timeout_s)
+
+    def _run(
+        self, command: Sequence[str], stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> str:
+        return run(command, timeout_s, environment=self._environment, stdin=stdin or "")
+
+
+def _tools(docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> dict[str, str]:
+    """The user's own tools beside the user's own Docker, else those of our cache."""
+    search = environment.get("PATH", os.defpath)
+    found = {} if docker.is_ours else {name: shutil.which(name, path=search) for name in _TOOLS}
+    absent = [name for name in _TOOLS if not found.get(name)]
+    built = programs(absent, environment, progress) if absent else {}
+    return {**{name: path for name, path in found.items() if path}, **{k: f"{v}" for k, v in built.items()}}
+
+
+def _bridge(pods: str) -> dict[str, object]:
+    """The network configuration of a node with this range of pod addresses."""
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "ipMasq": False,  # pods see each other's addresses, on other nodes too
+        "hairpinMode": True,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
+    }
+    ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return {"cniVersion": "0.4.0", "name": "bridge", "plugins": [bridge, ports]}

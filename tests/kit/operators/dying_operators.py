@@ -1,0 +1,127 @@
+"""Operators that die, one after the other: a loop over all steps of a plan."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import kubernetes.client
+from kit.asking import Asking
+from kit.operators.operated import QUORUM, Operated, OperatorProcess
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
+from quorate_operator.resources.names import ANNOTATION_ADVERTISED, ANNOTATION_VERIFIED, LABEL_CLUSTER
+from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
+from quorate_protocol.uuids import uuid_to_text
+
+MANAGED = LABEL_CLUSTER
+DEFAULTS = ConfigResource(ConfigResourceType.BROKER, "")
+DONE = "done: "
+BEGUN = ": "
+"""What is in the line that tells that a step is done; that it is begun, too."""
+
+
+def kill_after_each_step(
+    operated: Operated, is_done: Callable[[], bool], moments: tuple[str, ...] = (BEGUN, DONE)
+) -> int:
+    """Operators, one after the other, until one finds nothing to do; how many were killed.
+
+    Each lives until its log tells of a step: of the begin or the end of one, by turns as in `moments`.
+    """
+    kills = 0
+    while True:
+        operator = operated.start_operator()
+        seen = moments[kills % len(moments)]
+
+        def has_stepped(operator: OperatorProcess = operator, seen: str = seen) -> bool:
+            return any(seen in event and QUORUM in event for event in operator.events())
+
+        operated.wait(lambda: has_stepped() or is_done(), "a step, or nothing left to do")
+        is_idle = not has_stepped()
+        operator.kill()
+        if is_idle:
+            return kills
+        kills += 1
+
+
+def steps_of(operator: OperatorProcess, name: str, node_id: int) -> list[str]:
+    """What an operator logged of one kind of step of one node: when it was begun, when it was done."""
+    return [event for event in operator.events() if f": {name} " in event and f"-{node_id}: " in event]
+
+
+def asking(operated: Operated) -> Asking:
+    """Asks the controllers at their pods' addresses, whatever they advertise."""
+    controllers = [
+        f"{operated.agent.address_of(pod)}:{operated.port}"
+        for pod in operated.pods()
+        if pod.startswith(QUORUM)
+    ]
+    return Asking(controllers=",".join(controllers), follow_advertised=False, retries=len(controllers) - 1)
+
+
+def configure_brokers(ask: Asking, **configs: str) -> None:
+    """Commit what needs no broker: defaults of all of them; `_` stands for `.`."""
+    changes = [AlterConfigOp(name=name.replace("_", "."), value=value) for name, value in configs.items()]
+    ask(lambda client: client.incremental_alter_configs({DEFAULTS: changes})).raise_any()
+
+
+def brokers_configs(ask: Asking) -> dict[str, str | None]:
+    """What `configure_brokers` committed."""
+    entries = ask(lambda client: client.describe_configs([DEFAULTS]))[DEFAULTS]
+    dynamic = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return {entry.name: entry.value for entry in entries if entry.source is dynamic}
+
+
+def final_state(operated: Operated, *names: str) -> dict[str, Any]:
+    """What a cluster has come to: its voters, registrations and addresses, and what Kubernetes has of it.
+
+    `names` are replaced by their place, so that states can be compared in which a name is another one.
+    """
+    ask = asking(operated)
+    quorum = ask(lambda client: client.describe_metadata_quorum())
+    cluster = ask(lambda client: client.describe_cluster())
+    status = operated.status()
+    state = {
+        "voters": {one.node_id: uuid_to_text(one.directory_id) for one in quorum.voters},
+        "endpoints": {one: str(endpoints) for one, endpoints in sorted(quorum.nodes.items())},
+        "registrations": {one.node_id: f"{one.host}:{one.port}" for one in cluster.nodes},
+        "levels": (status["metadataVersion"], status["quorum"]["kraftVersion"]),
+        "formation": {
+            **status["formation"],
+            "initialVoters": [voter["nodeId"] for voter in status["formation"]["initialVoters"]],
+        },
+        "refusals": status.get("refusals"),
+        "configs": brokers_configs(ask),
+        "objects": _objects(operated),
+    }
+    text = json.dumps(state, sort_keys=True)
+    for place, name in enumerate(names):
+        text = text.replace(name, f"<name {place}>")
+    return dict(json.loads(text))
+
+
+def _objects(operated: Operated) -> dict[str, object]:
+    """By name, what matters of claims, ConfigMaps, Services and budgets."""
+    core, namespace = operated.core, operated.namespace
+    budgets = kubernetes.client.PolicyV1Api(core.api_client)
+    found = [
+        *core.list_namespaced_persistent_volume_claim(namespace).items,
+        *core.list_namespaced_config_map(namespace, label_selector=MANAGED).items,
+    ]
+    told = ("quorate.dev/directory-id", "quorate.dev/cluster-id", ANNOTATION_ADVERTISED, ANNOTATION_VERIFIED)
+    objects: dict[str, object] = {
+        f"{type(one).__name__} {one.metadata.name}": {
+            name: value for name, value in (one.metadata.annotations or {}).items() if name in told
+        }
+        for one in found
+    }
+    for service in core.list_namespaced_service(namespace, label_selector=MANAGED).items:
+        objects[f"Service {service.metadata.name}"] = service.spec.selector
+    for budget in budgets.list_namespaced_pod_disruption_budget(namespace).items:
+        objects[f"budget {budget.metadata.name}"] = budget.spec.min_available
+    return objects
+
+
+def pods_so_far(operated: Operated, node_ids: Iterable[int]) -> dict[int, int]:
+    """How many pods each controller has had."""
+    return {
+        node_id: len(list(operated.agent.directory.glob(f"{QUORUM}-{node_id}-*"))) for node_id in node_ids
+    }

@@ -1,0 +1,312 @@
+"""A cluster in the hands of a real operator process, under a real API server: what tests do to it and ask of it."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import kubernetes.client
+from kit.cluster import DIE_WITH_PARENT, free_ports
+from kit.local_kubernetes.api_server import ApiServer
+from kit.operators.node_agent import NodeAgent, Object
+from kit.waiting import eventually
+from kubernetes.client import ApiException
+from quorate_operator.planning.cluster import Address
+from quorate_operator.runtime.forwarding import Forwarder
+
+GROUP, VERSION = "quorate.dev", "v1alpha1"
+QUORUM = "quorum"
+BROKERS = "brokers"
+CONTROLLERS_FIRST = 3000
+BROKER_PORT = 9092
+SETTLE_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 40
+LOG_LINES_SHOWN = 30
+THREAD_TIMEOUT_S = 10
+SMALL_FILES = {"log.index.size.max.bytes": "16384"}
+
+
+class OperatorProcess:
+    """`quorate operator run` for one namespace."""
+
+    def __init__(
+        self, server: ApiServer, namespace: str, log: Path, *options: str, **environment: str
+    ) -> None:
+        self.port = free_ports(1)
+        self.log = log
+        self._offset = log.stat().st_size if log.exists() else 0
+        command = [
+            *DIE_WITH_PARENT,
+            *(f"{Path(sys.executable).with_name('quorate')}", "operator", "run"),
+            *(f"--namespace={namespace}", f"--lease-namespace={namespace}"),
+            *(f"--listen=127.0.0.1:{self.port}", "--image=quorate:test", "--lease-duration=5", *options),
+        ]
+        variables = {**os.environ, "KUBECONFIG": f"{server.kubeconfig}", **environment}
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=variables)
+
+    def events(self, level: str | None = None) -> list[str]:
+        """What it logged so far, at one level or at all."""
+        with self.log.open("rb") as file:
+            file.seek(self._offset)
+            lines = file.read().decode(errors="replace").splitlines()
+        found = []
+        for line in lines:
+            with suppress(ValueError):
+                told = json.loads(line)
+                if level in (None, told["level"]):
+                    found.append(str(told["event"]))
+        return found
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> int:
+        """Ask it to leave; its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_TIMEOUT_S)
+
+
+class Operated:
+    """One namespace with at most one cluster: its resources, the machine below it, and operators."""
+
+    def __init__(
+        self, server: ApiServer, client: kubernetes.client.ApiClient, namespace: str, directory: Path
+    ) -> None:
+        self.server = server
+        self.namespace = namespace
+        self.directory = directory
+        self.network = f"127.{random.randrange(20, 120)}.{random.randrange(1, 250)}"
+        self.agent = NodeAgent(client, namespace, directory / "machine", self.network)
+        self.core = kubernetes.client.CoreV1Api(client)
+        self.custom = kubernetes.client.CustomObjectsApi(client)
+        self.operators: list[OperatorProcess] = []
+        self.port = free_ports(1)
+
+    # The operator
+
+    def start_operator(self, *options: str, **environment: str) -> OperatorProcess:
+        """A new operator process; alone without leader election, unless `options` say otherwise."""
+        log = self.directory / f"operator-{len(self.operators)}.log"
+        chosen = options or ("--no-leader-election",)
+        self.operators.append(OperatorProcess(self.server, self.namespace, log, *chosen, **environment))
+        return self.operators[-1]
+
+    @contextmanager
+    def running(self) -> Iterator["Operated"]:
+        """With the machine, and without operators or pods afterwards."""
+        with self.agent.running():
+            try:
+                yield self
+            finally:
+                for operator in self.operators:
+                    operator.kill()
+
+    # Resources
+
+    def create(self, annotations: Mapping[str, str] | None = None, **spec: Any) -> Object:
+        """A KafkaController whose controllers advertise their pods' addresses."""
+        body = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": "KafkaController",
+            "metadata": {"name": QUORUM, "annotations": dict(annotations or {})},
+            "spec": {
+                "replicas": 3,
+                "nodeIds": {"first": CONTROLLERS_FIRST},
+                "metadataVersion": "4.3",
+                "advertisedHost": f"{self.network}.1{{offset}}",
+                "listeners": [{"name": "CONTROLLER", "port": self.port}],
+                "config": SMALL_FILES,
+                "rollout": {"overlap": "1s"},
+                **spec,
+            },
+        }
+        return dict(
+            self.custom.create_namespaced_custom_object(
+                GROUP, VERSION, self.namespace, "kafkacontrollers", body
+            )
+        )
+
+    def create_brokers(self, name: str = BROKERS, **spec: Any) -> None:
+        """A KafkaBroker of this quorum, whose brokers advertise their pods' addresses."""
+        body = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": "KafkaBroker",
+            "metadata": {"name": name},
+            "spec": {
+                "controllers": QUORUM,
+                "replicas": 1,
+                "listeners": [self.internal_listener()],
+                "config": SMALL_FILES,
+                "rollout": {"overlap": "1s"},
+                **spec,
+            },
+        }
+        self.custom.create_namespaced_custom_object(GROUP, VERSION, self.namespace, "kafkabrokers", body)
+
+    def internal_listener(self) -> Object:
+        """The listener by which brokers with ids from 0 to 9 know each other."""
+        return {"name": "PLAINTEXT", "port": BROKER_PORT, "advertisedHost": f"{self.network}.11{{nodeId}}"}
+
+    def delete_brokers(self, name: str = BROKERS) -> None:
+        """Ask for the deletion of a KafkaBroker."""
+        self.custom.delete_namespaced_custom_object(GROUP, VERSION, self.namespace, "kafkabrokers", name)
+
+    def patch_brokers(self, name: str = BROKERS, **spec: Any) -> None:
+        """Change fields of a KafkaBroker's spec."""
+        self.custom.patch_namespaced_custom_object(
+            GROUP, VERSION, self.namespace, "kafkabrokers", name, {"spec": spec}
+        )
+
+    def brokers(self, name: str = BROKERS) -> Object | None:
+        """A KafkaBroker."""
+        return self._read("kafkabrokers", name)
+
+    def patch(self, **spec: Any) -> None:
+        """Change fields of its spec."""
+        self._patch({"spec": spec})
+
+    def annotate(self, **annotations: str | None) -> None:
+        """Set or remove annotations of quorate.dev; `_` stands for `-`."""
+        named = {f"{GROUP}/{name.replace('_', '-')}": value for name, value in annotations.items()}
+        self._patch({"metadata": {"annotations": named}})
+
+    def delete(self) -> None:
+        """Ask for the deletion of the KafkaController."""
+        self.custom.delete_namespaced_custom_object(
+            GROUP, VERSION, self.namespace, "kafkacontrollers", QUORUM
+        )
+
+    def resource(self) -> Object | None:
+        """The KafkaController."""
+        return self._read("kafkacontrollers", QUORUM)
+
+    def status(self) -> Object:
+        """Its status; empty while there is none."""
+        return dict((self.resource() or {}).get("status") or {})
+
+    def condition(self, kind: str) -> Object:
+        """One condition of the KafkaController; empty while there is none."""
+        return _condition(self.resource(), kind)
+
+    def brokers_condition(self, kind: str, name: str = BROKERS) -> Object:
+        """One condition of a KafkaBroker; empty while there is none."""
+        return _condition(self.brokers(name), kind)
+
+    # Looking
+
+    def led_to(self, network: str, node_ids: Iterable[int]) -> list[tuple[Address, Address]]:
+        """The address of each node in another network, and its pod's own, for `forwarded`."""
+        return [
+            (
+                Address(f"{network}.1{node_id - CONTROLLERS_FIRST}", self.port),
+                Address(self.agent.address_of(f"{QUORUM}-{node_id}"), self.port),
+            )
+            for node_id in node_ids
+        ]
+
+    def pods(self) -> list[str]:
+        """The names of the pods that are there."""
+        return sorted(pod.metadata.name for pod in self.core.list_namespaced_pod(self.namespace).items)
+
+    def claims(self) -> list[str]:
+        """The names of the claims that are there."""
+        claims = self.core.list_namespaced_persistent_volume_claim(self.namespace).items
+        return sorted(claim.metadata.name for claim in claims)
+
+    def events(self, reason: str) -> list[str]:
+        """The notes of the Events with this reason, in order."""
+        api = kubernetes.client.EventsV1Api(self.core.api_client)
+        found = [event for event in api.list_namespaced_event(self.namespace).items if event.reason == reason]
+        return [event.note for event in sorted(found, key=lambda event: event.event_time)]
+
+    def voters(self) -> dict[int, str]:
+        """The directory ids of the voters by node id; empty for those of a static quorum."""
+        return {voter["nodeId"]: voter.get("directoryId", "") for voter in self.status().get("voters", ())}
+
+    def brokers_settled(self, *node_ids: int, name: str = BROKERS) -> bool:
+        """Whether these brokers of a pool are ready, and nothing is left to do for them as the spec is."""
+        resource = self.brokers(name) or {}
+        status = resource.get("status") or {}
+        return (
+            status.get("observedGeneration") == resource["metadata"]["generation"]
+            and not status.get("plan")
+            and _condition(resource, "Ready").get("status") == "True"
+            and [one["nodeId"] for one in status["brokers"]] == list(node_ids)
+        )
+
+    def settled(self, *node_ids: int, voters: bool = True) -> bool:
+        """Whether these controllers run, are the voters, and nothing is left to do for the spec as it is."""
+        resource = self.resource() or {}
+        status = resource.get("status") or {}
+        conditions = {one["type"]: one for one in status.get("conditions", ())}
+        return (
+            status.get("observedGeneration") == resource["metadata"]["generation"]
+            and not status.get("plan")
+            and conditions.get("Ready", {}).get("status") == "True"
+            and (not voters or sorted(self.voters()) == sorted(node_ids))
+            and [pod for pod in self.pods() if pod.startswith(f"{QUORUM}-")]
+            == sorted(f"{QUORUM}-{node_id}" for node_id in node_ids)
+        )
+
+    def wait_settled(self, *node_ids: int, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+        """Wait until `settled`."""
+        self.wait(lambda: self.settled(*node_ids), f"voters {node_ids} and nothing left to do", timeout_s)
+
+    def wait(self, look: Callable[[], object], what: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+        """Wait for something; tells status, pods and the operator's last lines when it does not come."""
+        eventually(look, timeout_s, what, self._seen)
+
+    def _read(self, plural: str, name: str) -> Object | None:
+        try:
+            return dict(
+                self.custom.get_namespaced_custom_object(GROUP, VERSION, self.namespace, plural, name)
+            )
+        except ApiException as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def _seen(self) -> str:
+        status = {key: value for key, value in self.status().items() if key != "registrations"}
+        lines = self.operators[-1].log.read_text().splitlines()[-LOG_LINES_SHOWN:] if self.operators else []
+        return f"{json.dumps(status, indent=1)}\npods {self.pods()}\n" + "\n".join(lines)
+
+    def _patch(self, patch: Object) -> None:
+        self.custom.patch_namespaced_custom_object(
+            GROUP, VERSION, self.namespace, "kafkacontrollers", QUORUM, patch
+        )
+
+
+def _condition(resource: Object | None, kind: str) -> Object:
+    conditions = ((resource or {}).get("status") or {}).get("conditions", ())
+    return next((one for one in conditions if one["type"] == kind), {})
+
+
+@contextmanager
+def forwarded(pairs: Sequence[tuple[Address, Address]]) -> Iterator[None]:
+    """The first address of each pair leads to the second, as a balancer of somebody else would have it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    forwarders = [Forwarder(address, target) for address, target in pairs]
+    try:
+        for forwarder in forwarders:
+            asyncio.run_coroutine_threadsafe(forwarder.open(), loop).result(THREAD_TIMEOUT_S)
+        yield
+    finally:
+        for forwarder in forwarders:
+            asyncio.run_coroutine_threadsafe(forwarder.close(), loop).result(THREAD_TIMEOUT_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,0 +1,193 @@
+"""Who talks to the controllers in a run: brokers that live and die, an administrator who wants promises kept."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kit.simulator.invariants import InvariantViolation
+from kit.simulator.world import CLUSTER_ID
+from quorate_protocol.features import SUPPORTED_FEATURES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kit.simulator.world import World
+    from quorate_controller.node import ControllerNode
+
+GROUP_RESOURCE = 32
+CONFIG_SET = 0
+HEARTBEAT_MS = 1_000
+SILENCE_MS = 8_000
+"""Longer than the session: such a broker is fenced."""
+
+Promise = tuple[int | None, str]
+"""An acknowledged change: resource type (None: a topic) and name."""
+
+
+def active_node_id(world: World) -> int:
+    """The active controller with the highest epoch, any living one if there is none."""
+    active = [node for node in world.alive if node.is_active]
+    if active:
+        return max(active, key=lambda node: node.raft.epoch).node_id
+    return world.rng.choice(list(world.machines))
+
+
+class SimulatedBroker:
+    """Registers, heartbeats, and now and then restarts as a new incarnation or stays silent until it is fenced."""
+
+    def __init__(self, world: World, broker_id: int) -> None:
+        self._world = world
+        self._broker_id = broker_id
+        self._incarnation = 0
+        self._start()
+
+    def stop(self) -> None:
+        """Says nothing more."""
+        self._incarnation += 1
+
+    def _start(self) -> None:
+        self._incarnation += 1
+        self._epoch: int | None = None
+        self._id = UUID(int=self._world.rng.getrandbits(128), version=4)
+        self._world.schedule(self._world.rng.randint(0, 200), self._beat)
+
+    def _beat(self) -> None:
+        incarnation = self._incarnation
+        fate = self._world.rng.random()
+        if fate < 0.02:
+            self._start()
+            return
+        silence_ms = SILENCE_MS if fate < 0.1 else 0
+
+        def answered(response: Any) -> None:
+            if self._incarnation == incarnation and not isinstance(response, Exception):
+                self._took(response)
+
+        request = self._registration() if self._epoch is None else self._heartbeat()
+        self._world.network.ask(active_node_id(self._world), request, answered)
+
+        def again() -> None:
+            if self._incarnation == incarnation:
+                self._beat()
+
+        self._world.schedule(silence_ms + (300 if self._epoch is None else HEARTBEAT_MS), again)
+
+    def _took(self, response: Any) -> None:
+        if self._epoch is None:
+            if response.error_code is ErrorCode.none:
+                self._epoch = response.broker_epoch
+        elif response.error_code is ErrorCode.stale_broker_epoch:
+            self._epoch = None
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=self._broker_id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=self._id,
+            listeners=(Listener(name="PLAINTEXT", host="broker", port=9092, security_protocol=0),),
+            features=tuple(
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+            ),
+            rack=None,
+            log_dirs=(UUID(int=(4 << 76) + self._broker_id + 1000),),
+        )
+
+    def _heartbeat(self) -> BrokerHeartbeatRequest:
+        assert self._epoch is not None
+        return BrokerHeartbeatRequest(
+            broker_id=self._broker_id,
+            broker_epoch=self._epoch,
+            current_metadata_offset=1 << 40,
+            want_fence=False,
+            want_shut_down=False,
+            offline_log_dirs=(),
+        )
+
+
+class Administrator:
+    """Creates things with unique names, one request every few milliseconds, and keeps the ledger of promises."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._number = 0
+        self._groups: set[str] = set()
+        self._topics: set[str] = set()
+        self._stopped = False
+        world.schedule(0, self._work)
+
+    @property
+    def acknowledged(self) -> int:
+        """How many promises were made."""
+        return len(self._groups) + len(self._topics)
+
+    def stop(self) -> None:
+        """Asks for nothing more."""
+        self._stopped = True
+
+    def _work(self) -> None:
+        if self._stopped:
+            return
+        self._number += 1
+        if self._world.rng.random() < 0.5:
+            self._set_group_config(f"group-{self._number}")
+        else:
+            self._create_topic(f"topic-{self._number}")
+        self._world.schedule(self._world.rng.randint(1, 150), self._work)
+
+    def _set_group_config(self, name: str) -> None:
+        config = AlterableConfig(
+            name="consumer.session.timeout.ms", config_operation=CONFIG_SET, value="50000"
+        )
+        resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=name, configs=(config,))
+        request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+
+        def answered(response: Any) -> None:
+            if not isinstance(response, Exception) and response.responses[0].error_code is ErrorCode.none:
+                self._groups.add(name)
+
+        self._world.network.ask(active_node_id(self._world), request, answered)
+
+    def _create_topic(self, name: str) -> None:
+        topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=(), configs=())
+        request = CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=30))
+
+        def answered(response: Any) -> None:
+            if not isinstance(response, Exception) and response.topics[0].error_code is ErrorCode.none:
+                self._topics.add(name)
+
+        self._world.network.ask(active_node_id(self._world), request, answered)
+
+    def promises(self) -> tuple[Promise, ...]:
+        """What was acknowledged so far."""
+        groups = ((GROUP_RESOURCE, name) for name in sorted(self._groups))
+        topics = ((None, name) for name in sorted(self._topics))
+        return (*groups, *topics)
+
+
+def check_nothing_lost(promises: Sequence[Promise], node: ControllerNode) -> None:
+    """NoAcknowledgedRecordLost: each promise is in the image of a node that has caught up."""
+    image = node.metadata.image
+
+    def is_kept(resource_type: int | None, name: str) -> bool:
+        if resource_type is None:
+            return name in image.topics.by_name
+        return (resource_type, name) in image.configs
+
+    lost = [name for resource_type, name in promises if not is_kept(resource_type, name)]
+    if lost:
+        raise InvariantViolation(
+            "NoAcknowledgedRecordLost",
+            f"node {node.node_id} lacks {len(lost)} of {len(promises)}: {sorted(lost)[:5]}",
+        )

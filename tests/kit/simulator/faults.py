@@ -1,0 +1,337 @@
+"""The hand that breaks things: which fault, where, and when, drawn from the world's chance."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
+from kit.simulator.clients import active_node_id
+from kit.simulator.coverage import Happening
+from kit.simulator.disk import DiskError, PowerLoss
+from kit.simulator.formatting import directory_id
+from kit.simulator.network import LISTENER
+from kit.simulator.world import CLUSTER_ID, PORT
+from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign, Role
+from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kit.simulator.cluster import Cluster
+    from kit.simulator.world import Machine
+
+OPERATIONS_MAX: Final = 40
+"""How many disk operations a doomed disk still does, at most."""
+REBOOT_MS_MAX: Final = 4000
+QUICK_REBOOT_MS_MAX: Final = 20
+STRIKE_AT_VOTER: Final = 0.8
+STRIKE_AT_LEADER: Final = 0.05
+"""How likely a storm strikes, about forty times a second."""
+LINK_IS_CUT: Final = 0.7
+LEADER_DIES_OF_ITS_REMOVAL: Final = 0.5
+ADMINISTRATOR_IS_WISE: Final = 0.95
+VOTERS_MIN_FOR_DISK_LOSS: Final = 3
+KRAFT_VERSION_ATTEMPTS: Final = 20
+KRAFT_VERSION_RETRY_MS: Final = 500
+
+
+class Faults:
+    """Breaks something every now and then until it is told to stop; `history` says what and when."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._rng = cluster.world.rng
+        self._stopped = False
+        self.history: list[str] = []
+        self._choices = self._choices_for_shape()
+
+    def start(self) -> None:
+        """From soon on, things break."""
+        network, rng = self._world.network, self._rng
+        is_stormy = self._cluster.shape.is_stormy
+        network.delay_ms_max = rng.choice((50, 100)) if is_stormy else rng.choice((1, 5, 20, 100))
+        network.loss = rng.choice((0.0, 0.0, 0.02, 0.1))
+        network.duplication = rng.choice((0.0, 0.05))
+        network.for_successors = rng.choice((0.0, 0.1, 0.5)) if is_stormy else rng.choice((0.0, 0.02))
+        self._world.schedule(rng.randint(500, 1500), self._break_something)
+        if is_stormy:
+            self._world.schedule(0, self._strike)
+            self._world.schedule(0, self._flap)
+
+    def stop(self) -> None:
+        """No more faults; what is broken is repaired."""
+        self._stopped = True
+        self._world.network.calm_down()
+        for machine in self._cluster.machines:
+            machine.disk.recover()
+            machine.disk_pause_ms_max = 0
+            self._cluster.boot(machine)
+
+    def _choices_for_shape(self) -> list[Callable[[], str]]:
+        choices = [
+            self._power_failure,
+            self._power_failure,
+            self._kill,
+            self._shut_down,
+            self._disk_error,
+            self._slow_disk,
+            self._partition,
+            self._cut_off_leader,
+            self._cut_link,
+            self._heal,
+            self._heal,
+            self._restart_all,
+            self._resign,
+            self._rename,
+        ]
+        if self._cluster.shape.sizes:
+            choices += [self._rename, self._steal_name, self._steal_name]
+        elif self._cluster.shape.is_dynamic:
+            choices += [
+                self._remove_voter,
+                self._remove_leader,
+                self._add_voter,
+                self._add_voter,
+                self._lose_disk,
+            ]
+        else:
+            choices += [self._raise_kraft_version, self._raise_kraft_version]
+        return choices
+
+    def _break_something(self) -> None:
+        if self._stopped:
+            return
+        self.history.append(f"{self._world.now_ms}: {self._rng.choice(self._choices)()}")
+        self._world.schedule(self._rng.randint(100, 1500), self._break_something)
+
+    def _any_machine(self) -> Machine:
+        return self._rng.choice(self._cluster.machines)
+
+    def _leader(self) -> Machine:
+        """The active controller, or any machine when there is none."""
+        return self._world.machines[active_node_id(self._world)]
+
+    def _reboot_later(self, machine: Machine, *, delay_ms_max: int = REBOOT_MS_MAX) -> None:
+        """Boots a machine once it is down: its end may still be ahead."""
+
+        def reboot() -> None:
+            if machine.node is None:
+                self._cluster.boot(machine)
+            elif machine.is_leaving or not self._stopped:
+                self._reboot_later(machine)
+
+        self._world.schedule(self._rng.randint(1, delay_ms_max), reboot)
+
+    # ----------------------------------------------------------------------------- processes and disks
+
+    def _strike(self) -> None:
+        """Power fails where a vote was just given and nobody leads yet, or where somebody does; it is back at
+        once. So there is one election after the other, and those who vote in it do not remember by themselves.
+        """
+        if self._stopped:
+            return
+        running = [machine for machine in self._cluster.machines if machine.node is not None]
+        voters = [machine for machine in running if _has_voted_for_another(machine)]
+        leaders = [machine for machine in running if _leads(machine)]
+        chosen = (voters, STRIKE_AT_VOTER) if voters else (leaders, STRIKE_AT_LEADER)
+        if chosen[0] and self._rng.random() < chosen[1]:
+            machine = self._rng.choice(chosen[0])
+            self._world.crash(machine)
+            self._reboot_later(machine, delay_ms_max=QUICK_REBOOT_MS_MAX)
+        self._world.schedule(self._rng.randint(5, 50), self._strike)
+
+    def _power_failure(self) -> str:
+        machine = self._any_machine()
+        if machine.node is None:
+            return f"{machine.node_id} is down already"
+        machine.disk.fail_after(self._rng.randint(1, OPERATIONS_MAX), PowerLoss())
+        self._reboot_later(machine)
+        return f"power of {machine.node_id} is about to fail"
+
+    def _disk_error(self) -> str:
+        machine = self._any_machine()
+        error = DiskError(Path("/simulated"), "input/output error")
+        machine.disk.fail_after(self._rng.randint(1, OPERATIONS_MAX), error)
+        self._reboot_later(machine)
+        return f"the disk of {machine.node_id} is about to fail once"
+
+    def _slow_disk(self) -> str:
+        machine = self._any_machine()
+        machine.disk_pause_ms_max = self._rng.choice((0, 3, 30, 300))
+        return f"turns of {machine.node_id} take up to {machine.disk_pause_ms_max} ms"
+
+    def _kill(self) -> str:
+        machine = self._any_machine()
+        if machine.node is not None:
+            self._world.coverage.count(Happening.PROCESS_KILLED)
+            self._world.kill(machine)
+            self._reboot_later(machine)
+        return f"{machine.node_id} is killed"
+
+    def _shut_down(self) -> str:
+        machine = self._rng.choice((self._leader(), self._any_machine()))
+        self._world.shut_down(machine)
+        self._reboot_later(machine)
+        return f"{machine.node_id} shuts down"
+
+    def _restart_all(self) -> str:
+        for machine in self._cluster.machines:
+            if machine.node is not None:
+                self._world.crash(machine)
+                self._reboot_later(machine)
+        return "power of all fails"
+
+    def _rename(self) -> str:
+        """The machine comes back under another name: a voter has to tell the leader."""
+        machine = self._any_machine()
+        machine.name_number += 1
+        if machine.node is not None:
+            self._world.kill(machine)
+            self._reboot_later(machine)
+        return f"{machine.node_id} is called {machine.host} from now on"
+
+    def _steal_name(self) -> str:
+        """A name that a machine had leads to another one, as where addresses are given out anew."""
+        renamed = [machine for machine in self._cluster.machines if machine.name_number]
+        if not renamed:
+            return "nobody has given up a name yet"
+        machine, thief = self._rng.choice(renamed), self._any_machine()
+        number = self._rng.randrange(machine.name_number)
+        name = f"node{machine.node_id}-{number}" if number else f"node{machine.node_id}"
+        self._world.network.stolen_names[name] = thief.node_id
+        return f"{name} leads to {thief.node_id} from now on"
+
+    def _lose_disk(self) -> str:
+        """A disk is replaced by an empty one: a new replica. Once per run, and when other voters are a majority."""
+        machine = self._any_machine()
+        is_first = not any(machine.directory_number for machine in self._cluster.machines)
+        voters = [node.raft.voters.ids for node in self._world.alive]
+        if not is_first or any(
+            machine.node_id in ids and len(ids) < VOTERS_MIN_FOR_DISK_LOSS for ids in voters
+        ):
+            return "no disk may be lost"
+        if machine.node is not None:
+            self._world.crash(machine)
+        self._cluster.replace_disk(machine)
+        self._world.coverage.count(Happening.DISK_LOST)
+        self._reboot_later(machine)
+        return f"the disk of {machine.node_id} is lost"
+
+    # ----------------------------------------------------------------------------------------- network
+
+    def _partition(self) -> str:
+        ids = list(self._world.machines)
+        return self._cut_off(set(self._rng.sample(ids, self._rng.randint(0, len(ids)))))
+
+    def _cut_off_leader(self) -> str:
+        return self._cut_off({self._leader().node_id})
+
+    def _cut_off(self, side: set[int]) -> str:
+        self._world.coverage.count(Happening.PARTITION)
+        self._world.network.cut = {
+            frozenset((left, right)) for left in side for right in self._world.machines if right not in side
+        }
+        return f"{sorted(side)} are cut off from the rest"
+
+    def _cut_link(self) -> str:
+        """Two machines do not reach each other, while all others reach both."""
+        self._world.coverage.count(Happening.PARTITION)
+        left, right = self._any_machine().node_id, self._any_machine().node_id
+        self._world.network.cut.add(frozenset((left, right)))
+        return f"{left} and {right} do not reach each other"
+
+    def _flap(self) -> None:
+        """In a storm one link or another is cut at most times, so that not all hear of a new leader at once."""
+        if self._stopped:
+            return
+        self._world.network.cut.clear()
+        if self._rng.random() < LINK_IS_CUT:
+            self._cut_link()
+        self._world.schedule(self._rng.randint(100, 600), self._flap)
+
+    def _heal(self) -> str:
+        self._world.network.cut.clear()
+        return "the network is whole again"
+
+    # ---------------------------------------------------------------------------------- administrators
+
+    def _resign(self) -> str:
+        machine = self._leader()
+        if machine.node is not None:
+            self._world.deliver(machine, Resign(epoch=machine.node.raft.epoch))
+        return f"{machine.node_id} is asked to resign"
+
+    def _remove_voter(self) -> str:
+        leader = self._leader().node
+        if leader is None or not leader.raft.voters.voters:
+            return "nobody knows a voter to remove"
+        return self._remove(self._rng.choice(leader.raft.voters.voters).key)
+
+    def _remove_leader(self) -> str:
+        """A leader is to remove itself, and may die over it."""
+        machine = self._leader()
+        if machine.node is not None and self._rng.random() < LEADER_DIES_OF_ITS_REMOVAL:
+            machine.disk.fail_after(self._rng.randint(1, 5), PowerLoss())
+            self._reboot_later(machine, delay_ms_max=QUICK_REBOOT_MS_MAX)
+        return self._remove(replica_on(machine))
+
+    def _remove(self, key: ReplicaKey) -> str:
+        """Asks for it. While a voter is dead for good, a wise administrator removes that one first."""
+        machine = self._leader()
+        if machine.node is not None and self._rng.random() < ADMINISTRATOR_IS_WISE:
+            living = [replica_on(machine) for machine in self._cluster.machines]
+            voters = [voter.key for voter in machine.node.raft.voters]
+            key = next((voter for voter in voters if voter.directory_id and voter not in living), key)
+        request = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter=key)
+        self._world.network.ask_raft(machine.node_id, request)
+        return f"voter {key} is to be removed"
+
+    def _add_voter(self) -> str:
+        leader = self._leader().node
+        voters = () if leader is None else leader.raft.voters.ids
+        others = [machine for machine in self._cluster.machines if machine.node_id not in voters]
+        machine = self._rng.choice(others or self._cluster.machines)
+        request = AddRaftVoterRequest(
+            cluster_id=CLUSTER_ID,
+            timeout_ms=5000,
+            voter=replica_on(machine),
+            endpoints=(Endpoint(listener=LISTENER, host=machine.host, port=PORT),),
+        )
+        self._world.network.ask_raft(self._leader().node_id, request)
+        return f"voter {machine.node_id} is to be added"
+
+    def _raise_kraft_version(self) -> str:
+        self._ask_for_kraft_version(attempts=KRAFT_VERSION_ATTEMPTS)
+        return "kraft.version is to be raised"
+
+    def _ask_for_kraft_version(self, *, attempts: int) -> None:
+        """Asks again for a while: each new leader first has to hear from every voter that it is ready."""
+        if self._stopped or not attempts:
+            return
+        update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+        request = UpdateFeaturesRequest(feature_updates=(update,), validate_only=False)
+        self._world.network.ask(self._leader().node_id, request, lambda _: None)
+        self._world.schedule(
+            KRAFT_VERSION_RETRY_MS, partial(self._ask_for_kraft_version, attempts=attempts - 1)
+        )
+
+
+def replica_on(machine: Machine) -> ReplicaKey:
+    return ReplicaKey(node_id=machine.node_id, directory_id=directory_id(machine))
+
+
+def _has_voted_for_another(machine: Machine) -> bool:
+    """Whether it has given its vote in an election that has no winner yet."""
+    raft = machine.node.raft if machine.node is not None else None
+    return (
+        raft is not None
+        and raft.voted_id not in {NO_NODE_ID, machine.node_id}
+        and raft.leader_id == NO_NODE_ID
+    )
+
+
+def _leads(machine: Machine) -> bool:
+    return machine.node is not None and machine.node.raft.role is Role.LEADER

@@ -1,0 +1,54 @@
+"""Formats simulated disks with the product's own code, with directory ids that depend on nothing but the machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kit.simulator.world import CLUSTER_ID, EPOCH_MS, PORT
+from quorate_controller.config import parse_format_target
+from quorate_controller.storage.format import (
+    FormatOptions,
+    InitialController,
+    QuorumChoice,
+    format_directories,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kit.simulator.world import Machine
+
+
+def directory_id(machine: Machine) -> UUID:
+    """The id of the machine's directory; a replaced disk has another one."""
+    return UUID(int=(machine.node_id << 16 | machine.directory_number) + (4 << 76))
+
+
+def format_disk(
+    machine: Machine, properties: Mapping[str, str], *, is_dynamic: bool, initial_voters: Sequence[Machine]
+) -> None:
+    """As `quorate controller format` does, with --initial-controllers or --no-initial-controllers if dynamic."""
+    quorum = QuorumChoice.UNSPECIFIED
+    if is_dynamic:
+        quorum = QuorumChoice.INITIAL_CONTROLLERS if initial_voters else QuorumChoice.NO_INITIAL_CONTROLLERS
+    options = FormatOptions(
+        cluster_id=CLUSTER_ID,
+        quorum=quorum,
+        initial_controllers=tuple(
+            InitialController(
+                node_id=voter.node_id,
+                host=f"node{voter.node_id}",
+                port=PORT,
+                directory_id=directory_id(voter),
+            )
+            for voter in initial_voters
+        ),
+    )
+    format_directories(
+        machine.disk,
+        parse_format_target(properties),
+        options,
+        now_ms=EPOCH_MS,
+        generate_directory_id=lambda: directory_id(machine),
+    )

@@ -1,0 +1,298 @@
+"""The simulated network: delays, losses, duplicates, partitions, and connections that break with a process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kit.simulator.coverage import Happening
+from kit.simulator.wire import Exchange
+from quorate_controller.node import ControlRequest, RegistrationFailed, RegistrationResponse
+from quorate_controller.raft.messages import (
+    ApiVersionsProbe,
+    ApiVersionsProbeResponse,
+    ConnectionLost,
+    Destination,
+    FailureReason,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RequestFailed,
+    RequestReceived,
+    ResponseReceived,
+)
+from quorate_controller.raft.model import VersionRange
+from quorate_controller.server.port import Caller, Principal, RaftAnswer
+from quorate_protocol.errors import UnsupportedVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kit.simulator.world import Machine, World
+    from quorate_controller.control.api import ControlError
+    from quorate_controller.node import RegistrationSend
+    from quorate_controller.raft.messages import RaftRequest, RaftResponse, Send
+
+LISTENER: Final = "CONTROLLER"
+KRAFT_VERSIONS: Final = VersionRange(lowest=0, highest=1)
+REGISTRATION_TIMEOUT_MS: Final = 2000
+BROKEN_CONNECTION_NOTICED: Final = 0.7
+"""How often a peer hears at once that a process is gone. Else, as after a power failure, its requests time out."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A request of raft under way: its sender hears exactly once of its end, unless it dies first."""
+
+    sender: Machine
+    sender_incarnation: int
+    target: Machine
+    request_id: int
+    exchange: Exchange | None
+    """None when messages are handed over as they are."""
+    is_answered: bool = False
+    """An answer is on its way: it arrives before the news of a connection that broke after it."""
+    is_concluded: bool = False
+
+
+class Network:
+    """Carries messages between machines, and from clients to machines."""
+
+    def __init__(self, world: World, *, is_wired: bool) -> None:
+        self._world = world
+        self._rng = world.rng
+        self._is_wired = is_wired
+        self.delay_ms_max = 5
+        self.loss = 0.0
+        self.duplication = 0.0
+        self.for_successors = 0.0
+        """How many requests wait for a connection, and so reach the next process of a machine that reboots."""
+        self.cut: set[frozenset[int]] = set()
+        self.stolen_names: dict[str, int] = {}
+        """Names that lead to another machine than the one that had them."""
+        self._calls: dict[int, dict[Call, None]] = {}
+        self._raft_callers: dict[int, Callable[[RaftAnswer], None]] = {}
+        self._control_callers: dict[int, Callable[[Any], None]] = {}
+        self._next_token = 0
+
+    def calm_down(self) -> None:
+        """Everything works from now on."""
+        self.cut.clear()
+        self.stolen_names.clear()
+        self.loss = self.duplication = self.for_successors = 0.0
+        self.delay_ms_max = 5
+
+    def reaches(self, source: int, target: int) -> bool:
+        """Whether the link between two machines is whole."""
+        return frozenset((source, target)) not in self.cut
+
+    def process_ended(self, machine: Machine) -> None:
+        """The connections of a process break: most peers notice."""
+        for call in self._calls.pop(machine.node_id, {}):
+            is_noticed = self.reaches(machine.node_id, call.sender.node_id) and not call.is_answered
+            if is_noticed and self._chance(BROKEN_CONNECTION_NOTICED):
+                self._fail_later(call, FailureReason.DISCONNECTED)
+        for other in self._world.machines.values():
+            if other.node is not None and self.reaches(machine.node_id, other.node_id):
+                self._deliver_later(other, ConnectionLost(node_id=machine.node_id))
+
+    # ------------------------------------------------------------------------------------------ chance
+
+    def _chance(self, probability: float) -> bool:
+        return probability > 0 and self._rng.random() < probability
+
+    def _delay_ms(self) -> int:
+        return self._rng.randint(0, self.delay_ms_max)
+
+    def _is_lost(self, source: int, target: int) -> bool:
+        is_lost = not self.reaches(source, target) or self._chance(self.loss)
+        self._world.coverage.count(Happening.MESSAGE_LOST, int(is_lost))
+        return is_lost
+
+    def _deliver_later(self, machine: Machine, event: Any, *, delay_ms: int | None = None) -> None:
+        """Delivers an event to the process that lives now, not to its successor."""
+        incarnation = machine.incarnation
+
+        def deliver() -> None:
+            if machine.incarnation == incarnation:
+                self._world.deliver(machine, event)
+
+        self._world.schedule(self._delay_ms() if delay_ms is None else delay_ms, deliver)
+
+    def _deliver_to_whoever_lives(self, machine: Machine, event: Any) -> None:
+        incarnation = machine.incarnation
+
+        def deliver() -> None:
+            is_successor = machine.node is not None and machine.incarnation != incarnation
+            self._world.coverage.count(Happening.MESSAGE_FOR_SUCCESSOR, int(is_successor))
+            self._world.deliver(machine, event)
+
+        # Connecting takes a while: the time of several messages.
+        self._world.schedule(self._delay_ms() + self._delay_ms() + self._delay_ms(), deliver)
+
+    # ---------------------------------------------------------------------------------- raft's messages
+
+    def transmit(self, sender: Machine, send: Send) -> None:
+        """One request of a controller."""
+        target = self._machine_at(send.destination)
+        if target is None:
+            failure = RequestFailed(request_id=send.request_id, reason=FailureReason.UNREACHABLE)
+            self._deliver_later(sender, failure)
+            return
+        call = Call(sender, sender.incarnation, target, send.request_id, None)
+        if send.destination.node_id >= 0 and target.node_id != send.destination.node_id:
+            # Whoever answers there says in ApiVersions that it is not the one who was meant (KIP-1242).
+            self._world.coverage.count(Happening.MISROUTED)
+            is_told = target.node is not None and not self._is_lost(sender.node_id, target.node_id)
+            reason = FailureReason.MISROUTED if is_told else FailureReason.UNREACHABLE
+            self._fail_later(call, reason)
+            return
+        if isinstance(send.request, ApiVersionsProbe):
+            # The listener answers it, not raft.
+            response = ApiVersionsProbeResponse(kraft_versions=KRAFT_VERSIONS)
+            if target.node is not None and not self._is_lost(target.node_id, sender.node_id):
+                self._world.schedule(self._delay_ms(), partial(self._answer, call, response))
+            else:
+                self._fail_later(call, FailureReason.TIMED_OUT, send.timeout_ms)
+            return
+        try:
+            request = self._encode(call, send.request)
+        except UnsupportedVersion:
+            self._world.coverage.count(Happening.VERSION_UNSUPPORTED)
+            self._fail_later(call, FailureReason.UNSUPPORTED_VERSION)
+            return
+        self._fail_later(call, FailureReason.TIMED_OUT, send.timeout_ms)
+        if target.node is None:
+            self._fail_later(call, FailureReason.UNREACHABLE)
+            return
+        if isinstance(request, FetchSnapshotRequest):
+            self._world.coverage.count(Happening.SNAPSHOT_CHUNK, int(request.position > 0))
+        self._calls.setdefault(target.node_id, {})[call] = None
+        is_doubled = self._chance(self.duplication)
+        self._world.coverage.count(Happening.MESSAGE_DUPLICATED, int(is_doubled))
+        for _ in range(1 + is_doubled):
+            if not self._is_lost(sender.node_id, target.node_id):
+                self._request(call, request)
+
+    def _encode(self, call: Call, request: RaftRequest) -> RaftRequest:
+        if not self._is_wired:
+            return request
+        call.exchange = Exchange(request, source=call.sender.release, target=call.target.release)
+        self._world.coverage.count(Happening.MESSAGE_ON_WIRE)
+        return call.exchange.request
+
+    def _request(self, call: Call, request: RaftRequest) -> None:
+        target = call.target
+
+        def answered(answer: RaftAnswer) -> None:
+            if not self._is_lost(target.node_id, call.sender.node_id):
+                call.is_answered = True
+                self._world.schedule(self._delay_ms(), partial(self._arrive, call, answer))
+
+        event = RequestReceived(token=self.expect_raft_answer(answered), request=request, listener=LISTENER)
+        if self._chance(self.for_successors):
+            self._deliver_to_whoever_lives(target, event)
+        else:
+            self._deliver_later(target, event)
+
+    def _arrive(self, call: Call, answer: RaftAnswer) -> None:
+        if call.is_concluded:
+            return
+        if call.exchange is not None:
+            self._answer(call, call.exchange.response(answer))
+        elif isinstance(answer.response, FetchResponse | FetchSnapshotResponse):
+            self._answer(call, replace(answer.response, records=answer.data))
+        else:
+            self._answer(call, answer.response)
+
+    def _answer(self, call: Call, response: RaftResponse) -> None:
+        self._conclude(call, ResponseReceived(request_id=call.request_id, response=response))
+
+    def _fail_later(self, call: Call, reason: FailureReason, delay_ms: int | None = None) -> None:
+        failure = RequestFailed(request_id=call.request_id, reason=reason)
+        self._world.schedule(
+            self._delay_ms() if delay_ms is None else delay_ms, partial(self._conclude, call, failure)
+        )
+
+    def _conclude(self, call: Call, event: ResponseReceived | RequestFailed) -> None:
+        if call.is_concluded:
+            return
+        call.is_concluded = True
+        self._calls.get(call.target.node_id, {}).pop(call, None)
+        if call.sender.incarnation == call.sender_incarnation:
+            self._world.deliver(call.sender, event)
+
+    def _machine_at(self, destination: Destination) -> Machine | None:
+        """Machines have many names: node3000 and node3000-7 are the same one, unless a name was stolen."""
+        thief = self.stolen_names.get(destination.host)
+        if thief is not None:
+            return self._world.machines[thief]
+        return self._world.machines.get(int(destination.host.removeprefix("node").split("-")[0]))
+
+    # ----------------------------------------------------------------------------------------- answers
+
+    def _token(self) -> int:
+        self._next_token += 1
+        return self._next_token
+
+    def expect_raft_answer(self, answered: Callable[[RaftAnswer], None]) -> int:
+        """A token whose reply goes to `answered`."""
+        token = self._token()
+        self._raft_callers[token] = answered
+        return token
+
+    def raft_answered(self, token: int, answer: RaftAnswer) -> None:
+        """A node replies to a request."""
+        self._raft_callers.pop(token)(answer)
+
+    def control_answered(self, token: int, outcome: Any) -> None:
+        """A node answers a control request, with a response or a ControlError."""
+        self._control_callers.pop(token)(outcome)
+
+    # ---------------------------------------------------------------------------------------- clients
+
+    def ask(self, node_id: int, request: Any, answered: Callable[[Any | ControlError], None]) -> None:
+        """A client's control request to one node; nothing is heard of it when that node dies."""
+        token = self._token()
+        self._control_callers[token] = answered
+        caller = Caller(
+            principal=Principal(),
+            client_host="client",
+            client_id="client",
+            listener=LISTENER,
+            api_version=request.__version__,
+            request_timeout_ms=30_000,
+        )
+        event = ControlRequest(token=token, request=request, caller=caller)
+        self._deliver_later(self._world.machines[node_id], event)
+
+    def ask_raft(self, node_id: int, request: RaftRequest) -> None:
+        """An administrator's request to raft: to add or remove a voter. Nobody waits for the answer."""
+        token = self.expect_raft_answer(lambda _: None)
+        event = RequestReceived(token=token, request=request, listener=LISTENER)
+        self._deliver_later(self._world.machines[node_id], event)
+
+    def register(self, sender: Machine, registration: RegistrationSend) -> None:
+        """A controller registers with the active one."""
+        incarnation = sender.incarnation
+        is_concluded = False
+
+        def conclude(event: Any) -> None:
+            nonlocal is_concluded
+            if not is_concluded and sender.incarnation == incarnation:
+                is_concluded = True
+                self._world.deliver(sender, event)
+
+        def answered(outcome: Any) -> None:
+            if isinstance(outcome, Exception):
+                conclude(RegistrationFailed(reason=str(outcome)))
+            else:
+                conclude(RegistrationResponse(response=outcome))
+
+        self._world.schedule(
+            REGISTRATION_TIMEOUT_MS, partial(conclude, RegistrationFailed(reason="timed out"))
+        )
+        target = self._machine_at(registration.destination)
+        if target is not None and not self._is_lost(sender.node_id, target.node_id):
+            self.ask(target.node_id, registration.request, answered)

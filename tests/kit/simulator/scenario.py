@@ -1,0 +1,140 @@
+"""One run: a cluster drawn from the seed, twenty seconds of faults, then calm.
+
+Safety is checked after every turn. In calm the cluster has to come back to life, keep its promises, and agree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kit.simulator.clients import Administrator, SimulatedBroker, check_nothing_lost
+from kit.simulator.cluster import Cluster
+from kit.simulator.coverage import Happening, counting_log_events
+from kit.simulator.faults import Faults
+from kit.simulator.invariants import InvariantViolation, differing_images, replica_key
+from kit.simulator.membership import Operator
+from kit.simulator.shape import Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quorate_controller.node import ControllerNode
+
+FAULTS_MS: Final = 20_000
+FAULTS_UNDER_OPERATOR_MS: Final = 14_000
+"""Less: what an operator still has to do is done in calm."""
+CALM_PERIOD_MS: Final = 15_000
+CALM_PERIODS: Final = 4
+AGREEMENT_MS: Final = 1000
+AGREEMENT_ATTEMPTS: Final = 10
+FAULTS_SHOWN: Final = 8
+
+
+class Scenario:
+    """A cluster, those who use it, and those who break it."""
+
+    def __init__(self, seed: int, shape: Shape | None = None) -> None:
+        self.shape = shape or Shape.of(seed)
+        self.cluster = Cluster(seed, self.shape)
+        self.world = self.cluster.world
+        self.faults = Faults(self.cluster)
+        self.administrator = Administrator(self.world)
+        self.operator = Operator(self.cluster) if self.shape.sizes else None
+        self._brokers = [SimulatedBroker(self.world, broker_id) for broker_id in range(self.shape.brokers)]
+        self._target_offset: int | None = None
+        """What the active controller had committed when it first did its work in calm."""
+
+    def run(self) -> None:
+        """Faults, then calm. Raises InvariantViolation."""
+        world = self.world
+        world.coverage.count(Happening.CLOCK_DRIFT, int(any(self.shape.drifts_ppm)))
+        for machine in self.cluster.machines:
+            self.cluster.boot(machine)
+        self.faults.start()
+        if self.operator is not None:
+            self.operator.start()
+        faults_ms = FAULTS_MS if self.operator is None else FAULTS_UNDER_OPERATOR_MS
+        world.run_until(world.now_ms + faults_ms)
+        self.faults.stop()
+        promises = self.administrator.promises()
+        if not self._comes_back(len(promises)):
+            world.coverage.count(Happening.RUN_WITHOUT_QUORUM)
+            return
+        for node in world.alive:
+            check_nothing_lost(promises, node)
+        self._come_to_agree()
+
+    def _comes_back(self, promised: int) -> bool:
+        """Waits until the cluster is well. False when it cannot be: see `_has_living_majority`."""
+        for _ in range(CALM_PERIODS):
+            self.world.run_until(self.world.now_ms + CALM_PERIOD_MS, lambda: self._is_well(promised))
+            if self._is_well(promised):
+                return True
+            if self.operator is None and not self._has_living_majority():
+                return False
+        raise InvariantViolation(
+            "Liveness", f"no progress in {CALM_PERIODS * CALM_PERIOD_MS} ms of calm: {self._describe()}"
+        )
+
+    def _is_well(self, promised: int) -> bool:
+        """Somebody leads, promises are made again, and everyone has replayed what the leader has committed."""
+        nodes = self.world.alive
+        active = [node for node in nodes if node.is_active]
+        if len(active) != 1 or self.administrator.acknowledged <= promised:
+            return False
+        if self.operator is not None and not (self.operator.is_done and _all_registered(nodes)):
+            return False
+        if self._target_offset is None:
+            self._target_offset = active[0].metadata.applied_offset
+        return all(node.metadata.applied_offset >= self._target_offset for node in nodes)
+
+    def _come_to_agree(self) -> None:
+        """Nobody asks for changes any more: soon all images say the same, though some may lag by a NoOp."""
+        self.administrator.stop()
+        for broker in self._brokers:
+            broker.stop()
+        for _ in range(AGREEMENT_ATTEMPTS):
+            self.world.run_until(self.world.now_ms + AGREEMENT_MS)
+            if not differing_images(self.world.alive):
+                return
+        raise InvariantViolation("SameImages", f"{differing_images(self.world.alive)}: {self._describe()}")
+
+    def _has_living_majority(self) -> bool:
+        """Whether a majority of the voters of the longest log still exists: disks that were lost may have been
+        the majority of what removals had left of the voters. Then nobody can be elected ever again.
+        """
+        nodes = self.world.alive
+        longest = max(nodes, key=lambda node: (node.raft.last_epoch, node.raft.log_end_offset))
+        voters = longest.raft.voters
+        return (
+            sum(any(voter.is_key(replica_key(node)) for node in nodes) for voter in voters) > len(voters) // 2
+        )
+
+    def _describe(self) -> str:
+        return "; ".join(
+            f"{node.node_id}: {node.raft.role.value} epoch {node.raft.epoch} leader {node.raft.leader_id} "
+            f"hw {node.raft.high_watermark} applied {node.metadata.applied_offset} end {node.raft.log_end_offset} "
+            f"voters {node.raft.voters.ids} {'' if node.is_registered else 'not '}registered"
+            for node in self.world.alive
+        ) + ("" if self.operator is None else f"; {self.operator.describe()}")
+
+
+def _all_registered(nodes: Sequence[ControllerNode]) -> bool:
+    """Whether all images say of all living controllers what they are, of those that were unregistered, too."""
+    ids = {node.node_id for node in nodes}
+    return all(node.is_registered and ids <= node.metadata.image.cluster.controllers.keys() for node in nodes)
+
+
+def run_seed(seed: int, shape: Shape | None = None) -> Scenario:
+    """Runs one seed to its end. What goes wrong has notes: shape, last faults, the command that repeats it."""
+    scenario = Scenario(seed, shape)
+    try:
+        with counting_log_events(scenario.world.coverage):
+            scenario.run()
+    except Exception as error:
+        error.add_note(f"shape: {scenario.shape}")
+        error.add_note("last faults:\n  " + "\n  ".join(scenario.faults.history[-FAULTS_SHOWN:]))
+        membership = " MEMBERSHIP=1" if scenario.shape.sizes else ""
+        error.add_note(f"replay with: make simulate SEED={seed}{membership}")
+        raise
+    return scenario

@@ -1,0 +1,130 @@
+"""What kind of cluster a seed makes, and how its machines differ from each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from kit.simulator.wire import DYNAMIC_RELEASES, RELEASES, Release
+
+ELECTION_TIMEOUT_MS: Final = 1000
+SHORT_ELECTION_TIMEOUT_MS: Final = 300
+FETCH_BYTES_MAX: Final = (1000, 1 << 20, 1 << 20)
+MACHINES: Final = 5
+"""Of a quorum that an operator runs."""
+DRIFT_PPM_MAX: Final = 20_000
+"""Clocks run apart by up to two percent: far more than quartz does, and timeouts still have to be right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Voters and observers are controllers; `releases` and `drifts_ppm` have one entry for each of them."""
+
+    voters: int
+    observers: int
+    brokers: int
+    is_dynamic: bool
+    is_stormy: bool
+    """Elections hardly end before the next fault: slow messages, quick reboots, voters that die as they vote."""
+    election_timeout_ms: int
+    election_backoff_ms_max: int
+    """How far apart those stand again who split a vote."""
+    fetch_bytes_max: int
+    """What one response carries of a log or a snapshot: little, so that it takes several, or all of it."""
+    auto_join: bool
+    is_wired: bool
+    """Whether messages between controllers pass through the codec, in the versions both ends speak."""
+    releases: tuple[Release, ...]
+    drifts_ppm: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
+    """How many voters an operator makes of them, one size after the other; none: no operator, chance alone."""
+
+    @classmethod
+    def of(cls, seed: int) -> Shape:
+        """Draws a cluster. Apart from the world's chance, so that a shape can be set while the rest stays."""
+        rng = Random(f"shape of {seed}")
+        is_dynamic = rng.random() < 0.7
+        voters = rng.choice((1, 2, 3, 3, 3, 4, 5))
+        # A controller of a static quorum is one of its voters, or it does not start.
+        observers = rng.choice((0, 0, 0, 1, 1, 2, 3, 4, 5)) if is_dynamic else 0
+        is_stormy = rng.random() < 0.25
+        releases = _releases(rng, voters + observers, is_dynamic=is_dynamic)
+        return cls(
+            voters=voters,
+            observers=observers,
+            brokers=rng.randint(0, 2),
+            is_dynamic=is_dynamic,
+            is_stormy=is_stormy,
+            election_timeout_ms=SHORT_ELECTION_TIMEOUT_MS if is_stormy else ELECTION_TIMEOUT_MS,
+            election_backoff_ms_max=rng.choice((50, 1000)) if is_stormy else 1000,
+            auto_join=is_dynamic and rng.random() < 0.3,
+            is_wired=min(releases) < max(RELEASES) or rng.random() < 0.1,
+            releases=releases,
+            drifts_ppm=_drifts(rng, voters + observers),
+            fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
+        )
+
+    @classmethod
+    def membership(cls, seed: int) -> Shape:
+        """Five controllers, of which an operator makes more and fewer voters while things break. Some begin as a
+        static quorum of three, which has to become a dynamic one first.
+        """
+        rng = Random(f"membership of {seed}")
+        is_dynamic = rng.random() < 0.6
+        voters = rng.choice((1, 3)) if is_dynamic else 3
+        sizes = {1: ((3, 5, 3),), 3: ((5, 3), (1, 3), (5, 1, 3))}[voters]
+        # Directory ids, which tell a replaced disk from the lost one, came with KIP-853.
+        releases = _releases(rng, MACHINES, is_dynamic=True)
+        return cls(
+            voters=voters,
+            observers=MACHINES - voters,
+            brokers=rng.randint(0, 1),
+            is_dynamic=is_dynamic,
+            is_stormy=False,
+            election_timeout_ms=ELECTION_TIMEOUT_MS,
+            election_backoff_ms_max=1000,
+            fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
+            auto_join=False,
+            is_wired=min(releases) < max(RELEASES) or rng.random() < 0.1,
+            releases=releases,
+            drifts_ppm=_drifts(rng, MACHINES),
+            sizes=rng.choice(sizes),
+        )
+
+    @classmethod
+    def storm(cls, seed: int) -> Shape:
+        """Three static voters of a release that knows no pre-vote, so that rivals stand often, and stand for the
+        vote of the third: what a vote that is given twice needs to do harm.
+        """
+        rng = Random(f"storm of {seed}")
+        voters = 3
+        return cls(
+            voters=voters,
+            observers=0,
+            brokers=0,
+            is_dynamic=False,
+            is_stormy=True,
+            election_timeout_ms=SHORT_ELECTION_TIMEOUT_MS,
+            election_backoff_ms_max=50,
+            fetch_bytes_max=max(FETCH_BYTES_MAX),
+            auto_join=False,
+            is_wired=True,
+            releases=(Release.KAFKA_3_9,) * voters,
+            drifts_ppm=_drifts(rng, voters),
+        )
+
+
+def _releases(rng: Random, machines: int, *, is_dynamic: bool) -> tuple[Release, ...]:
+    """All of the newest release, or in the middle of a rolling upgrade."""
+    if rng.random() < 0.7:
+        return (max(RELEASES),) * machines
+    choices = sorted(DYNAMIC_RELEASES if is_dynamic else RELEASES)
+    pair = rng.sample(choices, 2)
+    return tuple(rng.choice(pair) for _ in range(machines))
+
+
+def _drifts(rng: Random, machines: int) -> tuple[int, ...]:
+    if rng.random() < 0.5:
+        return (0,) * machines
+    return tuple(rng.randint(-DRIFT_PPM_MAX, DRIFT_PPM_MAX) for _ in range(machines))

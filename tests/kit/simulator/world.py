@@ -1,0 +1,269 @@
+"""The world of one run: machines with simulated disks and clocks, a network that misbehaves, and one queue of events.
+
+Everything random comes from one seed, so that a run can be repeated. Time jumps from event to event.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from kit.simulator.coverage import Coverage, Happening
+from kit.simulator.disk import DiskError, PowerLoss, SimulatedDisk
+from kit.simulator.invariants import Invariants, InvariantViolation
+from kit.simulator.network import Network
+from kit.simulator.wire import Release
+from quorate_controller.node.assembly import open_node
+from quorate_controller.raft.messages import Shutdown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quorate_controller.config import ControllerConfig
+    from quorate_controller.node import ControllerNode, Effects
+
+CLUSTER_ID: Final = "c2ltdWxhdGVkY2x1c3Rlcg"
+PORT: Final = 9093
+EPOCH_MS: Final = 1_700_000_000_000
+"""When simulated time begins."""
+SHUTDOWN_TIMEOUT_MS: Final = 5000
+STEPS_PER_MS_MAX: Final = 20_000
+"""A world that does more within a millisecond turns in circles."""
+
+
+@dataclass(slots=True, eq=False)
+class Machine:
+    """A host: its disk, its clock and its release survive its process."""
+
+    node_id: int
+    release: Release = Release.KAFKA_4_3
+    drift_ppm: int = 0
+    disk: SimulatedDisk = field(default_factory=SimulatedDisk)
+    directory_number: int = 0
+    """How many disks it has lost."""
+    name_number: int = 0
+    """How many times its advertised name has changed."""
+    disk_pause_ms_max: int = 0
+    """How long the writes of a turn take at most."""
+    node: ControllerNode | None = None
+    is_leaving: bool = False
+    """Whether its process was asked to shut down."""
+    incarnation: int = 0
+    timer_generation: int = 0
+    inbox: list[Any] = field(default_factory=list)
+    is_turn_due: bool = False
+    busy_until_ms: int = 0
+
+    @property
+    def host(self) -> str:
+        """The name that it advertises; its former names still lead to it."""
+        return f"node{self.node_id}" + (f"-{self.name_number}" if self.name_number else "")
+
+    def clock_ms(self, world_ms: int) -> int:
+        """What its clock shows."""
+        return world_ms + (world_ms - EPOCH_MS) * self.drift_ppm // 1_000_000
+
+
+class World:
+    """Owns time and randomness. `schedule` is the only way anything happens."""
+
+    def __init__(self, seed: int, *, is_dynamic: bool, is_wired: bool) -> None:
+        self.rng = Random(seed)
+        self.now_ms = EPOCH_MS
+        self.machines: dict[int, Machine] = {}
+        self.coverage = Coverage(is_dynamic=is_dynamic)
+        self.invariants = Invariants(self.coverage.committed)
+        self.network = Network(self, is_wired=is_wired)
+        self.steps = 0
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = itertools.count()
+
+    # -------------------------------------------------------------------------------------------- time
+
+    def schedule(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Runs `action` in `delay_ms` of simulated time."""
+        heapq.heappush(self._queue, (self.now_ms + max(delay_ms, 0), next(self._sequence), action))
+
+    def run_until(self, end_ms: int, done: Callable[[], bool] | None = None) -> None:
+        """Runs until `end_ms`, or until `done` says so, which is asked once per millisecond at most."""
+        steps_now = 0
+        while self._queue and self._queue[0][0] <= end_ms:
+            due_ms, _, action = heapq.heappop(self._queue)
+            if due_ms > self.now_ms:
+                steps_now = 0
+                if done is not None and done():
+                    heapq.heappush(self._queue, (due_ms, -1, action))
+                    return
+                self.now_ms = due_ms
+            steps_now += 1
+            if steps_now > STEPS_PER_MS_MAX:
+                raise InvariantViolation(
+                    "Liveness", f"time stands still at {self.now_ms}: a node turns in circles"
+                )
+            self.steps += 1
+            action()
+        self.now_ms = max(self.now_ms, end_ms)
+
+    # ---------------------------------------------------------------------------------------- machines
+
+    @property
+    def alive(self) -> list[ControllerNode]:
+        """The controllers whose process runs."""
+        return [machine.node for machine in self.machines.values() if machine.node is not None]
+
+    @staticmethod
+    def directory(node_id: int) -> Path:
+        """Where a machine keeps its log."""
+        return Path(f"/simulated/node{node_id}")
+
+    def boot(self, machine: Machine, config: ControllerConfig) -> None:
+        """Starts the process of a machine on whatever its disk holds."""
+        assert machine.node is None
+        machine.incarnation += 1
+        self.invariants.node_started(machine.node_id)
+        try:
+            machine.node = open_node(
+                config,
+                file_system=machine.disk,
+                rng=Random(self.rng.getrandbits(64)),
+                now_ms=machine.clock_ms(self.now_ms),
+            )
+            effects = machine.node.start(machine.clock_ms(self.now_ms))
+        except PowerLoss:
+            self.crash(machine)
+        except DiskError:
+            self.kill(machine)
+        else:
+            self._took_turn(machine, effects)
+
+    def crash(self, machine: Machine) -> None:
+        """Power fails: the process is gone, the disk keeps what was synced and a random part of the rest."""
+        self.coverage.count(Happening.POWER_FAILURE)
+        self.coverage.count(Happening.TORN_WRITE, machine.disk.crash(self.rng))
+        self._process_ended(machine)
+
+    def kill(self, machine: Machine) -> None:
+        """The process is gone; the operating system keeps what it wrote."""
+        machine.disk.end_process()
+        self._process_ended(machine)
+
+    def shut_down(self, machine: Machine) -> None:
+        """Asks the process to leave in good order, as SIGTERM does."""
+        incarnation = machine.incarnation
+        machine.is_leaving = machine.node is not None
+
+        def give_up() -> None:
+            if machine.incarnation == incarnation and machine.node is not None:
+                self.kill(machine)
+
+        self.deliver(machine, Shutdown(timeout_ms=SHUTDOWN_TIMEOUT_MS))
+        self.schedule(SHUTDOWN_TIMEOUT_MS + 1000, give_up)
+
+    def _process_ended(self, machine: Machine) -> None:
+        machine.node = None
+        machine.is_leaving = False
+        machine.incarnation += 1
+        machine.inbox.clear()
+        machine.is_turn_due = False
+        machine.busy_until_ms = 0
+        self.network.process_ended(machine)
+
+    # ------------------------------------------------------------------------------------------- turns
+
+    def deliver(self, machine: Machine, event: Any) -> None:
+        """An event for the process of a machine, if it has one: it takes it in its next turn."""
+        if machine.node is not None:
+            machine.inbox.append(event)
+            self._turn_soon(machine)
+
+    def _turn_soon(self, machine: Machine) -> None:
+        if not machine.is_turn_due:
+            machine.is_turn_due = True
+            self.schedule(
+                machine.busy_until_ms - self.now_ms, partial(self._turn, machine, machine.incarnation)
+            )
+
+    def _turn(self, machine: Machine, incarnation: int) -> None:
+        """One turn of a node with all that has come for it; what follows leaves when the disk is done."""
+        node = machine.node
+        if node is None or machine.incarnation != incarnation:
+            return
+        machine.is_turn_due = False
+        events, machine.inbox = machine.inbox, []
+        self.coverage.count(Happening.EVENTS_SHARED_A_TURN, int(len(events) > 1))
+        image = node.metadata.image
+        had_uncommitted = node.is_active and image.end_offset > image.committed_end_offset
+        was_leader = node.raft.epoch_start_offset is not None
+        snapshot_before = node.storage.snapshots.latest
+        try:
+            effects = node.turn(events, machine.clock_ms(self.now_ms))
+        except PowerLoss:
+            self.crash(machine)
+            return
+        except DiskError:
+            self.coverage.count(Happening.DISK_ERROR)
+            self.kill(machine)
+            return
+        self.coverage.count(Happening.REVERT, int(had_uncommitted and not node.is_active))
+        restored = any(note.event == "snapshot_loaded" for note in effects.notes)
+        self.invariants.leader_loads_no_snapshot(
+            machine.node_id,
+            was_leader=was_leader and node.raft.epoch_start_offset is not None,
+            restored=restored and node.storage.snapshots.latest != snapshot_before,
+        )
+        self._took_turn(machine, effects)
+
+    def _took_turn(self, machine: Machine, effects: Effects) -> None:
+        assert machine.node is not None
+        self.invariants.check(machine.node_id, machine.node, self.alive)
+        self.coverage.turn_taken(machine.node, effects)
+        pause_ms = self.rng.randint(0, machine.disk_pause_ms_max) if machine.disk_pause_ms_max else 0
+        if pause_ms:
+            self.coverage.count(Happening.SLOW_DISK)
+            machine.busy_until_ms = self.now_ms + pause_ms
+            self.schedule(pause_ms, partial(self._send, machine, machine.incarnation, effects))
+        else:
+            self._send(machine, machine.incarnation, effects)
+
+    def _send(self, machine: Machine, incarnation: int, effects: Effects) -> None:
+        node = machine.node
+        if node is None or machine.incarnation != incarnation:
+            return
+        for send in effects.sends:
+            self.network.transmit(machine, send)
+        for reply in effects.raft_replies:
+            self.network.raft_answered(reply.token, reply.answer)
+        for answer in effects.control_answers:
+            self.network.control_answered(answer.token, answer.outcome)
+        if effects.registration is not None:
+            self.network.register(machine, effects.registration)
+        if node.raft.is_shut_down:
+            self._close(machine, node)
+        else:
+            self._set_timer(machine, node)
+
+    def _close(self, machine: Machine, node: ControllerNode) -> None:
+        self.coverage.count(Happening.SHUTDOWN)
+        try:
+            node.close()
+        except PowerLoss:
+            self.crash(machine)
+        except DiskError:
+            self.kill(machine)
+        else:
+            self.kill(machine)
+
+    def _set_timer(self, machine: Machine, node: ControllerNode) -> None:
+        machine.timer_generation += 1
+        generation, incarnation = machine.timer_generation, machine.incarnation
+
+        def fire() -> None:
+            if machine.timer_generation == generation and machine.incarnation == incarnation:
+                self._turn_soon(machine)
+
+        self.schedule(node.deadline_ms - machine.clock_ms(self.now_ms), fire)
