@@ -149,7 +149,9 @@ class Driver:
         assert self._peers is not None
         for note in effects.notes:
             level = logging.WARNING if note.is_warning else logging.INFO
-            log.log(level, note.event, extra={"facts": note.facts})
+            if note.exception is not None:
+                level = logging.ERROR
+            log.log(level, note.event, extra={"facts": note.facts}, exc_info=note.exception)
         for send in effects.sends:
             self._peers.send(send)
         for reply in effects.raft_replies:

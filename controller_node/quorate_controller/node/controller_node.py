@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from quorate_controller.storage.controller_storage import ControllerStorage
 
 NOT_CONTROLLER_MESSAGE = "The active controller is another node, or none is elected yet"
+UNEXPECTED_ERROR_MESSAGE = "The server experienced an unexpected error when processing the request."
+"""Kafka's text for UNKNOWN_SERVER_ERROR (Errors.java)."""
 REGISTRATION_TOKEN = -1
 """Token of our own registration, when this node itself is the active controller."""
 
@@ -191,7 +193,7 @@ class ControllerNode:
         while (deadline_ms := control.deadline_ms) is not None and deadline_ms <= self.now_ms:
             result = control.tick(self.now_ms)
             if result is not None:
-                self._take_result(result, token=None)
+                self._take_result(result)
 
     # --------------------------------------------------------------------------------- raft's effects
 
@@ -268,7 +270,7 @@ class ControllerNode:
         if self.metadata.applied_offset != self.raft.log_end_offset:
             return False
         self._note("active", epoch=self.raft.epoch, offset=self.metadata.applied_offset)
-        self._take_result(self.metadata.control.activate(self.now_ms), token=None)
+        self._take_result(self.metadata.control.activate(self.now_ms))
         return True
 
     def _fill(self, reply: Reply) -> RaftAnswer:
@@ -315,20 +317,48 @@ class ControllerNode:
             request_timeout_ms=caller.request_timeout_ms,
             forwarded=caller.forwarded,
         )
-        try:
-            result = self.metadata.control.decide(event.request, context)
-        except ControlError as error:
-            self._answer(event.token, error)
-            return
-        self._take_result(result, token=event.token)
+        self._decide_request(event.request, context, event.token)
 
-    def _take_result(self, result: ControlResult, *, token: int | None) -> None:
+    def _decide_request(self, request: Payload, context: RequestContext, token: int) -> None:
+        """Decides on a request and answers it.
+
+        An exception that nobody foresaw is answered and logged, and does not end the process: the sender
+        would repeat the request at the next active controller, and end one after the other.
+        """
+        try:
+            result = self.metadata.control.decide(request, context)
+        except ControlError as error:
+            self._answer(token, error)
+        except Exception as error:
+            self._decision_failed(request, token, error)
+        else:
+            self._take_result(result, token=token, request=request)
+
+    def _decision_failed(self, request: Payload, token: int, error: Exception) -> None:
+        facts = {"request": type(request).__name__, "error": type(error).__name__}
+        self._effects.notes.append(Note(event="decision_failed", facts=facts, exception=error))
+        self._answer(token, ControlError(ErrorCode.unknown_server_error, UNEXPECTED_ERROR_MESSAGE))
+
+    def _take_result(
+        self, result: ControlResult, *, token: int | None = None, request: Payload | None = None
+    ) -> None:
+        """Replays and proposes the records of a decision, and answers the request that it was made on.
+
+        A decision that cannot be replayed leaves nothing behind when it is atomic, and whole batches when it
+        is not. One that no request asked for has to succeed: its exception ends the process.
+        """
         step = len(result.records) if result.atomic else RECORDS_PER_BATCH_MAX
         for start in range(0, len(result.records), max(step, 1)):
             if self.metadata.pending_is_full:
                 self._propose_pending()
             records = result.records[start : start + step]
-            self.metadata.apply_decision(records, self._next_offset, self.now_ms)
+            try:
+                self.metadata.apply_decision(records, self._next_offset, self.now_ms)
+            except Exception as error:
+                if token is None or request is None:
+                    raise
+                self._decision_failed(request, token, error)
+                return
         if result.kraft_version is not None:
             self._propose_pending()
             _, ready = self.raft.upgrade_kraft_version(
@@ -349,7 +379,7 @@ class ControllerNode:
         for waiter in waiters:
             outcome = refusal or waiter.outcome
             if waiter.token == REGISTRATION_TOKEN:
-                self._registration_answered(*_error_of(refusal))
+                self._registration_answered(*_error_of(outcome))
             else:
                 self._effects.control_answers.append(ControlAnswer(token=waiter.token, outcome=outcome))
 
@@ -379,12 +409,7 @@ class ControllerNode:
             self._effects.registration = RegistrationSend(destination=destination, request=request)
             return
         context = RequestContext(now_ms=now_ms, next_offset=self._next_offset, api_version=0)
-        try:
-            result = self.metadata.control.decide(request, context)
-        except ControlError as error:
-            self._registration_answered(*_error_of(error))
-        else:
-            self._take_result(result, token=REGISTRATION_TOKEN)
+        self._decide_request(request, context, REGISTRATION_TOKEN)
 
     def _registration_reason(self) -> str | None:
         """Why the image is wrong about this controller; None while it is right, which is nearly always."""
@@ -436,5 +461,7 @@ class ControllerNode:
         self.storage.close()
 
 
-def _error_of(refusal: ControlError | None) -> tuple[ErrorCode, str | None]:
-    return (ErrorCode.none, None) if refusal is None else (refusal.error_code, refusal.message)
+def _error_of(outcome: Payload | ControlError) -> tuple[ErrorCode, str | None]:
+    if isinstance(outcome, ControlError):
+        return outcome.error_code, outcome.message
+    return ErrorCode.none, None

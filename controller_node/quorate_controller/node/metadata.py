@@ -119,18 +119,21 @@ class MetadataState:
     # ---------------------------------------------------------------------------------- running ahead
 
     def apply_decision(self, records: Sequence[MetadataRecord], offset: int, now_ms: int) -> None:
-        """Replays what was decided at `offset`, which is where the log and what is pending end."""
+        """Replays what was decided at `offset`, which is where the log and what is pending end.
+
+        Raises any exception of encoding or replaying a record; nothing of the decision is left then.
+        """
         if not records:
             return
         if not self._pending:
             self._pending_base_offset = offset
         assert offset == self._pending_base_offset + len(self._pending)
+        # All are encoded before any is replayed: one that cannot be encoded changes nothing.
         metadata_version = self.image.metadata_version
-        for delta, record in enumerate(records):
-            value = encode_record_at(record, metadata_version)
-            self._pending.append(value)
-            self._pending_size_bytes += len(value)
-            self.image.replay(record, offset + delta)
+        values = [encode_record_at(record, metadata_version) for record in records]
+        self.image.replay_all(records, base_offset=offset)
+        self._pending.extend(values)
+        self._pending_size_bytes += sum(map(len, values))
         self._note_features(records, offset)
         self.control.observe(records, offset, now_ms)
 

@@ -500,12 +500,13 @@ class RoleChange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """Something for the log: an event in snake case and its facts. `is_warning` when an operator should
-    look.
+    look; `exception` when code of ours failed.
     """
 
     event: str
     facts: Mapping[str, object] = field(default_factory=dict)
     is_warning: bool = False
+    exception: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,16 +71,22 @@ class MetadataImage(ImageState):
 
         :raises ReplayError: one of them doesn't fit; the image is as it was before the batch.
         """
-        offset = base_offset
+        self.replay_all(records, base_offset=base_offset)
+        self.advance(end_offset=self.end_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+    def replay_all(self, records: Iterable[MetadataRecord], *, base_offset: int) -> None:
+        """Replays records with consecutive offsets, all or none. ``advance`` has to follow as after ``replay``.
+
+        :raises ReplayError: one of them doesn't fit; the image is as it was before the first.
+        """
+        before = self._replayed_end_offset
         try:
-            for record in records:
+            for offset, record in enumerate(records, base_offset):
                 self.replay(record, offset)
-                offset += 1
-        except ReplayError:
+        except Exception:
             self._journal.undo_from(base_offset)
-            self._replayed_end_offset = base_offset
+            self._replayed_end_offset = before
             raise
-        self.advance(end_offset=offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
     def replay(self, record: MetadataRecord, offset: int) -> None:
         """Replays one record. ``advance`` has to follow once its batch is complete.

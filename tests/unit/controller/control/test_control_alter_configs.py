@@ -154,6 +154,26 @@ def test_each_resource_succeeds_or_fails_alone(harness):
         ((CLIENT_METRICS, "s", ("match", SET, "a=b")), ErrorCode.invalid_config, "Illegal client matching"),
         ((CLIENT_METRICS, "s", ("match", SET, "client_id")), ErrorCode.invalid_config, "Illegal client"),
         ((CLIENT_METRICS, "s", ("match", SET, "client_id=(")), ErrorCode.invalid_config, "Illegal client"),
+        (
+            (CLIENT_METRICS, "s", ("match", SET, "client_id=a{99999999999}")),
+            ErrorCode.invalid_config,
+            "Illegal client matching pattern: client_id=a{99999999999}",
+        ),
+        (
+            (CLIENT_METRICS, "s", ("match", SET, f"client_id={'(' * 499}{')' * 499}")),
+            ErrorCode.invalid_config,
+            "Illegal client matching pattern: client_id=((((",
+        ),
+        (
+            (CLIENT_METRICS, "s", ("match", SET, "client_id=(?a)(?u)b")),
+            ErrorCode.invalid_config,
+            "Illegal client matching pattern: client_id=(?a)(?u)b",
+        ),
+        (
+            (CLIENT_METRICS, "s", ("match", SET, f"client_id={'a' * 1_001}")),
+            ErrorCode.invalid_config,
+            "Illegal client matching pattern: client_id=aaaa",
+        ),
         ((GROUP, "", ("consumer.heartbeat.interval.ms", SET, "6000")), ErrorCode.invalid_request, "Default"),
         ((GROUP, "g", ("unknown", SET, "1")), ErrorCode.invalid_config, "Unknown group config name"),
         (
