@@ -1,4 +1,4 @@
-"""`kubectl quorate`: kubectl finds the script `kubectl-quorate` on the PATH."""
+"""The entry point of `kubectl quorate`: kubectl runs the script `kubectl-quorate` that it finds on the PATH."""
 
 from quorate.clusters.command import app
 

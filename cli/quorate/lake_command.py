@@ -17,7 +17,7 @@ from pyspark_quorate.jobs.lake import FORMATS, Lake
 from pyspark_quorate.jobs.progress import steps_shown
 from pyspark_quorate.jobs.state import LakeError
 
-from quorate.console import Output, failures_told, print_json, table_text, write
+from quorate.console import Output, print_json, report_failures, table_text, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -248,7 +248,7 @@ def _told() -> Iterator[None]:
 
     before = signal.signal(signal.SIGTERM, end)
     try:
-        with failures_told(LakeError):
+        with report_failures(LakeError):
             yield
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -283,7 +283,7 @@ def _job(
             steps_shown() as steps,
             spark_session(name, scratch, master, settings) as spark,
             steps.watching(spark),
-            _spark_failures_told(),
+            _report_spark_failures(),
         ):
             yield spark, steps
     finally:
@@ -291,7 +291,7 @@ def _job(
 
 
 @contextmanager
-def _spark_failures_told() -> Iterator[None]:
+def _report_spark_failures() -> Iterator[None]:
     """What Spark can't do is told in its first line, without plans and frames of the JVM."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException

@@ -1,4 +1,4 @@
-"""The same commands for spark-submit: `spark-submit main.py ingest SOURCE… --to LAKE`."""
+"""`quorate lake` as a script: `spark-submit spark_main.py ingest SOURCE… --to LAKE`."""
 
 from quorate.lake_command import app
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from quorate_operator.models.annotations import ANNOTATION_PAUSE, ANNOTATION_RESTART
 
-from quorate.console import CommandError, Output, UsageError, failures_told, print_json, write
+from quorate.console import CommandError, Output, UsageError, print_json, report_failures, write
 
 if TYPE_CHECKING:
     from quorate.clusters.api import ClustersApi
@@ -80,7 +80,7 @@ def status(
         raise UsageError("NAME and --all-namespaces can't be given together")
     from quorate.clusters import text
 
-    with failures_told():
+    with report_failures():
         api = _Where(namespace, context, kubeconfig).api(everywhere=all_namespaces)
         if name is not None:
             cluster = api.cluster(name)
@@ -110,7 +110,7 @@ def plan(
     """Print what the operator is going to do, in order, each step with its reason."""
     from quorate.clusters import text
 
-    with failures_told():
+    with report_failures():
         cluster = _Where(namespace, context, kubeconfig).api().cluster(name)
         if output is Output.JSON:
             print_json(text.plan_json(cluster))
@@ -130,7 +130,7 @@ def doctor(
     """Say what is wrong with a cluster, and what to type next. Exit code 1 if something is."""
     from quorate.clusters import findings, text
 
-    with failures_told():
+    with report_failures():
         cluster = _Where(namespace, context, kubeconfig).api().cluster(name)
         found = findings.findings_of(cluster)
         if output is Output.JSON:
@@ -160,7 +160,7 @@ def decommission(
     """
     if scale_down and undo:
         raise UsageError("--scale-down and --undo can't be given together")
-    with failures_told():
+    with report_failures():
         api = _Where(namespace, context, kubeconfig).api()
         cluster = api.cluster(name)
         specs = [  # all of them before the first change
@@ -187,7 +187,7 @@ def restart(
 ) -> None:
     """Have nodes restarted, one after the other and never at the quorum's or a partition's cost."""
     token = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    with failures_told():
+    with report_failures():
         api = _Where(namespace, context, kubeconfig).api()
         cluster = api.cluster(name)
         if not node_ids:
@@ -210,7 +210,7 @@ def pause(
     kubeconfig: KubeconfigOption = None,
 ) -> None:
     """Have the operator leave a cluster alone: it looks, and changes nothing, until `resume`."""
-    with failures_told():
+    with report_failures():
         api = _Where(namespace, context, kubeconfig).api()
         _annotate(api, api.cluster(name).controllers, {ANNOTATION_PAUSE: "true"})
 
@@ -224,7 +224,7 @@ def resume(
     kubeconfig: KubeconfigOption = None,
 ) -> None:
     """End a pause."""
-    with failures_told():
+    with report_failures():
         api = _Where(namespace, context, kubeconfig).api()
         controllers = api.cluster(name).controllers
         if controllers.spec.get("paused"):

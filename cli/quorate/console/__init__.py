@@ -1,4 +1,4 @@
-"""What all tools share: the options that say which cluster, running, errors, and output.
+"""The console kit: shared options, the client that they configure, error messages and output.
 
 A tool is a module like this:
 
@@ -10,24 +10,34 @@ A tool is a module like this:
         cluster = run(AdminClient.describe_cluster, context)
         show(context, lambda: f"Cluster ID: {cluster.cluster_id}\\n", lambda: {"clusterId": cluster.cluster_id})
 
-`ToolCommand` adds --bootstrap-server, --bootstrap-controller, --command-config and --output, which may stand
-before or behind the name of a subcommand, and turns every expected error into one message and exit code 1.
-Nothing here imports the client, asyncio or rich before it is needed.
+`ToolCommand` adds --bootstrap-server, --bootstrap-controller, --command-config and --output, before or after the
+name of a subcommand, and turns each expected error into one message and exit code 1. The client, asyncio and rich
+are imported only when they are needed, because people wait for the start of a tool.
 """
 
+from quorate.console.client import admin_config, read_properties, run
 from quorate.console.command import (
     BrokerToolCommand,
     BrokerToolGroup,
     LocalToolCommand,
+    Output,
     ToolCommand,
     ToolGroup,
+    ToolOptions,
+    show,
     tool_app,
+    tool_options,
 )
-from quorate.console.failures import CommandError, UsageError, failures_told, tell_failure, warn
-from quorate.console.options import Output, ToolOptions, tool_options
-from quorate.console.output import print_json, show, table_text, write
-from quorate.console.properties import read_properties
-from quorate.console.running import admin_config, run
+from quorate.console.output import (
+    CommandError,
+    UsageError,
+    print_failure,
+    print_json,
+    report_failures,
+    table_text,
+    warn,
+    write,
+)
 
 __all__ = (
     "BrokerToolCommand",
@@ -40,13 +50,13 @@ __all__ = (
     "ToolOptions",
     "UsageError",
     "admin_config",
-    "failures_told",
+    "print_failure",
     "print_json",
     "read_properties",
+    "report_failures",
     "run",
     "show",
     "table_text",
-    "tell_failure",
     "tool_app",
     "tool_options",
     "warn",

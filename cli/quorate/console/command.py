@@ -1,17 +1,81 @@
-"""Typer commands and groups that have the options of every tool and tell failures."""
+"""The commands and groups of tools: Typer's, with the options that every tool has."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
 from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from quorate.console.failures import failures_told
-from quorate.console.options import option_parameters, output_parameter
+from quorate.console.output import UsageError, print_json, report_failures, warn, write
+
+_REMEMBERED = "quorate.tools."
+_PANEL = "Cluster"
+
+
+class Output(StrEnum):
+    """The format of a result: the text of Kafka's tool, or JSON."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOptions:
+    """The values of the options that every tool has. At most one of the two bootstrap options is set."""
+
+    bootstrap_server: str | None = None
+    bootstrap_controller: str | None = None
+    command_config: Path | None = None
+    output: Output = Output.TABLE
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the result is printed as JSON."""
+        return self.output is Output.JSON
+
+    @property
+    def bootstrap_arguments(self) -> str:
+        """The bootstrap option as the user gave it, for commands that a tool recommends."""
+        if self.bootstrap_controller is not None:
+            return f"--bootstrap-controller {self.bootstrap_controller}"
+        return f"--bootstrap-server {self.bootstrap_server}"
+
+
+def tool_options(context: typer.Context) -> ToolOptions:
+    """The options that were given, before or after the subcommand.
+
+    Raises:
+        UsageError: two options that exclude each other are given.
+    """
+    given = {
+        key.removeprefix(_REMEMBERED): value
+        for key, value in context.meta.items()
+        if key.startswith(_REMEMBERED)
+    }
+    if "bootstrap_server" in given and "bootstrap_controller" in given:
+        raise UsageError("--bootstrap-server and --bootstrap-controller can't be given together")
+    deprecated = given.pop("deprecated_config", None)
+    if deprecated is not None:
+        name, path = deprecated
+        if "command_config" in given:
+            raise UsageError(f"{name} and --command-config can't be given together")
+        given["command_config"] = path
+    return ToolOptions(**given)
+
+
+def show(context: typer.Context, text: Callable[[], str], content: Callable[[], object]) -> None:
+    """Write the result as text or JSON, as --output says. Only the one that is written is computed."""
+    if tool_options(context).is_json:
+        print_json(content())
+    else:
+        write(text())
 
 
 class ToolCommand(TyperCommand):
-    """A command that asks brokers or controllers."""
+    """A command that connects to brokers or controllers."""
 
     CONTROLLERS: ClassVar[bool] = True
     """Whether there is a --bootstrap-controller."""
@@ -23,31 +87,31 @@ class ToolCommand(TyperCommand):
         super().__init__(name, params=[*(params or ()), *shared], **settings)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it; what is expected to go wrong ends with a message and exit code 1."""
-        with failures_told():
+        """Run the command; an expected error becomes a message and exit code 1."""
+        with report_failures():
             return super().invoke(ctx)
 
 
 class BrokerToolCommand(ToolCommand):
-    """A command that asks brokers only."""
+    """A command that connects to brokers only."""
 
     CONTROLLERS = False
 
 
 class LocalToolCommand(TyperCommand):
-    """A command that asks no cluster: --output alone."""
+    """A command that connects to no cluster: of the shared options it has --output only."""
 
     def __init__(self, name: str | None, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
         super().__init__(name, params=[*(params or ()), output_parameter()], **settings)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it; what is expected to go wrong ends with a message and exit code 1."""
-        with failures_told():
+        """Run the command; an expected error becomes a message and exit code 1."""
+        with report_failures():
             return super().invoke(ctx)
 
 
 class ToolGroup(TyperGroup):
-    """A tool with subcommands: the options of every tool may stand before the subcommand, as in Kafka."""
+    """A tool with subcommands: the shared options may precede the subcommand, as in Kafka."""
 
     CONTROLLERS: ClassVar[bool] = True
     DEPRECATED_CONFIG: ClassVar[str | None] = None
@@ -58,15 +122,15 @@ class ToolGroup(TyperGroup):
 
 
 class BrokerToolGroup(ToolGroup):
-    """A tool with subcommands that ask brokers only."""
+    """A tool with subcommands that connect to brokers only."""
 
     CONTROLLERS = False
 
 
 def tool_app(cls: type[TyperGroup] | None = None) -> typer.Typer:
-    """The Typer app of a tool; give a `ToolGroup` if it has subcommands.
+    """The Typer app of a tool; pass a `ToolGroup` if the tool has subcommands.
 
-    With subcommands, write a callback too (`@app.callback()`), whose docstring is the tool's help.
+    A tool with subcommands also needs a callback (`@app.callback()`), whose docstring is the tool's help.
     """
     return typer.Typer(
         cls=cls,
@@ -75,3 +139,80 @@ def tool_app(cls: type[TyperGroup] | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+
+def option_parameters(*, controllers: bool, deprecated_config: str | None) -> Iterator[TyperOption]:
+    """The shared options as parameters of a command. Their values are stored in the context's `meta`."""
+    yield TyperOption(
+        param_decls=["--bootstrap-server", "-b"],
+        metavar="HOST:PORT,…",
+        help="Brokers to connect to first.",
+        rich_help_panel=_PANEL,
+        expose_value=False,
+        callback=_remember,
+    )
+    if controllers:
+        yield TyperOption(
+            param_decls=["--bootstrap-controller", "-C"],
+            metavar="HOST:PORT,…",
+            help="Controllers to connect to first: works when no broker does.",
+            rich_help_panel=_PANEL,
+            expose_value=False,
+            callback=_remember,
+        )
+    yield TyperOption(
+        param_decls=["--command-config", "-c"],
+        metavar="FILE",
+        help="Properties of the admin client: security, timeouts.",
+        type=Path,
+        rich_help_panel=_PANEL,
+        expose_value=False,
+        callback=_remember,
+    )
+    if deprecated_config is not None:
+        yield TyperOption(
+            param_decls=[deprecated_config, "deprecated_config"],
+            metavar="FILE",
+            help="Deprecated: use --command-config.",
+            type=Path,
+            rich_help_panel=_PANEL,
+            expose_value=False,
+            callback=_remember_deprecated,
+        )
+    yield output_parameter()
+
+
+def output_parameter() -> TyperOption:
+    """`--output`, which commands without a cluster have too."""
+    return TyperOption(
+        param_decls=["--output", "-o"],
+        metavar="table|json",
+        help="Kafka's text, or JSON for programs. [default: table]",
+        type=_output,
+        autocompletion=_outputs_beginning_with,
+        expose_value=False,
+        callback=_remember,
+    )
+
+
+def _output(text: str) -> Output:
+    try:
+        return Output(text.lower())
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(Output)}") from None
+
+
+def _outputs_beginning_with(_: object, __: object, beginning: str) -> list[str]:
+    return [str(output) for output in Output if output.startswith(beginning)]
+
+
+def _remember(context: typer.Context, parameter: TyperOption, value: Any) -> None:
+    if value is not None:
+        context.meta[_REMEMBERED + str(parameter.name)] = value
+
+
+def _remember_deprecated(context: typer.Context, parameter: TyperOption, value: Path | None) -> None:
+    if value is not None:
+        name = parameter.opts[0]
+        warn(f"{name} is deprecated and will be removed; use --command-config")
+        context.meta[_REMEMBERED + "deprecated_config"] = (name, value)

@@ -1,4 +1,4 @@
-"""How Java writes values, where Kafka's tools let it."""
+"""Java's texts and orders, where the output of Kafka's tools depends on them."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
@@ -15,12 +15,11 @@ def hash_order(
     *,
     hash_code: Callable[[_Key], int] | None = None,
 ) -> list[_Key]:
-    """The different keys in the order in which a `java.util.HashMap` gives them.
+    """The distinct keys in the iteration order of a `java.util.HashMap`.
 
-    Kafka's tools print what is in such maps, and whoever compares outputs compares the order too. It follows
-    from the keys' hash codes and the size of the table, which starts at `capacity` (its next power of two) and
-    doubles when it is filled to three quarters. Texts and numbers of 32 bits have the hash codes of Java;
-    other keys need a `hash_code`.
+    Kafka's tools print such maps, so the order is part of their output. It depends on the keys' hash codes and on the
+    table size, which starts at `capacity` (rounded up to a power of two) and doubles when the table is three quarters
+    full. Strings and 32-bit integers have Java's hash codes; other keys need a `hash_code`.
     """
     distinct = list(dict.fromkeys(keys))
     size = 1 << max(capacity - 1, 0).bit_length()

@@ -1,8 +1,8 @@
-"""Command lines in the way of Kafka's option-based tools: one action, options that go with it or do not.
+"""Command lines of Kafka's option-based tools: one option is the action, others go with it or exclude it.
 
-Their parser (jopt-simple) lets an option come several times and complains when one value is wanted, and their
-tools refuse combinations of options. Here a command records which options were given, in order, and the rules
-are functions of that record, so that they can be tested without a command line.
+Kafka's parser (jopt-simple) accepts a repeated option and fails when the tool reads it as a single value; the tools
+then check combinations of options. A command here records the options in the order given, and the checks are
+functions of that record, which tests call without a command line.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,12 +16,12 @@ _GIVEN = "quorate.given_options"
 
 
 class _RecordsOptions:
-    """Adds the actions, refuses a second value for an option that takes one, and keeps the order of all options."""
+    """Adds the actions, rejects a second value for a single-valued option, and records the order of the options."""
 
     ACTIONS: ClassVar[Mapping[str, str]] = {}
-    """Option and help of each action, of which a command line has exactly one."""
+    """Option and help text of each action. A command line has exactly one action."""
     FLAGS: ClassVar[Mapping[str, str]] = {}
-    """Option and help of other options without a value, of which the order or the presence alone counts."""
+    """Option and help text of other options without a value, where only presence or order matters."""
 
     def __init__(self, name: str | None, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
         actions = [_flag(option, text, "Actions") for option, text in self.ACTIONS.items()]
@@ -30,7 +30,7 @@ class _RecordsOptions:
         super().__init__(name, params=[*actions, *(params or ()), *flags], **settings)  # type: ignore[call-arg]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse twice: once for the order of the occurrences, once as always."""
+        """Parse twice: once to record the order of the options, once as Typer does."""
         if args:
             parser = self.make_parser(ctx)  # type: ignore[attr-defined]  # a mixin for commands
             _, _, occurrences = parser.parse_args(args=list(args))
@@ -57,23 +57,26 @@ def _flag(option: str, text: str, panel: str | None) -> TyperOption:
 
 
 class OptionsCommand(_RecordsOptions, ToolCommand):
-    """A tool without subcommands that asks brokers or controllers."""
+    """A tool without subcommands that connects to brokers or controllers."""
 
 
 class BrokerOptionsCommand(_RecordsOptions, BrokerToolCommand):
-    """A tool without subcommands that asks brokers only."""
+    """A tool without subcommands that connects to brokers only."""
 
 
 def given_options(context: Any) -> tuple[str, ...]:
-    """The long names of the options on the command line, each as often as it came, in order."""
+    """The long names of the options on the command line, in order, with repetitions."""
     given: tuple[str, ...] = context.meta[_GIVEN]
     return given
 
 
 def one_action(given: Collection[str], actions: Sequence[str], *, controllers: bool = True) -> str:
-    """The one action that was given, for a cluster that was given. Raises UsageError.
+    """The action on the command line, which needs a bootstrap option too.
 
-    `controllers`: whether the tool has a --bootstrap-controller.
+    `controllers`: whether the tool has --bootstrap-controller.
+
+    Raises:
+        UsageError: there is no action, more than one, or no bootstrap option.
     """
     found = [action for action in actions if action in given]
     if len(found) != 1:
@@ -86,7 +89,7 @@ def one_action(given: Collection[str], actions: Sequence[str], *, controllers: b
 
 
 def require(given: Collection[str], user: str, *needed: str) -> None:
-    """If `user` is given, so must be the others. Raises UsageError."""
+    """Check that `user` comes with all `needed` options. Raises UsageError."""
     if user in given:
         for option in needed:
             if option not in given:
@@ -94,7 +97,7 @@ def require(given: Collection[str], user: str, *needed: str) -> None:
 
 
 def refuse(given: Collection[str], user: str, unwanted: Iterable[str]) -> None:
-    """If `user` is given, none of the others may be. Raises UsageError."""
+    """Check that `user` comes with none of the `unwanted` options. Raises UsageError."""
     if user in given:
         for option in unwanted:
             if option in given:
@@ -102,6 +105,6 @@ def refuse(given: Collection[str], user: str, unwanted: Iterable[str]) -> None:
 
 
 def only_with(given: Collection[str], option: str, actions: Sequence[str]) -> None:
-    """An option that belongs to some actions. Raises UsageError."""
+    """Check that `option` comes with one of `actions`. Raises UsageError."""
     if option in given and not any(action in given for action in actions):
         raise UsageError(f"{option} can be used with {' or '.join(actions)} only")

@@ -1,19 +1,64 @@
-"""Writing results: Kafka's text for people, JSON for programs."""
+"""What a command prints: results on stdout, as text or JSON; errors and warnings on stderr."""
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import typer
+from quorate_admin.errors import AdminError
 
-from quorate.console.options import tool_options
+
+class CommandError(Exception):
+    """A command failed: exit code 1. The message names the object, its value and what is allowed."""
 
 
-def show(context: typer.Context, text: Callable[[], str], content: Callable[[], object]) -> None:
-    """Write the result in the form that --output asks for; the other one is not made."""
-    if tool_options(context).is_json:
-        print_json(content())
-    else:
-        write(text())
+class UsageError(typer.BadParameter):
+    """The command line is wrong: exit code 2."""
+
+    def format_message(self) -> str:
+        """The message alone, without the words "Invalid value"."""
+        return self.message
+
+
+@contextmanager
+def report_failures(*expected: type[Exception]) -> Iterator[None]:
+    """Turn expected errors into a message on stderr and exit code 1, without a traceback.
+
+    AdminError, CommandError and OSError are expected, and the types that are given.
+
+    Raises:
+        typer.Exit: code 1, after one of these errors or Ctrl-C.
+    """
+    caught: tuple[type[Exception], ...] = (AdminError, CommandError, *expected)
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader of our output has closed it: Typer exits quietly
+    except OSError as error:
+        print_failure(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        raise typer.Exit(1) from error
+    except caught as error:
+        print_failure(str(error))
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(1) from None
+
+
+def print_failure(text: str) -> None:
+    """Write `error: text` to stderr."""
+    _print_labelled("error: ", typer.colors.RED, text)
+
+
+def warn(text: str) -> None:
+    """Write `warning: text` to stderr."""
+    _print_labelled("warning: ", typer.colors.YELLOW, text)
+
+
+def _print_labelled(label: str, colour: str, text: str) -> None:
+    if "NO_COLOR" not in os.environ:
+        label = typer.style(label, fg=colour, bold=True)
+    typer.echo(f"{label}{text}", err=True)  # removes the colours where stderr is no terminal
 
 
 def write(text: str) -> None:

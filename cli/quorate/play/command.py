@@ -24,7 +24,7 @@ from quorate_operator.runtime.errors import (
 from quorate_operator.runtime.layout import Layout
 from quorate_operator.runtime.supervisor import Snapshot
 
-from quorate.console import Output, failures_told, print_json, write
+from quorate.console import Output, print_json, report_failures, write
 from quorate.play import logs as node_logs
 from quorate.play.display import (
     Progress,
@@ -97,7 +97,7 @@ def play(
         context.obj = (file, directory)
         return
     source = file or QUICKSTART
-    with _failures_told():
+    with _report_failures():
         manifest = session.read_manifest(source)
         name = load_manifests(manifest, str(source)).controllers.metadata.name
         progress = Progress(console_for(sys.stderr))
@@ -125,7 +125,7 @@ def status(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the state of a played cluster, running or not."""
-    with _failures_told():
+    with _report_failures():
         found = _find(context, file, directory)
         try:
             state = asyncio.run(session.ask_snapshot(found)).status
@@ -140,7 +140,7 @@ def status(
 @app.command()
 def stop(context: typer.Context, file: FileOption = None, directory: DirOption = None) -> None:
     """Stop a played cluster in order: brokers first, the active controller last. Its data stay."""
-    with _failures_told():
+    with _report_failures():
         found = _find(context, file, directory)
         try:
             asyncio.run(_stop(found, Progress(console_for(sys.stderr))))
@@ -160,7 +160,7 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Last lines of each.")] = 50,
 ) -> None:
     """Print the logs of a node, or of all."""
-    with _failures_told():
+    with _report_failures():
         layout = session.recall(_find(context, file, directory))
         wanted = session.node_id_of(layout, node) if node is not None else None
         selected = {
@@ -185,7 +185,7 @@ def kill(
     ] = "KILL",  # type: ignore[assignment]  # parsed like what a user writes
 ) -> None:
     """Send a node's process a signal, and see what the others do. One that dies is started again."""
-    with _failures_told():
+    with _report_failures():
         found = _find(context, file, directory)
         node_id = session.node_id_of(session.recall(found), node)
         pid = asyncio.run(session.ask_kill(found, node_id, number))
@@ -197,7 +197,7 @@ def supervise(
     directory: Annotated[Path, typer.Option("--dir")], lock_descriptor: Annotated[int, typer.Option()]
 ) -> None:
     """Supervise a prepared cluster: what `play --detach` leaves behind."""
-    with _failures_told():
+    with _report_failures():
         found = PlayDirectory(directory)
         found.adopt(lock_descriptor)
         layout = session.recall(found)
@@ -415,5 +415,5 @@ def _with_log(text: str, log: Path) -> str:
     return f"{text}; the end of {log}:\n{last}" if last else f"{text}; {log} is empty"
 
 
-def _failures_told() -> AbstractContextManager[None]:
-    return failures_told(PlayError, ManifestError)
+def _report_failures() -> AbstractContextManager[None]:
+    return report_failures(PlayError, ManifestError)

@@ -16,7 +16,7 @@ from quorate_operator.runtime.describing import idle_observation, label_in
 from quorate_operator.runtime.errors import PlayError
 from quorate_operator.runtime.wording import plan_as_json
 
-from quorate.console import Output, failures_told, print_json, write
+from quorate.console import Output, print_json, report_failures, write
 
 NOTHING = "nothing is left to do\n"
 
@@ -40,7 +40,7 @@ def plan(
 
     A cluster that runs is looked at. One that does not exist yet would be created.
     """
-    with failures_told(PlayError, ManifestError):
+    with report_failures(PlayError, ManifestError):
         found = asyncio.run(_local_plan(session.read_manifest(file), str(file), directory))
         if output is Output.JSON:
             print_json(found)

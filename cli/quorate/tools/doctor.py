@@ -11,9 +11,9 @@ from quorate.console import (
     CommandError,
     ToolCommand,
     admin_config,
+    print_failure,
     run,
     show,
-    tell_failure,
     tool_app,
     tool_options,
 )
@@ -67,7 +67,7 @@ def doctor(
         lambda: diagnosis_json(facts, found, pasts),
     )
     if problem is not None:
-        tell_failure(str(problem))
+        print_failure(str(problem))
     if problem is not None or not found.is_healthy:
         raise typer.Exit(1)
 

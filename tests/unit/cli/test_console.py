@@ -1,4 +1,4 @@
-"""What all tools share: options, errors, output."""
+"""The console kit: options, errors, output."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 import typer
 from kit.fake_cluster import CLUSTER_ID, FakeCluster
 from kit.tool_runner import run_tool
-from quorate.console import CommandError, failures_told, table_text, warn
+from quorate.console import CommandError, report_failures, table_text, warn
 from quorate.main import PARTS, TOOLS
 from quorate_admin.errors import ServerError, UnreachableError
 from quorate_protocol.errors import ErrorCode
@@ -140,7 +140,7 @@ def test_what_can_go_wrong_becomes_a_message_and_exit_code_1(
     capsys: pytest.CaptureFixture[str], error: Exception, told: str
 ) -> None:
     """Goal: no traceback for what a user can do something about. Method: raise each kind."""
-    with pytest.raises(typer.Exit) as exited, failures_told(KeyError):
+    with pytest.raises(typer.Exit) as exited, report_failures(KeyError):
         raise error
     assert exited.value.exit_code == 1
     assert capsys.readouterr().err == told
@@ -148,7 +148,7 @@ def test_what_can_go_wrong_becomes_a_message_and_exit_code_1(
 
 def test_our_own_bugs_are_not_hidden() -> None:
     """Goal: an assertion that fails is seen. Method: raise one."""
-    with pytest.raises(AssertionError), failures_told():
+    with pytest.raises(AssertionError), report_failures():
         raise AssertionError("bug")
 
 

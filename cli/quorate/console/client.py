@@ -1,0 +1,103 @@
+"""The admin client of the cluster that a tool's options name."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
+
+from quorate.console.command import ToolOptions, tool_options
+from quorate.console.output import CommandError, UsageError, warn
+
+if TYPE_CHECKING:
+    from quorate_admin.client import AdminClient
+    from quorate_admin.config import AdminConfig
+
+_Result = TypeVar("_Result")
+
+
+def run(
+    work: "Callable[[AdminClient], Awaitable[_Result]]",
+    context: typer.Context,
+    *,
+    defaults: Mapping[str, str] | None = None,
+) -> _Result:
+    """Run `work` with a client of the cluster that the options name, and return its result.
+
+    `defaults` are client properties that the file of --command-config overrides.
+
+    Raises:
+        UsageError, CommandError, ConfigError: as `admin_config`.
+        AdminError: from `work`. The command classes turn all of these into a message and an exit code.
+    """
+    options = tool_options(context)
+    config = admin_config(options, defaults)
+    import asyncio  # slower than everything before it, and usage errors do not need it
+
+    from quorate_admin.client import AdminClient  # likewise
+
+    async def with_client() -> _Result:
+        async with AdminClient(config) as admin:
+            return await work(admin)
+
+    return asyncio.run(with_client())
+
+
+def admin_config(options: ToolOptions, defaults: Mapping[str, str] | None = None) -> "AdminConfig":
+    """The client's configuration: the bootstrap option overrides the file, which overrides `defaults`.
+
+    Raises:
+        UsageError: there is no bootstrap option.
+        CommandError: the file can't be read.
+        ConfigError: a property in it is invalid.
+    """
+    if options.bootstrap_server is None and options.bootstrap_controller is None:
+        raise UsageError("give --bootstrap-server or --bootstrap-controller")
+    properties = dict(defaults or {})
+    if options.command_config is not None:
+        properties |= read_properties(options.command_config)
+
+    from quorate_admin.config import AdminConfig  # the errors above do not need it
+
+    _print_client_warnings()
+    return AdminConfig.from_properties(
+        properties,
+        bootstrap_servers=_addresses(options.bootstrap_server),
+        bootstrap_controllers=_addresses(options.bootstrap_controller),
+    )
+
+
+def read_properties(path: Path, option: str = "--command-config") -> dict[str, str]:
+    """The properties in a file that an option names.
+
+    Raises:
+        CommandError: the file can't be read or parsed; the message has the option, the file and the reason.
+    """
+    from quorate_protocol.properties import parse_properties  # most runs have no such file
+
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{option} {path}: it is not UTF-8 text") from error
+    except OSError as error:
+        raise CommandError(f"{option} {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise CommandError(f"{option} {path}: {error}") from error
+
+
+class _ToStderr(logging.Handler):
+    """Prints warnings that the client logs as warnings of the tool."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(record.getMessage())
+
+
+def _print_client_warnings() -> None:
+    logger = logging.getLogger("quorate_admin")
+    if not any(isinstance(handler, _ToStderr) for handler in logger.handlers):
+        logger.addHandler(_ToStderr(logging.WARNING))
+
+
+def _addresses(option: str | None) -> list[str] | None:
+    return None if option is None else [text.strip() for text in option.split(",")]
