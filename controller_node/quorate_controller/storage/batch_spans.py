@@ -4,21 +4,22 @@ It reads what `quorate_protocol.records.batch.scan_batches` reads, which checks 
 much; a test compares both.
 """
 
-import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
+from quorate_protocol.records.batch import (
+    CONTROL,
+    CRC_COVERS_FROM,
+    HEADER_SIZE_BYTES,
+    MAGIC,
+    PREFIX,
+    header_struct,
+)
 
 from quorate_controller.storage.filesystem import File
 
-PREFIX: Final = struct.Struct(">qi")
-"""Base offset, and how many bytes follow."""
-_HEADER: Final = struct.Struct(">qiibIhiqq")  # up to the highest timestamp
-_HEADER_SIZE_BYTES: Final = 61
-_CRC_COVERS_FROM: Final = 21
-_MAGIC: Final = 2
-_CONTROL: Final = 0x20
+_HEADER: Final = header_struct(slice(9))  # up to the highest timestamp
 _CHUNK_BYTES: Final = 1024 * 1024
 LOOKUP_CHUNK_BYTES: Final = 16 * 1024
 """For finding one batch: a few intervals of the index."""
@@ -62,25 +63,25 @@ def _spans_of_chunk(chunk: bytes, chunk_position: int, *, check_crc: bool) -> It
     """The whole and good batches at the start of a chunk."""
     view = memoryview(chunk)
     at = 0
-    limit = len(chunk) - _HEADER_SIZE_BYTES
+    limit = len(chunk) - HEADER_SIZE_BYTES
     while at <= limit:
         base_offset, length, epoch, magic, crc, attributes, last_delta, _, timestamp_ms = _HEADER.unpack_from(
             chunk, at
         )
         size_bytes = length + PREFIX.size
         behind = at + size_bytes
-        if size_bytes < _HEADER_SIZE_BYTES or behind > len(chunk) or magic != _MAGIC:
+        if size_bytes < HEADER_SIZE_BYTES or behind > len(chunk) or magic != MAGIC:
             return
         if base_offset < 0 or last_delta < 0:
             return
-        if check_crc and crc32c(view[at + _CRC_COVERS_FROM : behind]) != crc:
+        if check_crc and crc32c(view[at + CRC_COVERS_FROM : behind]) != crc:
             return
         yield BatchSpan(
             base_offset,
             base_offset + last_delta,
             epoch,
             size_bytes,
-            bool(attributes & _CONTROL),
+            bool(attributes & CONTROL),
             timestamp_ms,
             chunk_position + at,
         )

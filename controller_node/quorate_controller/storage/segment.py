@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from quorate_protocol.records.batch import BatchHeader
+from quorate_protocol.records.batch import PREFIX, BatchHeader
 
-from quorate_controller.storage.batch_spans import LOOKUP_CHUNK_BYTES, PREFIX, BatchSpan, read_spans
+from quorate_controller.storage.batch_spans import LOOKUP_CHUNK_BYTES, BatchSpan, read_spans
 from quorate_controller.storage.errors import FileMissingError
 from quorate_controller.storage.filesystem import File, FileSystem
 from quorate_controller.storage.segment_index import SegmentIndex

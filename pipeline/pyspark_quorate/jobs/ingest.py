@@ -1,6 +1,6 @@
 """`quorate lake ingest`: read what is new in the sources, keep it, and make the tables of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
@@ -9,14 +9,34 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_quorate import register
 from pyspark_quorate.jobs import building, raw
-from pyspark_quorate.jobs.inventory import Place, find_places, remembered
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.state import State
+from pyspark_quorate.jobs.state import LakeError, Read, State
+from pyspark_quorate.source.layout import (
+    LayoutError,
+    MetadataDirectory,
+    Root,
+    UnreadablePlace,
+    find_directories,
+    open_root,
+)
 from pyspark_quorate.tables.contract import Table
 
 READS_MAX: Final = 4
 """How many reads with their own first offset one ingest makes at most; each is planned on its own."""
+UNREADABLE: Final = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A directory that has something new, or an unreadable place that was not told of yet."""
+
+    address: str
+    start: int
+    files: Mapping[str, str]
+    """All of its files, by address, with their marks: size and time of change."""
+    new_files: int
+    new_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +120,76 @@ def _state(state: State, places: Sequence[Place], clusters: set[str]) -> State:
     return replace(
         state, files=files, reads=reads, clusters={**state.clusters, **dict.fromkeys(clusters, commit)}
     )
+
+
+# What is new in the sources
+
+
+def find_places(
+    sources: Sequence[str], known: Mapping[str, str], cluster_id: str | None = None
+) -> tuple[list[Place], int]:
+    """The places with news, in the order of their addresses; and how many directories there are in all.
+
+    `known` are the marks of what was read. Raises LakeError for a source that is not there.
+    """
+    places: dict[str, Place] = {}
+    seen: set[str] = set()
+    for source in dict.fromkeys(sources):
+        try:
+            root = open_root(source)
+            found = find_directories(root, cluster_id)
+        except LayoutError as error:
+            raise LakeError(str(error).replace("option path", "source")) from error
+        except OSError as error:
+            raise LakeError(f"source {source}: {error}") from error
+        if not found:
+            raise LakeError(
+                f"source {source}: no metadata log below it; one is a directory __cluster_metadata-0, "
+                "or has files like 00000000000000000000.log"
+            )
+        for one in found:
+            if one.address in seen:
+                continue
+            seen.add(one.address)
+            place = _news(root, one, known)
+            if place is not None:
+                places[one.address] = place
+    return [places[address] for address in sorted(places)], len(seen)
+
+
+def remembered(reads: Sequence[Read], commit: int, start: int) -> list[Read]:
+    """The reads of a directory with one more; those that it makes superfluous are left out."""
+    return [*(read for read in reads if read.start < start), Read(commit, start)]
+
+
+def _news(root: Root, found: MetadataDirectory | UnreadablePlace, known: Mapping[str, str]) -> Place | None:
+    if isinstance(found, UnreadablePlace):
+        if known.get(found.address) == f"{UNREADABLE}: {found.detail}":
+            return None
+        marks = {found.address: f"{UNREADABLE}: {found.detail}"}
+        return Place(address=found.address, start=0, files=marks, new_files=0, new_bytes=0)
+    offsets = {one.address: one.base_offset for one in found.segments}
+    offsets |= {one.address: one.end_offset for one in found.checkpoints}
+    marks, sizes = {}, {}
+    for address, mark, size in _marks(root, found):
+        marks[address], sizes[address] = mark, size
+    new = [address for address, mark in marks.items() if known.get(address) != mark]
+    if not new:
+        return None
+    # A directory that is read for the first time may lack its beginning: that is to be told, too.
+    is_first = not any(address in known for address in marks)
+    return Place(
+        address=found.address,
+        start=0 if is_first else min(offsets[address] for address in new),
+        files=marks,
+        new_files=len(new),
+        new_bytes=sum(sizes[address] for address in new),
+    )
+
+
+def _marks(root: Root, found: MetadataDirectory) -> Iterator[tuple[str, str, int]]:
+    addresses = [*(one.address for one in found.segments), *(one.address for one in found.checkpoints)]
+    paths = [address.removeprefix(root.prefix) for address in addresses]
+    for address, entry in zip(addresses, root.file_system.get_file_info(paths), strict=True):
+        if entry.size is not None:  # else it was deleted a moment ago
+            yield address, f"{entry.size} {entry.mtime_ns}", entry.size

@@ -1,9 +1,10 @@
-"""What Spark calls: the data source `quorate`, and its reader for batch queries."""
+"""The data source `quorate` as Spark calls it, and its reader for batch queries: where files are opened and read."""
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import pyarrow as pa
+from pyarrow import fs
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -12,14 +13,25 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.types import StructType
+from quorate_protocol.records.batch import HEADER_SIZE_BYTES, PREFIX
 
 from pyspark_quorate import rows
-from pyspark_quorate.source.batches import find_boundaries, read_piece
-from pyspark_quorate.source.layout import METADATA_DIRECTORY, LayoutError, find_directories, open_root
+from pyspark_quorate.rows import UNREADABLE_FILE
+from pyspark_quorate.source.decoding import RowReader, gap_rows
+from pyspark_quorate.source.layout import (
+    METADATA_DIRECTORY,
+    LayoutError,
+    find_directories,
+    open_file,
+    open_root,
+)
 from pyspark_quorate.source.options import Options, parse_options
-from pyspark_quorate.source.packing import Piece, cut, pack
-from pyspark_quorate.source.planning import plan_pieces
+from pyspark_quorate.source.pieces import Piece, cut, pack, plan_pieces
+from pyspark_quorate.source.scanning import BatchScanner, Gap
 from pyspark_quorate.source.selection import Selection, narrow, select
+
+BLOCK_BYTES: Final = 8 * 1024 * 1024
+"""What is read at once. With a batch that ends behind it, as much again and a batch's size are in memory."""
 
 
 class PiecesPartition(InputPartition):
@@ -110,3 +122,77 @@ class FilteringDataSource(QuorateDataSource):
     """For a session where filters are pushed down: :func:`pyspark_quorate.register` turns that on."""
 
     takes_filters = True
+
+
+# Input
+
+
+def read_piece(piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece. What goes wrong becomes a row."""
+    origin = piece.origin
+    if piece.gaps:
+        wanted = [gap for gap in piece.gaps if selection.wants_gap(gap)]
+        if wanted:
+            yield gap_rows(origin.cluster_id, origin.source, wanted)
+        return
+    scanner = BatchScanner(position=piece.start, first_offset=piece.first_offset, end_offset=piece.end_offset)
+    reader = RowReader(origin, selection, scanner)
+    try:
+        file_system, path = open_file(origin.source)
+        with file_system.open_input_file(path) as file:
+            yield from _read_file(file, piece, reader)
+    except (OSError, pa.ArrowException, LayoutError) as error:
+        is_log = origin.snapshot is None
+        gap = Gap(
+            reason=UNREADABLE_FILE,
+            offset=scanner.next_offset if is_log else None,
+            end_offset=piece.end_offset,
+            detail=f"can't be read: {error}",
+        )
+        if selection.wants_gap(gap):
+            yield gap_rows(origin.cluster_id, origin.source, [gap])
+
+
+def _read_file(file: pa.NativeFile, piece: Piece, reader: RowReader) -> Iterator[pa.RecordBatch]:
+    file.seek(piece.start)
+    left = file.size() - piece.start if piece.end is None else piece.end - piece.start
+    rest = b""
+    while True:
+        block = file.read(min(BLOCK_BYTES, left))
+        left -= len(block)
+        is_end = not block or left <= 0
+        data = rest + block
+        batches, consumed = reader.read(data, is_end=is_end)
+        yield from batches
+        if is_end:
+            return
+        rest = data[consumed:]
+
+
+def find_boundaries(address: str, every_bytes: int) -> list[tuple[int, int]]:
+    """Where a file may be cut: (position, offset) of batches that are about `every_bytes` apart.
+
+    Goes from header to header and stops where there is none. Only for local files: elsewhere each header costs a
+    request, and nothing is found.
+    """
+    boundaries: list[tuple[int, int]] = []
+    try:
+        root = open_root(address)
+        if not isinstance(root.file_system, fs.LocalFileSystem):
+            return []
+        with pa.memory_map(root.path) as file:
+            data = memoryview(file.read_buffer())
+    except (OSError, pa.ArrowException, LayoutError):
+        return []
+    at = previous = 0
+    while at + HEADER_SIZE_BYTES <= len(data):
+        base_offset, length = PREFIX.unpack_from(data, at)
+        if length < HEADER_SIZE_BYTES - PREFIX.size or base_offset < 0:
+            break
+        if at - previous >= every_bytes:
+            if boundaries and base_offset <= boundaries[-1][1]:
+                break
+            boundaries.append((at, base_offset))
+            previous = at
+        at += PREFIX.size + length
+    return boundaries

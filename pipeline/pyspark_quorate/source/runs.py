@@ -4,7 +4,6 @@ What a run leaves out (damage, another leader epoch, the end of the bytes) is lo
 :mod:`pyspark_quorate.source.scanning`.
 """
 
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple, Self, TypeAlias
@@ -12,38 +11,23 @@ from typing import Final, NamedTuple, Self, TypeAlias
 import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
-from quorate_protocol.records.batch import HEADER_SIZE_BYTES
+from quorate_protocol.records.batch import (
+    CONTROL,
+    CRC_COVERS_FROM,
+    HEADER_FIELDS,
+    HEADER_SIZE_BYTES,
+    LENGTH_COUNTS_FROM,
+    MAGIC,
+    PREFIX,
+    RECORD_SIZE_BYTES_MIN,
+)
 
 Integers: TypeAlias = NDArray[np.int64]
 
 BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 """KRaft writes batches of at most 8 MiB, and some bytes."""
-RECORD_SIZE_BYTES_MIN: Final = 7
-MAGIC: Final = 2
-CONTROL: Final = 0x20
-"""The attributes of a batch of control records; those of others are 0."""
-LENGTH_COUNTS_FROM: Final = 12
-CRC_COVERS_FROM: Final = 21
 
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_POSITION: Final = 8
-_HEADER: Final = np.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("length", ">i4"),
-        ("epoch", ">i4"),
-        ("magic", "i1"),
-        ("crc", ">u4"),
-        ("attributes", ">i2"),
-        ("last_delta", ">i4"),
-        ("base_timestamp_ms", ">i8"),
-        ("max_timestamp_ms", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("count", ">i4"),
-    ]
-)
+_HEADER: Final = np.dtype([(name, f">{code}") for name, code in HEADER_FIELDS])
 
 
 class Batch(NamedTuple):
@@ -140,9 +124,9 @@ def _follow_lengths(data: bytes, at: int, count_max: int) -> list[int]:
     """Where whole batches begin if their lengths are right, at most so many; and where the last of them ends."""
     starts = [at]
     add = starts.append
-    size_of, behind_all = _LENGTH.unpack_from, len(data)
+    prefix_of, behind_all = PREFIX.unpack_from, len(data)
     while len(starts) <= count_max and at + HEADER_SIZE_BYTES <= behind_all:
-        (length,) = size_of(data, at + _LENGTH_POSITION)
+        _, length = prefix_of(data, at)
         size_bytes = length + LENGTH_COUNTS_FROM
         at += size_bytes
         if not HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX or at > behind_all:

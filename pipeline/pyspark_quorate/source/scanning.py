@@ -5,30 +5,28 @@ looked for: first where the damaged one says that it ends, then byte by byte. It
 and its offsets may follow.
 """
 
-import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
-from quorate_protocol.records.batch import HEADER_SIZE_BYTES
-
-from pyspark_quorate.rows import CORRUPT_BATCH, MISSING_OFFSETS, TORN_TAIL
-from pyspark_quorate.source.runs import (
-    BATCH_SIZE_BYTES_MAX,
+from quorate_protocol.records.batch import (
+    COMPRESSION_MASK,
     CONTROL,
     CRC_COVERS_FROM,
+    HEADER,
+    HEADER_SIZE_BYTES,
     LENGTH_COUNTS_FROM,
     MAGIC,
+    PREFIX,
     RECORD_SIZE_BYTES_MIN,
-    Batch,
-    Batches,
-    take_usual,
+    header_struct,
 )
 
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_OFFSET_LENGTH_EPOCH: Final = struct.Struct(">qii")
+from pyspark_quorate.rows import CORRUPT_BATCH, MISSING_OFFSETS, TORN_TAIL
+from pyspark_quorate.source.runs import BATCH_SIZE_BYTES_MAX, Batch, Batches, take_usual
+
+_OFFSET_LENGTH_EPOCH: Final = header_struct(slice(3))
 _MAGIC_POSITION: Final = 16
-_COMPRESSION_MASK: Final = 0x07
 _RUN_MIN, _RUN_MAX = 8, 4096
 """So many batches are checked at once: twice as many as before, or the fewest behind one that stands out."""
 
@@ -121,7 +119,7 @@ class BatchScanner:
         left = len(data) - at
         if left < HEADER_SIZE_BYTES:
             return (f"a batch is cut short: {left} bytes", True) if is_end else at
-        header: tuple[int, ...] = _HEADER.unpack_from(data, at)
+        header: tuple[int, ...] = HEADER.unpack_from(data, at)
         base_offset, length, epoch, magic, crc, attributes, last_delta, base_timestamp_ms, *_, count = header
         size_bytes = length + LENGTH_COUNTS_FROM
         if magic != MAGIC or base_offset < 0 or not HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX:
@@ -136,7 +134,7 @@ class BatchScanner:
         is_usual = attributes in (0, CONTROL) and last_delta == count - 1
         if not is_usual or not 0 < count <= size_bytes // RECORD_SIZE_BYTES_MIN:
             what = (
-                f"attributes {attributes:#x}{', compressed' if attributes & _COMPRESSION_MASK else ''}, "
+                f"attributes {attributes:#x}{', compressed' if attributes & COMPRESSION_MASK else ''}, "
                 f"{count} records and last offset delta {last_delta}"
             )
             return (
@@ -215,7 +213,7 @@ class BatchScanner:
         candidate, is_whole = self._find(data, at, began - self._position, is_end=is_end)
         if not is_whole:
             return candidate, False
-        (base_offset,) = struct.unpack_from(">q", data, candidate)
+        base_offset, _ = PREFIX.unpack_from(data, candidate)
         found.append(
             Gap(
                 reason=CORRUPT_BATCH,
@@ -230,7 +228,7 @@ class BatchScanner:
 
     def _find(self, data: bytes, at: int, began: int, *, is_end: bool) -> tuple[int, bool]:
         if began == at and len(data) - at >= LENGTH_COUNTS_FROM:
-            _, length = struct.unpack_from(">qi", data, at)
+            _, length = PREFIX.unpack_from(data, at)
             behind = at + length + LENGTH_COUNTS_FROM
             if at + HEADER_SIZE_BYTES < behind <= len(data) and self._is_batch(data, behind, is_end=True):
                 return behind, True
@@ -253,7 +251,7 @@ class BatchScanner:
         left = len(data) - at
         if left < HEADER_SIZE_BYTES:
             return False if is_end else None
-        base_offset, length, _, magic, crc, attributes, last_delta, *_, count = _HEADER.unpack_from(data, at)
+        base_offset, length, _, magic, crc, attributes, last_delta, *_, count = HEADER.unpack_from(data, at)
         size_bytes = length + LENGTH_COUNTS_FROM
         is_plausible = (
             magic == MAGIC

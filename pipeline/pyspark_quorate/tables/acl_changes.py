@@ -9,11 +9,9 @@ from quorate_admin.types.acls import AclPermissionType, PatternType, ResourceTyp
 from quorate_admin.types.operations import AclOperation
 
 from pyspark_quorate.rows import column
-from pyspark_quorate.tables.boundaries import boundaries
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.enums import name_of
-from pyspark_quorate.tables.intervals import EVENT_COLUMNS, intervals
-from pyspark_quorate.tables.timeline import breaks, field, records_of
+from pyspark_quorate.tables.intervals import EVENT_COLUMNS, boundaries, intervals
+from pyspark_quorate.tables.timeline import breaks, field, name_of, records_of
 
 SCHEMA: Final = StructType(
     [

@@ -9,8 +9,8 @@ from pyspark.sql.types import DoubleType, IntegerType, StringType, StructType
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.controller_registrations import BROKER, registrations
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, mark_gaps, merge_adjacent
-from pyspark_quorate.tables.registrations import BROKER, registrations
 from pyspark_quorate.tables.timeline import breaks
 
 REUSE_WINDOW: Final = timedelta(minutes=10)

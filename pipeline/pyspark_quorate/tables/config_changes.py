@@ -9,11 +9,9 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.source.redaction import REDACTED
-from pyspark_quorate.tables.boundaries import boundaries
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.enums import name_of
-from pyspark_quorate.tables.intervals import EVENT_COLUMNS, intervals, placed
-from pyspark_quorate.tables.timeline import breaks, field, records_of
+from pyspark_quorate.tables.intervals import EVENT_COLUMNS, boundaries, intervals, placed
+from pyspark_quorate.tables.timeline import breaks, field, name_of, records_of
 from pyspark_quorate.tables.topics import topic_ends
 
 SCHEMA: Final = StructType(

@@ -10,6 +10,7 @@ is at that offset. NoOpRecords and the brackets of transactions are left out.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -348,3 +349,9 @@ def field(path: str, kind: str) -> Column:
     those that are filtered away behind, and "id" is a number in some and a uuid in others.
     """
     return f.try_variant_get("payload", f"$.{path}", kind)
+
+
+def name_of(kind: type[IntEnum], number: Column) -> Column:
+    """The name of the enum's member; for a number without a member, the number as text."""
+    names = f.create_map(*(f.lit(part) for one in kind for part in (int(one), one.name)))
+    return f.coalesce(f.try_element_at(names, number), number.cast("string"))

@@ -8,9 +8,9 @@ from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType, S
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.controller_registrations import BROKER, CONTROLLER, registrations
 from pyspark_quorate.tables.feature_levels import level_name
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, mark_gaps, merge_adjacent, overlap
-from pyspark_quorate.tables.registrations import BROKER, CONTROLLER, registrations
 from pyspark_quorate.tables.timeline import breaks
 
 SCHEMA: Final = StructType(

@@ -24,26 +24,63 @@ from crc32c import crc32c
 from quorate_protocol.errors import CorruptBatch, UnsupportedCompression
 
 __all__ = (
+    "COMPRESSION_MASK",
+    "CONTROL",
+    "CRC_COVERS_FROM",
+    "HEADER",
+    "HEADER_FIELDS",
     "HEADER_SIZE_BYTES",
+    "LENGTH_COUNTS_FROM",
+    "MAGIC",
+    "PREFIX",
+    "RECORD_SIZE_BYTES_MIN",
     "BatchHeader",
     "Record",
     "RecordBatch",
     "build_batch",
     "decode_batches",
     "encode_batch",
+    "header_struct",
     "scan_batches",
 )
 
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_BEFORE_CRC: Final = struct.Struct(">qiibI")
-_AFTER_CRC: Final = struct.Struct(">hiqqqhii")
-HEADER_SIZE_BYTES: Final = _HEADER.size
-_LENGTH_COUNTS_FROM: Final = 12
-_CRC_COVERS_FROM: Final = 21
-_MAGIC: Final = 2
-_COMPRESSION_MASK: Final = 0x07
-_CONTROL: Final = 0x20
-_RECORD_SIZE_BYTES_MIN: Final = 7
+HEADER_FIELDS: Final[tuple[tuple[str, str], ...]] = (
+    ("base_offset", "q"),
+    ("length", "i"),
+    ("epoch", "i"),
+    ("magic", "b"),
+    ("crc", "I"),
+    ("attributes", "h"),
+    ("last_delta", "i"),
+    ("base_timestamp_ms", "q"),
+    ("max_timestamp_ms", "q"),
+    ("producer_id", "q"),
+    ("producer_epoch", "h"),
+    ("base_sequence", "i"),
+    ("count", "i"),
+)
+"""Name and type of each field of a batch's header, in order; big-endian. The type is a code of `struct` and numpy."""
+
+
+def header_struct(fields: slice) -> struct.Struct:
+    """The struct of consecutive fields of a header."""
+    return struct.Struct(">" + "".join(code for _, code in HEADER_FIELDS[fields]))
+
+
+HEADER: Final = header_struct(slice(None))
+HEADER_SIZE_BYTES: Final = HEADER.size
+PREFIX: Final = header_struct(slice(2))
+"""Base offset, and the number of bytes that follow."""
+LENGTH_COUNTS_FROM: Final = PREFIX.size
+_BEFORE_CRC_END: Final = 5
+_BEFORE_CRC: Final = header_struct(slice(_BEFORE_CRC_END))
+_AFTER_CRC: Final = header_struct(slice(_BEFORE_CRC_END, None))
+CRC_COVERS_FROM: Final = _BEFORE_CRC.size
+MAGIC: Final = 2
+COMPRESSION_MASK: Final = 0x07
+CONTROL: Final = 0x20
+"""The attributes of a batch of control records; those of KRaft's other batches are 0."""
+RECORD_SIZE_BYTES_MIN: Final = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +159,7 @@ def encode_batch(batch: RecordBatch) -> bytes:
         records += _varint(len(body))
         records += body
     after_crc = _AFTER_CRC.pack(
-        _CONTROL if batch.is_control else 0,
+        CONTROL if batch.is_control else 0,
         len(batch.records) - 1,
         batch.base_timestamp_ms,
         batch.max_timestamp_ms,
@@ -147,9 +184,9 @@ def build_batch(values: Sequence[bytes], base_offset: int, epoch: int, timestamp
 
 
 def _join(base_offset: int, epoch: int, after_crc: bytes, records: bytearray) -> bytes:
-    length = HEADER_SIZE_BYTES - _LENGTH_COUNTS_FROM + len(records)
+    length = HEADER_SIZE_BYTES - LENGTH_COUNTS_FROM + len(records)
     crc = crc32c(records, crc32c(after_crc))
-    return b"".join((_BEFORE_CRC.pack(base_offset, length, epoch, _MAGIC, crc), after_crc, records))
+    return b"".join((_BEFORE_CRC.pack(base_offset, length, epoch, MAGIC, crc), after_crc, records))
 
 
 # Decoding
@@ -201,24 +238,24 @@ def _scan(data: bytes, *, check_crc: bool, allow_partial_tail: bool) -> Iterator
             if allow_partial_tail:
                 return
             raise CorruptBatch(f"a batch at byte {position} is cut short: {left} bytes")
-        base_offset, length, epoch, magic, crc, attributes, last_delta, *rest = _HEADER.unpack_from(
+        base_offset, length, epoch, magic, crc, attributes, last_delta, *rest = HEADER.unpack_from(
             data, position
         )
-        size_bytes = length + _LENGTH_COUNTS_FROM
+        size_bytes = length + LENGTH_COUNTS_FROM
         where = f"at byte {position}, offset {base_offset}, of {size_bytes} bytes"
-        if magic != _MAGIC or size_bytes < HEADER_SIZE_BYTES or base_offset < 0:
+        if magic != MAGIC or size_bytes < HEADER_SIZE_BYTES or base_offset < 0:
             raise CorruptBatch(f"no batch {where}: magic {magic}")
         if size_bytes > left:
             if allow_partial_tail:
                 return
             raise CorruptBatch(f"the batch {where} is cut short: {left} bytes")
-        if check_crc and crc32c(memoryview(data)[position + _CRC_COVERS_FROM : position + size_bytes]) != crc:
+        if check_crc and crc32c(memoryview(data)[position + CRC_COVERS_FROM : position + size_bytes]) != crc:
             raise CorruptBatch(f"the batch {where} has a wrong checksum")
-        if attributes & _COMPRESSION_MASK:
+        if attributes & COMPRESSION_MASK:
             raise UnsupportedCompression(f"the batch {where} is compressed; KRaft does not compress")
         count = rest[-1]
-        is_plausible = 0 < count <= size_bytes // _RECORD_SIZE_BYTES_MIN and last_delta == count - 1
-        if attributes & ~_CONTROL or not is_plausible:
+        is_plausible = 0 < count <= size_bytes // RECORD_SIZE_BYTES_MIN and last_delta == count - 1
+        if attributes & ~CONTROL or not is_plausible:
             raise CorruptBatch(
                 f"the batch {where} has attributes {attributes:#x}, {count} records and last offset delta "
                 f"{last_delta}: not what KRaft writes"
@@ -228,7 +265,7 @@ def _scan(data: bytes, *, check_crc: bool, allow_partial_tail: bool) -> Iterator
             last_offset=base_offset + last_delta,
             partition_leader_epoch=epoch,
             size_bytes=size_bytes,
-            is_control=bool(attributes & _CONTROL),
+            is_control=bool(attributes & CONTROL),
             max_timestamp_ms=rest[1],
             position=position,
         )

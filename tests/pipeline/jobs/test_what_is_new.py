@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from pyspark_quorate.jobs.inventory import Place, find_places, remembered
+from pyspark_quorate.jobs.ingest import Place, find_places, remembered
 from pyspark_quorate.jobs.state import LakeError, Read
 
 

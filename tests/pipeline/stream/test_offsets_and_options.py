@@ -9,8 +9,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark_quorate.source.follow import Mark
 from pyspark_quorate.source.follow_feed import is_led_below
 from pyspark_quorate.source.options import OptionError
-from pyspark_quorate.source.stream import QuorumStreamReader
-from pyspark_quorate.source.stream_offsets import OffsetError, StreamOffset
+from pyspark_quorate.source.stream import OffsetError, QuorumStreamReader, StreamOffset
 from pyspark_quorate.source.stream_options import InitialOffset, StreamOptions
 from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 from quorate_protocol.observer import Position
