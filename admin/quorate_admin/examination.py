@@ -52,7 +52,7 @@ async def examine(admin: AdminClient, config: AdminConfig) -> Facts:
         unreachable=spoken.reasons,
     )
     if image is not None:
-        facts = replace(facts, is_log_read=True, controllers=_controllers(image), brokers=_brokers(image))
+        facts = replace(facts, is_log_read=True, controllers=controllers_of(image), brokers=brokers_of(image))
     if quorum is None:
         return facts  # nobody could say whether a level would be taken
     found = await _outlooks(admin, facts, _supported(spoken.answers.values(), features))
@@ -201,7 +201,8 @@ def _listed(cluster: ClusterDescription, kind: NodeKind) -> dict[int, Registered
     }
 
 
-def _controllers(image: MetadataImage) -> dict[int, RegisteredNode]:
+def controllers_of(image: MetadataImage) -> dict[int, RegisteredNode]:
+    """Returns the registered controllers by node id."""
     return {
         node_id: RegisteredNode(
             kind=NodeKind.CONTROLLER,
@@ -213,7 +214,8 @@ def _controllers(image: MetadataImage) -> dict[int, RegisteredNode]:
     }
 
 
-def _brokers(image: MetadataImage) -> dict[int, RegisteredNode]:
+def brokers_of(image: MetadataImage) -> dict[int, RegisteredNode]:
+    """Returns the registered brokers by node id."""
     return {
         node_id: RegisteredNode(
             kind=NodeKind.BROKER,

@@ -220,6 +220,7 @@ def voter(node_id: int) -> ObservedVoter:
         log_end_offset=100,
         last_fetch_ms=NOW_MS,
         last_caught_up_ms=NOW_MS,
+        follows=True,
         caught_up=True,
         endpoints=controller(node_id).advertised,
     )

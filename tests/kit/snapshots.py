@@ -104,6 +104,7 @@ def replica(node_id: int, end: int, *, caught_up: bool = True) -> ObservedVoter:
         log_end_offset=end,
         last_fetch_ms=NOW_MS - 200,
         last_caught_up_ms=NOW_MS - 200,
+        follows=True,
         caught_up=caught_up,
     )
 

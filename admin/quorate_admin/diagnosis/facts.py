@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 
-from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
+from quorate_admin.types.cluster import QuorumDescription
 from quorate_admin.types.features import FeatureDescription
-
-FETCH_SILENCE_MS = 10_000
-"""A node that has not fetched for so long does not follow the log: a live one fetches every 500 ms or so."""
 
 
 class NodeKind(StrEnum):
@@ -46,6 +44,12 @@ class Blocker:
     lowest: int = 0
     highest: int = 0
     is_registered: bool = True
+
+    @classmethod
+    def of(cls, node: RegisteredNode, feature: str) -> Self:
+        """A registered node, with the range that it has of a feature."""
+        low, high = (node.features or {}).get(feature, (0, 0))
+        return cls(kind=node.kind, node_id=node.node_id, lowest=low, highest=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,41 +91,3 @@ class Facts:
     def finalized(self, feature: str) -> int:
         """The finalized level; 0 where there is none."""
         return 0 if self.features is None else self.features.finalized.get(feature, 0)
-
-    def silence_ms(self, node_id: int) -> int | None:
-        """How long before the leader's answer a replica of the log last fetched; None if it is no replica.
-
-        -1 for a replica that has not fetched since the leader leads.
-        """
-        if self.quorum is None:
-            return None
-        replicas = [one for one in (*self.quorum.voters, *self.quorum.observers) if one.node_id == node_id]
-        return min((self._silence_of(one) for one in replicas), key=_freshest_first, default=None)
-
-    def follows(self, node_id: int) -> bool | None:
-        """Whether a node follows the metadata log; None where no leader tells."""
-        if self.quorum is None:
-            return None
-        silence_ms = self.silence_ms(node_id)
-        return silence_ms is not None and 0 <= silence_ms <= FETCH_SILENCE_MS
-
-    def fetches(self, replica: ReplicaDescription) -> bool:
-        """Whether this very replica, node and directory, follows: the leader lists one that stopped for minutes."""
-        return 0 <= self._silence_of(replica) <= FETCH_SILENCE_MS
-
-    def _silence_of(self, replica: ReplicaDescription) -> int:
-        assert self.quorum is not None
-        if replica.node_id == self.quorum.leader_id:
-            return 0
-        return -1 if replica.last_fetch_ms is None else max(0, self.leader_now_ms - replica.last_fetch_ms)
-
-    @property
-    def leader_now_ms(self) -> int:
-        """The leader's clock when it described the quorum: the newest time that it told."""
-        assert self.quorum is not None
-        replicas = (*self.quorum.voters, *self.quorum.observers)
-        return max((one.last_fetch_ms or 0 for one in replicas), default=0)
-
-
-def _freshest_first(silence_ms: int) -> tuple[bool, int]:
-    return silence_ms < 0, silence_ms

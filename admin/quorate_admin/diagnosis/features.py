@@ -7,7 +7,7 @@ asking with `validateOnly` for one level after the other, which changes nothing.
 """
 
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, FEATURES, METADATA_VERSION
@@ -83,7 +83,7 @@ def registered_outlooks(
     finalized: Mapping[str, int],
     supported: Mapping[str, int],
     nodes: Iterable[RegisteredNode],
-    voter_ids: Sequence[int],
+    voter_ids: Iterable[int],
 ) -> tuple[FeatureOutlook, ...]:
     """How far each feature can go by the registrations in the log.
 
@@ -92,17 +92,18 @@ def registered_outlooks(
     Kafka 4.3.1.
     """
     registered = list(nodes)
-    missing = _missing_voters(finalized, registered, voter_ids)
+    missing = missing_voters(finalized, registered, voter_ids)
     outlooks = []
     for feature, target in sorted(supported.items()):
         current = finalized.get(feature, 0)
-        ranges = [(node, (node.features or {}).get(feature, (0, 0))) for node in registered]
         blockers = [
-            Blocker(kind=node.kind, node_id=node.node_id, lowest=low, highest=high)
-            for node, (low, high) in sorted(ranges, key=lambda one: (-one[1][1], one[0].kind, one[0].node_id))
-            if current < target > high
+            Blocker.of(node, feature)
+            for node in registered
+            if current < target and not supports(node.features, feature, target)
         ]
-        reachable = current if missing else min((high for _, (_, high) in ranges), default=target)
+        blockers.sort(key=lambda one: (-one.highest, one.kind, one.node_id))
+        highest = ((node.features or {}).get(feature, (0, 0))[1] for node in registered)
+        reachable = current if missing else min(highest, default=target)
         obstacle = None
         needed = _needed_metadata_version(feature, min(reachable, target))
         if needed > finalized.get(METADATA_VERSION, 0):
@@ -120,9 +121,16 @@ def registered_outlooks(
     return tuple(outlooks)
 
 
-def _missing_voters(
-    finalized: Mapping[str, int], registered: Sequence[RegisteredNode], voter_ids: Sequence[int]
+def supports(features: Mapping[str, tuple[int, int]] | None, feature: str, level: int) -> bool:
+    """Whether a node with these feature ranges supports a level; one that lacks a feature supports level 0 of it."""
+    low, high = (features or {}).get(feature, (0, 0))
+    return low <= level <= high
+
+
+def missing_voters(
+    finalized: Mapping[str, int], registered: Iterable[RegisteredNode], voter_ids: Iterable[int]
 ) -> list[Blocker]:
+    """Returns the voters that are not registered, and block every level of every feature."""
     if finalized.get(METADATA_VERSION, 0) < CONTROLLER_REGISTRATION_SINCE:
         return []  # controllers do not register yet, and are not asked
     known = {node.node_id for node in registered if node.kind is NodeKind.CONTROLLER}

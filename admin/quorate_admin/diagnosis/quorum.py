@@ -5,19 +5,18 @@ from collections.abc import Iterator
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, KRAFT_VERSION, METADATA_VERSION
 
 from quorate_admin.diagnosis.commands import Commands
-from quorate_admin.diagnosis.facts import FETCH_SILENCE_MS, Facts, NodeKind
+from quorate_admin.diagnosis.facts import Facts, NodeKind
 from quorate_admin.diagnosis.findings import Code, Finding, Severity
+from quorate_admin.diagnosis.judgement import FETCH_SILENCE_MS_MAX, ClusterFacts, LeaderView, majority
 from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
-LAG_MS_MAX = 10_000
-"""A replica that fetches, and was last caught up longer ago than this, does not keep up."""
 
-
-def find_in_quorum(facts: Facts, commands: Commands) -> Iterator[Finding]:
-    """Findings about leader, voters and observers."""
+def find_in_quorum(facts: Facts, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
+    """Yields findings about leader, voters and observers."""
     if facts.quorum is None:
         yield _no_leader(facts, commands)
         return
+    view = LeaderView.of(facts.quorum)
     if facts.quorum.high_watermark < 0:
         yield Finding(
             severity=Severity.DANGER,
@@ -28,16 +27,16 @@ def find_in_quorum(facts: Facts, commands: Commands) -> Iterator[Finding]:
             advice="Start the voters that are down.",
             commands=(commands.doctor(),),
         )
-    yield from _size(facts, facts.quorum, commands)
+    yield from _size(facts.quorum, judged, commands)
     for voter in facts.quorum.voters:
-        yield from _voter(facts, facts.quorum, voter, commands)
+        yield from _voter(facts, view, voter, commands)
     for observer in facts.quorum.observers:
-        if facts.fetches(observer) and _lag_ms(facts, observer) > LAG_MS_MAX:
+        if view.follows(observer) and not view.is_caught_up(observer):
             yield Finding(
                 severity=Severity.WARNING,
                 code=Code.OBSERVER_LAGGING,
                 message=f"Observer {observer.node_id} does not keep up with the metadata log",
-                evidence=_lag_text(facts, facts.quorum, observer),
+                evidence=_lag_text(view, observer),
                 commands=(commands.describe_replication(),),
                 node_id=observer.node_id,
             )
@@ -62,10 +61,8 @@ def _no_leader(facts: Facts, commands: Commands) -> Finding:
     )
 
 
-def _size(facts: Facts, quorum: QuorumDescription, commands: Commands) -> Iterator[Finding]:
+def _size(quorum: QuorumDescription, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
     size = len(quorum.voters)
-    following = [voter.node_id for voter in quorum.voters if facts.follows(voter.node_id)]
-    majority = size // 2 + 1
     if size == 1:
         yield Finding(
             severity=Severity.NOTE,
@@ -80,53 +77,60 @@ def _size(facts: Facts, quorum: QuorumDescription, commands: Commands) -> Iterat
             severity=Severity.NOTE,
             code=Code.EVEN_VOTERS,
             message=f"The quorum has an even number of voters, {size}",
-            evidence=f"It survives the loss of {size - majority}, as a quorum of {size - 1} does.",
+            evidence=f"It survives the loss of {size - majority(size)}, as a quorum of {size - 1} does.",
             advice="Format and start another controller, then, with its properties:",
             commands=(commands.add_voter(),),
         )
-    if size > 1 and len(following) <= majority and len(following) < size:
-        gone = sorted({voter.node_id for voter in quorum.voters} - set(following))
+    lacking = sorted(judged.voter_ids - judged.caught_up_voters)
+    if size > 1 and lacking and judged.spare_voters <= 0:
         yield Finding(
             severity=Severity.DANGER,
             code=Code.ONE_FAILURE_FROM_LOSS,
             message="The next failure of a voter stops the cluster",
-            evidence=f"{len(following)} of {size} voters follow the log, and {majority} are a majority; "
-            f"{_listed('voter', gone)} {'does' if len(gone) == 1 else 'do'} not.",
-            advice=f"Start {_listed('controller', gone)}.",
+            evidence=f"{size - len(lacking)} of {size} voters are caught up, and {majority(size)} are a majority; "
+            f"{_listed('voter', lacking)} {'is' if len(lacking) == 1 else 'are'} not.",
+            advice=_bring_back(judged, lacking),
             commands=(commands.doctor(),),
         )
 
 
+def _bring_back(judged: ClusterFacts, lacking: list[int]) -> str:
+    silent = sorted(one.node_id for one in judged.voters if not one.follows)
+    if silent:
+        return f"Start {_listed('controller', silent)}."
+    return f"Wait until {_listed('voter', lacking)} has caught up, before another one is restarted."
+
+
 def _voter(
-    facts: Facts, quorum: QuorumDescription, voter: ReplicaDescription, commands: Commands
+    facts: Facts, view: LeaderView, voter: ReplicaDescription, commands: Commands
 ) -> Iterator[Finding]:
     node_id = voter.node_id
     is_dynamic = facts.finalized(KRAFT_VERSION) >= 1
-    if not facts.follows(node_id):
-        silence_ms = facts.silence_ms(node_id)
-        since = "since the leader was elected" if silence_ms in (None, -1) else f"for {silence_ms} ms"
+    if not view.follows(voter):
+        silence_ms = view.silence_ms(voter)
+        since = "since the leader was elected" if silence_ms is None else f"for {silence_ms} ms"
         yield Finding(
             severity=Severity.WARNING,
             code=Code.VOTER_SILENT,
             message=f"Voter {node_id} does not follow the log",
-            evidence=f"It has not fetched {since}; a live voter fetches at least every {FETCH_SILENCE_MS} ms.",
+            evidence=f"It has not fetched {since}; a live voter fetches at least every {FETCH_SILENCE_MS_MAX} ms.",
             advice=f"Start controller {node_id}."
             + (" If it is gone for good, take it out of the quorum:" if is_dynamic else ""),
             commands=(commands.remove_voter(node_id, voter.directory_id),) if is_dynamic else (),
             node_kind=NodeKind.CONTROLLER,
             node_id=node_id,
         )
-    elif _lag_ms(facts, voter) > LAG_MS_MAX:
+    elif not view.is_caught_up(voter):
         yield Finding(
             severity=Severity.WARNING,
             code=Code.VOTER_LAGGING,
             message=f"Voter {node_id} does not keep up with the log",
-            evidence=_lag_text(facts, quorum, voter),
+            evidence=_lag_text(view, voter),
             commands=(commands.describe_replication(),),
             node_kind=NodeKind.CONTROLLER,
             node_id=node_id,
         )
-    yield from _registration_of_voter(facts, quorum, node_id, commands)
+    yield from _registration_of_voter(facts, view.quorum, node_id, commands)
 
 
 def _registration_of_voter(
@@ -178,17 +182,16 @@ def _static(facts: Facts, commands: Commands) -> Iterator[Finding]:
         )
 
 
-def _lag_ms(facts: Facts, replica: ReplicaDescription) -> int:
-    """How long ago it had everything; 0 for one that the leader does not know about yet."""
-    if replica.last_caught_up_ms is None:
-        return 0
-    return max(0, facts.leader_now_ms - replica.last_caught_up_ms)
-
-
-def _lag_text(facts: Facts, quorum: QuorumDescription, replica: ReplicaDescription) -> str:
-    leader = next((one for one in quorum.voters if one.node_id == quorum.leader_id), None)
-    behind = "" if leader is None else f"{leader.log_end_offset - replica.log_end_offset} records behind, "
-    return f"It is {behind}and had everything last {_lag_ms(facts, replica)} ms ago.".replace(", and", " and")
+def _lag_text(view: LeaderView, replica: ReplicaDescription) -> str:
+    leader = next((one for one in view.quorum.voters if one.node_id == view.quorum.leader_id), None)
+    behind = "" if leader is None else f"{leader.log_end_offset - replica.log_end_offset} records behind"
+    behind_ms = view.behind_ms(replica)
+    when = (
+        "has not had everything since the leader was elected"
+        if behind_ms is None
+        else f"had everything last {behind_ms} ms ago"
+    )
+    return f"It is {behind} and {when}." if behind else f"It {when}."
 
 
 def _listed(what: str, node_ids: list[int]) -> str:

@@ -1,7 +1,6 @@
 """What is wrong with registrations: ghosts, fenced brokers, and what keeps feature levels down."""
 
 from collections.abc import Iterator
-from enum import Enum, auto
 
 from quorate_protocol.features import (
     CONTROLLER_UNREGISTRATION_SINCE,
@@ -14,48 +13,26 @@ from quorate_protocol.features import (
 from quorate_admin.diagnosis.commands import Commands
 from quorate_admin.diagnosis.facts import Blocker, Facts, FeatureOutlook, NodeKind, RegisteredNode
 from quorate_admin.diagnosis.findings import Code, Finding, Severity
+from quorate_admin.diagnosis.judgement import ClusterFacts, Presence
 
 
-class Presence(Enum):
-    """Whether the node of a registration is there."""
-
-    ALIVE = auto()
-    """It follows the metadata log."""
-    SILENT_VOTER = auto()
-    """It is a voter, and does not follow the log."""
-    GONE = auto()
-    """It is no voter, and does not follow the log: the registration is a ghost."""
-    UNKNOWN = auto()
-    """No leader tells."""
-
-
-def presence_of(facts: Facts, node_id: int) -> Presence:
-    """Whether a registered node is there, as the leader of the quorum sees it."""
-    if facts.quorum is None:
-        return Presence.UNKNOWN
-    if facts.follows(node_id):
-        return Presence.ALIVE
-    is_voter = any(voter.node_id == node_id for voter in facts.quorum.voters)
-    return Presence.SILENT_VOTER if is_voter else Presence.GONE
-
-
-def find_in_registrations(facts: Facts, commands: Commands) -> Iterator[Finding]:
-    """Findings about registered controllers and brokers, and about feature levels."""
+def find_in_registrations(facts: Facts, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
+    """Yields findings about registered controllers and brokers, and about feature levels."""
     blocking: dict[tuple[NodeKind, int], list[tuple[FeatureOutlook, Blocker]]] = {}
     for outlook in facts.outlooks:
         for blocker in outlook.blockers:
-            if blocker.is_registered:  # a voter that is not is told with the quorum
+            if blocker.is_registered:  # one that is not is a finding about the quorum
                 blocking.setdefault((blocker.kind, blocker.node_id), []).append((outlook, blocker))
     for (kind, node_id), blocked in sorted(blocking.items()):
-        if presence_of(facts, node_id) is not Presence.ALIVE or _lacks_released_levels(blocked):
-            yield _blocks(facts, kind, node_id, blocked, commands)
-    for controller in (facts.controllers or {}).values():
-        key = (NodeKind.CONTROLLER, controller.node_id)
-        if key not in blocking and presence_of(facts, controller.node_id) is Presence.GONE:
-            yield _idle_ghost(facts, controller, commands)
+        presence = judged.presence_of(node_id)
+        if presence is not Presence.ALIVE or _lacks_released_levels(blocked):
+            yield _blocks(facts, kind, node_id, blocked, commands, presence=presence)
+    for node_id in judged.ghosts:
+        if (NodeKind.CONTROLLER, node_id) not in blocking:
+            yield _idle_ghost(facts, node_id, commands)
     for broker in (facts.brokers or {}).values():
         if broker.fenced and (NodeKind.BROKER, broker.node_id) not in blocking:
-            yield _fenced(facts, broker, commands)
+            yield _fenced(judged, broker, commands)
     yield from _behind(facts, commands)
     if facts.outlook_problem is not None:
         yield Finding(
@@ -73,8 +50,9 @@ def _blocks(
     node_id: int,
     blocked: list[tuple[FeatureOutlook, Blocker]],
     commands: Commands,
+    *,
+    presence: Presence,
 ) -> Finding:
-    presence = presence_of(facts, node_id)
     ranges = {
         outlook.feature: (max(blocker.highest, outlook.finalized) + 1, outlook.target)
         for outlook, blocker in blocked
@@ -167,9 +145,8 @@ def _presence_text(presence: Presence, kind: NodeKind) -> str:
             return "Whether it is alive is not known, because there is no leader."
 
 
-def _idle_ghost(facts: Facts, controller: RegisteredNode, commands: Commands) -> Finding:
+def _idle_ghost(facts: Facts, node_id: int, commands: Commands) -> Finding:
     can_unregister = facts.finalized(METADATA_VERSION) >= CONTROLLER_UNREGISTRATION_SINCE
-    node_id = controller.node_id
     return Finding(
         severity=Severity.NOTE,
         code=Code.GHOST_CONTROLLER,
@@ -186,9 +163,9 @@ def _idle_ghost(facts: Facts, controller: RegisteredNode, commands: Commands) ->
     )
 
 
-def _fenced(facts: Facts, broker: RegisteredNode, commands: Commands) -> Finding:
+def _fenced(judged: ClusterFacts, broker: RegisteredNode, commands: Commands) -> Finding:
     node_id = broker.node_id
-    if facts.follows(node_id):
+    if judged.follows(node_id):
         return Finding(
             severity=Severity.WARNING,
             code=Code.BROKER_FENCED,

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from quorate_admin.diagnosis import LeaderView
 from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 from quorate_admin.types.partitions import LogDirDescription
 from quorate_protocol.image import MetadataImage, PartitionRegistration
@@ -23,9 +24,6 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 
-FETCH_AGE_MS_MAX = 5_000
-"""A controller fetches at least every 500 ms; one that was silent for so long may be gone."""
-CAUGHT_UP_AGE_MS_MAX = 10_000
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 LogDirs = Mapping[str, LogDirDescription]
@@ -40,8 +38,8 @@ def observed_quorum(
     Times are converted from the leader's clock to that of `now_ms`: compared are the ages.
     """
     leader = next((one for one in described.voters if one.node_id == described.leader_id), None)
-    leader_ms = leader.last_caught_up_ms if leader else None
-    ahead_ms = 0 if leader_ms is None else leader_ms - now_ms
+    view = LeaderView.of(described)
+    ahead_ms = view.now_ms - now_ms
     others = frozenset(brokers)
 
     def observed(replica: ReplicaDescription) -> ObservedVoter:
@@ -52,7 +50,8 @@ def observed_quorum(
             log_end_offset=replica.log_end_offset,
             last_fetch_ms=now_ms if is_leader else _shifted(replica.last_fetch_ms, ahead_ms),
             last_caught_up_ms=_shifted(replica.last_caught_up_ms, ahead_ms),
-            caught_up=is_leader or _keeps_up(replica, described.high_watermark, now_ms + ahead_ms),
+            follows=view.follows(replica),
+            caught_up=view.is_caught_up(replica),
             endpoints=_voter_endpoints(described.nodes.get(replica.node_id, ())),
         )
 
@@ -201,14 +200,6 @@ def _unpreferred(image: MetadataImage) -> Iterator[int]:
 
 def _shifted(time_ms: int | None, ahead_ms: int) -> int | None:
     return None if time_ms is None else time_ms - ahead_ms
-
-
-def _keeps_up(replica: ReplicaDescription, high_watermark: int, leader_ms: int) -> bool:
-    if replica.last_fetch_ms is None or leader_ms - replica.last_fetch_ms > FETCH_AGE_MS_MAX:
-        return False
-    caught_up_ms = replica.last_caught_up_ms
-    was_caught_up = caught_up_ms is not None and leader_ms - caught_up_ms <= CAUGHT_UP_AGE_MS_MAX
-    return replica.log_end_offset >= high_watermark or was_caught_up
 
 
 def _voter_endpoints(endpoints: Iterable[RaftVoterEndpoint]) -> dict[str, Address]:

@@ -193,8 +193,10 @@ class ObservedVoter:
     log_end_offset: int
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
+    follows: bool = False
+    """Whether it fetches, by `quorate_admin.diagnosis.LeaderView`."""
     caught_up: bool = False
-    """Whether it fetches now and has all that is committed, or had it a moment ago."""
+    """Whether it follows and has all that is committed, or had everything a moment ago, by the same."""
     endpoints: Mapping[str, Address] = field(default_factory=dict)
     """By listener name, as the voter set has them; empty for observers, and in static quorums."""
 

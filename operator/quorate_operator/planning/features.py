@@ -1,5 +1,6 @@
 """Feature levels: finalized when every registered node supports them (KIP-584), lowered where nothing is lost."""
 
+from quorate_admin.diagnosis import Blocker
 from quorate_protocol import features
 from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, metadata_version_name
 
@@ -9,11 +10,11 @@ from quorate_operator.planning.cluster import (
     Implementation,
     KafkaFacts,
     ObservedCluster,
-    ObservedRegistration,
     Role,
 )
+from quorate_operator.planning.judgement import judge
 from quorate_operator.planning.part import Part, labels
-from quorate_operator.planning.registrations import blockers, ghosts
+from quorate_operator.planning.registrations import removable
 from quorate_operator.planning.steps import FinalizeFeature, Refusal, WaitFor
 
 
@@ -146,14 +147,14 @@ def _finalize(
     is_downgrade: bool,
 ) -> Part:
     assert observed.kafka is not None
-    against = blockers(observed.kafka.registrations.values(), name, level)
-    refreshed = {ghost.node_id for ghost in ghosts(desired, observed)}
-    stubborn = [one for one in against if one.node_id not in pending | refreshed]
-    silent = _unregistered_voters(observed.kafka)
+    against = judge(observed).blockers(name, level)
+    # Those that are gone are refreshed or unregistered first; one that has just stopped is about to be a ghost.
+    leaving = {one.node_id for one in removable(desired, observed)}
+    stubborn = [one for one in against if one.is_registered and one.node_id not in pending | leaving]
     if stubborn:
         return Part(refusals=(_blocked(name, level, stubborn, observed.kafka),))
-    if against or silent:
-        waited = tuple(sorted({one.node_id for one in against} | set(silent)))
+    if against:
+        waited = tuple(sorted({one.node_id for one in against}))
         what = f"{name} {way}: every registered node has to support it; waiting for {_named(observed.kafka, waited)}"
         return Part(rest=(WaitFor(reason=what, node_ids=waited),))
     if pending and not is_downgrade:
@@ -170,18 +171,8 @@ def _finalize(
     return Part(due=(step,), rest=(WaitFor(reason=f"{name} to be at {way.rpartition(' -> ')[2]}"),))
 
 
-def _unregistered_voters(kafka: KafkaFacts) -> list[int]:
-    """Voters of which nobody knows yet what they support; controllers register from 3.7-IV0 on."""
-    if kafka.features.get(METADATA_VERSION, 0) < features.CONTROLLER_REGISTRATION_SINCE:
-        return []
-    return sorted(kafka.quorum.voters.keys() - kafka.registrations.keys())
-
-
-def _blocked(name: str, level: int, against: list[ObservedRegistration], kafka: KafkaFacts) -> Refusal:
-    ranges = ", ".join(
-        f"{one.role}-{one.node_id} supports {'-'.join(map(str, one.features.get(name, (0, 0))))}"
-        for one in against
-    )
+def _blocked(name: str, level: int, against: list[Blocker], kafka: KafkaFacts) -> Refusal:
+    ranges = ", ".join(f"{one.kind}-{one.node_id} supports {one.lowest}-{one.highest}" for one in against)
     shown = f"{metadata_version_name(level)} ({level})" if name == METADATA_VERSION else str(level)
     now = kafka.features.get(name, 0)
     return Refusal(

@@ -8,6 +8,8 @@ FORMED     a leader was seen: an empty disk joins as a new voter, see `membershi
 
 from enum import Enum, auto
 
+from quorate_admin.diagnosis import majority
+
 from quorate_operator.planning.cluster import (
     DesiredCluster,
     DesiredNode,
@@ -17,7 +19,7 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.part import Part, labels, listed
-from quorate_operator.planning.safety import QuorumView, majority, view_quorum
+from quorate_operator.planning.safety import QuorumView, view_quorum
 from quorate_operator.planning.steps import CreateNode, FormCluster, Refusal, WaitFor
 
 

@@ -7,6 +7,8 @@ a living voter, so its disk counts as there. What is done, only by the annotatio
     -> the other controllers' disks are deleted -> the survivor starts -> it leads -> the others join with new disks
 """
 
+from quorate_admin.diagnosis import majority
+
 from quorate_operator.models.annotations import ANNOTATION_RECOVER
 from quorate_operator.planning.cluster import (
     DesiredCluster,
@@ -17,7 +19,6 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.formation import Phase, phase_of
 from quorate_operator.planning.part import Part, label
-from quorate_operator.planning.safety import majority
 from quorate_operator.planning.shutdown import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
 from quorate_operator.planning.steps import Action, DeleteVolume, RebuildQuorum, Refusal, StopNode, WaitFor
 

@@ -1,13 +1,13 @@
 """Registrations of controllers that are gone: ghosts (KIP-1312).
 
-A ghost is registered, and neither desired, nor a voter, nor does it have a process. From metadata.version 33 on it
-is unregistered. Below, it is let be, unless its range of levels blocks an upgrade that is asked for: then it is
-registered again with the range of the cluster and no endpoints (ADR 9), and unregistered when 33 is reached. So is
-one that still tells of addresses which others are to have.
+Who is a ghost is judged once, for doctor and operator (`planning.judgement`): a registered controller that is no
+voter and does not follow the metadata log. The planner acts on fewer: `may_be_removed` is its guard. From
+metadata.version 33 on, such a ghost is unregistered. Below, it stays, unless its range of levels blocks an upgrade
+that the manifest asks for: then it is registered again with the range of the cluster and no endpoints (ADR 9), and
+unregistered at 33. The same is done with one whose registered addresses are needed for another node.
 """
 
-from collections.abc import Iterable
-
+from quorate_admin.diagnosis import supports
 from quorate_protocol.features import (
     CONTROLLER_UNREGISTRATION_SINCE,
     METADATA_VERSION,
@@ -22,18 +22,22 @@ from quorate_operator.planning.cluster import (
     ObservedRegistration,
     Role,
 )
+from quorate_operator.planning.judgement import judge
 from quorate_operator.planning.part import Part
 from quorate_operator.planning.steps import RefreshRegistration, UnregisterController
 
 
 def plan_registrations(desired: DesiredCluster, observed: ObservedCluster, target: int | None) -> Part:
-    """Ghosts go, or stop blocking `target`, the metadata.version that is asked for."""
+    """Unregisters ghosts, or keeps them from blocking `target`, the desired metadata.version."""
     if observed.kafka is None:
         return Part()
     due: list[UnregisterController | RefreshRegistration] = []
-    for ghost in ghosts(desired, observed):
+    judged = set(judge(observed).ghosts)
+    for ghost in removable(desired, observed):
+        if ghost.node_id not in judged:
+            continue  # it follows the log: it stopped a moment ago, or runs where nobody here looks
         if can_unregister(observed.kafka):
-            reason = "it is gone: it runs no more and is no voter"
+            reason = "it is gone: it is no voter and does not follow the metadata log"
             due.append(UnregisterController(node_id=ghost.node_id, reason=reason))
         elif (obstacle := _obstacle(ghost, observed, target)) is not None:
             reason = f"it is gone, and its registration {obstacle}"
@@ -42,32 +46,40 @@ def plan_registrations(desired: DesiredCluster, observed: ObservedCluster, targe
 
 
 def _obstacle(ghost: ObservedRegistration, observed: ObservedCluster, target: int | None) -> str | None:
-    """What a ghost that can't be unregistered yet is in the way of."""
-    if target is not None and blocks(ghost, METADATA_VERSION, target):
+    """Returns what a ghost obstructs that can't be unregistered yet."""
+    if target is not None and not supports(ghost.features, METADATA_VERSION, target):
         lowest, highest = ghost.features.get(METADATA_VERSION, (0, 0))
         return f"(metadata.version {lowest} to {highest}) blocks {metadata_version_name(target)}"
     if ghost.endpoints and has_publications(observed, ghost.node_id):
-        return "tells of addresses that can't be given to another node meanwhile"
+        return "has addresses that no other node can get meanwhile"
     return None
 
 
-def ghosts(desired: DesiredCluster, observed: ObservedCluster) -> tuple[ObservedRegistration, ...]:
-    """The registered controllers that are gone for good."""
+def removable(desired: DesiredCluster, observed: ObservedCluster) -> tuple[ObservedRegistration, ...]:
+    """Returns the registered controllers whose registration may be removed or replaced once they are ghosts."""
     if observed.kafka is None:
         return ()
-    asked = {node.node_id for node in desired.nodes}
     return tuple(
         registration
         for node_id, registration in sorted(observed.kafka.registrations.items())
-        if registration.role is Role.CONTROLLER
-        and node_id not in asked
-        and node_id not in observed.kafka.quorum.voters
-        and not _may_run(observed, node_id)
+        if registration.role is Role.CONTROLLER and may_be_removed(desired, observed, node_id)
     )
 
 
+def may_be_removed(desired: DesiredCluster, observed: ObservedCluster, node_id: int) -> bool:
+    """The guard of the planner: a desired node comes back, a voter counts, and what may run registers again.
+
+    A node on a machine that does not answer may run.
+    """
+    assert observed.kafka is not None
+    seen = observed.nodes.get(node_id)
+    may_run = seen is not None and (seen.state.runs or seen.unreachable_host)
+    is_desired = any(node.node_id == node_id for node in desired.nodes)
+    return not is_desired and not may_run and node_id not in observed.kafka.quorum.voters
+
+
 def awaits_unregistration(observed: ObservedCluster, node_id: int) -> bool:
-    """Whether the controller is registered and that can be ended."""
+    """Whether the controller is registered and can be unregistered."""
     return (
         observed.kafka is not None
         and can_unregister(observed.kafka)
@@ -76,23 +88,5 @@ def awaits_unregistration(observed: ObservedCluster, node_id: int) -> bool:
 
 
 def can_unregister(kafka: KafkaFacts) -> bool:
-    """Whether the cluster knows UnregisterController."""
+    """Whether the cluster supports UnregisterController."""
     return kafka.features.get(METADATA_VERSION, 0) >= CONTROLLER_UNREGISTRATION_SINCE
-
-
-def blockers(
-    registrations: Iterable[ObservedRegistration], feature: str, level: int
-) -> tuple[ObservedRegistration, ...]:
-    """Those of the registered nodes that don't support a level of a feature."""
-    return tuple(registration for registration in registrations if blocks(registration, feature, level))
-
-
-def blocks(registration: ObservedRegistration, feature: str, level: int) -> bool:
-    """Whether the node does not support the level; one that does not name a feature supports level 0 of it."""
-    lowest, highest = registration.features.get(feature, (0, 0))
-    return not lowest <= level <= highest
-
-
-def _may_run(observed: ObservedCluster, node_id: int) -> bool:
-    seen = observed.nodes.get(node_id)
-    return seen is not None and (seen.state.runs or seen.unreachable_host)

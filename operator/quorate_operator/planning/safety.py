@@ -8,13 +8,10 @@ voter can't become two otherwise; both are allowed while every voter is alive.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from quorate_admin.diagnosis import majority
+
 from quorate_operator.planning.cluster import NodeState, ObservedCluster, ObservedVoter
 from quorate_operator.planning.part import listed
-
-
-def majority(voters: int) -> int:
-    """How many voters are a majority of so many."""
-    return voters // 2 + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

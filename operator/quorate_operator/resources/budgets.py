@@ -1,5 +1,7 @@
 """PodDisruptionBudgets: what a drain of machines may take, of the controllers and of each pool of brokers."""
 
+from quorate_admin.diagnosis import majority
+
 from quorate_operator.planning.cluster import Role
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import descriptive_labels, metadata, pool_labels
@@ -13,9 +15,8 @@ def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
     nothing would ever end the wait.
     """
     name = context.cluster
-    majority = voters // 2 + 1
     is_small = context.manifests.controllers.spec.replicas <= 2
-    spare = 1 if is_small else min(1, max(0, voters - majority))
+    spare = 1 if is_small else min(1, max(0, voters - majority(voters)))
     return _budget(context, name, Role.CONTROLLER, max(0, pods - spare))
 
 

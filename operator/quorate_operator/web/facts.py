@@ -1,8 +1,9 @@
 """What a person wants to know of a snapshot, derived from what planning knows. Pure."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+
+from quorate_admin.diagnosis import majority
 
 from quorate_operator.planning.cluster import (
     Lifecycle,
@@ -14,6 +15,7 @@ from quorate_operator.planning.cluster import (
     ObservedVoter,
     Role,
 )
+from quorate_operator.planning.judgement import judge
 from quorate_operator.runtime.wording import Label
 from quorate_operator.web.port import ClusterSnapshot
 from quorate_operator.web.words import action_words
@@ -61,7 +63,10 @@ class QuorumFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ghost:
-    """The registration of a node that is gone. `blocks`: feature, its highest level, the level of all others."""
+    """The registration of a controller that is gone.
+
+    `blocks` has each feature that it blocks, with its highest level and the highest level that any node registered.
+    """
 
     registration: ObservedRegistration
     blocks: tuple[tuple[str, int, int], ...]
@@ -95,7 +100,7 @@ def quorum_facts(observed: ObservedCluster) -> QuorumFacts:
             Replica(node_id=node.node_id, directory_id=node.directory_id, state=node.state, is_voter=True)
             for node in _controllers(observed)
         )
-        return QuorumFacts(voters=known, observers=(), majority=len(known) // 2 + 1, caught_up=0)
+        return QuorumFacts(voters=known, observers=(), majority=majority(len(known)), caught_up=0)
     voters = tuple(_replica(observed, quorum, one, is_voter=True) for _, one in sorted(quorum.voters.items()))
     observers = tuple(
         _replica(observed, quorum, one, is_voter=False)
@@ -105,37 +110,28 @@ def quorum_facts(observed: ObservedCluster) -> QuorumFacts:
     return QuorumFacts(
         voters=voters,
         observers=observers,
-        majority=len(voters) // 2 + 1,
+        majority=majority(len(voters)),
         caught_up=sum(one.caught_up for one in voters),
     )
 
 
 def ghosts(observed: ObservedCluster) -> tuple[Ghost, ...]:
-    """Registered controllers that are no voter, do not follow the log and have no process here."""
+    """Returns the registered controllers that are gone, by the judgement that the doctor has, too."""
     if observed.kafka is None:
         return ()
-    quorum = observed.kafka.quorum
-    following = {one.node_id for one in quorum.observers if one.caught_up}
-    living = (
-        {node.node_id for node in observed.nodes.values() if node.state.runs} | following | {*quorum.voters}
-    )
-    found = [
-        one
-        for one in observed.kafka.registrations.values()
-        if one.role is Role.CONTROLLER and one.node_id not in living
-    ]
-    gone = {one.node_id for one in found}
-    reach = _reachable(one for one in observed.kafka.registrations.values() if one.node_id not in gone)
+    judged = judge(observed)
+    outlooks = judged.outlooks()
     return tuple(
         Ghost(
-            registration=one,
+            registration=observed.kafka.registrations[node_id],
             blocks=tuple(
-                (feature, highest, level)
-                for feature, level in sorted(reach.items())
-                if (highest := one.features.get(feature, (0, 0))[1]) < level
+                (outlook.feature, blocker.highest, outlook.target)
+                for outlook in outlooks
+                for blocker in outlook.blockers
+                if blocker.node_id == node_id and blocker.is_registered
             ),
         )
-        for one in sorted(found, key=lambda one: one.node_id)
+        for node_id in judged.ghosts
     )
 
 
@@ -191,12 +187,3 @@ def _replica(
         caught_up=one.caught_up or is_leader,
         lag=max(0, end - one.log_end_offset),
     )
-
-
-def _reachable(registrations: Iterator[ObservedRegistration]) -> dict[str, int]:
-    """The level of each feature that all of these nodes support."""
-    highest: dict[str, int] = {}
-    every = list(registrations)
-    for name in {name for one in every for name in one.features}:
-        highest[name] = min(one.features.get(name, (0, 0))[1] for one in every)
-    return highest

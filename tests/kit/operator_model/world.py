@@ -475,6 +475,7 @@ class World:
             log_end_offset=node.disk.log_end,
             last_fetch_ms=self.now_ms if joined else None,
             last_caught_up_ms=self.now_ms if joined else None,
+            follows=joined,
             caught_up=joined and node.disk.log_end >= self.committed,
         )
 

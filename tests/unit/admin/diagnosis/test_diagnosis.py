@@ -18,7 +18,7 @@ from quorate_admin.diagnosis import (
     RegisteredNode,
     Severity,
     diagnose,
-    presence_of,
+    judge,
 )
 from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 from quorate_admin.types.features import FeatureDescription
@@ -186,11 +186,39 @@ def test_a_voter_that_never_fetched_is_silent() -> None:
     assert "not fetched since the leader was elected" in silent.evidence
 
 
-@pytest.mark.parametrize(("behind_ms", "expected"), [(10_000, []), (10_001, [Code.VOTER_LAGGING])])
-def test_a_voter_that_fetches_and_stays_behind(behind_ms: int, expected: list[Code]) -> None:
-    """Goal: lag by time, not by offsets. Method: around the limit."""
-    voters = quorum(replica(1), replica(2), replica(3, NOW_MS, NOW_MS - behind_ms, end=40))
+@pytest.mark.parametrize(
+    ("behind_ms", "end", "expected"),
+    [
+        (10_000, 40, []),
+        (10_001, 40, [Code.ONE_FAILURE_FROM_LOSS, Code.VOTER_LAGGING]),
+        (10_001, 90, []),
+        (None, 90, []),
+        (None, 89, [Code.ONE_FAILURE_FROM_LOSS, Code.VOTER_LAGGING]),
+    ],
+)
+def test_a_voter_that_fetches_and_stays_behind(behind_ms: int | None, end: int, expected: list[Code]) -> None:
+    """Goal: caught up is who has all that is committed, or had it a moment ago. Method: around both limits."""
+    caught_up_ms = None if behind_ms is None else NOW_MS - behind_ms
+    voters = quorum(replica(1), replica(2), replica(3, NOW_MS, caught_up_ms, end=end))
     assert codes(healthy(quorum=voters)) == expected
+
+
+def test_a_voter_that_lags_is_not_to_be_started() -> None:
+    """Goal: advice that fits. Method: a voter that follows, and lags; one that is silent."""
+    lagging = quorum(replica(1), replica(2), replica(3, NOW_MS, NOW_MS - 60_000, end=40))
+    danger = found(healthy(quorum=lagging)).findings[0]
+    assert danger.evidence == "2 of 3 voters are caught up, and 2 are a majority; voter 3 is not."
+    assert danger.advice == "Wait until voter 3 has caught up, before another one is restarted."
+    silent = quorum(replica(1), replica(2), replica(3, LONG_AGO_MS))
+    assert found(healthy(quorum=silent)).findings[0].advice == "Start controller 3."
+
+
+def test_a_voter_whose_node_has_another_disk_is_silent() -> None:
+    """Goal: a voter is a node with its directory. Method: node 3 follows as an observer with a new directory."""
+    fresh = replace(replica(3), directory_id=uuid.UUID(int=7))
+    back = quorum(replica(1), replica(2), replica(3, LONG_AGO_MS), observers=[fresh])
+    assert codes(healthy(quorum=back)) == [Code.ONE_FAILURE_FROM_LOSS, Code.VOTER_SILENT]
+    assert judge(healthy(quorum=back)).presence_of(3) is Presence.ALIVE
 
 
 def test_the_evidence_of_lag_has_offsets_and_time() -> None:
@@ -397,20 +425,20 @@ def test_an_idle_ghost_is_a_note() -> None:
     [
         ([], Presence.GONE),
         ([replica(99)], Presence.ALIVE),
-        ([replica(99, NOW_MS - 10_000)], Presence.ALIVE),
-        ([replica(99, NOW_MS - 10_001)], Presence.GONE),
+        ([replica(99, NOW_MS - 5_000)], Presence.ALIVE),
+        ([replica(99, NOW_MS - 5_001)], Presence.GONE),
         ([replica(99, LONG_AGO_MS), replica(99)], Presence.ALIVE),
     ],
 )
 def test_who_is_a_ghost(observers: list[ReplicaDescription], presence: Presence) -> None:
     """Goal: an observer that fetches is alive, with whichever directory. Method: absent, fresh, stale, both."""
     facts = healthy(quorum=quorum(replica(1), replica(2), replica(3), observers=observers))
-    assert presence_of(facts, 99) is presence
+    assert judge(facts).presence_of(99) is presence
 
 
 def test_without_a_leader_nobody_is_called_a_ghost() -> None:
     """Goal: no wrong conclusion. Method: no quorum."""
-    assert presence_of(healthy(quorum=None), 99) is Presence.UNKNOWN
+    assert judge(healthy(quorum=None)).presence_of(99) is Presence.UNKNOWN
     assert codes(healthy(quorum=None, controllers=controllers(1, 2, 3, 99))) == [Code.NO_LEADER]
 
 

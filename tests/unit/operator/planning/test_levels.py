@@ -1,7 +1,7 @@
 """Feature levels, ghosts, and the migration from static voters."""
 
 import pytest
-from kit.scenarios import REVISION, Situation, briefly, healthy
+from kit.scenarios import REVISION, Situation, briefly, healthy, voter
 from quorate_operator.planning.cluster import NodeState, Role
 from quorate_operator.planning.steps import FinalizeFeature, RefreshRegistration, UnregisterController
 
@@ -101,7 +101,9 @@ def test_a_feature_without_what_it_needs_is_refused() -> None:
 def test_a_ghost_is_unregistered_where_that_is_possible() -> None:
     """Goal: rule 6 from metadata.version 33 on. Method: a registration that nobody stands for."""
     (step,) = healthy(3).finalized(metadata_version=33).registered(3099, Role.CONTROLLER).due()
-    assert step == UnregisterController(node_id=3099, reason="it is gone: it runs no more and is no voter")
+    assert step == UnregisterController(
+        node_id=3099, reason="it is gone: it is no voter and does not follow the metadata log"
+    )
 
 
 def test_a_ghost_that_blocks_an_upgrade_is_refreshed_then_the_level_is_finalized() -> None:
@@ -120,9 +122,9 @@ def test_a_ghost_that_harms_nobody_is_let_be() -> None:
     assert healthy(3).registered(3099, Role.CONTROLLER, OLD).plan().steps == ()
 
 
-@pytest.mark.parametrize("life", ["desired", "voter", "runs", "unknown"])
-def test_what_may_live_is_no_ghost(life: str) -> None:
-    """Goal: nobody's registration is taken who may come back. Method: four signs of life."""
+@pytest.mark.parametrize("life", ["desired", "voter", "runs", "unknown", "follows"])
+def test_what_may_live_is_not_unregistered(life: str) -> None:
+    """Goal: the guard: nobody's registration is removed who may come back. Method: five signs of life."""
     situation = healthy(4).finalized(metadata_version=33)
     if life == "desired":
         situation = situation.down(3003)
@@ -132,7 +134,19 @@ def test_what_may_live_is_no_ghost(life: str) -> None:
         situation = situation.asking_controllers(3000, 3001, 3002).no_voter(3003)
     if life == "unknown":
         situation = situation.node(3003, state=NodeState.STOPPED, unreachable_host=True)
+    if life == "follows":
+        situation = situation.seeing(
+            nodes={key: one for key, one in situation.observed.nodes.items() if key != 3003}
+        ).quorum(observers=(voter(3003),))
     assert not [step for step in situation.due() if isinstance(step, UnregisterController)]
+
+
+def test_an_upgrade_waits_for_a_controller_that_left_a_moment_ago() -> None:
+    """Goal: no refusal that goes away by itself. Method: an old registration whose node still seems to follow."""
+    leaving = at_4_2().registered(3099, Role.CONTROLLER, OLD).quorum(observers=(voter(3099),))
+    assert leaving.refusals() == {}
+    assert leaving.due() == ()
+    assert "waiting for controller-3099" in leaving.waits()
 
 
 def static() -> Situation:

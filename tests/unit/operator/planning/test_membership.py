@@ -167,6 +167,7 @@ def test_a_lost_disk_is_replaced_by_a_new_voter() -> None:
         log_end_offset=100,
         last_fetch_ms=NOW_MS,
         last_caught_up_ms=NOW_MS,
+        follows=True,
         caught_up=True,
     )
     back = removed.node(3001, state=NodeState.READY, directory_id="disk-new", has_volume=True)

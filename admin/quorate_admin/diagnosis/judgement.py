@@ -1,0 +1,192 @@
+"""One judgement of each fact about a cluster: who follows the log, who is caught up, what is a ghost, what blocks.
+
+The doctor judges what its examination found (`judge`), the operator what it observed, in its module
+`planning.judgement`. Both fill the same `ClusterFacts`, so that they give the same answers. Whether something may be
+*done* about a ghost is a guard of whoever acts. Reasons: docs/adr/0015-one-judgement.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, Self
+
+from quorate_admin.diagnosis.facts import Blocker, Facts, FeatureOutlook, NodeKind, RegisteredNode
+from quorate_admin.diagnosis.features import missing_voters, registered_outlooks, supports
+from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
+
+FETCH_SILENCE_MS_MAX: Final = 5_000
+"""A replica that has not fetched for longer does not follow the log.
+
+A live replica fetches at least every 500 ms. The leader itself stops counting a voter towards its majority after
+1.5 times `controller.quorum.fetch.timeout.ms`, 3,000 ms by default.
+"""
+CAUGHT_UP_AGE_MS_MAX: Final = 10_000
+"""A replica that lacks committed records counts as caught up if it had everything this short a time ago."""
+
+
+class Presence(Enum):
+    """Whether the node of a registration is there."""
+
+    ALIVE = auto()
+    """It follows the metadata log."""
+    SILENT_VOTER = auto()
+    """It is a voter, and does not follow the log."""
+    GONE = auto()
+    """It is no voter, and does not follow the log. The registration of such a controller is a ghost."""
+    UNKNOWN = auto()
+    """No leader answers."""
+
+
+def majority(voters: int) -> int:
+    """Returns how many voters are a majority of so many."""
+    return voters // 2 + 1
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderView:
+    """Judges replicas by the leader's description of the quorum (DescribeQuorum, KIP-836), on the leader's clock."""
+
+    quorum: QuorumDescription
+    now_ms: int
+    """The leader's clock when it described the quorum."""
+
+    @classmethod
+    def of(cls, quorum: QuorumDescription) -> Self:
+        """The leader sets its own times to now, so the newest time in the description is its clock."""
+        replicas = (*quorum.voters, *quorum.observers)
+        times_ms = (time_ms for one in replicas for time_ms in (one.last_fetch_ms, one.last_caught_up_ms))
+        return cls(quorum, max((time_ms for time_ms in times_ms if time_ms is not None), default=0))
+
+    def silence_ms(self, replica: ReplicaDescription) -> int | None:
+        """Returns the milliseconds since the replica's last fetch; None if it has not fetched from this leader."""
+        if self._leads(replica):
+            return 0
+        return None if replica.last_fetch_ms is None else max(0, self.now_ms - replica.last_fetch_ms)
+
+    def behind_ms(self, replica: ReplicaDescription) -> int | None:
+        """Returns the milliseconds since the replica had everything; None if it never had under this leader."""
+        if self._leads(replica):
+            return 0
+        return None if replica.last_caught_up_ms is None else max(0, self.now_ms - replica.last_caught_up_ms)
+
+    def follows(self, replica: ReplicaDescription) -> bool:
+        """Whether the replica, that is this node with this directory, fetches. The leader follows itself.
+
+        The leader keeps describing a replica for minutes after its last fetch.
+        """
+        silence_ms = self.silence_ms(replica)
+        return silence_ms is not None and silence_ms <= FETCH_SILENCE_MS_MAX
+
+    def is_caught_up(self, replica: ReplicaDescription) -> bool:
+        """Whether the replica follows and has all that is committed, or had everything a moment ago."""
+        if self._leads(replica):
+            return True
+        behind_ms = self.behind_ms(replica)
+        was_caught_up = behind_ms is not None and behind_ms <= CAUGHT_UP_AGE_MS_MAX
+        return self.follows(replica) and (
+            replica.log_end_offset >= self.quorum.high_watermark or was_caught_up
+        )
+
+    def _leads(self, replica: ReplicaDescription) -> bool:
+        return replica.node_id == self.quorum.leader_id and replica in self.quorum.voters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedReplica:
+    """A voter or observer of the metadata log, as judged by `LeaderView`."""
+
+    node_id: int
+    follows: bool
+    caught_up: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """What holds for a cluster at one moment. `leader_id` is None while no leader answers.
+
+    `observers` may leave out brokers; then only controllers can be judged. `registrations` are those of brokers and
+    controllers, `finalized` has the finalized level of each feature.
+    """
+
+    leader_id: int | None = None
+    voters: tuple[JudgedReplica, ...] = ()
+    observers: tuple[JudgedReplica, ...] = ()
+    registrations: tuple[RegisteredNode, ...] = ()
+    finalized: Mapping[str, int] = field(default_factory=dict)
+
+    def follows(self, node_id: int) -> bool | None:
+        """Whether a node follows the metadata log with any of its directories; None while no leader answers."""
+        if self.leader_id is None:
+            return None
+        return any(one.follows for one in (*self.voters, *self.observers) if one.node_id == node_id)
+
+    def presence_of(self, node_id: int) -> Presence:
+        """Whether a registered node is there, as the leader sees it."""
+        match self.follows(node_id):
+            case None:
+                return Presence.UNKNOWN
+            case True:
+                return Presence.ALIVE
+        return Presence.SILENT_VOTER if node_id in self.voter_ids else Presence.GONE
+
+    @property
+    def voter_ids(self) -> frozenset[int]:
+        """The voters' node ids."""
+        return frozenset(one.node_id for one in self.voters)
+
+    @property
+    def caught_up_voters(self) -> frozenset[int]:
+        """The voters that are caught up, by node id."""
+        return frozenset(one.node_id for one in self.voters if one.caught_up)
+
+    @property
+    def spare_voters(self) -> int:
+        """How many caught-up voters can fail while a majority stays; negative while a majority is missing."""
+        return len(self.caught_up_voters) - majority(len(self.voters))
+
+    @property
+    def ghosts(self) -> tuple[int, ...]:
+        """The controllers that are registered and gone, in ascending order; empty while no leader answers."""
+        registered = {one.node_id for one in self.registrations if one.kind is NodeKind.CONTROLLER}
+        return tuple(node_id for node_id in sorted(registered) if self.presence_of(node_id) is Presence.GONE)
+
+    def blockers(self, feature: str, level: int) -> tuple[Blocker, ...]:
+        """Returns what keeps a feature from a level: voters that are not registered, then registrations."""
+        return (
+            *missing_voters(self.finalized, self.registrations, self.voter_ids),
+            *(
+                Blocker.of(one, feature)
+                for one in self.registrations
+                if one.features is not None and not supports(one.features, feature, level)
+            ),
+        )
+
+    def outlooks(self) -> tuple[FeatureOutlook, ...]:
+        """Returns how far each feature can go by the registrations; the target is the highest registered level."""
+        highest: dict[str, int] = {}
+        for one in self.registrations:
+            for feature, (_, high) in (one.features or {}).items():
+                highest[feature] = max(high, highest.get(feature, 0))
+        return registered_outlooks(self.finalized, highest, self.registrations, self.voter_ids)
+
+
+def judge(facts: Facts) -> ClusterFacts:
+    """Returns what holds for a cluster that was examined."""
+    finalized = {} if facts.features is None else facts.features.finalized
+    registrations = (*(facts.controllers or {}).values(), *(facts.brokers or {}).values())
+    if facts.quorum is None:
+        return ClusterFacts(registrations=registrations, finalized=finalized)
+    view = LeaderView.of(facts.quorum)
+
+    def judged(replica: ReplicaDescription) -> JudgedReplica:
+        return JudgedReplica(
+            node_id=replica.node_id, follows=view.follows(replica), caught_up=view.is_caught_up(replica)
+        )
+
+    return ClusterFacts(
+        leader_id=facts.quorum.leader_id,
+        voters=tuple(judged(one) for one in facts.quorum.voters),
+        observers=tuple(judged(one) for one in facts.quorum.observers),
+        registrations=registrations,
+        finalized=finalized,
+    )
