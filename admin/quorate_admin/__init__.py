@@ -16,7 +16,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ConfigType
+    from quorate_protocol.kafka.enums import (
+        AclOperation,
+        AclPermissionType,
+        ConfigOpType,
+        ConfigResourceType,
+        ConfigSource,
+        ConfigType,
+        ElectionType,
+        PatternType,
+        QuotaMatch,
+        ResourceType,
+        ScramMechanism,
+        UpgradeType,
+    )
 
     from quorate_admin.client import AdminClient
     from quorate_admin.config import Address, AdminConfig, MetadataRecoveryStrategy
@@ -47,12 +60,8 @@ if TYPE_CHECKING:
         AclBinding,
         AclBindingFilter,
         AclDeletion,
-        AclOperation,
-        AclPermissionType,
-        PatternType,
         ResourcePattern,
         ResourcePatternFilter,
-        ResourceType,
     )
     from quorate_admin.types.cluster import (
         ClusterDescription,
@@ -66,8 +75,7 @@ if TYPE_CHECKING:
         ReplicaDescription,
     )
     from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource, ConfigSynonym
-    from quorate_admin.types.elections import ElectionType
-    from quorate_admin.types.features import FeatureDescription, FeatureUpdate, UpgradeType
+    from quorate_admin.types.features import FeatureDescription, FeatureUpdate
     from quorate_admin.types.partitions import (
         LogDirDescription,
         PartitionReassignment,
@@ -84,11 +92,9 @@ if TYPE_CHECKING:
         ClientQuotaEntity,
         ClientQuotaFilter,
         ClientQuotaFilterComponent,
-        QuotaMatch,
     )
     from quorate_admin.types.scram import (
         ScramCredentialInfo,
-        ScramMechanism,
         UserScramCredentialDeletion,
         UserScramCredentialsDescription,
         UserScramCredentialUpsertion,
@@ -201,22 +207,21 @@ _MODULES = {
     ".results": "Results",
     ".sync": "SyncAdminClient",
     ".types.acls": "ANY_ACL WILDCARD AccessControlEntry AccessControlEntryFilter AclBinding AclBindingFilter "
-    "AclDeletion AclOperation AclPermissionType PatternType ResourcePattern ResourcePatternFilter "
-    "ResourceType",
+    "AclDeletion ResourcePattern ResourcePatternFilter",
     ".types.cluster": "ClusterDescription ControllerListener ControllerRegistration GroupListing NodeApiVersions "
     "NodeDescription QuorumDescription RaftVoterEndpoint ReplicaDescription",
     ".types.configs": "AlterConfigOp ConfigEntry ConfigResource ConfigSynonym",
-    ".types.elections": "ElectionType",
-    ".types.features": "FeatureDescription FeatureUpdate UpgradeType",
+    ".types.features": "FeatureDescription FeatureUpdate",
     ".types.partitions": "LogDirDescription PartitionReassignment ReplicaInfo ReplicaLogDirInfo TopicPartition "
     "TopicPartitionReplica",
     ".types.quotas": "CLIENT_ID IP USER ClientQuotaAlteration ClientQuotaEntity ClientQuotaFilter "
-    "ClientQuotaFilterComponent QuotaMatch",
-    ".types.scram": "ScramCredentialInfo ScramMechanism UserScramCredentialDeletion UserScramCredentialsDescription "
+    "ClientQuotaFilterComponent",
+    ".types.scram": "ScramCredentialInfo UserScramCredentialDeletion UserScramCredentialsDescription "
     "UserScramCredentialUpsertion",
     ".types.tokens": "DelegationToken KafkaPrincipal",
     ".types.topics": "CreatedTopic NewPartitions NewTopic PartitionDescription TopicDescription TopicListing",
-    "quorate_protocol.kafka.enums": "ConfigOpType ConfigResourceType ConfigSource ConfigType",
+    "quorate_protocol.kafka.enums": "AclOperation AclPermissionType ConfigOpType ConfigResourceType ConfigSource "
+    "ConfigType ElectionType PatternType QuotaMatch ResourceType ScramMechanism UpgradeType",
 }
 """The public names that each module defines; the imports above say the same to type checkers."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

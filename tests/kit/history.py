@@ -28,16 +28,20 @@ from quorate_admin.types.acls import (
     AccessControlEntryFilter,
     AclBinding,
     AclBindingFilter,
-    AclOperation,
     ResourcePattern,
     ResourcePatternFilter,
-    ResourceType,
 )
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
-from quorate_admin.types.features import FeatureUpdate, UpgradeType
+from quorate_admin.types.features import FeatureUpdate
 from quorate_admin.types.quotas import CLIENT_ID, USER, ClientQuotaAlteration, ClientQuotaEntity
 from quorate_admin.types.topics import NewTopic
-from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType
+from quorate_protocol.kafka.enums import (
+    AclOperation,
+    ConfigOpType,
+    ConfigResourceType,
+    ResourceType,
+    UpgradeType,
+)
 
 GHOST = 3099
 LEVEL_BEFORE, LEVEL_AFTER = 27, 30

@@ -21,13 +21,8 @@ from quorate_controller.control.elections import Elections
 from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.placement import UsableBroker, place_replicas
 from quorate_controller.control.topics import TopicManager
-from quorate_protocol.image import (
-    LOST_DIRECTORY,
-    LeaderRecoveryState,
-    MetadataImage,
-    PartitionRegistration,
-    TopicImage,
-)
+from quorate_protocol.image import LOST_DIRECTORY, MetadataImage, PartitionRegistration, TopicImage
+from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.records.framing import decode_record, encode_record, record_version_for
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import EndpointType
 
 from quorate_admin.config import Address, AdminConfig, MetadataRecoveryStrategy
 from quorate_admin.errors import (
@@ -44,8 +45,6 @@ Failures = Callable[[Any], Iterable[ErrorCode]]
 _Answer = TypeVar("_Answer")
 
 _NOT_IN_CHARGE: Final = frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})
-_OF_BROKERS: Final = 1
-_OF_CONTROLLERS: Final = 2
 _SENDS_ON: Final = _NOT_IN_CHARGE | {ErrorCode.rebootstrap_required}
 
 AGAIN_AFTER_MS = 60_000
@@ -368,7 +367,7 @@ def describe_cluster_request(
 
     return DescribeClusterRequest(
         include_cluster_authorized_operations=include_authorized_operations,
-        endpoint_type=_OF_CONTROLLERS if is_to_controllers else _OF_BROKERS,
+        endpoint_type=EndpointType.CONTROLLER if is_to_controllers else EndpointType.BROKER,
         include_fenced_brokers=include_fenced_brokers and not is_to_controllers,
     )
 

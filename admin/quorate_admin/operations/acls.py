@@ -142,15 +142,9 @@ def _filter_fields(acl_filter: AclBindingFilter) -> Mapping[str, Any]:
 
 
 def _binding(resource: Any, acl: Any) -> AclBinding:
-    from quorate_admin.types.acls import (
-        AccessControlEntry,
-        AclBinding,
-        AclOperation,
-        AclPermissionType,
-        PatternType,
-        ResourcePattern,
-        ResourceType,
-    )
+    from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+
+    from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
 
     return AclBinding(
         pattern=ResourcePattern(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import operations_of_bits
 
 from quorate_admin.errors import ServerError
 from quorate_admin.network.transport import describe_cluster_request
@@ -12,7 +13,6 @@ from quorate_admin.operations.keyed import KeyedOperations
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import ClusterDescription, GroupListing, NodeDescription
 from quorate_admin.types.features import FeatureDescription, FeatureUpdate
-from quorate_admin.types.operations import operations_of_bits
 
 __all__ = ("ClusterOperations",)
 

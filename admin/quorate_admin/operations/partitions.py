@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
-    from quorate_admin.types.elections import ElectionType
+    from quorate_protocol.kafka.enums import ElectionType
+
     from quorate_admin.types.partitions import (
         LogDirDescription,
         PartitionReassignment,

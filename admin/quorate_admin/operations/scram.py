@@ -45,12 +45,9 @@ class ScramOperations(KeyedOperations):
             DescribeUserScramCredentialsRequest,
             UserName,
         )
+        from quorate_protocol.kafka.enums import ScramMechanism
 
-        from quorate_admin.types.scram import (
-            ScramCredentialInfo,
-            ScramMechanism,
-            UserScramCredentialsDescription,
-        )
+        from quorate_admin.types.scram import ScramCredentialInfo, UserScramCredentialsDescription
 
         self._brokers_only("describe_user_scram_credentials")
         names = tuple(UserName(name=user) for user in dict.fromkeys(users))
@@ -122,7 +119,9 @@ class ScramOperations(KeyedOperations):
 
 def _refusal(alteration: Alteration) -> ServerError | None:
     """Why an alteration can't be sent."""
-    from quorate_admin.types.scram import ScramMechanism, UserScramCredentialUpsertion
+    from quorate_protocol.kafka.enums import ScramMechanism
+
+    from quorate_admin.types.scram import UserScramCredentialUpsertion
 
     if not alteration.user:
         return ServerError(ErrorCode.unacceptable_credential, "the user's name is empty")

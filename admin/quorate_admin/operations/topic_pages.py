@@ -93,7 +93,8 @@ class TopicPages:
 
 def topic_description(topic: Any, *, with_operations: bool) -> TopicDescription:
     """A topic of a DescribeTopicPartitions or Metadata response."""
-    from quorate_admin.types.operations import operations_of_bits
+    from quorate_protocol.kafka.enums import operations_of_bits
+
     from quorate_admin.types.topics import TopicDescription
 
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)

@@ -3,8 +3,10 @@
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Self, TypeVar
+
+from quorate_protocol.kafka.enums import SecurityProtocol
 
 from quorate_admin.errors import ConfigError
 
@@ -25,25 +27,6 @@ KEYS = frozenset(
     }
 )
 """The properties that are read here."""
-
-
-class SecurityProtocol(IntEnum):
-    """Kafka's security protocols; the numbers are those of the wire."""
-
-    PLAINTEXT = 0
-    SSL = 1
-    SASL_PLAINTEXT = 2
-    SASL_SSL = 3
-
-    @property
-    def is_tls(self) -> bool:
-        """Whether the connection is encrypted."""
-        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
-
-    @property
-    def is_sasl(self) -> bool:
-        """Whether the client gives its name with SASL."""
-        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
 
 
 class StoreType(Enum):

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from quorate_protocol.kafka.enums import KafkaEnum
+from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 from quorate_admin.errors import ServerError
-from quorate_admin.types.operations import AclOperation
 
 __all__ = (
     "ANY_ACL",
@@ -16,48 +15,12 @@ __all__ = (
     "AclBinding",
     "AclBindingFilter",
     "AclDeletion",
-    "AclOperation",
-    "AclPermissionType",
-    "PatternType",
     "ResourcePattern",
     "ResourcePatternFilter",
-    "ResourceType",
 )
 
 WILDCARD: Final = "*"
 """The name that stands for every resource, and the host for every host."""
-
-
-class ResourceType(KafkaEnum):
-    """What is protected."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(KafkaEnum):
-    """How a pattern's name is compared; ANY and MATCH are for filters alone (KIP-290)."""
-
-    UNKNOWN = 0
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclPermissionType(KafkaEnum):
-    """Whether it is allowed or denied; a denial wins."""
-
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

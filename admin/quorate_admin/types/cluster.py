@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from quorate_admin.types.operations import AclOperation
+from quorate_protocol.kafka.enums import AclOperation
 
 __all__ = (
     "ClusterDescription",

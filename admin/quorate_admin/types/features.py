@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
+
+from quorate_protocol.kafka.enums import UpgradeType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,14 +17,6 @@ class FeatureDescription:
     finalized: Mapping[str, int]
     finalized_epoch: int
     supported: Mapping[str, tuple[int, int]]
-
-
-class UpgradeType(IntEnum):
-    """Which way a level may go (KIP-778); the numbers are those of the wire."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

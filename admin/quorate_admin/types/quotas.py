@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final, Self
+
+from quorate_protocol.kafka.enums import QuotaMatch
 
 __all__ = (
     "CLIENT_ID",
@@ -13,7 +14,6 @@ __all__ = (
     "ClientQuotaEntity",
     "ClientQuotaFilter",
     "ClientQuotaFilterComponent",
-    "QuotaMatch",
 )
 
 USER: Final = "user"
@@ -39,14 +39,6 @@ class ClientQuotaEntity:
 
     def __str__(self) -> str:
         return ", ".join(f"{kind} {'default' if name is None else name}" for kind, name in self.entries)
-
-
-class QuotaMatch(IntEnum):
-    """Which entities of a type a filter's component matches: one by name, the default, or any."""
-
-    EXACT = 0
-    DEFAULT = 1
-    SPECIFIED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

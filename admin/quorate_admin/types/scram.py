@@ -3,12 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate_protocol.kafka.enums import KafkaEnum
+from quorate_protocol.kafka.enums import ScramMechanism
 
 __all__ = (
     "ITERATIONS_DEFAULT",
     "ScramCredentialInfo",
-    "ScramMechanism",
     "UserScramCredentialDeletion",
     "UserScramCredentialUpsertion",
     "UserScramCredentialsDescription",
@@ -16,24 +15,6 @@ __all__ = (
 
 ITERATIONS_DEFAULT: Final = 4096
 """The fewest that Kafka accepts (RFC 7677)."""
-
-
-class ScramMechanism(KafkaEnum):
-    """The hash that a credential is for."""
-
-    UNKNOWN = 0
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-    @property
-    def mechanism_name(self) -> str:
-        """As SASL writes it: `SCRAM-SHA-256`."""
-        return self.name.replace("_", "-")
-
-    @property
-    def hash_name(self) -> str:
-        """As `hashlib` has it: `sha256`."""
-        return "sha" + self.name.rpartition("_")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from quorate_protocol.kafka.enums import AclOperation
+
 from quorate_admin.errors import ServerError
 from quorate_admin.types.configs import ConfigEntry
-from quorate_admin.types.operations import AclOperation
 
 __all__ = (
     "CreatedTopic",

@@ -18,7 +18,7 @@ from quorate.console import (
 )
 
 if TYPE_CHECKING:
-    from quorate_admin.types.features import UpgradeType
+    from quorate_protocol.kafka.enums import UpgradeType
 
 app = tool_app(ToolGroup)
 
@@ -79,7 +79,7 @@ def upgrade(
     dry_run: DryRunOption = False,
 ) -> None:
     """Upgrade features: all to the levels of a release, or each to a level of its own."""
-    from quorate_admin.types.features import UpgradeType
+    from quorate_protocol.kafka.enums import UpgradeType
 
     levels = _wanted_levels(metadata, release_version, feature)
     if release_version is not None:
@@ -149,7 +149,7 @@ def feature_dependencies(
 
 
 def _downgrade_type(*, unsafe: bool) -> "UpgradeType":
-    from quorate_admin.types.features import UpgradeType
+    from quorate_protocol.kafka.enums import UpgradeType
 
     return UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
 

@@ -65,8 +65,8 @@ def leader_election(
         raise UsageError("give one of --topic, --all-topic-partitions and --path-to-json-file")
     if (topic is None) != (partition is None):
         raise UsageError("--topic and --partition go together")
-    from quorate_admin.types.elections import ElectionType
     from quorate_admin.types.partitions import TopicPartition
+    from quorate_protocol.kafka.enums import ElectionType
 
     kind = ElectionType[election_type.name]
     wanted: list[TopicPartition] | None = None

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 from quorate_protocol import features
-from quorate_protocol.image import SecurityProtocol
+from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.records.generated import (
     BrokerEndpoint,
     BrokerFeature,
@@ -121,7 +121,7 @@ class ClusterManager:
         """Incarnation, listeners and, if the cluster assigns them, log directories."""
         if request.incarnation_id is None:
             raise ControlError(ErrorCode.invalid_registration, "No incarnation ID specified in request")
-        known_protocols = {int(protocol) for protocol in SecurityProtocol}
+        known_protocols = frozenset(SecurityProtocol)
         for listener in request.listeners:
             if listener.security_protocol not in known_protocols:
                 raise ControlError(

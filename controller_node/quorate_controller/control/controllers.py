@@ -8,7 +8,7 @@ from kio.schema.controller_registration.v0.response import ControllerRegistratio
 from kio.schema.errors import ErrorCode
 from quorate_protocol import features
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
-from quorate_protocol.image import SecurityProtocol
+from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.records.generated import (
     ControllerEndpoint,
     ControllerFeature,
@@ -56,7 +56,7 @@ class ControllerManager:
                 f"Controller {request.controller_id} is the active controller: no other process can register "
                 "with its id.",
             )
-        known_protocols = {int(protocol) for protocol in SecurityProtocol}
+        known_protocols = frozenset(SecurityProtocol)
         for listener in request.listeners:
             if listener.security_protocol not in known_protocols:
                 raise ControlError(

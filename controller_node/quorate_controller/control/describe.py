@@ -21,7 +21,15 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.schema.errors import ErrorCode
 from quorate_protocol import features
-from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource, ConfigType
+from quorate_protocol.kafka.enums import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    AclOperation,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigType,
+    EndpointType,
+    bits_of_operations,
+)
 
 from quorate_controller.control.api import ControlError, ControlResult, QuorumView, RequestContext
 from quorate_controller.control.config_schema import (
@@ -39,13 +47,19 @@ from quorate_controller.control.topic_names import why_invalid
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
 
-ENDPOINT_TYPES: Final = {1: "BROKER", 2: "CONTROLLER"}
-CONTROLLER_ENDPOINT: Final = 2
 NO_CONTROLLER: Final = -1
 
-OPERATIONS_ON_CLUSTER: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""Bits of CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and IDEMPOTENT_WRITE."""
-OPERATIONS_NOT_ASKED_FOR: Final = -(2**31)
+OPERATIONS_ON_CLUSTER: Final = bits_of_operations(
+    (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    )
+)
 
 
 class ClusterDescriber:
@@ -82,12 +96,12 @@ class ClusterDescriber:
         operations = (
             OPERATIONS_ON_CLUSTER
             if request.include_cluster_authorized_operations
-            else OPERATIONS_NOT_ASKED_FOR
+            else AUTHORIZED_OPERATIONS_OMITTED
         )
         response = DescribeClusterResponse(
             throttle_time=timedelta(0),
             error_code=ErrorCode.none,
-            endpoint_type=CONTROLLER_ENDPOINT,
+            endpoint_type=EndpointType.CONTROLLER,
             cluster_id=self._cluster_id,
             controller_id=leader_id if is_listed else NO_CONTROLLER,
             brokers=endpoints,
@@ -108,13 +122,14 @@ def _refused(error: ControlError) -> DescribeClusterResponse:
 
 def _endpoint_type_error(endpoint_type: int, api_version: int) -> ControlError | None:
     """Only controllers can be asked for here; version 0 has no endpoint types, nor errors for them."""
-    if endpoint_type == CONTROLLER_ENDPOINT:
+    kind = EndpointType(endpoint_type)
+    if kind is EndpointType.CONTROLLER:
         return None
-    if endpoint_type in ENDPOINT_TYPES:
+    if kind is EndpointType.BROKER:
         error_code = ErrorCode.mismatched_endpoint_type
         message = (
             "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type "
-            f"{ENDPOINT_TYPES[endpoint_type]}"
+            f"{kind.name}"
         )
     else:
         error_code = ErrorCode.unsupported_endpoint_type

@@ -1,6 +1,6 @@
 """Choosing partition leaders when brokers come and go, on request (ElectLeaders), and periodically."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -9,6 +9,7 @@ from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from kio.schema.errors import ErrorCode
 from quorate_protocol.image.views import leads_any_partition, partitions_of_broker
+from quorate_protocol.kafka.enums import ElectionType
 from quorate_protocol.records.generated import ClearElrRecord, PartitionChangeRecord
 
 from quorate_controller.control.api import (
@@ -32,7 +33,10 @@ ELECTIONS_PER_PASS_MAX: Final = 1_000
 ALL_TOPICS: Final = ""
 """ClearElrRecord.topic_name that means every topic."""
 
-_ELECTION_TYPES: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+_ELECTION_TYPES: Final[Mapping[int, Election]] = {
+    ElectionType.PREFERRED: Election.PREFERRED,
+    ElectionType.UNCLEAN: Election.UNCLEAN,
+}
 
 _Partition = tuple["TopicImage", int]
 

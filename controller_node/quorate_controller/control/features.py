@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
@@ -11,6 +10,7 @@ from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeatur
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 from quorate_protocol import features
 from quorate_protocol.image import VersionRange
+from quorate_protocol.kafka.enums import UpgradeType
 from quorate_protocol.records.generated import FeatureLevelRecord, NoOpRecord
 
 from quorate_controller.control.api import (
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
     from quorate_protocol.records.framing import MetadataRecord
 
     from quorate_controller.control.configs import ConfigManager
-
-
-class UpgradeType(IntEnum):
-    """What the client allows to happen to a feature; the numbers are those of the wire."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
 
 
 class FeatureManager:

@@ -25,9 +25,9 @@ from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE, KEEPS_LEADER_E
 from quorate_protocol.image.partitions import (
     MIGRATING_DIRECTORY,
     NO_RECOVERY_STATE_CHANGE,
-    LeaderRecoveryState,
     PartitionRegistration,
 )
+from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 from quorate_controller.control.api import NO_LEADER, NO_LEADER_CHANGE

@@ -11,11 +11,8 @@ from kio.schema.assign_replicas_to_dirs.v0 import request as assign_request
 from kio.schema.assign_replicas_to_dirs.v0 import response as assign_response
 from kio.schema.errors import ErrorCode
 from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE
-from quorate_protocol.image.partitions import (
-    MIGRATING_DIRECTORY,
-    LeaderRecoveryState,
-    PartitionRegistration,
-)
+from quorate_protocol.image.partitions import MIGRATING_DIRECTORY, PartitionRegistration
+from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 from quorate_controller.control.api import (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest, Feature, Listener
 from kio.schema.errors import ErrorCode
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE
+from quorate_protocol.kafka.enums import SecurityProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 BACKOFF_INITIAL_MS: Final = 50
 BACKOFF_MAX_MS: Final = 5_000
 REQUEST_TIMEOUT_MS: Final = 2_000
-SECURITY_PROTOCOL_PLAINTEXT: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class ControllerIdentity:
                     name=listener.name,
                     host=listener.host,
                     port=listener.port,
-                    security_protocol=SECURITY_PROTOCOL_PLAINTEXT,
+                    security_protocol=SecurityProtocol.PLAINTEXT,
                 )
                 for listener in self.listeners
             ),

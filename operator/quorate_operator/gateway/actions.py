@@ -15,12 +15,12 @@ from quorate_admin.errors import (
 )
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint
-from quorate_admin.types.elections import ElectionType
-from quorate_admin.types.features import FeatureUpdate, UpgradeType
+from quorate_admin.types.features import FeatureUpdate
 from quorate_admin.types.partitions import TopicPartition
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.views import partitions_of_broker
+from quorate_protocol.kafka.enums import ElectionType, UpgradeType
 from quorate_protocol.uuids import uuid_from_text
 
 from quorate_operator.gateway.facts import unpreferred_partitions

@@ -14,9 +14,9 @@ from quorate_admin.errors import (
 )
 from quorate_admin.network.connection import Connection, Identity
 from quorate_admin.network.transport import describe_cluster_request
-from quorate_admin.security.config import SecurityConfig, SecurityProtocol
+from quorate_admin.security.config import SecurityConfig
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.enums import ConfigResourceType, SecurityProtocol
 
 from quorate_operator.gateway.contacts import admin_address
 from quorate_operator.planning.cluster import Address, Reached

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
+from quorate_protocol.kafka.enums import ControlRecordType
 from quorate_protocol.records.framing import FRAME_VERSION
 
 from pyspark_quorate import rows
@@ -35,8 +36,6 @@ ROWS_PER_BATCH_MAX: Final = 1 << 16
 _ALIKE_MIN: Final = 32
 """Fewer records of a type are faster one by one."""
 _FRAME_BYTES: Final = 3
-_SNAPSHOT_HEADER_TYPE: Final = 3
-_SNAPSHOT_FOOTER_TYPE: Final = 4
 _NO_OP_KEY: Final = next(key for key, name in METADATA_NAMES.items() if name == NO_OP)
 
 
@@ -254,10 +253,10 @@ class RowReader:
         """The time of a checkpoint's rows is in its header."""
         for index in np.flatnonzero(records.is_control & (records.key_size >= 4)).tolist():
             (kind,) = struct.unpack_from(">h", data, int(records.key_start[index]) + 2)
-            if kind == _SNAPSHOT_HEADER_TYPE and records.value_size[index] >= 10:
+            if kind == ControlRecordType.SNAPSHOT_HEADER and records.value_size[index] >= 10:
                 (time_ms,) = struct.unpack_from(">q", data, int(records.value_start[index]) + 2)
                 self._snapshot_time_us = _timestamp_us(time_ms) if time_ms > 0 else None
-            self._has_footer |= kind == _SNAPSHOT_FOOTER_TYPE
+            self._has_footer |= kind == ControlRecordType.SNAPSHOT_FOOTER
 
 
 _MILLISECONDS_MAX: Final = (2**63 - 1) // 1000

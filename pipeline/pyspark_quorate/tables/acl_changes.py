@@ -5,8 +5,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, StringType, StructType, TimestampType
-from quorate_admin.types.acls import AclPermissionType, PatternType, ResourceType
-from quorate_admin.types.operations import AclOperation
+from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     StringType,
     StructType,
 )
-from quorate_protocol.image import SecurityProtocol
+from quorate_protocol.kafka.enums import SecurityProtocol
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table

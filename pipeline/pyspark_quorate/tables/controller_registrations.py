@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, ShortType, StringType, StructType
-from quorate_protocol.image import SecurityProtocol
+from quorate_protocol.kafka.enums import SecurityProtocol
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table

@@ -10,7 +10,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
-from quorate_protocol.image import NO_LEADER_CHANGE, LeaderRecoveryState
+from quorate_protocol.image import NO_LEADER_CHANGE
+from quorate_protocol.kafka.enums import LeaderRecoveryState
 
 from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table

@@ -15,14 +15,12 @@ from quorate_protocol.image.partitions import (
     NO_LEADER_CHANGE,
     RESERVED_DIRECTORIES,
     UNASSIGNED_DIRECTORY,
-    LeaderRecoveryState,
     PartitionRegistration,
 )
 from quorate_protocol.image.registrations import (
     BrokerRegistration,
     ControllerRegistration,
     Listener,
-    SecurityProtocol,
     VersionRange,
 )
 from quorate_protocol.image.security import (
@@ -30,7 +28,6 @@ from quorate_protocol.image.security import (
     DelegationToken,
     QuotaEntity,
     ScramCredential,
-    ScramMechanism,
 )
 from quorate_protocol.image.state import ConfigResource, ImageState, Provenance
 from quorate_protocol.image.topics import PartitionKey, TopicImage
@@ -50,7 +47,6 @@ __all__ = (
     "CorruptCheckpointError",
     "DelegationToken",
     "ImageState",
-    "LeaderRecoveryState",
     "Listener",
     "MetadataDelta",
     "MetadataImage",
@@ -60,8 +56,6 @@ __all__ = (
     "QuotaEntity",
     "ReplayError",
     "ScramCredential",
-    "ScramMechanism",
-    "SecurityProtocol",
     "TopicImage",
     "Transaction",
     "UnwritableImageError",

@@ -6,12 +6,12 @@ parameters, and :mod:`quorate_protocol.image.interning`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
 from quorate_protocol import features
 from quorate_protocol.image.errors import CannotReplay, UnwritableImageError
+from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.records.generated import PartitionChangeRecord, PartitionRecord
 
 NO_LEADER: Final = -1
@@ -40,13 +40,6 @@ InternIds = Callable[[tuple[int, ...]], tuple[int, ...]]
 
 InternDirectories = Callable[[tuple[UUID | None, ...], int], tuple[UUID, ...]]
 """The same for what :func:`directories_of_replicas` gives."""
-
-
-class LeaderRecoveryState(IntEnum):
-    """Whether the leader was elected uncleanly and has not recovered since (KIP-704)."""
-
-    RECOVERED = 0
-    RECOVERING = 1
 
 
 def directories_of_replicas(given: tuple[UUID | None, ...], num_replicas: int) -> tuple[UUID, ...]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from quorate_protocol import features
 from quorate_protocol.image.errors import CannotReplay, UnwritableImageError
 from quorate_protocol.image.partitions import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.records.generated import (
     BrokerEndpoint,
     BrokerFeature,
@@ -21,15 +21,6 @@ from quorate_protocol.records.generated import (
 
 _ZK_MIGRATION_SINCE: Final = 8
 """metadata.version whose RegisterBrokerRecord has IsMigratingZkBroker."""
-
-
-class SecurityProtocol(IntEnum):
-    """How a listener is secured; the numbers are those of the wire."""
-
-    PLAINTEXT = 0
-    SSL = 1
-    SASL_PLAINTEXT = 2
-    SASL_SSL = 3
 
 
 class Listener(NamedTuple):

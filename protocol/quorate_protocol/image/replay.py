@@ -16,17 +16,11 @@ from quorate_protocol import features
 from quorate_protocol.image.errors import CannotReplay
 from quorate_protocol.image.partitions import PartitionRegistration
 from quorate_protocol.image.registrations import BrokerRegistration, ControllerRegistration
-from quorate_protocol.image.security import (
-    AccessControlEntry,
-    DelegationToken,
-    ScramCredential,
-    ScramMechanism,
-    quota_entity,
-)
+from quorate_protocol.image.security import AccessControlEntry, DelegationToken, ScramCredential, quota_entity
 from quorate_protocol.image.state import NEXT_PRODUCER_ID
 from quorate_protocol.image.tables import AnyTable
 from quorate_protocol.image.topics import TopicImage
-from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.enums import ConfigResourceType, ScramMechanism
 from quorate_protocol.records import generated as records
 
 if TYPE_CHECKING:
@@ -235,10 +229,10 @@ def _remove_user_scram_credential(
 
 
 def _scram_mechanism(number: int) -> ScramMechanism:
-    try:
-        return ScramMechanism(number)
-    except ValueError:
-        raise CannotReplay(f"unknown SCRAM mechanism {number}") from None
+    mechanism = ScramMechanism(number)
+    if mechanism is ScramMechanism.UNKNOWN:
+        raise CannotReplay(f"unknown SCRAM mechanism {number}")
+    return mechanism
 
 
 def _delegation_token(image: "MetadataImage", record: records.DelegationTokenRecord) -> Writes:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import IntEnum
 from uuid import UUID
 
+from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.records.generated import (
     AccessControlEntryRecord,
     DelegationTokenRecord,
@@ -19,13 +19,6 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 def quota_entity(entity: Iterable[EntityData]) -> QuotaEntity:
     """The key of a quota; of two parts with the same type the later one counts, as in Kafka."""
     return tuple(sorted({part.entity_type: part.entity_name for part in entity}.items()))
-
-
-class ScramMechanism(IntEnum):
-    """Numbers of the wire and of the record."""
-
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,10 @@ from uuid import UUID
 
 from quorate_protocol import features
 from quorate_protocol.image.registrations import BrokerRegistration, ControllerRegistration
-from quorate_protocol.image.security import (
-    AccessControlEntry,
-    DelegationToken,
-    QuotaEntity,
-    ScramCredential,
-    ScramMechanism,
-)
+from quorate_protocol.image.security import AccessControlEntry, DelegationToken, QuotaEntity, ScramCredential
 from quorate_protocol.image.tables import AnyTable, Table
 from quorate_protocol.image.topics import OnPartitionChange, TopicsImage
+from quorate_protocol.kafka.enums import ScramMechanism
 
 ConfigResource = tuple[int, str]
 """Type (a ConfigResourceType) and name of what has configs."""

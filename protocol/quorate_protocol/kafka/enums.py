@@ -1,9 +1,11 @@
 """Kafka's enums: a number on the wire, a name in Kafka's tools and documentation."""
 
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 __all__ = (
+    "AUTHORIZED_OPERATIONS_OMITTED",
     "AclOperation",
     "AclPermissionType",
     "ConfigOpType",
@@ -21,6 +23,8 @@ __all__ = (
     "ScramMechanism",
     "SecurityProtocol",
     "UpgradeType",
+    "bits_of_operations",
+    "operations_of_bits",
 )
 
 
@@ -200,6 +204,23 @@ class AclOperation(KafkaEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
+
+
+AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
+"""The bit field of a response to a request that did not ask for operations (KIP-430; MetadataResponse)."""
+
+
+def operations_of_bits(bits: int) -> frozenset[AclOperation] | None:
+    """Return the authorized operations in a response's bit field (KIP-430); None when they were omitted."""
+    if bits == AUTHORIZED_OPERATIONS_OMITTED:
+        return None
+    operations = frozenset(AclOperation(number) for number in range(31) if bits >> number & 1)
+    return operations - {AclOperation.UNKNOWN, AclOperation.ANY, AclOperation.ALL}
+
+
+def bits_of_operations(operations: Iterable[AclOperation]) -> int:
+    """Return the bit field of authorized operations (KIP-430)."""
+    return sum(1 << operation for operation in operations)
 
 
 # The cluster and its partitions

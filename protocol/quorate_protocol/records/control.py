@@ -17,6 +17,7 @@ from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
 from kio.schema.voters_record.v0.data import Endpoint, KRaftVersionFeature, Voter, VotersRecord
 
 from quorate_protocol.errors import MalformedMessage, UnknownRecord
+from quorate_protocol.kafka.enums import ControlRecordType
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.writing import encode
@@ -46,11 +47,11 @@ _KEY: Final = struct.Struct(">hh")
 _KEY_VERSION: Final = 0
 
 _CLASSES: Final[dict[int, tuple[type[Any], ...]]] = {
-    2: (LeaderChangeMessageV0, LeaderChangeMessage),
-    3: (SnapshotHeaderRecord,),
-    4: (SnapshotFooterRecord,),
-    5: (KRaftVersionRecord,),
-    6: (VotersRecord,),
+    ControlRecordType.LEADER_CHANGE: (LeaderChangeMessageV0, LeaderChangeMessage),
+    ControlRecordType.SNAPSHOT_HEADER: (SnapshotHeaderRecord,),
+    ControlRecordType.SNAPSHOT_FOOTER: (SnapshotFooterRecord,),
+    ControlRecordType.KRAFT_VERSION: (KRaftVersionRecord,),
+    ControlRecordType.KRAFT_VOTERS: (VotersRecord,),
 }
 """Type of control record -> its classes, indexed by version."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from quorate_protocol.errors import UnsupportedVersion
+from quorate_protocol.kafka.enums import UpgradeType
 
 from .schema import FieldSchema
 
@@ -13,9 +14,6 @@ __all__ = ("METADATA_TOPIC_ID", "METADATA_TOPIC_NAME", "REPLACEMENTS", "Replacem
 
 METADATA_TOPIC_NAME: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
-
-_UPGRADE: Final = 1
-_SAFE_DOWNGRADE: Final = 2
 
 Translation = Callable[[Any, FieldSchema], Any]
 """(value of the source's field, schema of the target's field) -> value for the target"""
@@ -120,7 +118,7 @@ REPLACEMENTS: Final = (
         struct="FeatureUpdateKey",
         old="allow_downgrade",
         new="upgrade_type",
-        to_new=lambda is_allowed, _: _SAFE_DOWNGRADE if is_allowed else _UPGRADE,
-        to_old=lambda upgrade_type, _: upgrade_type != _UPGRADE,
+        to_new=lambda is_allowed, _: UpgradeType.SAFE_DOWNGRADE if is_allowed else UpgradeType.UPGRADE,
+        to_old=lambda upgrade_type, _: upgrade_type != UpgradeType.UPGRADE,
     ),
 )

@@ -15,14 +15,10 @@ from quorate_admin.types.acls import (
     AccessControlEntry,
     AclBinding,
     AclBindingFilter,
-    AclOperation,
-    PatternType,
     ResourcePattern,
     ResourcePatternFilter,
-    ResourceType,
 )
 from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource
-from quorate_admin.types.elections import ElectionType
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_admin.types.quotas import (
     CLIENT_ID,
@@ -32,15 +28,21 @@ from quorate_admin.types.quotas import (
     ClientQuotaFilter,
     ClientQuotaFilterComponent,
 )
-from quorate_admin.types.scram import (
-    ScramMechanism,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
-)
+from quorate_admin.types.scram import UserScramCredentialDeletion, UserScramCredentialUpsertion
 from quorate_admin.types.tokens import KafkaPrincipal
 from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ConfigType
+from quorate_protocol.kafka.enums import (
+    AclOperation,
+    ConfigOpType,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigType,
+    ElectionType,
+    PatternType,
+    ResourceType,
+    ScramMechanism,
+)
 
 pytestmark = pytest.mark.integration
 

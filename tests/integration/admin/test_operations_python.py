@@ -5,11 +5,10 @@ from kit.asking import Asking
 from kit.cluster import Cluster
 from kit.waiting import eventually
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
-from quorate_admin.types.elections import ElectionType
 from quorate_admin.types.partitions import TopicPartition
 from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ElectionType
 
 pytestmark = pytest.mark.integration
 

@@ -15,10 +15,10 @@ from kit.lake.oracle_intervals import Book, Life
 from kit.lake.oracle_worlds import START, Entry, World, payload_of
 from pyspark_quorate import rows
 from pyspark_quorate.tables.timeline import GAP_ORDINAL
-from quorate_admin.types.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from quorate_protocol.image import BrokerRegistration, ImageState, PartitionRegistration
 from quorate_protocol.image.security import quota_entity
 from quorate_protocol.image.snapshot import image_to_records
+from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 from quorate_protocol.records import generated as records
 from quorate_protocol.uuids import uuid_to_text
 

@@ -3,12 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quorate_admin.types.acls import AclOperation, ResourceType
 from quorate_admin.types.configs import ConfigResource
 from quorate_admin.types.quotas import ClientQuotaEntity
-from quorate_admin.types.scram import ScramMechanism
 from quorate_admin.types.tokens import KafkaPrincipal
-from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.enums import AclOperation, ConfigResourceType, ResourceType, ScramMechanism
 
 
 def test_enumerations_are_written_as_kafka_writes_them() -> None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from kit.fake_cluster import FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, ServerError, UnsupportedEndpointError
-from quorate_admin.types.elections import ElectionType
 from quorate_admin.types.partitions import (
     PartitionReassignment,
     ReplicaInfo,
@@ -18,6 +17,7 @@ from quorate_admin.types.partitions import (
     partitions_by_topic,
 )
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ElectionType
 from quorate_protocol.wire.server import Request
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

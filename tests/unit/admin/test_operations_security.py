@@ -18,14 +18,9 @@ from quorate_admin.types.acls import (
     AccessControlEntryFilter,
     AclBinding,
     AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    PatternType,
     ResourcePattern,
     ResourcePatternFilter,
-    ResourceType,
 )
-from quorate_admin.types.operations import operations_of_bits
 from quorate_admin.types.quotas import (
     CLIENT_ID,
     IP,
@@ -34,16 +29,23 @@ from quorate_admin.types.quotas import (
     ClientQuotaEntity,
     ClientQuotaFilter,
     ClientQuotaFilterComponent,
-    QuotaMatch,
 )
 from quorate_admin.types.scram import (
     ScramCredentialInfo,
-    ScramMechanism,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
 from quorate_admin.types.tokens import DelegationToken, KafkaPrincipal
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import (
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    QuotaMatch,
+    ResourceType,
+    ScramMechanism,
+    operations_of_bits,
+)
 from quorate_protocol.wire.server import Request
 
 ALICE = "User:alice"

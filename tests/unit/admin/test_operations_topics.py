@@ -14,10 +14,9 @@ from quorate_admin.errors import (
     UnsupportedEndpointError,
 )
 from quorate_admin.operations.keyed import ThrottlingQuotaExceededError
-from quorate_admin.types.acls import AclOperation
 from quorate_admin.types.topics import NewPartitions, NewTopic, TopicListing
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.kafka.enums import ConfigSource
+from quorate_protocol.kafka.enums import AclOperation, ConfigSource
 from quorate_protocol.wire.server import Request
 
 TOPIC_ID = uuid.UUID(int=77)

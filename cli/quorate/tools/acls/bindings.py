@@ -5,16 +5,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from quorate_admin.types.acls import (
-    WILDCARD,
-    AccessControlEntry,
-    AclOperation,
-    AclPermissionType,
-    PatternType,
-    ResourcePatternFilter,
-    ResourceType,
-)
+from quorate_admin.types.acls import WILDCARD, AccessControlEntry, ResourcePatternFilter
 from quorate_admin.types.tokens import KafkaPrincipal
+from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 from quorate.console import UsageError
 from quorate.console.jopt import one_action, only_with, refuse, require

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from quorate_admin.types.scram import (
     ITERATIONS_DEFAULT,
-    ScramMechanism,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from quorate_protocol.kafka.enums import ScramMechanism
 
 from quorate.console import UsageError
 from quorate.tools.configs.entities import CLIENTS, IPS, USERS, Entities

@@ -15,8 +15,9 @@ from quorate_admin.errors import (
     UnsupportedEndpointError,
 )
 from quorate_admin.types.cluster import ControllerListener, ControllerRegistration, RaftVoterEndpoint
-from quorate_admin.types.features import FeatureUpdate, UpgradeType
+from quorate_admin.types.features import FeatureUpdate
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import UpgradeType
 from quorate_protocol.wire.server import Request
 
 DIRECTORY_ID = uuid.UUID(int=7)

@@ -30,14 +30,11 @@ from quorate_admin.types.acls import (
     AclBinding,
     AclBindingFilter,
     AclDeletion,
-    AclOperation,
-    AclPermissionType,
-    PatternType,
     ResourcePattern,
     ResourcePatternFilter,
-    ResourceType,
 )
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 from typer.testing import CliRunner, Result
 
 AT = ("--bootstrap-server", "localhost:9092")

@@ -26,17 +26,21 @@ from quorate_admin.types.quotas import (
     ClientQuotaEntity,
     ClientQuotaFilter,
     ClientQuotaFilterComponent,
-    QuotaMatch,
 )
 from quorate_admin.types.scram import (
     ScramCredentialInfo,
-    ScramMechanism,
     UserScramCredentialDeletion,
     UserScramCredentialsDescription,
     UserScramCredentialUpsertion,
 )
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource
+from quorate_protocol.kafka.enums import (
+    ConfigOpType,
+    ConfigResourceType,
+    ConfigSource,
+    QuotaMatch,
+    ScramMechanism,
+)
 
 AT = ("--bootstrap-server", "localhost:9092")
 AT_CONTROLLER = ("--bootstrap-controller", "localhost:9093")

@@ -16,7 +16,8 @@ from quorate_controller.node.registration import (
     ControllerIdentity,
     RegistrationKeeper,
 )
-from quorate_protocol.image import ControllerRegistration, Listener, SecurityProtocol, VersionRange
+from quorate_protocol.image import ControllerRegistration, Listener, VersionRange
+from quorate_protocol.kafka.enums import SecurityProtocol
 
 START_MS = 1_000_000
 IDENTITY = ControllerIdentity(

@@ -9,8 +9,7 @@ import pytest
 from quorate_admin.errors import ConnectionFailedError, ErrorCode, ServerError, UnsupportedByServerError
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
-from quorate_admin.types.elections import ElectionType
-from quorate_admin.types.features import FeatureDescription, FeatureUpdate, UpgradeType
+from quorate_admin.types.features import FeatureDescription, FeatureUpdate
 from quorate_admin.types.partitions import TopicPartition
 from quorate_operator.gateway import actions
 from quorate_operator.gateway.actions import Leader, perform
@@ -28,6 +27,7 @@ from quorate_operator.planning.steps import (
 )
 from quorate_operator.runtime.errors import StepError
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
+from quorate_protocol.kafka.enums import ElectionType, UpgradeType
 from quorate_protocol.uuids import uuid_to_text
 
 DISK = UUID(int=7 << 100)

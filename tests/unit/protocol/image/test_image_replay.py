@@ -6,9 +6,10 @@ from uuid import UUID
 
 import pytest
 from quorate_protocol.errors import ProtocolError
-from quorate_protocol.image import MetadataImage, ReplayError, ScramMechanism
+from quorate_protocol.image import MetadataImage, ReplayError
 from quorate_protocol.image.replay import KEY_FIELDS, WRITES_OF
 from quorate_protocol.image.snapshot import image_to_records
+from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.records import generated as records
 from quorate_protocol.records.generated import MetadataRecord
 

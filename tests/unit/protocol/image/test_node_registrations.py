@@ -11,10 +11,10 @@ from quorate_protocol.image import (
     BrokerRegistration,
     ControllerRegistration,
     Listener,
-    SecurityProtocol,
     UnwritableImageError,
     VersionRange,
 )
+from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.records.generated import BrokerRegistrationChangeRecord
 
 LOW, HIGH = UUID(int=300), UUID(int=400)

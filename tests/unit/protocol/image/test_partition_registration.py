@@ -9,10 +9,10 @@ from quorate_protocol.image import (
     MIGRATING_DIRECTORY,
     NO_LEADER,
     UNASSIGNED_DIRECTORY,
-    LeaderRecoveryState,
     PartitionRegistration,
     UnwritableImageError,
 )
+from quorate_protocol.kafka.enums import LeaderRecoveryState
 
 DIRECTORIES = (UUID(int=201), UUID(int=202), UUID(int=203))
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from quorate_admin.types.acls import AclOperation, AclPermissionType, PatternType, ResourceType
-from quorate_protocol.image import (
-    AccessControlEntry,
-    DelegationToken,
-    ImageState,
-    ScramCredential,
+from quorate_protocol.image import AccessControlEntry, DelegationToken, ImageState, ScramCredential
+from quorate_protocol.kafka.enums import (
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
     ScramMechanism,
 )
 from quorate_protocol.uuids import uuid_from_text, uuid_to_text
@@ -49,8 +49,8 @@ def _acl_data(acl: AccessControlEntry) -> dict[str, str]:
 
 
 _MECHANISMS = {
-    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
-    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+    mechanism.mechanism_name: mechanism
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 }
 
 

@@ -1,7 +1,7 @@
 """What happens to partitions when their brokers come and go."""
 
 import pytest
-from quorate_protocol.image import LeaderRecoveryState
+from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,

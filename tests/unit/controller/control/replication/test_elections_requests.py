@@ -5,7 +5,7 @@ from kio.schema.elect_leaders.v2 import request as kio_request
 from kio.schema.errors import ErrorCode
 from quorate_controller.control import elections
 from quorate_controller.control.api import ControlError
-from quorate_protocol.image import LeaderRecoveryState
+from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 PREFERRED, UNCLEAN = 0, 1
