@@ -6,8 +6,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 from kit.requirements import missing
-from quorate_operator.runtime import identity
-from quorate_operator.runtime.kafka import cache_directory
+from quorate_operator.runtime.local import identity
+from quorate_operator.runtime.local.stock_kafka import cache_directory
 
 pytest_plugins = ("kit.tiers", "kit.flaky")
 

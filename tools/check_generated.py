@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafka_jars import kafka_here
-from quorate_operator.runtime.errors import KafkaUnavailableError
-from quorate_operator.runtime.kafka import Kafka
+from quorate_operator.runtime.local.errors import KafkaUnavailableError
+from quorate_operator.runtime.local.stock_kafka import Kafka
 
 TOOLS = Path(__file__).parent
 

@@ -7,8 +7,8 @@ import os
 import sys
 
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
-from quorate_operator.runtime.errors import KafkaUnavailableError
-from quorate_operator.runtime.kafka import Kafka, find_kafka
+from quorate_operator.runtime.local.errors import KafkaUnavailableError
+from quorate_operator.runtime.local.stock_kafka import Kafka, find_kafka
 
 
 def kafka_here() -> Kafka:

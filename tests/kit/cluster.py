@@ -24,10 +24,10 @@ from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
 from quorate_admin.types.cluster import ClusterDescription, QuorumDescription
 from quorate_operator.planning.cluster import DesiredNode, Implementation, Role
-from quorate_operator.runtime import session
-from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.ports import is_free
-from quorate_operator.runtime.properties import HTTP
+from quorate_operator.runtime.local import play_session
+from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.loopback import is_free
+from quorate_operator.runtime.local.server_properties import HTTP
 
 CONTROLLERS_FIRST = 3000
 START_TIMEOUT_S = 60
@@ -130,7 +130,7 @@ class Cluster:
     def settle(cls, directory: Path, jars: Path | None, manifest: str) -> Self:
         """Settle ids and ports; nothing is formatted yet. A cluster without Java nodes needs no jars."""
         environment = environment_for(jars, directory.parent) if jars else os.environ
-        layout = session.prepare(manifest, "test", directory, environment, lambda _: None).layout
+        layout = play_session.prepare(manifest, "test", directory, environment, lambda _: None).layout
         identities = {
             node_id: replace(node, ports={name: port for name, port in node.ports.items() if name != HTTP})
             for node_id, node in layout.identity.nodes.items()

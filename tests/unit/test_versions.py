@@ -23,7 +23,7 @@ def test_every_file_has_the_version_of_the_distribution() -> None:
 
 def test_jars_and_images_have_the_kafka_of_the_models() -> None:
     """Goal: what is downloaded is what manifests ask for by default. Method: read the POM and the Dockerfile."""
-    pom = (ROOT / "operator/quorate_operator/runtime/kafka-pom.xml").read_text()
+    pom = (ROOT / "operator/quorate_operator/runtime/local/kafka-pom.xml").read_text()
     image = (ROOT / "docker/broker/Dockerfile").read_text()
     found = re.findall(r"<kafka.version>(.+?)<|KAFKA_VERSION=(\S+)|quorate-broker:(\S+)", f"{pom}{image}")
     assert {version for groups in found for version in groups if version} == {KAFKA_VERSION}

@@ -12,17 +12,18 @@ from typing import Annotated
 
 import typer
 from quorate_operator.models.manifests import ManifestError, load_manifests
-from quorate_operator.runtime import session
+from quorate_operator.planning.steps import StepError
 from quorate_operator.runtime.describing import idle_status
-from quorate_operator.runtime.directory import PlayDirectory
-from quorate_operator.runtime.errors import (
+from quorate_operator.runtime.local import play_session
+from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.errors import (
     AlreadyRunningError,
     NotAnsweringError,
     NotRunningError,
     PlayError,
 )
-from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.supervisor import Snapshot
+from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.supervisor import Snapshot
 
 from quorate.console import Output, print_json, report_failures, write
 from quorate.play import logs as node_logs
@@ -98,17 +99,17 @@ def play(
         return
     source = file or QUICKSTART
     with _report_failures():
-        manifest = session.read_manifest(source)
+        manifest = play_session.read_manifest(source)
         name = load_manifests(manifest, str(source)).controllers.metadata.name
         progress = Progress(console_for(sys.stderr))
-        found = session.directory_of(name, directory)
+        found = play_session.directory_of(name, directory)
         progress.note(f"playing {name}, which is kept in {found.path}")
         try:
             with progress:
-                prepared = session.prepare(manifest, str(source), directory, os.environ, progress.say)
+                prepared = play_session.prepare(manifest, str(source), directory, os.environ, progress.say)
         except AlreadyRunningError:
             with progress:
-                request = session.ask_for(manifest, str(source), directory, os.environ, progress.say)
+                request = play_session.ask_for(manifest, str(source), directory, os.environ, progress.say)
             _warn(progress, request.notes)
             asyncio.run(_hand_over(request, progress, wait_s, output))
             return
@@ -128,9 +129,9 @@ def status(
     with _report_failures():
         found = _find(context, file, directory)
         try:
-            state = asyncio.run(session.ask_snapshot(found)).status
+            state = asyncio.run(play_session.ask_snapshot(found)).status
         except NotRunningError:
-            state = idle_status(session.recall(found))
+            state = idle_status(play_session.recall(found))
         if output is Output.JSON:
             print_json(state.as_json())
         else:
@@ -161,8 +162,8 @@ def logs(
 ) -> None:
     """Print the logs of a node, or of all."""
     with _report_failures():
-        layout = session.recall(_find(context, file, directory))
-        wanted = session.node_id_of(layout, node) if node is not None else None
+        layout = play_session.recall(_find(context, file, directory))
+        wanted = play_session.node_id_of(layout, node) if node is not None else None
         selected = {
             one.label: layout.directory.node_log(one.label)
             for one in layout.desired.nodes
@@ -187,8 +188,8 @@ def kill(
     """Send a node's process a signal, and see what the others do. One that dies is started again."""
     with _report_failures():
         found = _find(context, file, directory)
-        node_id = session.node_id_of(session.recall(found), node)
-        pid = asyncio.run(session.ask_kill(found, node_id, number))
+        node_id = play_session.node_id_of(play_session.recall(found), node)
+        pid = asyncio.run(play_session.ask_kill(found, node_id, number))
         write(f"sent {number.name} to node {node_id} (pid {pid})\n")
 
 
@@ -200,18 +201,18 @@ def supervise(
     with _report_failures():
         found = PlayDirectory(directory)
         found.adopt(lock_descriptor)
-        layout = session.recall(found)
+        layout = play_session.recall(found)
         asyncio.run(_supervise(layout))
 
 
 async def _supervise(layout: Layout) -> None:
-    await session.supervise(layout, session.supervisor_of(layout, os.environ))
+    await play_session.supervise(layout, play_session.supervisor_of(layout, os.environ))
 
 
 async def _in_foreground(layout: Layout, progress: Progress, wait_s: float, output: Output) -> None:
-    supervisor = session.supervisor_of(layout, os.environ)
-    running = asyncio.create_task(session.supervise(layout, supervisor))
-    failure: PlayError | None = None
+    supervisor = play_session.supervisor_of(layout, os.environ)
+    running = asyncio.create_task(play_session.supervise(layout, supervisor))
+    failure: PlayError | StepError | None = None
 
     async def snapshot(since: int) -> Snapshot:
         if running.done():
@@ -226,7 +227,7 @@ async def _in_foreground(layout: Layout, progress: Progress, wait_s: float, outp
         while not running.done() and not supervisor.stopping:
             progress.show_events(supervisor.events_after(progress.seen))
             await asyncio.wait([running], timeout=SHOW_EVERY_S)
-    except PlayError as error:
+    except (PlayError, StepError) as error:
         failure = error
         if not supervisor.stopping:
             supervisor.request_stop()
@@ -244,7 +245,7 @@ async def _in_foreground(layout: Layout, progress: Progress, wait_s: float, outp
 async def _detached(layout: Layout, progress: Progress, wait_s: float, output: Output) -> None:
     directory = layout.directory
     deadline = asyncio.get_running_loop().time() + wait_s
-    session.supervise_detached(layout)
+    play_session.supervise_detached(layout)
 
     async def snapshot(since: int) -> Snapshot:
         while True:
@@ -258,7 +259,7 @@ async def _detached(layout: Layout, progress: Progress, wait_s: float, output: O
     try:
         with progress:
             ready = await _until_ready(snapshot, layout, progress, wait_s)
-    except (PlayError, asyncio.CancelledError):  # the latter is Ctrl-C
+    except (PlayError, StepError, asyncio.CancelledError):  # the latter is Ctrl-C
         if directory.held:
             await _stop(directory, progress)
         raise
@@ -268,7 +269,9 @@ async def _detached(layout: Layout, progress: Progress, wait_s: float, output: O
     _show_ready(ready, layout, output, f"`{stop_line}` stops the cluster.")
 
 
-async def _hand_over(request: session.Request, progress: Progress, wait_s: float, output: Output) -> None:
+async def _hand_over(
+    request: play_session.Request, progress: Progress, wait_s: float, output: Output
+) -> None:
     """Give the manifest to the supervisor that runs the cluster, and wait until all that it asks for is done."""
     directory = request.directory
     progress.seen = await _asked_to_play(request)
@@ -299,19 +302,19 @@ async def _patient_snapshot(directory: PlayDirectory, since: int, deadline: floa
     loop = asyncio.get_running_loop()
     while True:
         try:
-            return await session.ask_snapshot(directory, since)
+            return await play_session.ask_snapshot(directory, since)
         except NotAnsweringError:
             if loop.time() >= deadline:
                 raise
 
 
-async def _asked_to_play(request: session.Request) -> int:
+async def _asked_to_play(request: play_session.Request) -> int:
     """The number of the last event before; a supervisor that is only beginning is waited for."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + SUPERVISOR_TIMEOUT_S
     while True:
         try:
-            return await session.ask_play(request)
+            return await play_session.ask_play(request)
         except NotRunningError:
             if loop.time() >= deadline:
                 raise AlreadyRunningError(
@@ -365,13 +368,13 @@ async def _until_ready(
 
 
 async def _stop(directory: PlayDirectory, progress: Progress) -> None:
-    snapshot = await session.ask_snapshot(directory)
+    snapshot = await play_session.ask_snapshot(directory)
     progress.seen = max((event.sequence for event in snapshot.events), default=0)
-    await session.ask_stop(directory)
+    await play_session.ask_stop(directory)
     with progress:
         while directory.held:
             with suppress(NotRunningError):  # it may be about to let the lock go
-                progress.show(await session.ask_snapshot(directory, progress.seen))
+                progress.show(await play_session.ask_snapshot(directory, progress.seen))
             await asyncio.sleep(SHOW_EVERY_S)
 
 
@@ -390,14 +393,14 @@ def _find(context: typer.Context, file: Path | None, directory: Path | None) -> 
     before_command: tuple[Path | None, Path | None] = context.obj or (None, None)
     file, directory = file or before_command[0], directory or before_command[1]
     if directory is None and file is not None:
-        name = load_manifests(session.read_manifest(file), str(file)).controllers.metadata.name
-        directory = session.directory_of(name, None).path
+        name = load_manifests(play_session.read_manifest(file), str(file)).controllers.metadata.name
+        directory = play_session.directory_of(name, None).path
     if directory is None:
-        played = session.played_clusters()
+        played = play_session.played_clusters()
         if len(played) > 1:
             names = ", ".join(str(path) for path in played)
             raise PlayError(f"there are several played clusters ({names}); choose one with --dir")
-        directory = played[0] if played else session.DEFAULT_ROOT
+        directory = played[0] if played else play_session.DEFAULT_ROOT
     found = PlayDirectory(directory)
     if not found.exists:
         raise PlayError(f"no cluster was played in {found.path}; choose one with --dir")
@@ -406,7 +409,7 @@ def _find(context: typer.Context, file: Path | None, directory: Path | None) -> 
 
 def _selecting(directory: PlayDirectory) -> list[str]:
     """The options by which a command finds this cluster from here; none if it finds it by itself."""
-    played = [path.absolute() for path in session.played_clusters()]
+    played = [path.absolute() for path in play_session.played_clusters()]
     return [] if played == [directory.path] else ["--dir", str(directory.path)]
 
 
@@ -416,4 +419,4 @@ def _with_log(text: str, log: Path) -> str:
 
 
 def _report_failures() -> AbstractContextManager[None]:
-    return report_failures(PlayError, ManifestError)
+    return report_failures(PlayError, StepError, ManifestError)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TextIO
 
 from quorate_operator.planning.cluster import NodeState
+from quorate_operator.runtime.local.supervisor import Event, Snapshot
 from quorate_operator.runtime.status import ClusterStatus
-from quorate_operator.runtime.supervisor import Event, Snapshot
 from rich.console import Console, Group
 from rich.live import Live
 from rich.spinner import Spinner

@@ -11,9 +11,9 @@ from quorate_operator.models.manifests import ManifestError
 from quorate_operator.planning.cluster import DesiredCluster
 from quorate_operator.planning.planner import plan as plan_of
 from quorate_operator.planning.steps import Plan
-from quorate_operator.runtime import session
 from quorate_operator.runtime.describing import idle_observation, label_in
-from quorate_operator.runtime.errors import PlayError
+from quorate_operator.runtime.local import play_session
+from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.wording import plan_as_json
 
 from quorate.console import Output, print_json, report_failures, write
@@ -41,7 +41,7 @@ def plan(
     A cluster that runs is looked at. One that does not exist yet would be created.
     """
     with report_failures(PlayError, ManifestError):
-        found = asyncio.run(_local_plan(session.read_manifest(file), str(file), directory))
+        found = asyncio.run(_local_plan(play_session.read_manifest(file), str(file), directory))
         if output is Output.JSON:
             print_json(found)
         else:
@@ -55,12 +55,12 @@ def plan_text(plan: Plan, desired: DesiredCluster) -> str:
 
 
 async def _local_plan(manifest: str, source: str, directory: Path | None) -> dict[str, Any]:
-    request = session.ask_for(manifest, source, directory, os.environ, lambda _: None)
+    request = play_session.ask_for(manifest, source, directory, os.environ, lambda _: None)
     for note in request.notes:
         typer.echo(note, err=True)
     if request.directory.held:
-        return await session.ask_plan(request)
-    layout = session.settle(request)
+        return await play_session.ask_plan(request)
+    layout = play_session.settle(request)
     found = plan_of(layout.desired, idle_observation(layout), int(time.time() * 1000))
     return plan_as_json(found, label_in(layout))
 

@@ -32,10 +32,10 @@ from quorate_operator.planning.steps import (
     ReassignPartitions,
     RefreshRegistration,
     RemoveVoter,
+    StepError,
     UnregisterBroker,
     UnregisterController,
 )
-from quorate_operator.runtime.errors import StepError
 
 PARTITIONS_PER_REQUEST_MAX = 1_000
 _ELSEWHERE = frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})

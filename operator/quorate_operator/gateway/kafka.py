@@ -14,15 +14,14 @@ from quorate_admin.types.configs import ConfigResource
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.enums import ConfigResourceType
 
+from quorate_operator import clock
 from quorate_operator.gateway import facts
 from quorate_operator.gateway.actions import Leader, perform
 from quorate_operator.gateway.contacts import Contacts, admin_address
 from quorate_operator.gateway.facts import Counts, LogDirs
 from quorate_operator.gateway.probing import probe
 from quorate_operator.planning.cluster import Address, KafkaFacts, Reached, Role
-from quorate_operator.planning.steps import KafkaAction
-from quorate_operator.runtime import clock
-from quorate_operator.runtime.errors import StepError
+from quorate_operator.planning.steps import KafkaAction, StepError
 
 logger = logging.getLogger(__name__)
 

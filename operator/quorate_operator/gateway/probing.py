@@ -18,9 +18,9 @@ from quorate_admin.security.config import SecurityConfig
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType, SecurityProtocol
 
+from quorate_operator import clock
 from quorate_operator.gateway.contacts import admin_address
 from quorate_operator.planning.cluster import Address, Reached
-from quorate_operator.runtime import clock
 
 PROBE_TIMEOUT_MS = 3_000
 PROBES_AT_ONCE_MAX = 32

@@ -15,6 +15,7 @@ from typing import Any
 
 from quorate_admin.errors import AdminError
 
+from quorate_operator import clock
 from quorate_operator.handlers.events import EventTeller
 from quorate_operator.handlers.health import Pulse
 from quorate_operator.handlers.metrics import OperatorMetrics
@@ -40,12 +41,11 @@ from quorate_operator.planning.steps import (
     RebuildQuorum,
     RefreshRegistration,
     RemoveVoter,
+    StepError,
     UnregisterBroker,
     UnregisterController,
 )
-from quorate_operator.runtime import clock
 from quorate_operator.runtime.composite import ClusterRuntime
-from quorate_operator.runtime.errors import StepError
 from quorate_operator.runtime.kubernetes.api import (
     BROKERS,
     CONTROLLERS,

@@ -1,9 +1,10 @@
-"""What a quorum says of its history: where its metadata log is shipped to, and when a lake is made of it."""
+"""`spec.history` of a KafkaController: the volume that receives the metadata log, and the schedule of its ingest."""
 
 import re
-from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple, Self
+from datetime import UTC, datetime
+from typing import Annotated, Literal, Self
 
+from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from quorate_operator.models.base import Duration, Image, Model, ResourceName, Size, Text, duration_ms, rules
@@ -11,61 +12,44 @@ from quorate_operator.models.pods import Resources
 
 SEGMENT_INTERVAL_MS_MIN = 60_000
 SHIPPED_DIRECTORY = "shipped"
-"""On the volume, beside the lake: what `quorate controller ship` writes."""
+"""The directory on the volume that `quorate controller ship` writes, beside the lake."""
 
 _MACROS = frozenset({"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"})
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _CRON_PATTERN = r"^(@[a-z]{5,8}|[0-9*/,-]+ [0-9*/,-]+ [0-9*/,?-]+ [0-9A-Za-z*/,-]+ [0-9A-Za-z*/,?-]+)$"
-_ITEM = re.compile(r"(?:(?P<any>[*?])|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>[1-9][0-9]?))?")
-
-
-class _CronField(NamedTuple):
-    name: str
-    first: int
-    last: int
-    words: Sequence[str] = ()
-
-
 _CRON_FIELDS = (
-    _CronField("minute", 0, 59),
-    _CronField("hour", 0, 23),
-    _CronField("day of month", 1, 31),
-    _CronField("month", 1, 12, _MONTHS),
-    _CronField("day of week", 0, 6, _WEEKDAYS),
+    ("minute", 0, 59),
+    ("hour", 0, 23),
+    ("day of month", 1, 31),
+    ("month", 1, 12),
+    ("day of week", 0, 6),
 )
+_WEEKDAY = 4
+_EXTENDED_WEEKDAY = re.compile(r"(^|[,-])0*7|L")
+"""7 for Sunday and 5L for the last Friday: cronsim accepts them, Kubernetes does not."""
+_ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def _check_schedule(value: str) -> str:
-    """As Kubernetes' CronJob takes it; its own refusal would come only when the job is made."""
+    """Checks a schedule as the API server would when the CronJob is created (robfig/cron, ParseStandard)."""
     if value in _MACROS:
         return value
     parts = value.split(" ")
     if len(parts) != len(_CRON_FIELDS):
         raise ValueError("must be five fields, minute hour day month weekday, or @hourly, @daily, @weekly")
-    for part, field in zip(parts, _CRON_FIELDS, strict=True):
-        if not all(_is_cron_item(item, field) for item in part.split(",")):
-            raise ValueError(
-                f"{field.name}: {part!r}: must be *, or numbers from {field.first} to {field.last}"
-            )
+    for number, (part, (name, first, last)) in enumerate(zip(parts, _CRON_FIELDS, strict=True)):
+        if not _is_cron_field(number, part):
+            raise ValueError(f"{name}: {part!r}: must be *, or numbers from {first} to {last}")
     return value
 
 
-def _is_cron_item(item: str, field: _CronField) -> bool:
-    found = _ITEM.fullmatch(item)
-    if found is None:
+def _is_cron_field(number: int, part: str) -> bool:
+    fields = ["*"] * len(_CRON_FIELDS)
+    fields[number] = part.replace("?", "*")
+    try:
+        CronSim(" ".join(fields), _ANY_TIME)
+    except CronSimError:
         return False
-    if found["any"]:
-        return True
-    bounds = [_cron_number(text, field) for text in (found["first"], found["last"] or found["first"])]
-    return None not in bounds and bounds == sorted(bounds, key=lambda bound: bound or 0)
-
-
-def _cron_number(text: str, field: _CronField) -> int | None:
-    if text.upper() in field.words:
-        return field.first + field.words.index(text.upper())
-    is_inside = text.isascii() and text.isdecimal() and field.first <= int(text) <= field.last
-    return int(text) if is_inside else None
+    return number != _WEEKDAY or _EXTENDED_WEEKDAY.search(part) is None
 
 
 def _check_segment_interval(value: str) -> str:
@@ -76,7 +60,7 @@ def _check_segment_interval(value: str) -> str:
 
 def _check_lake(value: str) -> str:
     if value == SHIPPED_DIRECTORY or value.startswith(f"{SHIPPED_DIRECTORY}/"):
-        raise ValueError(f"must not be in {SHIPPED_DIRECTORY}, where the log is")
+        raise ValueError(f"must not be in {SHIPPED_DIRECTORY}, which holds the shipped log")
     return value
 
 
@@ -93,7 +77,7 @@ LakePath = Annotated[
 
 
 class HistoryStorage(Model):
-    """The volume for a history, which is made for it and outlives the cluster."""
+    """The volume that is created for a history and outlives the cluster."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -101,70 +85,68 @@ class HistoryStorage(Model):
                 "rule": "has(self.className) == has(oldSelf.className) && "
                 "(!has(self.className) || self.className == oldSelf.className) && "
                 "self.accessMode == oldSelf.accessMode",
-                "message": "className and accessMode can't be changed: they are the volume's; name another one",
+                "message": "className and accessMode are immutable: the volume has them; use another claim",
             },
             {
                 "rule": "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
-                "message": "size can't be made smaller: volumes only grow",
+                "message": "size can't be reduced: volumes only grow",
             },
         )
     )
 
-    size: Size = Field(description="How much is asked for. It can grow, not shrink.")
+    size: Size = Field(description="The requested size. It can grow, but not shrink.")
     class_name: Text | None = Field(
-        default=None, description="The storage class; the default one without it."
+        default=None, description="The storage class. Default: the default class of Kubernetes."
     )
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = Field(
         default="ReadWriteMany",
-        description="ReadWriteOnce has every controller and the ingest on one machine.",
+        description="With ReadWriteOnce, all controllers and the ingest run on one machine.",
     )
 
 
 class History(Model):
-    """The metadata log's history: closed segments and checkpoints are kept, and made into a lake."""
+    """Keeps the metadata log's closed segments and checkpoints on a volume, and ingests them into a lake."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             {
                 "rule": "has(self.claimName) != has(self.storage)",
-                "message": "must have either storage, for a volume of its own, or claimName, for one that is there",
+                "message": "must have either storage, for a new volume, or claimName, for an existing one",
             },
             {
                 "rule": f"self.lake != '{SHIPPED_DIRECTORY}' && !self.lake.startsWith('{SHIPPED_DIRECTORY}/')",
-                "message": f"lake: must not be in {SHIPPED_DIRECTORY}, where the log is",
+                "message": f"lake: must not be in {SHIPPED_DIRECTORY}, which holds the shipped log",
             },
         )
     )
 
     storage: HistoryStorage | None = Field(
-        default=None, description="The volume that is made for it. It stays when the history is switched off."
+        default=None, description="The volume that is created. It is kept when the history is switched off."
     )
     claim_name: ResourceName | None = Field(
         default=None,
-        description="A PersistentVolumeClaim that is there already, in place of storage. All controllers mount it.",
+        description="An existing PersistentVolumeClaim, instead of storage. All controllers mount it.",
     )
     segment_interval: Annotated[Duration, AfterValidator(_check_segment_interval)] = Field(
         default="1h",
-        description="How old a segment becomes before it is closed, and so shipped: metadata.log.segment.ms.",
+        description="The age at which a segment is closed, and then shipped: metadata.log.segment.ms.",
     )
     schedule: Schedule = Field(
         default="17 * * * *",
-        description="When what was shipped is taken into the lake, as in a CronJob. In UTC.",
+        description="When shipped files are ingested into the lake: the schedule of a CronJob, in UTC.",
     )
-    suspend: bool = Field(default=False, description="Nothing is taken into the lake while this is true.")
-    lake: LakePath = Field(default="lake", description="The lake's directory on the volume.")
+    suspend: bool = Field(default=False, description="Suspends the ingest while true.")
+    lake: LakePath = Field(default="lake", description="The directory of the lake on the volume.")
     resources: Resources = Field(
         default_factory=Resources,
-        description="What the ingest asks for and is limited to; 2Gi to 4Gi without it.",
+        description="Requests and limits of the ingest. Default: memory from 2Gi to 4Gi.",
     )
     image: Image | None = Field(
-        default=None, description="The image that makes the lake, in place of the operator's --lake-image."
+        default=None, description="The image of the ingest. Default: the operator's --lake-image."
     )
 
     @model_validator(mode="after")
     def _has_one_volume(self) -> Self:
         if (self.storage is None) == (self.claim_name is None):
-            raise ValueError(
-                "must have either storage, for a volume of its own, or claimName, for one that is there"
-            )
+            raise ValueError("must have either storage, for a new volume, or claimName, for an existing one")
         return self

@@ -13,6 +13,10 @@ from typing import NamedTuple
 from quorate_operator.planning.cluster import Address, PartitionId
 
 
+class StepError(Exception):
+    """A step of a plan failed. The message names the node or the object, and the reason."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormCluster:
     """Settle the cluster id and the directory ids of the first voters, and write them down before anything else."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from quorate_operator import clock
 from quorate_operator.gateway.readiness import state_of
 from quorate_operator.planning.cluster import (
     Address,
@@ -18,7 +19,6 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.steps import Action, KafkaAction
-from quorate_operator.runtime import clock
 from quorate_operator.runtime.port import Gateway, Infrastructure
 from quorate_operator.runtime.verifying import NamesLook
 

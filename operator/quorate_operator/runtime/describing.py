@@ -11,11 +11,11 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.steps import Plan
-from quorate_operator.runtime import volumes
-from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.local import LocalInfrastructure
-from quorate_operator.runtime.processes import ChildProcess
-from quorate_operator.runtime.publishing import own_publications
+from quorate_operator.runtime.local import disks
+from quorate_operator.runtime.local.child_process import ChildProcess
+from quorate_operator.runtime.local.forwarding import own_publications
+from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
+from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.status import ClusterStatus, NodeStatus
 from quorate_operator.runtime.wording import Label, plan_as_json
 
@@ -68,7 +68,7 @@ def idle_observation(layout: Layout) -> ObservedCluster:
     nodes = {}
     for node_id, kept in layout.identity.nodes.items():
         label = layout.identity.label(node_id)
-        has_volume = volumes.has_volume(layout, label)
+        has_volume = disks.has_volume(layout, label)
         if node_id in wanted or (has_volume and not kept.is_forgotten):
             directory_id = layout.directory_id_of(label)
             nodes[node_id] = ObservedNode(

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from quorate_operator.runtime import clock
+from quorate_operator import clock
 from quorate_operator.web.html import Html
 from quorate_operator.web.pages import (
     cluster_list,

@@ -23,10 +23,10 @@ from quorate_operator.planning.steps import (
     ReassignPartitions,
     RefreshRegistration,
     RemoveVoter,
+    StepError,
     UnregisterBroker,
     UnregisterController,
 )
-from quorate_operator.runtime.errors import StepError
 
 from .conftest import Gatekeeper
 

@@ -15,9 +15,9 @@ from kit.java.tls import Certificates
 from kit.java.tools import JavaTools
 from quorate_operator.planning.cluster import DesiredNode, Role
 from quorate_operator.properties.text import render_properties
-from quorate_operator.runtime import session
-from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.ports import LOOPBACK
+from quorate_operator.runtime.local import play_session
+from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.loopback import LOOPBACK
 
 CLUSTER_LISTENERS = {Role.BROKER: "PLAINTEXT", Role.CONTROLLER: "CONTROLLER"}
 SASL_LISTENERS = {Role.BROKER: "SASL_SSL", Role.CONTROLLER: "CONTROLLER_SASL"}
@@ -112,7 +112,7 @@ class JavaCluster(Cluster):
             quorum=quorum,
             metadata_version=metadata_version,
         )
-        plain = session.prepare(manifest, "test", directory, environment, lambda _: None).layout
+        plain = play_session.prepare(manifest, "test", directory, environment, lambda _: None).layout
         layout = SecuredLayout(
             directory=plain.directory,
             desired=plain.desired,

@@ -15,7 +15,7 @@ from pathlib import Path
 from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.processes import run
 from kit.local_kubernetes.versions import COREDNS, GO_MIN, HELM, KIND, KUBERNETES, LOCAL_PATH_PROVISIONER
-from quorate_operator.runtime.kafka import cache_directory
+from quorate_operator.runtime.local.stock_kafka import cache_directory
 
 MODULES = Path(__file__).with_name("modules")
 BUILD_TIMEOUT_S = 3_000

@@ -20,8 +20,8 @@ from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.golang import Progress, locked
 from kit.local_kubernetes.processes import run
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
-from quorate_operator.runtime.errors import KafkaUnavailableError
-from quorate_operator.runtime.kafka import cache_directory, find_kafka
+from quorate_operator.runtime.local.errors import KafkaUnavailableError
+from quorate_operator.runtime.local.stock_kafka import cache_directory, find_kafka
 
 QUORATE = "quorate:test"
 BROKER = f"quorate-broker:{KAFKA_VERSION}"

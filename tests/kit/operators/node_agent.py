@@ -29,7 +29,7 @@ from typing import Any
 import kubernetes.client
 from kit.cluster import DIE_WITH_PARENT, HEAP
 from kubernetes.client import ApiException
-from quorate_operator.runtime.kafka import find_kafka
+from quorate_operator.runtime.local.stock_kafka import find_kafka
 
 LOOK_EVERY_S = 0.1
 PROBE_EVERY_S = 0.2

@@ -92,11 +92,11 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         '"Always", "IfNotPresent", "Never"',
     ),
     ({"paused": "yes"}, 'spec.paused: Invalid value: "string"', "must be of type boolean"),
-    ({"history": {}}, "spec.history", "must have either storage, for a volume of its own, or claimName"),
+    ({"history": {}}, "spec.history", "must have either storage, for a new volume, or claimName"),
     (
         {"history": {"claimName": "a", "storage": {"size": "1Gi"}}},
         "spec.history",
-        "must have either storage, for a volume of its own, or claimName",
+        "must have either storage, for a new volume, or claimName",
     ),
     ({"history": {"storage": {}}}, "spec.history.storage.size: Required value", ""),
     (
@@ -117,7 +117,7 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
     (
         {"history": {"claimName": "a", "lake": "shipped/x"}},
         "lake: must not be in shipped",
-        "where the log is",
+        "which holds the shipped log",
     ),
     (
         {"history": {"claimName": "a", "lake": "../x"}},
@@ -254,7 +254,7 @@ CHANGES: list[tuple[str, Object, Object, str, str]] = [
         {"history": {"storage": {"size": "10Gi"}}},
         {"history": {"storage": {"className": "fast"}}},
         "spec.history.storage",
-        "className and accessMode can't be changed",
+        "className and accessMode are immutable",
     ),
     (
         "KafkaBroker",

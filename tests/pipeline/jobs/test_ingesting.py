@@ -20,7 +20,7 @@ from pyspark_quorate.jobs.ingest import Ingested, ingest
 from pyspark_quorate.jobs.lake import STAGING, Lake
 from pyspark_quorate.jobs.progress import Silent
 from pyspark_quorate.jobs.reading import count_rows, read_table
-from quorate_operator.runtime.layout import QUORATE
+from quorate_operator.runtime.local.layout import QUORATE
 
 pytestmark = pytest.mark.timeout(600)
 

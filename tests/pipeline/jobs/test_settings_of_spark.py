@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kit.cluster import DIE_WITH_PARENT
-from quorate_operator.runtime.layout import QUORATE
+from quorate_operator.runtime.local.layout import QUORATE
 
 pytestmark = pytest.mark.timeout(600)
 

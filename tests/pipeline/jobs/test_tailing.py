@@ -19,7 +19,7 @@ from pyspark_quorate.jobs.lake import STATE, Lake
 from pyspark_quorate.jobs.progress import Silent
 from pyspark_quorate.jobs.reading import read_table
 from pyspark_quorate.jobs.tail import Followed, follow
-from quorate_operator.runtime.layout import QUORATE
+from quorate_operator.runtime.local.layout import QUORATE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -20,7 +20,7 @@ from pyspark_quorate.source.follow_feed import FollowError
 from pyspark_quorate.source.stream import QuorumStreamReader
 from quorate_admin.client import AdminClient
 from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
-from quorate_operator.runtime.layout import QUORATE
+from quorate_operator.runtime.local.layout import QUORATE
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from quorate.main import PARTS, app
 from quorate.play import command as play
-from quorate_operator.runtime.directory import PlayDirectory
+from quorate_operator.runtime.local.directory import PlayDirectory
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.usefixtures("own_ports")
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def played() -> PlayDirectory:
     """A directory as a play that was stopped before its nodes were created leaves it."""
-    prepared = play.session.prepare(MANIFEST, "tiny.yaml", None, {}, lambda _: None)
+    prepared = play.play_session.prepare(MANIFEST, "tiny.yaml", None, {}, lambda _: None)
     prepared.layout.directory.release()
     return prepared.layout.directory
 
@@ -155,7 +155,9 @@ def test_commands_find_the_only_cluster_the_named_one_and_the_given_one(here: Pa
 @pytest.mark.usefixtures("played")
 def test_several_clusters_ask_for_a_choice() -> None:
     """Goal: never stop the wrong cluster. Method: play two names, then give none."""
-    second = play.session.prepare(MANIFEST.replace("tiny", "other"), "other.yaml", None, {}, lambda _: None)
+    second = play.play_session.prepare(
+        MANIFEST.replace("tiny", "other"), "other.yaml", None, {}, lambda _: None
+    )
     second.layout.directory.release()
     ran = runner.invoke(app, ["play", "stop"])
     assert ran.exit_code == 1

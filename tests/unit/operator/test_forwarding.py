@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from quorate_operator.planning.cluster import Address, Publication
-from quorate_operator.planning.steps import PublishAddress, RetireAddress, WithdrawAddress
-from quorate_operator.runtime import forwarding
-from quorate_operator.runtime.errors import PlayError, StepError
-from quorate_operator.runtime.forwarding import Forwarder
-from quorate_operator.runtime.publishing import Publications
+from quorate_operator.planning.steps import PublishAddress, RetireAddress, StepError, WithdrawAddress
+from quorate_operator.runtime.local import forwarding
+from quorate_operator.runtime.local.errors import PlayError
+from quorate_operator.runtime.local.forwarding import Forwarder, Publications
 
 HOST = "127.0.0.1"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

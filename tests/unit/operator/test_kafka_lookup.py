@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from quorate_operator.runtime.errors import KafkaUnavailableError
-from quorate_operator.runtime.kafka import cache_directory, find_kafka
+from quorate_operator.runtime.local.errors import KafkaUnavailableError
+from quorate_operator.runtime.local.stock_kafka import cache_directory, find_kafka
 
 JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 FETCH = """

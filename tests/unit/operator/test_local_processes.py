@@ -13,11 +13,11 @@ from typing import Any
 import psutil
 import pytest
 from quorate.play.logs import follow, print_tail
-from quorate_operator.runtime import processes
-from quorate_operator.runtime.control import call, serve
-from quorate_operator.runtime.directory import PlayDirectory
-from quorate_operator.runtime.errors import NotRunningError, PlayError
-from quorate_operator.runtime.processes import ChildProcess, describe_exit
+from quorate_operator.runtime.local import child_process
+from quorate_operator.runtime.local.child_process import ChildProcess, describe_exit
+from quorate_operator.runtime.local.control_socket import call, serve
+from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.errors import NotRunningError, PlayError
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 
@@ -76,7 +76,7 @@ def test_a_child_dies_with_its_supervisor(tmp_path: Path) -> None:
     """Goal: no orphans, however the supervisor dies. Method: kill -9 a process that started a child."""
     script = f"""
 import asyncio, pathlib
-from quorate_operator.runtime.processes import ChildProcess
+from quorate_operator.runtime.local.child_process import ChildProcess
 async def main():
     here = pathlib.Path({str(tmp_path)!r})
     child = ChildProcess.start(["sleep", "60"], directory=here, log=here / "log", on_exit=lambda: None)
@@ -101,7 +101,7 @@ def test_exits_are_told_by_name() -> None:
 
 async def test_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a node that runs for weeks fills no disk. Method: a small bound, and more output than it."""
-    monkeypatch.setattr(processes, "LOG_SIZE_BYTES_MAX", 10)
+    monkeypatch.setattr(child_process, "LOG_SIZE_BYTES_MAX", 10)
     child, _ = await started(tmp_path, "echo 0123456789; sleep 60")
     await said(tmp_path, "9\n")
     child.trim_log()

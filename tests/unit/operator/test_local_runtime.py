@@ -18,13 +18,13 @@ from quorate_operator.planning.steps import (
     RebuildQuorum,
     RuntimeAction,
     StartNode,
+    StepError,
     StopNode,
 )
-from quorate_operator.runtime import session
-from quorate_operator.runtime.errors import StepError
-from quorate_operator.runtime.identity import read_identity, settle_identity
-from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.local import LocalInfrastructure
+from quorate_operator.runtime.local import play_session
+from quorate_operator.runtime.local.identity import read_identity, settle_identity
+from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
+from quorate_operator.runtime.local.layout import Layout
 from typing_extensions import override
 
 pytestmark = pytest.mark.usefixtures("own_ports")
@@ -119,7 +119,7 @@ class Stage:
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     """A prepared cluster of one controller; nothing of it is left."""
-    layout = session.prepare(MANIFEST, "test", tmp_path / "quorum", {}, lambda _: None).layout
+    layout = play_session.prepare(MANIFEST, "test", tmp_path / "quorum", {}, lambda _: None).layout
     stage = Stage(ScriptedLayout(layout.directory, layout.desired, layout.identity))
     yield stage
     await stage.infrastructure.close()
@@ -194,7 +194,7 @@ async def test_what_formatting_said_is_in_the_error(stage: Stage, monkeypatch: p
 async def test_a_formatter_that_hangs_is_killed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a play does not hang. Method: a formatter that waits, and little patience."""
     monkeypatch.setattr(ScriptedLayout, "format_script", WAITS_FOR_A_SIGNAL)
-    monkeypatch.setattr("quorate_operator.runtime.volumes.STEP_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("quorate_operator.runtime.local.disks.STEP_TIMEOUT_S", 0.05)
     with pytest.raises(StepError, match="could not be formatted in"):
         await stage.create()
 

@@ -9,11 +9,11 @@ from quorate_controller.config import parse_properties
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.properties.text import render_properties
-from quorate_operator.runtime.directory import PlayDirectory
-from quorate_operator.runtime.identity import settle_identity
-from quorate_operator.runtime.kafka import Kafka
-from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.tools import TOOLS, write_tools
+from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.identity import settle_identity
+from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.stock_kafka import Kafka
+from quorate_operator.runtime.local.tool_scripts import TOOLS, write_tools
 
 pytestmark = pytest.mark.usefixtures("own_ports")
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from quorate_operator.planning.cluster import Address, DesiredNode
-from quorate_operator.runtime import session
-from quorate_operator.runtime.errors import PlayError
-from quorate_operator.runtime.places import knows_controllers
+from quorate_operator.runtime.local import play_session
+from quorate_operator.runtime.local.errors import PlayError
+from quorate_operator.runtime.local.machine_addresses import knows_controllers
 
 pytestmark = pytest.mark.usefixtures("own_ports")
 
@@ -26,7 +26,7 @@ class Places:
             "apiVersion: quorate.dev/v1alpha1\nkind: KafkaController\nmetadata: {name: quorum}\n"
             f"spec: {{{spec}}}\n"
         )
-        layout = session.prepare(manifest, "test", self._path, {}, lambda _: None).layout
+        layout = play_session.prepare(manifest, "test", self._path, {}, lambda _: None).layout
         layout.directory.release()
         return {node.node_id: node for node in layout.desired.nodes}
 

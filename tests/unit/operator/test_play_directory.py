@@ -10,16 +10,16 @@ import pytest
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.cluster import Address, DesiredCluster, Formation, Publication
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.runtime.directory import PlayDirectory
-from quorate_operator.runtime.errors import AlreadyRunningError, PlayError
-from quorate_operator.runtime.identity import (
+from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.errors import AlreadyRunningError, PlayError
+from quorate_operator.runtime.local.identity import (
     ClusterIdentity,
     read_identity,
     settle_identity,
     write_identity,
 )
-from quorate_operator.runtime.kafka import Kafka
-from quorate_operator.runtime.ports import first_free, is_free
+from quorate_operator.runtime.local.loopback import first_free, is_free
+from quorate_operator.runtime.local.stock_kafka import Kafka
 from quorate_protocol.uuids import random_uuid, uuid_to_text
 
 pytestmark = pytest.mark.usefixtures("own_ports")

@@ -23,14 +23,15 @@ from quorate_operator.planning.steps import (
     Refusal,
     StartNode,
     Step,
+    StepError,
     StopNode,
     WaitFor,
 )
-from quorate_operator.runtime import session, supervisor
-from quorate_operator.runtime.errors import PlayError, StepError
-from quorate_operator.runtime.layout import Layout
+from quorate_operator.runtime.local import play_session, supervisor
+from quorate_operator.runtime.local.errors import PlayError
+from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.supervisor import Snapshot, Supervisor
 from quorate_operator.runtime.status import ClusterStatus
-from quorate_operator.runtime.supervisor import Snapshot, Supervisor
 
 pytestmark = pytest.mark.usefixtures("own_ports")
 
@@ -165,20 +166,20 @@ class Stage:
 
     def __init__(self, path: Path) -> None:
         woken = asyncio.Event()
-        layout = session.prepare(MANIFEST, "test", path, {}, lambda _: None).layout
+        layout = play_session.prepare(MANIFEST, "test", path, {}, lambda _: None).layout
         self.directory = layout.directory
         self.runtime = Pretended(layout, woken)
         self.supervisor = Supervisor(
             self.runtime,  # type: ignore[arg-type]
             self.runtime,  # type: ignore[arg-type]
             woken,
-            settle=session.settle_edited,
-            adopt=session.adopt_edited,
+            settle=play_session.settle_edited,
+            adopt=play_session.adopt_edited,
         )
 
-    def request(self, manifest: str) -> session.Request:
+    def request(self, manifest: str) -> play_session.Request:
         """An edited manifest, as a command brings it."""
-        return session.ask_for(manifest, "edited", self.directory.path, {}, lambda _: None)
+        return play_session.ask_for(manifest, "edited", self.directory.path, {}, lambda _: None)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -194,7 +195,7 @@ class Stage:
 
     async def until(self, holds: Callable[[Snapshot], bool]) -> Snapshot:
         """The first snapshot, taken over the socket, for which something holds."""
-        return await until(lambda: session.ask_snapshot(self.directory), holds)
+        return await until(lambda: play_session.ask_snapshot(self.directory), holds)
 
 
 async def until(take: Callable[[], Awaitable[Snapshot]], holds: Callable[[Snapshot], bool]) -> Snapshot:
@@ -230,7 +231,7 @@ async def test_it_creates_starts_and_reports_ready(stage: Stage) -> None:
             "controller-3001 is ready",
         ]
         assert [event.sequence for event in snapshot.events] == list(range(1, len(texts) + 1))
-        later = await session.ask_snapshot(stage.directory, since=len(texts) - 1)
+        later = await play_session.ask_snapshot(stage.directory, since=len(texts) - 1)
         assert [event.text for event in later.events] == texts[-1:]
 
 
@@ -238,7 +239,7 @@ async def test_a_killed_node_is_started_again(stage: Stage) -> None:
     """Goal: what dies comes back. Method: kill one over the socket."""
     async with stage.running():
         await stage.until(lambda snapshot: snapshot.status.ready)
-        assert await session.ask_kill(stage.directory, 3001, signal.SIGKILL) == 4711
+        assert await play_session.ask_kill(stage.directory, 3001, signal.SIGKILL) == 4711
         await stage.until(lambda snapshot: snapshot.status.ready)
         restart = stage.runtime.applied[-1]
         assert restart == StartNode(node_id=3001, reason="it was killed by SIGKILL")
@@ -248,7 +249,7 @@ async def test_stop_ends_it_in_order(stage: Stage) -> None:
     """Goal: the active controller last, then the loop ends. Method: stop over the socket."""
     async with stage.running() as task:
         await stage.until(lambda snapshot: snapshot.status.ready)
-        await session.ask_stop(stage.directory)
+        await play_session.ask_stop(stage.directory)
         await asyncio.wait_for(task, 10)
     stops = [action.node_id for action in stage.runtime.applied if isinstance(action, StopNode)]
     assert stops == [3001, 3000]
@@ -309,15 +310,15 @@ async def test_an_edited_manifest_is_gone_on_with(stage: Stage) -> None:
     async with stage.running():
         await stage.until(lambda snapshot: snapshot.status.settled)
         request = stage.request(MANIFEST.replace("2", "3"))
-        steps = (await session.ask_plan(request))["steps"]
+        steps = (await play_session.ask_plan(request))["steps"]
         assert [(step["step"], step["nodeId"], step["due"]) for step in steps] == [
             ("CreateNode", 3002, True),
             ("StartNode", 3002, True),
         ]
-        assert (await session.ask_snapshot(stage.directory)).status.settled  # nothing was done
-        since = await session.ask_play(request)
+        assert (await play_session.ask_snapshot(stage.directory)).status.settled  # nothing was done
+        since = await play_session.ask_play(request)
         await stage.until(lambda snapshot: snapshot.status.settled and len(snapshot.status.nodes) == 3)
-        texts = [event.text for event in (await session.ask_snapshot(stage.directory, since)).events]
+        texts = [event.text for event in (await play_session.ask_snapshot(stage.directory, since)).events]
         assert texts[:2] == [
             "another manifest is played",
             "creating controller-3002: it has no formatted directory",
@@ -340,7 +341,7 @@ async def test_a_manifest_that_can_not_be_played_changes_nothing(
         await stage.until(lambda snapshot: snapshot.status.settled)
         before = stage.directory.identity_file.read_text()
         with pytest.raises(PlayError, match=fault):
-            await session.ask_play(stage.request(MANIFEST.replace(old, new)))
+            await play_session.ask_play(stage.request(MANIFEST.replace(old, new)))
         assert stage.directory.identity_file.read_text() == before
         assert stage.directory.manifest.read_text() == MANIFEST
 
@@ -350,7 +351,7 @@ async def test_what_is_refused_is_told_once(stage: Stage, monkeypatch: pytest.Mo
     monkeypatch.setattr(Stage, "refusals", (Refusal("TooFew", "two brokers are needed"),))
     async with stage.running():
         await stage.until(lambda snapshot: snapshot.status.settled)
-        snapshot = await session.ask_snapshot(stage.directory)
+        snapshot = await play_session.ask_snapshot(stage.directory)
         assert snapshot.status.plan["refusals"] == [{"code": "TooFew", "message": "two brokers are needed"}]
         texts = [event.text for event in snapshot.events]
         assert texts.count("refused (TooFew): two brokers are needed") == 1
@@ -362,7 +363,7 @@ async def test_wrong_commands_are_refused(stage: Stage) -> None:
         await stage.until(lambda snapshot: snapshot.status.ready)
         stage.runtime.states[3000] = NodeState.STOPPED
         with pytest.raises(PlayError, match="node 3000 has no process"):
-            await session.ask_kill(stage.directory, 3000, signal.SIGTERM)
+            await play_session.ask_kill(stage.directory, 3000, signal.SIGTERM)
 
 
 def test_snapshots_survive_the_socket() -> None:

@@ -7,7 +7,7 @@ from quorate_protocol.uuids import random_uuid, uuid_to_text
 
 from quorate_operator.models.status import FormationStatus, InitialVoter
 from quorate_operator.planning.cluster import Formation, Role
-from quorate_operator.runtime.errors import StepError
+from quorate_operator.planning.steps import StepError
 from quorate_operator.runtime.kubernetes.api import CONTROLLERS, KubernetesApi, Object
 from quorate_operator.runtime.kubernetes.observing import (
     ANNOTATION_CLUSTER_ID,

@@ -39,6 +39,7 @@ from quorate_operator.planning.steps import (
     RetireAddress,
     RuntimeAction,
     StartNode,
+    StepError,
     StopNode,
     WithdrawAddress,
 )
@@ -62,7 +63,6 @@ from quorate_operator.resources.services import (
     headless_service,
 )
 from quorate_operator.resources.volumes import volume_claim
-from quorate_operator.runtime.errors import StepError
 from quorate_operator.runtime.kubernetes.api import (
     CONFIG_MAP,
     MACHINE,
@@ -101,7 +101,7 @@ from quorate_operator.runtime.kubernetes.observing import (
     verifications_of,
     verified_text,
 )
-from quorate_operator.runtime.kubernetes.publishing import PublishedNames
+from quorate_operator.runtime.kubernetes.published_names import PublishedNames
 
 TASK_TIMEOUT_S = 300.0
 _ENDED = ("Succeeded", "Failed")

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Mapping
 
+from quorate_operator.planning.steps import StepError
 from quorate_operator.resources.facts import digest
 from quorate_operator.resources.names import LABEL_CLUSTER
-from quorate_operator.runtime.errors import StepError
 from quorate_operator.runtime.kubernetes.api import (
     CONFIG_MAP,
     OWNED_KINDS,

@@ -22,10 +22,10 @@ from quorate_operator.planning.steps import (
     ReassignPartitions,
     RefreshRegistration,
     RemoveVoter,
+    StepError,
     UnregisterBroker,
     UnregisterController,
 )
-from quorate_operator.runtime.errors import StepError
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.kafka.enums import ElectionType, UpgradeType
 from quorate_protocol.uuids import uuid_to_text

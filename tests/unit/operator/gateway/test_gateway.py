@@ -11,8 +11,7 @@ from quorate_admin.types.features import FeatureDescription
 from quorate_operator.gateway import facts, kafka
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.planning.cluster import Address, KafkaFacts
-from quorate_operator.planning.steps import ElectPreferredLeaders
-from quorate_operator.runtime.errors import StepError
+from quorate_operator.planning.steps import ElectPreferredLeaders, StepError
 
 CONTROLLERS = {node_id: Address("host", node_id) for node_id in (3000, 3001, 3002)}
 BROKERS = {0: Address("host", 9092), 1: Address("host", 9093)}

@@ -33,7 +33,7 @@ def test_it_is_off_by_default() -> None:
 def test_it_has_one_volume(history: str) -> None:
     """Goal: no doubt where it is. Method: none, and two."""
     assert "spec.history.must have either storage" in fault_of(history) or (
-        "must have either storage, for a volume of its own, or claimName" in fault_of(history)
+        "must have either storage, for a new volume, or claimName" in fault_of(history)
     )
 
 
@@ -47,6 +47,8 @@ def test_it_has_one_volume(history: str) -> None:
         "@hourly",
         "@daily",
         "59 23 31 12 6",
+        "5/10 * * * SUN-SAT/2",
+        "0 0 31 2 *",
     ],
 )
 def test_schedules_are_those_of_a_cron_job(schedule: str) -> None:
@@ -66,6 +68,14 @@ def test_schedules_are_those_of_a_cron_job(schedule: str) -> None:
         ("0 0 * * 7", "day of week: '7': must be *, or numbers from 0 to 6"),
         ("30-10 * * * *", "minute: '30-10'"),
         ("*/0 * * * *", "minute: '*/0'"),
+        ("0 1-5-7 * * *", "hour: '1-5-7'"),
+        ("0 0 * * 1,5-7", "day of week: '1,5-7'"),
+        ("0 0 * * 07", "day of week: '07'"),
+        ("0 0 * * 5L", "day of week: '5L': must be *, or numbers from 0 to 6"),
+        ("0 0 L * *", "must match pattern"),
+        ("0 0 * * 1#2", "must match pattern"),
+        ("TZ=UTC 0 * * *", "must match pattern"),
+        ("0 0 * JANUARY *", "month: 'JANUARY': must be *, or numbers from 1 to 12"),
         ("0 0 * FOO *", "month: 'FOO'"),
         ("@never", "must be five fields"),
         ("0 * * *", "must match pattern"),

@@ -10,16 +10,16 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from quorate_operator import clock
 from quorate_operator.planning.cluster import DesiredCluster, Implementation, NodeState, ObservedCluster
 from quorate_operator.planning.planner import plan
-from quorate_operator.planning.steps import Action, FormCluster, KafkaAction, Plan, StartNode
-from quorate_operator.runtime import clock
+from quorate_operator.planning.steps import Action, FormCluster, KafkaAction, Plan, StartNode, StepError
 from quorate_operator.runtime.composite import ClusterRuntime
-from quorate_operator.runtime.control import serve
 from quorate_operator.runtime.describing import label_in, running_status
-from quorate_operator.runtime.errors import PlayError, StepError
-from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.local import LocalInfrastructure
+from quorate_operator.runtime.local.control_socket import serve
+from quorate_operator.runtime.local.errors import PlayError
+from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
+from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.status import ClusterStatus
 from quorate_operator.runtime.wording import in_words, plan_as_json
 

@@ -26,19 +26,20 @@ from quorate_operator.planning.steps import (
     RetireAddress,
     RuntimeAction,
     StartNode,
+    StepError,
     StopNode,
     WithdrawAddress,
 )
-from quorate_operator.runtime import volumes
-from quorate_operator.runtime.errors import PlayError, StepError
-from quorate_operator.runtime.identity import ClusterIdentity, write_identity
-from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.local_node import LocalNode, StartedWith
-from quorate_operator.runtime.places import knows_controllers
-from quorate_operator.runtime.processes import ChildProcess
-from quorate_operator.runtime.properties import advertised_in
-from quorate_operator.runtime.publishing import Publications
-from quorate_operator.runtime.shipping import Shippers
+from quorate_operator.runtime.local import disks
+from quorate_operator.runtime.local.child_process import ChildProcess
+from quorate_operator.runtime.local.errors import PlayError
+from quorate_operator.runtime.local.forwarding import Publications
+from quorate_operator.runtime.local.identity import ClusterIdentity, write_identity
+from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.log_shippers import Shippers
+from quorate_operator.runtime.local.machine_addresses import knows_controllers
+from quorate_operator.runtime.local.node import LocalNode, StartedWith
+from quorate_operator.runtime.local.server_properties import advertised_in
 
 
 class LocalInfrastructure:
@@ -90,7 +91,7 @@ class LocalInfrastructure:
         }
         for node_id, node in self._nodes.items():
             kept = self.layout.identity.nodes[node_id]
-            has_volume = volumes.has_volume(self.layout, node.label)
+            has_volume = disks.has_volume(self.layout, node.label)
             if node_id in wanted or node.runs or (has_volume and not kept.is_forgotten):
                 found[node_id] = node.observed(
                     pool=kept.pool,
@@ -186,7 +187,7 @@ class LocalInfrastructure:
                 self._form(action)
             case CreateNode():
                 node = self._desired(action.node_id)
-                await volumes.create(self.layout, node, is_initial=action.is_initial)
+                await disks.create(self.layout, node, is_initial=action.is_initial)
             case StartNode():
                 self._start(action)
             case StopNode():
@@ -258,14 +259,14 @@ class LocalInfrastructure:
         node = self._nodes[node_id]
         if node.runs:
             raise StepError(f"{node.label} runs, and its data is not deleted below it")
-        await volumes.delete(self.layout, node.label)
+        await disks.delete(self.layout, node.label)
 
     async def _forget(self, node_id: int) -> None:
         node = self._nodes[node_id]
         if node.runs:
             raise StepError(f"{node.label} runs, and is not forgotten")
-        volumes.forget(self.layout, node.label)
-        if volumes.has_volume(self.layout, node.label):
+        disks.forget(self.layout, node.label)
+        if disks.has_volume(self.layout, node.label):
             self._change_node(node_id, is_forgotten=True, advertised_last={})
             return
         nodes = dict(self.layout.identity.nodes)
@@ -280,7 +281,7 @@ class LocalInfrastructure:
         directory_id = self.layout.directory_id_of(node.label)
         if directory_id is None:
             raise StepError(f"{node.label} has no data from which the quorum could be rebuilt")
-        await volumes.rebuild_quorum(self.layout, node)
+        await disks.rebuild_quorum(self.layout, node)
         self._change(
             formation=Formation(
                 cluster_id=self.layout.identity.cluster_id,

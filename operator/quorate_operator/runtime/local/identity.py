@@ -20,11 +20,11 @@ from quorate_operator.planning.cluster import (
     Verification,
 )
 from quorate_operator.properties.nodes import QuorumFacts, Voter
-from quorate_operator.runtime.directory import PlayDirectory
-from quorate_operator.runtime.errors import PlayError
-from quorate_operator.runtime.kafka import Kafka
-from quorate_operator.runtime.ports import LOOPBACK, PORT_MAX, first_free, is_free, owner_of
-from quorate_operator.runtime.properties import HTTP
+from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.errors import PlayError
+from quorate_operator.runtime.local.loopback import LOOPBACK, PORT_MAX, first_free, is_free, owner_of
+from quorate_operator.runtime.local.server_properties import HTTP
+from quorate_operator.runtime.local.stock_kafka import Kafka
 
 FORMAT = 2
 FORMAT_WITHOUT_FORMATION = 1

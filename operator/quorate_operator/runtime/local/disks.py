@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from quorate_operator.planning.cluster import DesiredNode
-from quorate_operator.runtime.directory import PlayDirectory
-from quorate_operator.runtime.errors import StepError
-from quorate_operator.runtime.layout import Layout
-from quorate_operator.runtime.processes import ChildProcess
+from quorate_operator.planning.steps import StepError
+from quorate_operator.runtime.local.child_process import ChildProcess
+from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.layout import Layout
 
 STEP_TIMEOUT_S = 60
 LINES_SHOWN = 8

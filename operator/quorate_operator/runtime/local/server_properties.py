@@ -12,7 +12,7 @@ from quorate_operator.properties.nodes import (
     listener_properties,
     quorum_properties,
 )
-from quorate_operator.runtime.ports import LOOPBACK
+from quorate_operator.runtime.local.loopback import LOOPBACK
 
 HTTP = "http"
 """The name under which a Python controller's port for metrics and health is kept; no listener has small letters."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from quorate_operator.planning.cluster import Role
 from quorate_operator.properties.logging import TOOLS_LOG4J2
-from quorate_operator.runtime.kafka import Kafka
-from quorate_operator.runtime.layout import Layout
+from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.stock_kafka import Kafka
 
 # A tool's JVM lives for a second: no second compiler, no parallel collector, no files in /tmp.
 JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")

@@ -9,9 +9,9 @@ from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNo
 from quorate_operator.properties.logging import LOG4J2
 from quorate_operator.properties.nodes import initial_controllers
 from quorate_operator.properties.text import render_properties
-from quorate_operator.runtime.directory import PlayDirectory
-from quorate_operator.runtime.identity import ClusterIdentity, quorum_facts
-from quorate_operator.runtime.properties import COMMENT, broker_properties, controller_properties
+from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.identity import ClusterIdentity, quorum_facts
+from quorate_operator.runtime.local.server_properties import COMMENT, broker_properties, controller_properties
 
 # -P: nothing is imported from the directory of the node.
 QUORATE = (sys.executable, "-P", "-m", "quorate")

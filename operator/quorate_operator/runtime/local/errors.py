@@ -17,9 +17,5 @@ class NotAnsweringError(PlayError):
     """A supervisor runs the cluster of this directory, and has no time to answer."""
 
 
-class StepError(PlayError):
-    """A step of a plan failed."""
-
-
 class KafkaUnavailableError(PlayError):
     """Stock Kafka can't be run here: Java or Kafka's jars are missing."""

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from quorate_operator import clock
 from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, Role
-from quorate_operator.runtime import clock
-from quorate_operator.runtime.processes import ChildProcess
+from quorate_operator.runtime.local.child_process import ChildProcess
 
 STABLE_AFTER_MS = 60_000
 """A node that was up for so long and then died starts counting its crashes anew."""

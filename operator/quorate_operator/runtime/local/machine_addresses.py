@@ -15,9 +15,9 @@ from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode
 from quorate_operator.planning.templates import TemplateError, fill_host, template_values
-from quorate_operator.runtime.errors import PlayError
-from quorate_operator.runtime.identity import ClusterIdentity
-from quorate_operator.runtime.ports import LOOPBACK
+from quorate_operator.runtime.local.errors import PlayError
+from quorate_operator.runtime.local.identity import ClusterIdentity
+from quorate_operator.runtime.local.loopback import LOOPBACK
 
 NAMESPACE = "local"
 CONTROLLERS_KNOWN_MIN = 2

@@ -5,8 +5,8 @@ import signal
 from collections.abc import Callable
 
 from quorate_operator.planning.cluster import Role
-from quorate_operator.runtime.layout import QUORATE, Layout
-from quorate_operator.runtime.processes import ChildProcess
+from quorate_operator.runtime.local.child_process import ChildProcess
+from quorate_operator.runtime.local.layout import QUORATE, Layout
 
 INTERVAL = "5s"
 STOP_GRACE_MS = 5_000

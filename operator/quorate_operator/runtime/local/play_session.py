@@ -15,24 +15,24 @@ from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
 from quorate_operator.planning.cluster import DesiredCluster, Implementation, Role
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.runtime import volumes
 from quorate_operator.runtime.composite import ClusterRuntime
-from quorate_operator.runtime.control import call
-from quorate_operator.runtime.directory import PlayDirectory
-from quorate_operator.runtime.errors import KafkaUnavailableError, PlayError
-from quorate_operator.runtime.identity import (
+from quorate_operator.runtime.local import disks
+from quorate_operator.runtime.local.child_process import LOG_SIZE_BYTES_MAX
+from quorate_operator.runtime.local.control_socket import call
+from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.errors import KafkaUnavailableError, PlayError
+from quorate_operator.runtime.local.identity import (
     ClusterIdentity,
     read_identity,
     settle_identity,
     write_identity,
 )
-from quorate_operator.runtime.kafka import Kafka, Progress, find_kafka
-from quorate_operator.runtime.layout import QUORATE, Layout
-from quorate_operator.runtime.local import LocalInfrastructure
-from quorate_operator.runtime.places import complete
-from quorate_operator.runtime.processes import LOG_SIZE_BYTES_MAX
-from quorate_operator.runtime.supervisor import Snapshot, Supervisor
-from quorate_operator.runtime.tools import write_tools
+from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
+from quorate_operator.runtime.local.layout import QUORATE, Layout
+from quorate_operator.runtime.local.machine_addresses import complete
+from quorate_operator.runtime.local.stock_kafka import Kafka, Progress, find_kafka
+from quorate_operator.runtime.local.supervisor import Snapshot, Supervisor
+from quorate_operator.runtime.local.tool_scripts import write_tools
 
 DEFAULT_ROOT = Path(".quorate")
 
@@ -309,7 +309,7 @@ def _check_left_out(
     with_data = [
         kept.label(node_id)
         for node_id in sorted(left_out & kept.nodes.keys())
-        if volumes.is_formatted(directory, kept.label(node_id))
+        if disks.is_formatted(directory, kept.label(node_id))
     ]
     if with_data:
         raise PlayError(

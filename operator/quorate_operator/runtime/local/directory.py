@@ -13,7 +13,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from quorate_operator.runtime.errors import AlreadyRunningError, PlayError
+from quorate_operator.runtime.local.errors import AlreadyRunningError, PlayError
 
 
 class PlayDirectory:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from quorate_operator.runtime.errors import KafkaUnavailableError
+from quorate_operator.runtime.local.errors import KafkaUnavailableError
 
 JAVA_MAJOR_MIN = 17
 JAVA_TIMEOUT_S = 30

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from quorate_operator.runtime.errors import PlayError
+from quorate_operator.runtime.local.errors import PlayError
 
 LOG_SIZE_BYTES_MAX = 16 * 1024 * 1024
 KILLED_TIMEOUT_S = 10

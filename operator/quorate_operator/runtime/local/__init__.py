@@ -1,0 +1,1 @@
+"""A cluster of processes of this machine, as `quorate play` runs it."""
