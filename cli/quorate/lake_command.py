@@ -1,4 +1,4 @@
-"""`quorate lake`: a cluster's history as tables, and what is made of them."""
+"""`quorate lake`: keeps the metadata history of clusters as tables, and reports on it."""
 
 import re
 import shutil
@@ -22,6 +22,7 @@ from quorate.console import Output, print_json, report_failures, table_text, wri
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark_quorate.jobs.progress import Steps
+    from pyspark_quorate.tables.contract import Table
 
 SHOWN_ROWS = 100
 
@@ -32,28 +33,29 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-LakeArgument = Annotated[str, typer.Argument(metavar="LAKE", help="The directory of the lake.")]
-ToOption = Annotated[str, typer.Option("--to", metavar="LAKE", help="The directory of the lake.")]
+LakeArgument = Annotated[str, typer.Argument(metavar="LAKE", help="Directory of the lake.")]
+ToOption = Annotated[str, typer.Option("--to", metavar="LAKE", help="Directory of the lake.")]
 MasterOption = Annotated[
     str | None,
-    typer.Option("--master", help="Spark's master; local[*] without, or what spark-submit says."),
+    typer.Option("--master", help="Spark's master. Default: local[*], or that of spark-submit."),
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A property of Spark; may be given more than once."),
+    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark property; can be repeated."),
 ]
 FormatOption = Annotated[
-    str | None, typer.Option("--format", metavar="parquet|delta", help="Of a new lake; parquet without.")
+    str | None,
+    typer.Option("--format", metavar="parquet|delta", help="Format of a new lake. Default: parquet."),
 ]
 TablesOption = Annotated[
-    str | None, typer.Option("--tables", metavar="A,B", help="Make these tables only; all without.")
+    str | None, typer.Option("--tables", metavar="A,B", help="Build only these tables. Default: all.")
 ]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Text for people or JSON for programs.")]
 
 
 @app.callback()
 def lake() -> None:
-    r"""Keep the history of clusters as tables: who was a voter when, what blocked an upgrade, which broker flapped.
+    r"""Keep the metadata history of clusters as tables: voters over time, blocked upgrades, flapping brokers.
 
     Needs the packages of `pip install 'quorate\[lake]'` and Java 17 or newer.
     """
@@ -62,7 +64,8 @@ def lake() -> None:
 @app.command()
 def ingest(
     sources: Annotated[
-        list[str], typer.Argument(metavar="SOURCE…", help="Directories with metadata logs below, or s3://… .")
+        list[str],
+        typer.Argument(metavar="SOURCE…", help="Directories that contain metadata logs, or s3://… ."),
     ],
     *,
     to: ToOption,
@@ -72,23 +75,22 @@ def ingest(
     conf: ConfOption = None,
     cluster_id: Annotated[
         str | None,
-        typer.Option("--cluster-id", help="Of directories without meta.properties."),
+        typer.Option("--cluster-id", help="Cluster id of directories without meta.properties."),
     ] = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Make the tables of all clusters again, from the rows kept.")
+        bool, typer.Option("--rebuild", help="Rebuild the tables of all clusters from the stored rows.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Read what is new in metadata logs and checkpoints, and bring the tables up to date.
+    """Read new files of metadata logs and checkpoints, and update the tables.
 
-    What was read before isn't read again. May be killed at any time; the next run goes on.
+    Files that were read before are not read again. The command can be killed at any time; the next run continues.
     """
-    with _told(), _job("quorate lake ingest", master, conf) as (spark, steps):
-        from pyspark_quorate.jobs.building import choose_tables
-        from pyspark_quorate.jobs.ingest import ingest as run
+    with _failures_reported():
+        chosen = _checked(to, format_, tables)
+        with _job("quorate lake ingest", master, conf) as (spark, steps), Lake.writing(to, format_) as found:
+            from pyspark_quorate.jobs.ingest import ingest as run
 
-        chosen = choose_tables(tables)
-        with Lake.writing(to, _format(format_)) as found:
             done = run(spark, found, sources, steps, tables=chosen, cluster_id=cluster_id, everything=rebuild)
             summary = {
                 "directories": done.directories,
@@ -97,7 +99,7 @@ def ingest(
                 "bytesRead": done.bytes,
                 "clustersBuilt": done.built.clusters,
             }
-            _tell(found, summary, output)
+            _show_summary(found, summary, output)
 
 
 @app.command()
@@ -112,16 +114,18 @@ def tail(
     to: ToOption,
     command_config: Annotated[
         Path | None,
-        typer.Option("--command-config", "-c", metavar="FILE", help="Properties of a client: security."),
+        typer.Option(
+            "--command-config", "-c", metavar="FILE", help="Client properties, such as security settings."
+        ),
     ] = None,
     trigger: Annotated[
-        str, typer.Option("--trigger", metavar="TIME", help="How often news is taken in: 500ms, 10s, 1m.")
+        str, typer.Option("--trigger", metavar="TIME", help="Interval between batches: 500ms, 10s, 1m.")
     ] = "10s",
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Take in what there is now, and end.")
+        bool, typer.Option("--available-now", help="Ingest the records that exist now, then exit.")
     ] = False,
     refresh: Annotated[
-        str, typer.Option("--refresh", metavar="TIME", help="How often the tables are made again at most.")
+        str, typer.Option("--refresh", metavar="TIME", help="Minimum time between updates of the tables.")
     ] = "1m",
     master: MasterOption = None,
     format_: FormatOption = None,
@@ -129,14 +133,17 @@ def tail(
     conf: ConfOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Follow a living quorum as an observer, until Ctrl-C or SIGTERM. A restart goes on where this ended."""
+    """Follow a running quorum as an observer until Ctrl-C or SIGTERM. A restart continues from the last batch."""
     trigger_s, refresh_s = _seconds(trigger, "--trigger"), _seconds(refresh, "--refresh")
-    with _told(), _job("quorate lake tail", master, conf) as (spark, steps):
-        from pyspark_quorate.jobs.building import choose_tables
-        from pyspark_quorate.jobs.tail import Followed, follow
+    with _failures_reported():
+        chosen = _checked(to, format_, tables)
+        with (
+            _job("quorate lake tail", master, conf) as (spark, steps),
+            Lake.writing(to, format_) as found,
+            _stop_signals() as is_stopped,
+        ):
+            from pyspark_quorate.jobs.tail import Followed, follow
 
-        chosen = choose_tables(tables)
-        with Lake.writing(to, _format(format_)) as found, _asked_to_stop() as is_stopped:
             followed = Followed(bootstrap, command_config)
             batches = follow(
                 spark,
@@ -148,7 +155,7 @@ def tail(
                 refresh_s=refresh_s,
                 is_stopped=is_stopped,
             )
-            _tell(found, {"batches": batches}, output)
+            _show_summary(found, {"batches": batches}, output)
 
 
 @app.command()
@@ -158,35 +165,38 @@ def compact(
     conf: ConfOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Merge small files. What the tables say stays the same."""
-    with _told(), _job("quorate lake compact", master, conf) as (spark, steps):
-        from pyspark_quorate.jobs.compaction import compact as run
-
+    """Merge small files. The content of the tables stays the same."""
+    with _failures_reported():
         Lake.open(where)
-        with Lake.writing(where) as found:
+        _checked(where)
+        with _job("quorate lake compact", master, conf) as (spark, steps), Lake.writing(where) as found:
+            from pyspark_quorate.jobs.compaction import compact as run
+
             done = run(spark, found, steps)
-            _tell(found, {"filesBefore": done.before, "filesAfter": done.after}, output)
+            _show_summary(found, {"filesBefore": done.before, "filesAfter": done.after}, output)
 
 
 @app.command()
 def show(
     where: LakeArgument,
     tables: Annotated[
-        list[str] | None, typer.Argument(metavar="TABLE…", help="Without: which there are.")
+        list[str] | None, typer.Argument(metavar="TABLE…", help="Default: list the tables.")
     ] = None,
-    cluster_id: Annotated[str | None, typer.Option("--cluster-id", help="One cluster; all without.")] = None,
+    cluster_id: Annotated[
+        str | None, typer.Option("--cluster-id", help="Only this cluster. Default: all.")
+    ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Rows of each table; 100 without, or all in JSON.")
+        int | None, typer.Option("--limit", min=1, help="Rows per table. Default: 100, or all for JSON.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print tables. Needs no Java."""
-    with _told():
+    with _failures_reported():
         from pyspark_quorate.jobs.reading import ROWS_MAX, as_json, read_table
 
         found = Lake.open(where)
         if not tables:
-            _tell(found, {}, output)
+            _show_summary(found, {}, output)
             return
         shown = {}
         for name in tables:
@@ -215,14 +225,16 @@ def show(
 def report(
     where: LakeArgument,
     to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The HTML file to write.")],
-    cluster_id: Annotated[str | None, typer.Option("--cluster", "--cluster-id", help="All without.")] = None,
+    cluster_id: Annotated[
+        str | None, typer.Option("--cluster", "--cluster-id", help="Only this cluster. Default: all.")
+    ] = None,
     since: Annotated[
         datetime | None, typer.Option("--since", help="UTC: 2026-01-31 or 2026-01-31T12:00:00.")
     ] = None,
     until: Annotated[datetime | None, typer.Option("--until", help="UTC, exclusive.")] = None,
 ) -> None:
-    """Write one self-contained HTML file with what happened, in pictures. Needs no Java."""
-    with _told(), steps_shown() as steps:
+    """Write a self-contained HTML file with charts of the history. Needs no Java."""
+    with _failures_reported(), steps_shown() as steps:
         from pyspark_quorate.report.collecting import collect
         from pyspark_quorate.report.page import render
 
@@ -240,10 +252,10 @@ def report(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Failures of users' making end with a message; SIGTERM ends a job like Ctrl-C."""
+def _failures_reported() -> Iterator[None]:
+    """Reports expected errors in one line, and ends the job on SIGTERM as on Ctrl-C."""
 
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what a handler is given
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signature of a handler
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, end)
@@ -255,16 +267,16 @@ def _told() -> Iterator[None]:
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C or SIGTERM came. An exception in the middle of a call to the JVM would spoil later ones."""
-    asked = threading.Event()
+def _stop_signals() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C or SIGTERM arrived. An exception during a call to the JVM would break later calls."""
+    arrived = threading.Event()
 
-    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what a handler is given
-        asked.set()
+    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signature of a handler
+        arrived.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked.is_set
+        yield arrived.is_set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -292,7 +304,7 @@ def _job(
 
 @contextmanager
 def _report_spark_failures() -> Iterator[None]:
-    """What Spark can't do is told in its first line, without plans and frames of the JVM."""
+    """Reports a failure of Spark by its first line, without plans and JVM frames."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark_quorate.jobs.session import spark_reason
@@ -308,19 +320,26 @@ def _settings(conf: Sequence[str]) -> dict[str, str]:
     for one in conf:
         key, separator, value = one.partition("=")
         if not separator or not key:
-            raise LakeError(f"--conf {one}: it must be KEY=VALUE")
+            raise LakeError(f"--conf {one}: must be KEY=VALUE")
         settings[key] = value
     return settings
 
 
-def _format(name: str | None) -> str | None:
-    if name is not None and name not in FORMATS:
-        raise LakeError(f"--format {name}: allowed are {', '.join(FORMATS)}")
-    if name == "delta":
-        from pyspark_quorate.jobs.delta import check_installed
+def _checked(to: str, format_: str | None = None, tables: str | None = None) -> "Sequence[Table]":
+    """The tables to build. Raises LakeError for options that can be refused without waiting for Spark to start."""
+    from pyspark_quorate.jobs.session import check_installed
 
-        check_installed()
-    return name
+    check_installed()
+    if format_ is not None and format_ not in FORMATS:
+        raise LakeError(f"--format {format_}: allowed are {', '.join(FORMATS)}")
+    if format_ == "delta":
+        from pyspark_quorate.jobs import delta
+
+        delta.check_installed()
+    Lake.check(to, format_)
+    from pyspark_quorate.jobs.building import choose_tables
+
+    return choose_tables(tables)
 
 
 def _seconds(text: str, option: str) -> float:
@@ -330,8 +349,8 @@ def _seconds(text: str, option: str) -> float:
     return float(found[1]) * {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}[found[2]]
 
 
-def _tell(found: Lake, summary: Mapping[str, Any], output: Output) -> None:
-    """What was done, and what the lake has now."""
+def _show_summary(found: Lake, summary: Mapping[str, Any], output: Output) -> None:
+    """Print the results of a job and the tables that the lake now has."""
     from pyspark_quorate.jobs.reading import count_rows
 
     counts = {name: count_rows(found, name) for name in sorted(found.state.tables)}

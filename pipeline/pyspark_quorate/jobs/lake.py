@@ -1,15 +1,15 @@
-"""A lake on a disk: where things are, who writes, and how a change takes place as a whole (ADR 14).
+"""A lake on disk: its files, its single writer, and atomic commits (ADR 14).
 
     LAKE/<table>/_common_metadata                             the columns, for every reader
     LAKE/<table>/cluster_id=<id>/day=<YYYY-MM-DD>/*.parquet
-    LAKE/_lake/state.json                                     what was read, what was made
-    LAKE/_lake/rows/cluster_id=<id>/*.parquet                 every row that was ever read, once
-    LAKE/_lake/staging/                                       what is being made; nobody reads it
-    LAKE/_lake/commit.json                                    a change that takes place: it will be finished
-    LAKE/_lake/trash/                                         what was replaced, about to be deleted
+    LAKE/_lake/state.json                                     files read, tables built
+    LAKE/_lake/rows/cluster_id=<id>/*.parquet                 every row read, once
+    LAKE/_lake/staging/                                       files of the next commit; ignored by readers
+    LAKE/_lake/commit.json                                    the commit in progress; it will be completed
+    LAKE/_lake/trash/                                         replaced files, about to be deleted
 
-A change is prepared in staging, then written down in commit.json, then made by renames, then forgotten. Whoever
-opens the lake for writing finishes what is written down, and throws away what is only staged.
+A commit is prepared in staging, recorded in commit.json, applied by renames, and then removed from commit.json.
+Opening the lake for writing completes a recorded commit, and deletes files that are only staged.
 """
 
 import fcntl
@@ -37,9 +37,9 @@ STREAMS: Final = f"{PRIVATE}/streams"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Renames that take place together, of paths below the lake.
+    """Renames of one commit; paths are relative to the lake.
 
-    `place`: from staging to where they belong, in place of what is there. `remove`: what is no longer there.
+    `place`: pairs of a staged path and its target, which is replaced. `remove`: paths to delete.
     """
 
     place: Sequence[tuple[str, str]] = ()
@@ -49,7 +49,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class DeltaWrite:
-    """The part of some clusters of a Delta table, replaced by what is staged."""
+    """Replaces the rows of some clusters in a Delta table by staged rows."""
 
     table: str
     staged: str
@@ -57,7 +57,7 @@ class DeltaWrite:
 
 
 class Lake:
-    """A lake that exists. Only within `writing` may it be changed."""
+    """An existing lake. It may be changed only within `writing`."""
 
     def __init__(self, path: Path, state: State) -> None:
         self.path = path
@@ -65,59 +65,62 @@ class Lake:
 
     @classmethod
     def open(cls, location: str) -> Self:
-        """The lake at a path, to be read. Raises LakeError when there is none."""
+        """Open the lake at a path for reading. Raises LakeError if there is none."""
         path = _directory(location)
         file = path / STATE
         if not file.exists():
-            raise LakeError(f"{path} is no lake: {file} is missing; `quorate lake ingest` makes one")
+            raise LakeError(f"{path} is not a lake: {file} is missing; `quorate lake ingest` creates one")
         return cls(path, _read_state(file))
 
     @classmethod
     @contextmanager
     def writing(cls, location: str, kind: str | None = None) -> Iterator[Self]:
-        """The lake at a path, made if need be, for one writer at a time, after what was begun is finished.
+        """Open the lake at a path for writing, create it if needed, and complete an interrupted commit.
 
-        `kind` is parquet or delta; None takes what the lake is, or parquet.
+        `kind` is parquet or delta; None: the lake's format, or parquet for a new lake. Raises LakeError, also
+        while another process writes.
         """
-        path = _directory(location)
-        if path.is_dir() and any(path.iterdir()) and not (path / PRIVATE).is_dir():
-            raise LakeError(f"{path} has other files in it and is no lake: use an empty or new directory")
+        path = _lake_directory(location)
         (path / PRIVATE).mkdir(parents=True, exist_ok=True)
-        with (path / LOCK).open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise LakeError(f"another process writes to the lake {path}: wait until it is done") from None
+        with _locked(path):
             if not (path / STATE).exists() and not (path / COMMIT).exists():
                 _write_json(path / STATE, State(format=kind or FORMATS[0]).as_json())
             lake = cls(path, State(format=FORMATS[0]))
             lake._recover()
-            if kind is not None and lake.state.format != kind:
-                raise LakeError(f"--format {kind}: the lake {path} is of {lake.state.format}")
+            _check_format(path, lake.state, kind)
             yield lake
 
+    @staticmethod
+    def check(location: str, kind: str | None = None) -> None:
+        """Refuse what `writing` refuses, before anything is created. Raises LakeError."""
+        path = _lake_directory(location)
+        if (path / LOCK).exists():
+            with _locked(path):
+                if (path / STATE).exists():
+                    _check_format(path, _read_state(path / STATE), kind)
+
     def table(self, name: str) -> Path:
-        """Where a table is."""
+        """The directory of a table."""
         return self.path / name
 
     @property
     def rows(self) -> Path:
-        """Where the rows are that were read."""
+        """The directory of the rows read."""
         return self.path / ROWS
 
     @property
     def staging(self) -> Path:
-        """Where a change is prepared."""
+        """The directory where a commit is prepared."""
         return self.path / STAGING
 
     def stream(self, name: str) -> Path:
-        """Where Spark keeps the checkpoint of a stream."""
+        """The directory of a stream's checkpoint."""
         return self.path / STREAMS / name
 
     def commit(self, change: Change, state: State) -> None:
-        """Make a change that was staged, and remember the state with it. The commit's number goes up."""
+        """Apply a staged change together with the new state, whose commit number is one higher. Atomic."""
         following = replace(state, commit=self.state.commit + 1)
-        # What Spark wrote may still be in the page cache, and commit.json promises that it is there.
+        # What Spark wrote may still be in the page cache only, and commit.json refers to it.
         os.sync()
         entry = {
             "place": [list(pair) for pair in change.place],
@@ -129,7 +132,7 @@ class Lake:
         self._recover()
 
     def _recover(self) -> None:
-        """Finish the change that is written down, if one is; each step may have been taken before."""
+        """Complete the recorded commit, if there is one. Every step can be repeated."""
         file = self.path / COMMIT
         if file.exists():
             entry = json.loads(file.read_text())
@@ -159,7 +162,7 @@ class Lake:
             place.rename(trash / str(sum(1 for _ in trash.iterdir())))
 
     def _write_deltas(self, writes: Sequence[DeltaWrite], state: State) -> None:
-        from pyspark_quorate.jobs import delta  # noqa: PLC0415 - an extra, for lakes that are of it
+        from pyspark_quorate.jobs import delta  # noqa: PLC0415 - an extra, for lakes in that format
 
         for write in writes:
             delta.replace_clusters(
@@ -171,24 +174,47 @@ def _directory(location: str) -> Path:
     scheme, separator, rest = location.partition("://")
     if separator and scheme != "file":
         raise LakeError(
-            f"{location}: a lake is a directory, because its changes are renames; mount the store, "
-            "or copy the lake there when it is made"
+            f"{location}: a lake is a directory, because commits are renames; mount the store, "
+            "or copy the lake there afterwards"
         )
     path = Path(rest if separator else location).absolute()
     if path.exists() and not path.is_dir():
-        raise LakeError(f"{path} is no directory")
+        raise LakeError(f"{path} is not a directory")
     return path
+
+
+def _lake_directory(location: str) -> Path:
+    """The directory of a lake, or one that can become a lake. Raises LakeError."""
+    path = _directory(location)
+    if path.is_dir() and any(path.iterdir()) and not (path / PRIVATE).is_dir():
+        raise LakeError(f"{path} is not a lake and has other files: use an empty or new directory")
+    return path
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with (path / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LakeError(f"another process writes to the lake {path}: wait until it is done") from None
+        yield
+
+
+def _check_format(path: Path, state: State, kind: str | None) -> None:
+    if kind is not None and state.format != kind:
+        raise LakeError(f"--format {kind}: the lake {path} has the format {state.format}")
 
 
 def _read_state(file: Path) -> State:
     try:
         return State.from_json(json.loads(file.read_text()), str(file.parent.parent))
     except (KeyError, TypeError, ValueError) as error:
-        raise LakeError(f"{file} can't be read as the state of a lake: {error}") from error
+        raise LakeError(f"{file} is not the state of a lake: {error}") from error
 
 
 def _write_json(file: Path, content: object) -> None:
-    """Write a file whole: a crash leaves the old one or the new one."""
+    """Replace a file atomically and durably."""
     draft = file.with_suffix(".draft")
     with draft.open("w") as target:
         json.dump(content, target, separators=(",", ":"), sort_keys=True)

@@ -40,7 +40,7 @@ def spark_session(
     `master` None: what spark-submit says, else all cores of this machine. Raises LakeError when Spark or Java
     is missing, or when Spark does not start with these.
     """
-    _check_installed()
+    check_installed()
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second, and an extra
@@ -110,7 +110,8 @@ def _cores(master: str) -> int:
     return int(count) if count.isdigit() else os.cpu_count() or 1
 
 
-def _check_installed() -> None:
+def check_installed() -> None:
+    """Raises LakeError if Spark or Java is missing."""
     from importlib.util import find_spec  # noqa: PLC0415 - beside the check that needs it
     from shutil import which  # noqa: PLC0415
 

@@ -117,17 +117,19 @@ def test_what_can_not_be_a_lake_is_refused(tmp_path: Path) -> None:
     (tmp_path / "photos" / "cat.png").touch()
     for place, words in (
         (str(tmp_path / "photos"), "has other files"),
-        (str(tmp_path / "photos" / "cat.png"), "is no directory"),
+        (str(tmp_path / "photos" / "cat.png"), "is not a directory"),
         ("s3://bucket/lake", "a lake is a directory"),
     ):
         with pytest.raises(LakeError, match=words), Lake.writing(place):
             pass
-    with pytest.raises(LakeError, match="is no lake"):
+        with pytest.raises(LakeError, match=words):
+            Lake.check(place)
+    with pytest.raises(LakeError, match="is not a lake"):
         Lake.open(str(tmp_path / "nothing"))
     with Lake.writing(str(tmp_path / "lake"), "delta"):
         pass
     with (
-        pytest.raises(LakeError, match=r"--format parquet: .* is of delta"),
+        pytest.raises(LakeError, match=r"--format parquet: .* has the format delta"),
         Lake.writing(str(tmp_path / "lake"), "parquet"),
     ):
         pass
@@ -147,7 +149,7 @@ def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     ):
         pass
     file.write_text("{")
-    with pytest.raises(LakeError, match="can't be read as the state of a lake"):
+    with pytest.raises(LakeError, match="is not the state of a lake"):
         Lake.open(str(tmp_path))
 
 

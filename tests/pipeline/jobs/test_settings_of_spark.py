@@ -63,7 +63,7 @@ def test_master_and_conf_reach_spark(tmp_path: Path) -> None:
             ("Spark did not start with --master local[*] --conf spark.driver.memory: ", "-Xmxplenty"),
         ),
         (("--conf", "spark.sql.shuffle.partitions=abc"), ("'abc'", "spark.sql.shuffle.partitions")),
-        (("--conf", "no-value"), ("--conf no-value: it must be KEY=VALUE",)),
+        (("--conf", "no-value"), ("--conf no-value: must be KEY=VALUE",)),
     ],
 )
 def test_what_spark_can_not_do_with_is_named(

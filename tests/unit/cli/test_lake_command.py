@@ -1,0 +1,65 @@
+"""`quorate lake`: wrong options are refused before Spark is started, which takes seconds."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark_quorate.jobs.lake import STATE, Lake
+from quorate.main import app
+from typer.testing import CliRunner
+
+TAIL = ("--bootstrap-controller", "127.0.0.1:1", "--to")
+
+
+@pytest.fixture(autouse=True)
+def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object, **__: object) -> None:
+        pytest.fail("Spark is started")
+
+    monkeypatch.setattr("pyspark_quorate.jobs.session.spark_session", start)
+
+
+def refusal(*arguments: str) -> str:
+    """The one line that `quorate lake` prints when it refuses its options."""
+    ran = CliRunner().invoke(app, ["lake", *arguments], prog_name="quorate")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    (line,) = ran.stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("command", [("ingest", ".", "--to"), ("tail", *TAIL), ("compact",)])
+def test_places_that_can_not_be_a_lake_are_refused_before_spark_starts(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Goal: a mistyped --to costs no start of Spark. Method: a file, a store, a directory of something else, and a
+    lake of a newer version; Spark fails the test when it is started, and nothing is created.
+    """
+    photos, newer = tmp_path / "photos", tmp_path / "newer"
+    photos.mkdir()
+    (photos / "cat.png").touch()
+    with Lake.writing(str(newer)):
+        pass
+    state = json.loads((newer / STATE).read_text())
+    (newer / STATE).write_text(json.dumps({**state, "layout": 99}))
+    before = sorted(tmp_path.rglob("*"))
+    for place, words in (
+        (str(photos / "cat.png"), "is not a directory"),
+        ("s3://bucket/lake", "a lake is a directory"),
+        (str(photos), "is not a lake" if command == ("compact",) else "other files"),
+        (str(newer), "layout 99"),
+    ):
+        assert words in refusal(*command, place)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_formats_tables_and_writers_are_checked_before_spark_starts(tmp_path: Path) -> None:
+    """Goal: the same for the other options. Method: another format, an unknown table, a lake in use."""
+    lake = str(tmp_path / "lake")
+    with Lake.writing(lake, "delta"):
+        ingest = ("ingest", ".", "--to", lake)
+        assert "another process writes" in refusal(*ingest)
+        assert "another process writes" in refusal("compact", lake)
+    assert "--format parquet: the lake" in refusal(*ingest, "--format", "parquet")
+    assert "--format csv: allowed are parquet, delta" in refusal(*ingest, "--format", "csv")
+    assert "--tables nonsense: " in refusal(*ingest, "--tables", "nonsense")
+    assert "--tables nonsense: " in refusal("tail", *TAIL, lake, "--tables", "nonsense")
