@@ -12,10 +12,10 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from quorate_controller.node.events import ControlRequest, RegistrationFailed, RegistrationResponse
+from quorate_controller.node.latency import LatencyHistogram
+from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.status import node_status
 from quorate_controller.raft.messages import RequestReceived, Shutdown
-from quorate_controller.server.counters import LatencyHistogram
-from quorate_controller.server.port import FinalizedFeatures
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from kio.static.protocol import Payload
 
     from quorate_controller.node import ControllerNode, Effects, RegistrationSend
-    from quorate_controller.node.events import NodeEvent
+    from quorate_controller.node.events import Caller, NodeEvent, RaftAnswer
+    from quorate_controller.node.port import PeerTransport
+    from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
-    from quorate_controller.server.port import Caller, NodeStatus, PeerTransport, RaftAnswer
 
 log = logging.getLogger(__name__)
 

@@ -19,11 +19,13 @@ from quorate_controller.node.events import (
     ControlAnswer,
     ControlRequest,
     Effects,
+    RaftAnswer,
     RaftReply,
     RegistrationFailed,
     RegistrationResponse,
     RegistrationSend,
 )
+from quorate_controller.node.latency import LatencyHistogram
 from quorate_controller.raft.messages import (
     Destination,
     FetchResponse,
@@ -38,8 +40,6 @@ from quorate_controller.raft.messages import (
     Tick,
 )
 from quorate_controller.raft.model import find_endpoint
-from quorate_controller.server.counters import LatencyHistogram
-from quorate_controller.server.port import RaftAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,48 @@ if TYPE_CHECKING:
     from kio.static.protocol import Payload
 
     from quorate_controller.control.api import ControlError
-    from quorate_controller.raft.messages import Destination, Event, Note, Send
-    from quorate_controller.server.port import Caller, RaftAnswer
+    from quorate_controller.raft.messages import Destination, Event, Note, RaftResponse, Send
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who asks: `User:ANONYMOUS` on a connection without authentication."""
+
+    type: str = "User"
+    name: str = "ANONYMOUS"
+    token_authenticated: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The circumstances of one request, as authorization and version-dependent answers need them.
+
+    A forwarded request (Envelope) has the principal and host of the client that asked the broker, and the
+    listener on which the broker reached us.
+    """
+
+    principal: Principal
+    client_host: str
+    client_id: str | None
+    listener: str
+    api_version: int
+    request_timeout_ms: int
+    forwarded: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftAnswer:
+    """A raft response and the bytes that belong to it.
+
+    `data` holds the record batches of a FetchResponse or the chunk of a FetchSnapshotResponse, exactly as
+    storage read them; it is empty for every other response.
+    """
+
+    response: RaftResponse
+    data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

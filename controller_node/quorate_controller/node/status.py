@@ -2,22 +2,77 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from quorate_protocol.image.views import counts
 
 from quorate_controller.raft.messages import Role
-from quorate_controller.server.port import NodeStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from quorate_protocol.image import BrokerRegistration
 
     from quorate_controller.node.controller_node import ControllerNode
+    from quorate_controller.node.latency import LatencyHistogram
     from quorate_controller.raft.node import RaftNode
-    from quorate_controller.server.counters import LatencyHistogram
 
 FENCED, CONTROLLED_SHUTDOWN, ACTIVE = 10, 20, 30
 """Kafka's BrokerRegistrationState."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """A snapshot of the node for readiness and metrics; taken on a scrape, so it may cost some microseconds.
+
+    Offsets are of the metadata log. `current_state` is Kafka's word: leader, candidate, follower,
+    observer, resigned, unattached or prospective, the last two with -voted once this node has voted. Ids and
+    the high watermark are -1 when unknown; offset, time and size of the latest snapshot are 0 when there is
+    none.
+    """
+
+    node_id: int
+    cluster_id: str
+    current_state: str
+    is_voter: bool
+    is_active: bool
+    leader_id: int
+    leader_epoch: int
+    voted_id: int
+    high_watermark: int
+    log_start_offset: int
+    log_end_offset: int
+    latest_snapshot_end_offset: int
+    latest_snapshot_timestamp_ms: int
+    latest_snapshot_size_bytes: int
+    last_applied_offset: int
+    last_applied_timestamp_ms: int
+    is_caught_up: bool
+    """Whether all that the leader last told to be committed is applied here; False without a leader."""
+    voter_ids: Sequence[int]
+    observer_count: int
+    active_broker_count: int
+    fenced_broker_count: int
+    controlled_shutdown_broker_count: int
+    topic_count: int
+    partition_count: int
+    offline_partition_count: int
+    preferred_replica_imbalance_count: int
+    new_active_controller_count: int
+    election_count: int
+    metadata_version: int = 0
+    kraft_version: int = 0
+    is_registered: bool = False
+    """Whether the metadata says of this controller what it is (KIP-919)."""
+    controller_count: int = 0
+    """Registered controllers, ghosts among them."""
+    broker_states: Mapping[int, int] = field(default_factory=dict)
+    """Kafka's BrokerRegistrationState by broker id: 10 fenced, 20 controlled shutdown, 30 active."""
+    commit_latency: LatencyHistogram | None = None
+    """From appending on the active controller to the commit."""
+    event_queue_time: LatencyHistogram | None = None
+    """From an event's arrival to the turn that takes it."""
 
 
 def node_status(

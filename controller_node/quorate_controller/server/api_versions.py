@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
     from quorate_protocol.wire.server import Request
 
-    from quorate_controller.server.port import FinalizedFeatures, NodePort
+    from quorate_controller.node.port import FinalizedFeatures, NodePort
 
 CLIENT_SOFTWARE_SINCE: Final = 3
 """The version in which clients tell their software's name and version (KIP-511)."""

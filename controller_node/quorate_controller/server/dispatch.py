@@ -22,10 +22,10 @@ from quorate_protocol.wire.server import parse_request
 from quorate_protocol.wire.writing import write_entity
 
 from quorate_controller.control.api import ControlError
+from quorate_controller.node.events import Caller, Principal
 from quorate_controller.server.api_versions import answer_api_versions, misrouting
 from quorate_controller.server.envelope import open_envelope
 from quorate_controller.server.error_responses import error_response
-from quorate_controller.server.port import Caller, Principal
 from quorate_controller.server.raft_wire import (
     RefusedMessage,
     describe_quorum_to_wire,
@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from quorate_protocol.wire.api import Api
     from quorate_protocol.wire.server import Request
 
+    from quorate_controller.node.events import RaftAnswer
+    from quorate_controller.node.port import NodePort
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.listener import Exchange, Peer
-    from quorate_controller.server.port import NodePort, RaftAnswer
 
 log = logging.getLogger(__name__)
 

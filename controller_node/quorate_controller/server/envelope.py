@@ -19,7 +19,7 @@ from quorate_protocol.wire.headers import read_request_header
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.server import parse_request
 
-from quorate_controller.server.port import Principal
+from quorate_controller.node.events import Principal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 if TYPE_CHECKING:
+    from quorate_controller.node.port import NodePort
+    from quorate_controller.node.status import NodeStatus
     from quorate_controller.server.metrics import MetricsPage
-    from quorate_controller.server.port import NodePort, NodeStatus
 
 TURN_AGE_S_MAX: Final = 10.0
 """A node whose last turn is older is stuck, most likely on its disk."""

@@ -21,8 +21,10 @@ from quorate_protocol.wire.api import APIS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from quorate_controller.server.counters import LatencyHistogram, RequestCounters
-    from quorate_controller.server.port import NodePort, NodeStatus
+    from quorate_controller.node.latency import LatencyHistogram
+    from quorate_controller.node.port import NodePort
+    from quorate_controller.node.status import NodeStatus
+    from quorate_controller.server.counters import RequestCounters
 
 RAFT: Final = "kafka_server_raftmetrics_"
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"

@@ -57,7 +57,7 @@ _LANES: Final[dict[type, _Lane]] = {
 
 
 class PeerConnections:
-    """All lanes to all peers. Implements `port.PeerTransport`; tells raft by `on_raft_event`."""
+    """All lanes to all peers. Implements `port.PeerTransport`; reports to raft by `on_raft_event`."""
 
     def __init__(
         self,

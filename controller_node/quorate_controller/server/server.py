@@ -11,8 +11,8 @@ from quorate_controller.server.listener import Listener, ListenerLimits
 
 if TYPE_CHECKING:
     from quorate_controller.config import ControllerConfig
+    from quorate_controller.node.port import NodePort
     from quorate_controller.server.http import HttpPages
-    from quorate_controller.server.port import NodePort
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kit.simulator.coverage import Happening
 from kit.simulator.wire import Exchange
 from quorate_controller.node import ControlRequest, RegistrationFailed, RegistrationResponse
+from quorate_controller.node.events import Caller, Principal, RaftAnswer
 from quorate_controller.raft.messages import (
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
@@ -23,7 +24,6 @@ from quorate_controller.raft.messages import (
     ResponseReceived,
 )
 from quorate_controller.raft.model import VersionRange
-from quorate_controller.server.port import Caller, Principal, RaftAnswer
 from quorate_protocol.errors import UnsupportedVersion
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from quorate_protocol.wire.frames import FrameDecoder
 from quorate_protocol.wire.server import parse_request, serialize_response
 
 if TYPE_CHECKING:
+    from quorate_controller.node.events import RaftAnswer
     from quorate_controller.raft.messages import RaftRequest, RaftResponse
-    from quorate_controller.server.port import RaftAnswer
 
 FETCH: Final = 1
 VOTE: Final = 52

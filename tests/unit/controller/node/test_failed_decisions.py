@@ -14,7 +14,7 @@ from quorate_controller.config import load_config
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.node import ControllerNode, ControlRequest, Effects
 from quorate_controller.node.assembly import open_node
-from quorate_controller.server.port import Caller, Principal
+from quorate_controller.node.events import Caller, Principal
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.image.snapshot import image_to_records

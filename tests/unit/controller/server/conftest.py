@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import uvloop
+from quorate_controller.node.events import Caller, RaftAnswer
+from quorate_controller.node.port import FinalizedFeatures
+from quorate_controller.node.status import NodeStatus
 from quorate_controller.raft import messages
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
 from quorate_controller.server.listener import Listener, ListenerLimits
-from quorate_controller.server.port import Caller, FinalizedFeatures, NodeStatus, RaftAnswer
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
 

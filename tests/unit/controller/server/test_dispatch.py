@@ -20,11 +20,12 @@ from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from quorate_controller.control.api import ControlError
+from quorate_controller.node.events import RaftAnswer
+from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.server.dispatch import SERVED_APIS, encode_answer
 from quorate_controller.server.envelope import FORWARDABLE
-from quorate_controller.server.port import FinalizedFeatures, RaftAnswer
 from quorate_protocol.wire.api import APIS
 from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest

@@ -14,8 +14,8 @@ from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from quorate_controller.control.api import ControlError
+from quorate_controller.node.events import RaftAnswer
 from quorate_controller.raft import messages as m
-from quorate_controller.server.port import RaftAnswer
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.wire.api import APIS
 from quorate_protocol.wire.client import encode_request

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from quorate_controller.server.counters import LatencyHistogram, RequestCounters
+from quorate_controller.node.latency import LatencyHistogram
+from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.metrics import MetricsPage
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "metrics.md"

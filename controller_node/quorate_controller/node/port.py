@@ -1,0 +1,98 @@
+"""The boundary of the node: what the server may ask of it, and what it needs for its outbound requests.
+
+The server never calls raft, control or storage. It turns frames into requests, passes them to a `NodePort` and
+turns the answers into frames. The driver implements `NodePort`; it passes raft's outbound requests to a
+`PeerTransport` (`server/peers.py`), which reports the outcome of each as one raft event.
+
+All of it runs on one event loop. A future that the server gets is owned by the node until it is done. The
+server cancels it when nobody waits for the answer any more: the client left, or its timeout passed. The node
+therefore checks `future.done()` before it sets a result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Mapping
+
+    from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
+    from kio.static.protocol import Payload
+
+    from quorate_controller.node.events import Caller, RaftAnswer, RegistrationSend
+    from quorate_controller.node.status import NodeStatus
+    from quorate_controller.raft import messages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalizedFeatures:
+    """What ApiVersions tells about features.
+
+    `levels` are finalized levels as of `epoch` (the offset of the last committed record seen, -1 when
+    unknown); `supported` maps each feature to the (lowest, highest) level that this node can run.
+    """
+
+    levels: Mapping[str, int]
+    epoch: int
+    supported: Mapping[str, tuple[int, int]]
+
+
+class NodePort(Protocol):
+    """What the node does for the server."""
+
+    @property
+    def node_id(self) -> int:
+        """This node's id."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id from meta.properties."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller: leader, and caught up with its own log. Cheap."""
+
+    def control(self, request: Payload, caller: Caller) -> Future[Payload]:
+        """Decide on a canonical control request; the answer comes when what it changed or saw is committed.
+
+        The future fails with `quorate_protocol.errors.ProtocolError` (or `ControlError`), whose error code
+        goes to the client; NOT_CONTROLLER when leadership is lost before the commit. Reads (DescribeCluster,
+        DescribeConfigs) are answered on a standby too; the server itself refuses the others there.
+        """
+
+    def raft(self, request: messages.RaftRequest, listener: str) -> Future[RaftAnswer]:
+        """Step raft with a request received on `listener`; a Fetch may stay unanswered for its max wait."""
+
+    def describe_quorum(self) -> messages.QuorumDescription:
+        """What DescribeQuorum answers: leader, epoch, high watermark, voters and observers with their
+        offsets.
+        """
+
+    def features(self) -> FinalizedFeatures:
+        """Features for ApiVersions. Cheap: asked once per connection."""
+
+    def status(self) -> NodeStatus:
+        """Snapshot for metrics and readiness."""
+
+    def seconds_since_turn(self) -> float:
+        """Age of the node's last turn. A node that works turns at least once a second, idle or not."""
+
+    def raft_event(
+        self, event: messages.ResponseReceived | messages.RequestFailed | messages.ConnectionLost
+    ) -> None:
+        """Tell how an outbound raft request ended, or that an established connection to a peer broke."""
+
+
+class PeerTransport(Protocol):
+    """Outbound raft requests, for the driver. Implemented by `peers.PeerConnections`."""
+
+    def send(self, send: messages.Send) -> None:
+        """Send a request when its turn comes. One `ResponseReceived` or `RequestFailed` with its id follows."""
+
+    def send_registration(self, registration: RegistrationSend) -> Future[ControllerRegistrationResponse]:
+        """Register with the active controller; the future fails with OSError or ProtocolError."""
+
+    async def close(self) -> None:
+        """Close all connections; what is in flight ends without a word."""
