@@ -5,7 +5,6 @@ be sent. Whatever one turn appends is flushed once and replicated together (grou
 nothing leaves before what it promises is durable.
 """
 
-from quorate_controller.node.controller_node import ControllerNode
 from quorate_controller.node.events import (
     ControlAnswer,
     ControlRequest,
@@ -15,6 +14,7 @@ from quorate_controller.node.events import (
     RegistrationResponse,
     RegistrationSend,
 )
+from quorate_controller.node.turn import ControllerNode
 
 __all__ = [
     "ControlAnswer",

@@ -11,10 +11,10 @@ from quorate_protocol.image import MetadataImage
 
 from quorate_controller.control.api import BootstrapMetadata, ControlConfig, ControlError
 from quorate_controller.control.controller import QuorumController
-from quorate_controller.node.controller_node import ControllerNode
 from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
 from quorate_controller.node.snapshotter import Snapshotter
+from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange, Voter
 from quorate_controller.raft.node import RaftNode
 from quorate_controller.raft.startup import (

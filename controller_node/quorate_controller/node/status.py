@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from quorate_protocol.image import BrokerRegistration
 
-    from quorate_controller.node.controller_node import ControllerNode
     from quorate_controller.node.latency import LatencyHistogram
+    from quorate_controller.node.turn import ControllerNode
     from quorate_controller.raft.node import RaftNode
 
 FENCED, CONTROLLED_SHUTDOWN, ACTIVE = 10, 20, 30
