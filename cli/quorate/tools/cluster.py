@@ -1,6 +1,6 @@
 """`quorate cluster`: id, endpoints and registrations, as kafka-cluster shows and removes them."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from quorate_admin.errors import ServerError, UnsupportedByServerError
@@ -17,7 +17,7 @@ from quorate.console import (
 )
 
 if TYPE_CHECKING:
-    from quorate_admin.types.cluster import NodeDescription
+    from quorate_admin.types.cluster import ControllerRegistration, NodeDescription
 
 RACK_WIDTH_WITHOUT_RACKS = 10
 HOST_WIDTH_WITHOUT_NODES = 100
@@ -148,8 +148,6 @@ def refresh_controller(
         ),
         context,
     )
-    from quorate.tools.registration_text import registration_json, registration_text
-
     show(
         context,
         lambda: registration_text(registration, dry_run=dry_run),
@@ -185,6 +183,44 @@ def _endpoint_json(node: "NodeDescription", *, controllers: bool) -> dict[str, o
         "rack": node.rack,
         "state": None if controllers else "fenced" if node.fenced else "unfenced",
         "endpointType": "controller" if controllers else "broker",
+    }
+
+
+def registration_text(registration: "ControllerRegistration", *, dry_run: bool) -> str:
+    """What `refresh-controller` prints: the registration that was sent, or would be."""
+    from quorate_protocol.uuids import uuid_to_text
+
+    done = "DRY RUN of refreshing" if dry_run else "Refreshed"
+    lines = [
+        f"{done} the registration of controller {registration.controller_id}:\n",
+        f"  incarnation id: {uuid_to_text(registration.incarnation_id)}\n",
+        f"  listeners: {', '.join(one.name for one in registration.listeners) or 'none'}\n",
+    ]
+    lines += [f"  {name}: {low} to {high}\n" for name, (low, high) in sorted(registration.features.items())]
+    return "".join(lines)
+
+
+def registration_json(registration: "ControllerRegistration", *, dry_run: bool) -> dict[str, Any]:
+    """The same as JSON."""
+    from quorate_protocol.uuids import uuid_to_text
+
+    return {
+        "dryRun": dry_run,
+        "controllerId": registration.controller_id,
+        "incarnationId": uuid_to_text(registration.incarnation_id),
+        "listeners": [
+            {
+                "name": one.name,
+                "host": one.host,
+                "port": one.port,
+                "securityProtocol": one.security_protocol,
+            }
+            for one in registration.listeners
+        ],
+        "features": {
+            name: {"minSupportedVersion": low, "maxSupportedVersion": high}
+            for name, (low, high) in sorted(registration.features.items())
+        },
     }
 
 

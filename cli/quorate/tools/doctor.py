@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from quorate_admin.diagnosis import Diagnosis, Facts, FeatureOutlook, Finding
-    from quorate_admin.diagnosis.history import Past
+    from quorate_admin.diagnosis.history import Past, Row
 
 WIDTH = 110
 _LABEL_WIDTH = 9
+LAKE_TIMEOUT_S = 300
+_HOW_TO_GET = "reading a lake needs what `pip install 'quorate[lake]'` installs"
 _COLOURS = {"danger": typer.colors.RED, "blocked": typer.colors.MAGENTA, "warning": typer.colors.YELLOW}
 
 app = tool_app()
@@ -167,8 +169,6 @@ def _pasts(
         return None, None
     from quorate_admin.diagnosis.history import HistoryError, past_of
 
-    from quorate.tools.lake_history import read_lake
-
     try:
         tables = read_lake(lake, facts.cluster_id)
         found = {place: past_of(one, tables) for place, one in enumerate(diagnosis.findings)}
@@ -177,6 +177,48 @@ def _pasts(
     except HistoryError as error:
         return None, CommandError(f"--history {lake}: {error}")
     return {place: past for place, past in found.items() if past is not None}, None
+
+
+def read_lake(lake: str, cluster_id: str) -> "Mapping[str, Sequence[Row]]":
+    """The tables of a lake with the history of one cluster, read by `quorate lake` in a process of its own.
+
+    The process imports Arrow, which the doctor itself does without.
+
+    Raises:
+        CommandError: the process can't be started, fails or takes too long.
+        HistoryError: its output is not what `quorate lake show` prints.
+    """
+    import json
+    import subprocess
+
+    from quorate_admin.diagnosis.history import HistoryError, parse_tables, show_arguments
+
+    # -P: do not import modules from the working directory.
+    command = [sys.executable, "-P", "-m", "quorate", *show_arguments(lake, cluster_id)]
+    try:
+        ran = subprocess.run(  # noqa: S603 - ours
+            command,
+            capture_output=True,
+            text=True,
+            timeout=LAKE_TIMEOUT_S,
+            check=False,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"--history {lake}: it can't be read: {error}") from error
+    if ran.returncode != 0:
+        raise CommandError(f"--history {lake}: {_last_line(ran.stderr)}")
+    try:
+        return parse_tables(json.loads(ran.stdout))
+    except json.JSONDecodeError as error:
+        raise HistoryError(f"the output is not JSON: {error}") from error
+
+
+def _last_line(errors: str) -> str:
+    """The last line of stderr; the last line of a traceback names the missing package."""
+    lines = [line.removeprefix("error: ") for line in errors.splitlines() if line.strip()]
+    last = lines[-1] if lines else "it can't be read"
+    return f"{last}: {_HOW_TO_GET}" if last.startswith("ModuleNotFoundError") else last
 
 
 def _finding_text(finding: "Finding", paint: Paint, past: "Past | None" = None) -> str:

@@ -208,7 +208,7 @@ def _printing(monkeypatch: pytest.MonkeyPatch, code: int, output: str, errors: s
         commands.append(command)
         return subprocess.CompletedProcess(command, code, output, errors)
 
-    monkeypatch.setattr("quorate.tools.lake_history.subprocess.run", run)
+    monkeypatch.setattr("subprocess.run", run)
     return commands
 
 
@@ -252,8 +252,8 @@ async def test_a_lake_tells_the_past_of_a_blocker(
     [
         ((1, "", "error: Spark is missing: pip install 'quorate[lake]'\n"), "Spark is missing: pip install"),
         ((1, "", "Traceback\nModuleNotFoundError: No module named 'pyarrow'\n"), "needs what `pip install"),
-        ((1, "", ""), "it could not be read"),
-        ((0, "nonsense", ""), "what was read is no JSON"),
+        ((1, "", ""), "it can't be read"),
+        ((0, "nonsense", ""), "the output is not JSON"),
         ((0, "[]", ""), "it has no object `tables`"),
     ],
 )

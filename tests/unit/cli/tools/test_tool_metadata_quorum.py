@@ -8,7 +8,7 @@ import pytest
 from kit.fake_cluster import CLUSTER_ID, FakeCluster, answer, nested
 from kit.tool_runner import run_tool
 from quorate.console import CommandError
-from quorate.tools.quorum_text import endpoint_text, replication_text, status_json, status_text
+from quorate.tools.metadata_quorum.text import endpoint_text, replication_text, status_json, status_text
 from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.uuids import uuid_to_text

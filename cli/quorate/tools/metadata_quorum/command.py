@@ -63,7 +63,7 @@ def describe(
         raise UsageError("give either --status or --replication")
     if status and human_readable:
         raise UsageError("--human-readable goes with --replication, not with --status")
-    from quorate.tools import quorum_text as texts
+    from quorate.tools.metadata_quorum import text as texts
 
     if status:
         cluster_id, quorum = run(_cluster_id_and_quorum, context)
@@ -87,8 +87,8 @@ def add_controller(context: typer.Context, *, dry_run: DryRunOption = False) -> 
     """
     from quorate_protocol.uuids import uuid_to_text
 
-    from quorate.tools.controller_properties import read_controller_identity
-    from quorate.tools.quorum_text import endpoint_text
+    from quorate.tools.metadata_quorum.controller_identity import read_controller_identity
+    from quorate.tools.metadata_quorum.text import endpoint_text
 
     options = tool_options(context)
     admin_config(options)  # so that a dry run complains about what the real one would

@@ -64,7 +64,7 @@ def describe(
     if node_id is not None and node_id < 0:
         raise UsageError(f"--node-id {node_id}: it must be 0 or more")
     found = run(lambda admin: admin.describe_features(node_id=node_id), context)
-    from quorate.tools.feature_text import description_json, description_text
+    from quorate.tools.features.text import description_json, description_text
 
     show(context, lambda: description_text(found), lambda: description_json(found))
 
@@ -124,7 +124,7 @@ def version_mapping(context: typer.Context, *, release_version: ReleaseVersionOp
     """List the levels that a new cluster of a release gets: of the newest stable one, unless one is named."""
     from quorate_protocol.features import METADATA_VERSION_LATEST_PRODUCTION, metadata_version_name
 
-    from quorate.tools.feature_text import mapping_text
+    from quorate.tools.features.text import mapping_text
 
     release = release_version or metadata_version_name(METADATA_VERSION_LATEST_PRODUCTION)
     levels = _levels_of_release(release)
@@ -140,7 +140,7 @@ def feature_dependencies(
     ],
 ) -> None:
     """List what features need of each other at given levels."""
-    from quorate.tools.feature_text import dependencies_json, dependencies_text
+    from quorate.tools.features.text import dependencies_json, dependencies_text
 
     levels = [_name_and_level(text) for text in feature]
     for name, level in levels:
@@ -227,7 +227,7 @@ def _update(
     from quorate_admin.errors import ServerError
     from quorate_admin.types.features import FeatureUpdate
 
-    from quorate.tools.feature_text import update_json, update_text
+    from quorate.tools.features.text import update_json, update_text
 
     if not levels:
         raise UsageError(f"name at least one feature to {operation}")
