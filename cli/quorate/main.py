@@ -40,9 +40,7 @@ PARTS = {
     "metadata-quorum": Part(
         f"{TOOLS}.metadata_quorum", "Describe the controller quorum; add, remove voters."
     ),
-    "metadata-shell": Part(
-        f"{TOOLS}.metadata_shell", "Look around in a cluster's metadata, live or from a file."
-    ),
+    "metadata-shell": Part(f"{TOOLS}.metadata_shell", "Browse a cluster's metadata, live or from a file."),
     "reassign-partitions": Part(f"{TOOLS}.reassign_partitions", "Move replicas between brokers."),
     "topics": Part(f"{TOOLS}.topics", "Create, delete, describe and change topics."),
     "completion": Part("quorate.completion", "Print what makes a shell complete commands and options."),

@@ -1,4 +1,4 @@
-"""`quorate metadata-shell`: look around in a cluster's metadata, as with kafka-metadata-shell, and live."""
+"""`quorate metadata-shell`: browse a cluster's metadata, as with kafka-metadata-shell, in files or live."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from quorate.console import (
 if TYPE_CHECKING:
     from quorate_protocol.image import ImageState, Provenance
 
-    from quorate.tools.metadata_shell.parsing import Call
+    from quorate.tools.metadata_shell.calls import Call
     from quorate.tools.metadata_shell.sources import Loaded
     from quorate.tools.metadata_shell.tree import Node
 
@@ -35,9 +35,9 @@ class _Source:
     """Where the metadata comes from."""
 
     refresh: "Callable[[], Node]"
-    """The root of the tree as it is now. Raises AdminError when that can't be known."""
+    """Returns the root of the current tree. Raises AdminError if the cluster gives no answer."""
     refresh_or_warn: "Callable[[], Node]"
-    """The same, or a warning and the tree as it was."""
+    """The same, or a warning and the former tree."""
 
 
 @app.command(cls=ToolCommand)
@@ -62,17 +62,17 @@ def metadata_shell(
         ),
     ] = None,
 ) -> None:
-    """Look around in a cluster's metadata: as a tree of directories and files.
+    """Browse a cluster's metadata as a tree of directories and files.
 
     Commands: cat, find, ls, tree, with globs; at the prompt also cd, exit, help, history, man, pwd.
 
-    The nodes and the output are those of kafka-metadata-shell, also in that a path which does not exist is told on
-    stdout and is no failure; with --output json it is one.
+    Nodes and output are those of kafka-metadata-shell. As there, a path that does not exist is reported on stdout and
+    is no failure; with --output json it is one.
 
-    With --bootstrap-controller the metadata is that of a live cluster, read as an observer of its quorum and brought
-    up to date before each command.
+    With --bootstrap-controller the metadata is read from a live cluster, as an observer of its quorum, and refreshed
+    before each command.
     """
-    from quorate.tools.metadata_shell.parsing import CommandLineError, parse_call
+    from quorate.tools.metadata_shell.calls import CommandLineError, parse_call
 
     is_json = tool_options(context).is_json
     try:
@@ -80,12 +80,12 @@ def metadata_shell(
     except CommandLineError as error:
         if is_json:
             raise UsageError(str(error)) from error
-        # Kafka's shell says so on stdout and is content with itself; scripts that care take JSON.
+        # Kafka's shell prints this on stdout and exits with 0; with JSON it is a failure.
         write(f"{error}\n")
         return
     if is_json and call is None:
         raise UsageError("--output json needs a command: the prompt prints text")
-    with _source(context, snapshot, directory, tells=call is None) as source:
+    with _source(context, snapshot, directory, announces=call is None) as source:
         if call is None:
             _run_prompt(source)
         else:
@@ -109,7 +109,7 @@ def _run_once(call: "Call", root: "Node", *, is_json: bool) -> None:
 
         print_lines(call.command.run(state, call.arguments))
         return
-    from quorate.tools.metadata_shell.structured import NotThereError, content_of
+    from quorate.tools.metadata_shell.calls import NotThereError, content_of
 
     try:
         print_json(content_of(call, state))
@@ -119,7 +119,7 @@ def _run_once(call: "Call", root: "Node", *, is_json: bool) -> None:
 
 @contextmanager
 def _source(
-    context: typer.Context, snapshot: Path | None, directory: Path | None, *, tells: bool
+    context: typer.Context, snapshot: Path | None, directory: Path | None, *, announces: bool
 ) -> Iterator[_Source]:
     options = tool_options(context)
     if options.bootstrap_server is not None:
@@ -127,7 +127,7 @@ def _source(
     given = [one for one in (snapshot, directory, options.bootstrap_controller) if one is not None]
     if len(given) != 1:
         raise UsageError("give one of --snapshot, --directory and --bootstrap-controller")
-    if tells:
+    if announces:
         write("Loading...\n")
     if options.bootstrap_controller is not None:
         with _live(context) as source:
@@ -154,7 +154,7 @@ def _load(snapshot: Path | None, directory: Path | None) -> "Loaded":
 @contextmanager
 def _live(context: typer.Context) -> Iterator[_Source]:
     config = admin_config(tool_options(context))
-    import asyncio  # files need none
+    import asyncio  # reading files does not need it
 
     from quorate_admin.errors import AdminError
     from quorate_admin.observing import LiveImage

@@ -1,24 +1,23 @@
-"""The prompt: lines, their history, and what the tab key does."""
+"""The prompt: reading lines, their history, and completion with the tab key."""
 
 import shutil
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from quorate.tools.metadata_shell.completing import completions
-from quorate.tools.metadata_shell.parsing import CommandLineError, parse_call, words_of
+from quorate.tools.metadata_shell.calls import CommandLineError, completions, parse_call, words_of
 from quorate.tools.metadata_shell.shell_builtins import ShellState
 from quorate.tools.metadata_shell.tree import Node
 
 PROMPT = ">> "
 HISTORY_MAX = 500
-"""As many as Kafka's shell remembers."""
+"""The same as in Kafka's shell."""
 
 
 def run_shell(root: Node, refresh: Callable[[], Node], read_line: Callable[[str], str] = input) -> None:
     """Read lines and run them until `exit` or the end of the input.
 
-    `refresh` gives the root of the tree as it is then; it is called before each command.
+    `refresh` returns the root of the current tree; it is called before each command.
     """
     history: list[str] = []
     state = ShellState(root, history=history)
@@ -38,7 +37,7 @@ def run_shell(root: Node, refresh: Callable[[], Node], read_line: Callable[[str]
 
 
 def run_line(state: ShellState, line: str) -> Iterable[str]:
-    """What a line prints."""
+    """The lines that a command line prints."""
     try:
         call = parse_call(words_of(line), is_interactive=True)
     except CommandLineError as error:
@@ -62,12 +61,12 @@ def print_lines(lines: Iterable[str]) -> None:
 def _set_up_readline(state: ShellState) -> None:
     try:
         import readline
-    except ImportError:  # lines are read all the same
+    except ImportError:  # lines can be read without it
         return
     candidates: list[str] = []
 
     def complete(text: str, place: int) -> str | None:
-        # Readline asks for one candidate after the other, beginning with 0.
+        # Readline asks for one candidate after the other, starting with 0.
         if place == 0:
             candidates[:] = _candidates(state, readline, text)
         return candidates[place] if place < len(candidates) else None

@@ -9,7 +9,7 @@ from quorate.tools.metadata_shell.tree import Directory, Node
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A node, and how it was reached."""
+    """A node and its path."""
 
     components: tuple[str, ...]
     node: Node
@@ -44,9 +44,9 @@ def find_nodes(root: Node, working_directory: str, glob: str) -> Iterator[Found]
 
 
 def child_of(directory: Directory, name: str) -> Node:
-    """A child whose name the directory has told."""
+    """The child of a name that the directory lists."""
     node = directory.child(name)
-    assert node is not None, f"{name} is listed and not there"
+    assert node is not None, f"{name} is listed, but does not exist"
     return node
 
 
@@ -78,8 +78,8 @@ class _Pattern:
 def glob_expression(glob: str) -> str | None:
     """The regular expression of a glob; None for a name, and for a glob that is malformed (GlobComponent).
 
-    A backslash takes the meaning from the next character, but only in a component that has a glob elsewhere:
-    a name is looked up as it is written.
+    A backslash escapes the next character, but only in a component that is a glob: a name is looked up as it is
+    written.
     """
     parts: list[str] = []
     is_glob = in_group = False

@@ -1,23 +1,25 @@
-"""The commands over the tree: each gives lines of text, those of Kafka's shell. Pure."""
+"""The commands of the shell. Each returns the lines that Kafka's shell prints. Pure."""
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from quorate.tools.metadata_shell.columns import columns
 from quorate.tools.metadata_shell.paths import Found, child_of, find_nodes
 from quorate.tools.metadata_shell.tree import Directory, Node
+
+_GAP = 2
+_COLUMN_WIDTH_MIN = 4
 
 
 @dataclass(slots=True)
 class ShellState:
-    """What commands look at, and the little that they change."""
+    """The state that commands read and change."""
 
     root: Node
     working_directory: str = "/"
     screen_width: int | None = None
-    """Characters; None when nobody sees it: one name a line."""
+    """In characters; None without a terminal, where each name has a line of its own."""
     history: Sequence[str] = field(default_factory=list)
     """The lines that were entered."""
     is_done: bool = False
@@ -43,19 +45,19 @@ Lines = Iterable[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command: what help says about it, and what it does."""
+    """One command: its help and its function."""
 
     name: str
     description: str
     run: Callable[[ShellState, Sequence[str]], Lines]
     is_interactive: bool = False
-    """Whether it makes sense at a prompt only."""
+    """Whether the command exists at the prompt only."""
     takes: Takes = Takes.NONE
     argument: str = ""
     argument_help: str = ""
     takes_number: bool = False
     completes: str | None = None
-    """What its arguments are: `path`, `command`, or nothing that can be completed."""
+    """How its arguments are completed: as a `path`, as a `command`, or not at all."""
 
     @property
     def usage(self) -> str:
@@ -131,7 +133,7 @@ def _ls(state: ShellState, targets: Sequence[str]) -> Lines:
     for directory in directories:
         assert isinstance(directory.node, Directory)
         names = directory.node.sorted_names()
-        # Kafka shows no title of a directory that is empty, but counts it.
+        # Kafka prints no title for an empty directory, but counts it as printed.
         if has_titles and names:
             yield from (() if is_first else ("",))
             yield f"{directory.name}:"
@@ -198,8 +200,33 @@ def _man(_: ShellState, names: Sequence[str]) -> Lines:
 
 
 def effective_paths(paths: Sequence[str]) -> Sequence[str]:
-    """The paths, or the working directory without any."""
+    """The given paths; the working directory if there are none."""
     return [path for path in paths if path] or ["."]
+
+
+def columns(names: Sequence[str], screen_width: int | None) -> Iterator[str]:
+    """Lines with the names, read downwards, in as many columns as fit; without a screen one a line."""
+    if not names:
+        return
+    widths = _widths(names, screen_width or 0)
+    height = -(-len(names) // len(widths))
+    for line in range(height):
+        cells = names[line::height]
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths[:-1], strict=False))
+        yield "".join(padded) + (cells[-1] if len(cells) == len(widths) else "")
+
+
+def _widths(names: Sequence[str], screen_width: int) -> list[int]:
+    """The width of each column, for the most columns that fit."""
+    lengths = [len(name) for name in names]
+    for count in range(min(screen_width // _COLUMN_WIDTH_MIN, len(names)), 1, -1):
+        height = -(-len(names) // count)
+        tops = range(0, len(names), height)
+        if len(tops) == count:  # otherwise the last ones would be empty
+            widths = [max(lengths[top : top + height]) + _GAP for top in tops]
+            if sum(widths) <= screen_width:
+                return widths
+    return [0]
 
 
 COMMANDS = {

@@ -1,6 +1,6 @@
-"""An image from files: one checkpoint or log segment, or the whole directory of a metadata partition.
+"""Load an image from files: one checkpoint or log segment, or the directory of a metadata partition.
 
-Files are only read, and may belong to a node that runs: what it writes meanwhile is a torn end. Offline there is
+Files are only read, and may belong to a running node: a batch that it is writing is ignored as a torn end. Files have
 no high watermark, so the end of a log may hold records that were never committed.
 """
 
@@ -17,7 +17,7 @@ from quorate_protocol.records.batch import RecordBatch, decode_batches
 from quorate_protocol.records.framing import decode_record
 
 BATCH_SIZE_BYTES_MAX = 64 * 1024 * 1024
-"""Eight times what Kafka lets a metadata batch be: a longer one is a damaged length."""
+"""Eight times the longest batch of Kafka's metadata log. A greater length is taken for a corrupt one."""
 NOTES_MAX = 20
 PARTITION = "__cluster_metadata-0"
 _PREFIX_SIZE_BYTES = 12
@@ -27,45 +27,48 @@ _SEGMENT = re.compile(r"(\d{20})\.log")
 
 
 class SourceError(Exception):
-    """There is nothing to be read; the message names path and reason."""
+    """There is no metadata to read; the message has path and reason."""
 
 
 class TornError(Exception):
-    """A file ends with bytes that are no batch."""
+    """A file ends with bytes that are not a batch."""
 
 
 @dataclass(slots=True)
 class Loaded:
-    """What was read: an image, and what was wrong with the files, for the user."""
+    """The image that was read, and notes for the user on problems in the files."""
 
     image: MetadataImage = field(default_factory=MetadataImage)
     notes: list[str] = field(default_factory=list)
     notes_dropped: int = 0
 
     def note(self, text: str) -> None:
-        """Remember what was wrong; only the first few."""
+        """Add a note; only the first NOTES_MAX are kept."""
         if len(self.notes) < NOTES_MAX:
             self.notes.append(text)
         else:
             self.notes_dropped += 1
 
     def state(self) -> tuple[ImageState, Provenance]:
-        """The image to be shown: without a metadata transaction that has not ended, as Kafka shows it."""
+        """The image without an open metadata transaction, as Kafka shows it."""
         return visible(self.image)
 
 
 def visible(image: MetadataImage) -> tuple[ImageState, Provenance]:
-    """The committed part of an image and where it ends; copied only while a transaction is open."""
+    """The committed part of an image and its end. It is a copy only while a transaction is open."""
     if image.transaction is None:
         return image, image.provenance
     return image.committed_copy(), image.stable
 
 
 def load_file(path: Path) -> Loaded:
-    """What one file says: a checkpoint, or a segment of the log. Raises SourceError, OSError.
+    """Load one file, a checkpoint or a log segment, as Kafka's shell does.
 
-    As Kafka's shell reads it: every record counts by its offset in the file, control records do not count, and a
-    record that does not fit is told and skipped.
+    Each record has the offset that it has in the file, control records are skipped, and so is a record that can't be
+    applied, with a note.
+
+    Raises:
+        OSError: the file can't be read.
     """
     loaded = Loaded()
     try:
@@ -81,9 +84,13 @@ def load_file(path: Path) -> Loaded:
 
 
 def load_directory(path: Path) -> Loaded:
-    """What a metadata partition says: its newest checkpoint that is whole, and the log after it.
+    """Load a metadata partition: its newest complete checkpoint, and the log after it.
 
-    `path` is the partition's directory, or the log directory that it is in. Raises SourceError, OSError.
+    `path` is the partition's directory, or the log directory that contains it.
+
+    Raises:
+        SourceError: there is no such directory, or it holds neither a checkpoint nor a segment.
+        OSError: a file can't be read.
     """
     directory = path / PARTITION if (path / PARTITION).is_dir() else path
     if not directory.is_dir():
@@ -98,7 +105,7 @@ def load_directory(path: Path) -> Loaded:
     for place, (base_offset, segment) in enumerate(segments):
         next_base = segments[place + 1][0] if place + 1 < len(segments) else None
         if next_base is not None and next_base <= loaded.image.end_offset:
-            continue  # the checkpoint has all of it
+            continue  # the checkpoint contains all of it
         if base_offset > loaded.image.end_offset:
             loaded.note(f"{segment}: the records from {loaded.image.end_offset} on are missing before it")
         if not _follow(loaded, segment):
@@ -132,7 +139,7 @@ def _restore(loaded: Loaded, path: Path, end_offset: int, epoch: int) -> bool:
 
 
 def _follow(loaded: Loaded, path: Path) -> bool:
-    """Replay a segment from where the image stands; False when it ends in something that is no batch."""
+    """Replay a segment from the end of the image on. Returns False if the segment has a torn end."""
     try:
         with path.open("rb") as file:
             for batch in _batches(file):

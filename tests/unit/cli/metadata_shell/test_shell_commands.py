@@ -1,13 +1,17 @@
 """The commands of the metadata shell over a small tree."""
 
 import pytest
-from quorate.tools.metadata_shell.columns import columns
-from quorate.tools.metadata_shell.completing import completions
+from quorate.tools.metadata_shell.calls import (
+    CommandLineError,
+    NotThereError,
+    completions,
+    content_of,
+    parse_call,
+    words_of,
+)
 from quorate.tools.metadata_shell.interactive import HISTORY_MAX, remember, run_line, run_shell
-from quorate.tools.metadata_shell.parsing import CommandLineError, parse_call, words_of
 from quorate.tools.metadata_shell.paths import components_of, glob_expression
-from quorate.tools.metadata_shell.shell_builtins import ShellState
-from quorate.tools.metadata_shell.structured import NotThereError, content_of
+from quorate.tools.metadata_shell.shell_builtins import ShellState, columns
 from quorate.tools.metadata_shell.tree.nodes import Directory, Node, fixed, value
 
 

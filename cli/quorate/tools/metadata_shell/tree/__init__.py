@@ -5,11 +5,15 @@ from collections.abc import Callable
 from quorate_protocol.image import ImageState, Provenance
 
 from quorate.tools.metadata_shell.tree.cluster import cluster
-from quorate.tools.metadata_shell.tree.configs import configs
 from quorate.tools.metadata_shell.tree.nodes import Directory, Leaf, Node, fixed, value
-from quorate.tools.metadata_shell.tree.quotas import client_quotas
 from quorate.tools.metadata_shell.tree.security import acls, delegation_tokens, scram
-from quorate.tools.metadata_shell.tree.state import features, producer_ids, provenance
+from quorate.tools.metadata_shell.tree.settings import (
+    client_quotas,
+    configs,
+    features,
+    producer_ids,
+    provenance,
+)
 from quorate.tools.metadata_shell.tree.topics import topics
 
 __all__ = ("Directory", "Leaf", "Node", "image_root")
