@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
+import pytest
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -53,3 +55,11 @@ class ScriptedAdmin:
             return told
 
         return method
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> ScriptedAdmin:
+    """The client that tools get in place of a real one."""
+    scripted = ScriptedAdmin()
+    monkeypatch.setattr("quorate_admin.client.AdminClient", scripted)
+    return scripted

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from kit.cluster import Cluster, free_ports, manifests
+from kit.gatekeeper import Gatekeeper
 from kit.java.tools import JavaTools
 from kit.waiting import eventually
 from quorate_admin.types.cluster import ControllerListener, ControllerRegistration
@@ -27,8 +28,6 @@ from quorate_operator.planning.steps import (
     UnregisterBroker,
     UnregisterController,
 )
-
-from .conftest import Gatekeeper
 
 pytestmark = pytest.mark.integration
 

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from kit.gatekeeper import Gatekeeper
 from kit.java.tools import JavaTools
 from kit.waiting import eventually
-
-from .conftest import Gatekeeper
 
 pytestmark = pytest.mark.integration
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from kit.api_requests import APPLY, Api, Object, resource
 from quorate_operator.models.manifests import load_manifests, load_object
 from quorate_operator.planning.cluster import Address, Formation, Lifecycle, Publication, Role
 from quorate_operator.planning.desired import desired_cluster
@@ -15,8 +16,6 @@ from quorate_operator.resources.network import controllers_policy
 from quorate_operator.resources.pods import node_pod, rebuild_quorum_arguments, task_pod
 from quorate_operator.resources.services import exposures, headless_service, published_service
 from quorate_operator.resources.volumes import volume_claim
-
-from .conftest import APPLY, Api, Object, resource
 
 PATHS = {
     "Pod": "/api/v1/namespaces/{}/pods",

@@ -3,8 +3,7 @@
 import json
 
 import yaml
-
-from .conftest import APPLY, Api, Kubectl, path_of, resource
+from kit.api_requests import APPLY, Api, Kubectl, path_of, resource
 
 
 def test_the_smallest_resource_gets_the_defaults(api: Api, namespace: str) -> None:

@@ -4,9 +4,8 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from kit.api_requests import Api, Object, resource
 from quorate_operator.models.manifests import ManifestError, load_object
-
-from .conftest import Api, Object, resource
 
 SSL_WITHOUT_TLS = {"listeners": [{"name": "A", "protocol": "SSL"}]}
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"

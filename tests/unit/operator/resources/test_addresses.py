@@ -1,12 +1,11 @@
 """Where nodes listen in Kubernetes, what clients are told, and which names Quorate can point at nodes."""
 
 import pytest
+from kit.desired_cluster import Make
 from quorate_operator.planning.cluster import Address
 from quorate_operator.planning.templates import TemplateError
 from quorate_operator.resources.addresses import listener_port, published_name
 from quorate_operator.resources.facts import ListenerOf
-
-from .conftest import Make
 
 OWN = Address("brokers-1.brokers.kafka.svc", 9092)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from kit.desired_cluster import Make
 from quorate_operator.models.manifests import load_object
 from quorate_operator.models.v1alpha1 import KafkaController
 from quorate_operator.planning.cluster import Address, Publication, Role
@@ -15,8 +16,6 @@ from quorate_operator.resources.services import (
     publications_of,
     published_service,
 )
-
-from .conftest import Make
 
 EXPOSED = (
     "listeners: [{name: IN}, {name: LB, advertisedPort: 443, exposure: {type: LoadBalancer, annotations: {a: b}}}, "

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from kit.desired_cluster import Cluster, Make
 from quorate_controller.commands import app
 from quorate_operator.planning.cluster import DesiredNode, Lifecycle
 from quorate_operator.resources.configs import DATA_DIRECTORY, config_map
@@ -10,8 +11,6 @@ from quorate_operator.resources.facts import Images
 from quorate_operator.resources.history import history_claim, history_of, ingest_cron_job
 from quorate_operator.resources.pods import node_pod
 from typer.main import get_command
-
-from .conftest import Cluster, Make
 
 STORAGE = "history: {storage: {size: 20Gi, className: shared}}"
 MIXED = f"nodes: [{{nodeId: 3001, implementation: java}}], {STORAGE}"

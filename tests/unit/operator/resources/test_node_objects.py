@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.desired_cluster import Cluster, Make
 from quorate_controller.config import load_config, load_format_target, parse_properties
 from quorate_operator.planning.cluster import Address
 from quorate_operator.resources.configs import DATA_DIRECTORY, config_map
@@ -13,8 +14,6 @@ from quorate_operator.resources.facts import SecretFacts
 from quorate_operator.resources.names import exposure_name, parse_address
 from quorate_operator.resources.pods import format_arguments, node_pod, rebuild_quorum_arguments, task_pod
 from quorate_operator.resources.volumes import volume_claim
-
-from .conftest import Cluster, Make
 
 LONGEST = "q" * 52
 

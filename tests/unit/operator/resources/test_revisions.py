@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from kit.desired_cluster import FORMATION, Make
 from quorate_operator.planning.cluster import DesiredNode
 from quorate_operator.resources.facts import Images, SecretFacts
-
-from .conftest import FORMATION, Make
 
 TLS = "listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]"
 

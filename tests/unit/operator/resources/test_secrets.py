@@ -1,12 +1,11 @@
 """Secrets that are missing: told by field, and nodes that need them are neither started nor stopped."""
 
 import pytest
+from kit.desired_cluster import Make
 from quorate_operator.planning.cluster import Lifecycle
 from quorate_operator.planning.steps import Plan, StartNode, StopNode, WaitFor
 from quorate_operator.resources.facts import SecretFacts
 from quorate_operator.resources.secrets import with_secrets
-
-from .conftest import Make
 
 TLS = "replicas: 1, listeners: [{name: IN}, {name: A, protocol: SSL, tls: {secretName: cert}}]"
 STEPS = (

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 from kit.cluster import Cluster, manifests
-from kit.java.fixtures import java_tool, new_java_cluster
 from kit.ledger import Worker
 from quorate_admin.client import AdminClient
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_protocol.kafka.enums import ConfigResourceType
-
-__all__ = ["java_tool", "new_java_cluster"]
 
 NewQuorum = Callable[..., Cluster]
 _BROKERS = ConfigResource(ConfigResourceType.BROKER, "")

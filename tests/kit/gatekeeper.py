@@ -65,7 +65,7 @@ class Gatekeeper:
         self.run(do)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def gatekeeper(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[Gatekeeper]:
     """Four Python controllers and three stock brokers, running."""
     manifest = manifests(controllers=4, brokers=3)

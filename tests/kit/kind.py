@@ -49,6 +49,11 @@ def story(kind_cluster: KindCluster) -> Installation:
     return Installation(kind_cluster)
 
 
+def _goes_on(item: pytest.Item) -> bool:
+    """Whether each test of a file goes on where the one before ended."""
+    return item.nodeid.startswith("tests/kubernetes/kind/")
+
+
 _FAILED = pytest.StashKey[str]()
 
 
@@ -59,7 +64,7 @@ def pytest_runtest_makereport(
     """Remember which test of a file failed."""
     report = yield
     assert item.parent is not None
-    if report.failed:
+    if report.failed and _goes_on(item):
         item.parent.stash.setdefault(_FAILED, item.name)
     return report
 
@@ -67,5 +72,7 @@ def pytest_runtest_makereport(
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test when one before it in its file failed."""
     assert item.parent is not None
+    if not _goes_on(item):
+        return
     if failed := item.parent.stash.get(_FAILED, None):
         pytest.skip(f"goes on where {failed} failed")

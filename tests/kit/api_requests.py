@@ -14,7 +14,7 @@ import yaml
 from kit.local_kubernetes.api_server import ApiServer
 from kit.requirements import missing
 
-CRDS = Path(__file__).parents[3] / "crds"
+CRDS = Path(__file__).parents[2] / "crds"
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 TIMEOUT_S = 60
