@@ -1,9 +1,9 @@
-# One image for the operator and the controllers that it starts; `quorate --help` tells what else is in it.
+# The image of the operator and of Python controllers; `quorate --help` lists its other commands.
 #
 #   docker build -t quorate:0.1.0 .
 #
-# Another base, Debian's own Python for instance, is chosen with --build-arg BASE=...; it needs Python 3.11 or newer
-# with venv. Where a build reaches no package index, put the wheels of all dependencies, and of hatchling, into dist/wheels.
+# --build-arg BASE=... chooses another base, for instance one with Debian's Python; it needs Python 3.11 or newer with
+# venv. Without access to a package index, put the wheels of all dependencies, and of hatchling, into dist/wheels.
 ARG BASE=python:3.13-slim-bookworm
 
 FROM ${BASE} AS build
@@ -22,11 +22,11 @@ LABEL org.opencontainers.image.title="quorate" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /opt/quorate /opt/quorate
-# Whatever user a pod runs as has a name, which libraries ask for, without an entry in /etc/passwd.
+# Libraries ask for a user name; any user id of a pod has one without an entry in /etc/passwd.
 ENV PATH=/opt/quorate/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp \
     USER=quorate
-# The user of volumes, too: the same as in the image of stock Kafka.
+# The same user as in the image of stock Kafka, so that both can use a volume.
 USER 1000:1000
 ENTRYPOINT ["quorate"]

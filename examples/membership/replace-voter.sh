@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a controller that lost its disk a voter again: its new directory takes the place of the lost one.
+# Makes a controller that lost its disk a voter again: its new directory replaces the lost one in the voter set.
 #
 #   replace-voter.sh CONTROLLERS CONFIG
 #
