@@ -67,6 +67,8 @@ if TYPE_CHECKING:
         ClusterDescription,
         ControllerListener,
         ControllerRegistration,
+        FeatureDescription,
+        FeatureUpdate,
         GroupListing,
         NodeApiVersions,
         NodeDescription,
@@ -75,7 +77,14 @@ if TYPE_CHECKING:
         ReplicaDescription,
     )
     from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource, ConfigSynonym
-    from quorate_admin.types.features import FeatureDescription, FeatureUpdate
+    from quorate_admin.types.credentials import (
+        DelegationToken,
+        KafkaPrincipal,
+        ScramCredentialInfo,
+        UserScramCredentialDeletion,
+        UserScramCredentialsDescription,
+        UserScramCredentialUpsertion,
+    )
     from quorate_admin.types.partitions import (
         LogDirDescription,
         PartitionReassignment,
@@ -93,13 +102,6 @@ if TYPE_CHECKING:
         ClientQuotaFilter,
         ClientQuotaFilterComponent,
     )
-    from quorate_admin.types.scram import (
-        ScramCredentialInfo,
-        UserScramCredentialDeletion,
-        UserScramCredentialsDescription,
-        UserScramCredentialUpsertion,
-    )
-    from quorate_admin.types.tokens import DelegationToken, KafkaPrincipal
     from quorate_admin.types.topics import (
         CreatedTopic,
         NewPartitions,
@@ -201,27 +203,29 @@ _MODULES = {
     ".client": "AdminClient",
     ".config": "Address AdminConfig MetadataRecoveryStrategy",
     ".errors": "AdminError AuthenticationError ConfigError ConnectionFailedError ErrorCode "
-    "MismatchedEndpointError RebootstrapRequiredError RefreshRefusedError RequestTimeoutError "
-    "ServerError TlsExpectedError UnreachableError UnsupportedByServerError UnsupportedEndpointError",
+    "MismatchedEndpointError RebootstrapRequiredError RefreshRefusedError "
+    "RequestTimeoutError ServerError TlsExpectedError UnreachableError "
+    "UnsupportedByServerError UnsupportedEndpointError",
     ".observing": "LiveImage MetadataFeed ObservingError load_live_image",
     ".results": "Results",
     ".sync": "SyncAdminClient",
-    ".types.acls": "ANY_ACL WILDCARD AccessControlEntry AccessControlEntryFilter AclBinding AclBindingFilter "
-    "AclDeletion ResourcePattern ResourcePatternFilter",
-    ".types.cluster": "ClusterDescription ControllerListener ControllerRegistration GroupListing NodeApiVersions "
-    "NodeDescription QuorumDescription RaftVoterEndpoint ReplicaDescription",
+    ".types.acls": "ANY_ACL WILDCARD AccessControlEntry AccessControlEntryFilter AclBinding "
+    "AclBindingFilter AclDeletion ResourcePattern ResourcePatternFilter",
+    ".types.cluster": "ClusterDescription ControllerListener ControllerRegistration "
+    "FeatureDescription FeatureUpdate GroupListing NodeApiVersions NodeDescription "
+    "QuorumDescription RaftVoterEndpoint ReplicaDescription",
     ".types.configs": "AlterConfigOp ConfigEntry ConfigResource ConfigSynonym",
-    ".types.features": "FeatureDescription FeatureUpdate",
-    ".types.partitions": "LogDirDescription PartitionReassignment ReplicaInfo ReplicaLogDirInfo TopicPartition "
-    "TopicPartitionReplica",
+    ".types.credentials": "DelegationToken KafkaPrincipal ScramCredentialInfo "
+    "UserScramCredentialDeletion UserScramCredentialsDescription "
+    "UserScramCredentialUpsertion",
+    ".types.partitions": "LogDirDescription PartitionReassignment ReplicaInfo ReplicaLogDirInfo "
+    "TopicPartition TopicPartitionReplica",
     ".types.quotas": "CLIENT_ID IP USER ClientQuotaAlteration ClientQuotaEntity ClientQuotaFilter "
     "ClientQuotaFilterComponent",
-    ".types.scram": "ScramCredentialInfo UserScramCredentialDeletion UserScramCredentialsDescription "
-    "UserScramCredentialUpsertion",
-    ".types.tokens": "DelegationToken KafkaPrincipal",
     ".types.topics": "CreatedTopic NewPartitions NewTopic PartitionDescription TopicDescription TopicListing",
-    "quorate_protocol.kafka.enums": "AclOperation AclPermissionType ConfigOpType ConfigResourceType ConfigSource "
-    "ConfigType ElectionType PatternType QuotaMatch ResourceType ScramMechanism UpgradeType",
+    "quorate_protocol.kafka.enums": "AclOperation AclPermissionType ConfigOpType ConfigResourceType "
+    "ConfigSource ConfigType ElectionType PatternType QuotaMatch "
+    "ResourceType ScramMechanism UpgradeType",
 }
 """The public names that each module defines; the imports above say the same to type checkers."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

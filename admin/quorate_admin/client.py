@@ -9,21 +9,19 @@ from quorate_admin.network.transport import Transport
 from quorate_admin.operations.acls import AclOperations
 from quorate_admin.operations.configs import ConfigOperations
 from quorate_admin.operations.controllers import ControllerOperations
+from quorate_admin.operations.credentials import CredentialOperations
 from quorate_admin.operations.partitions import PartitionOperations
 from quorate_admin.operations.quotas import QuotaOperations
-from quorate_admin.operations.scram import ScramOperations
-from quorate_admin.operations.tokens import TokenOperations
 from quorate_admin.operations.topics import TopicOperations
 
 
 class AdminClient(
     AclOperations,
     ConfigOperations,
-    ControllerOperations,  # and with it those of the cluster and the quorum
+    ControllerOperations,  # a ClusterOperations too
+    CredentialOperations,
     PartitionOperations,
     QuotaOperations,
-    ScramOperations,
-    TokenOperations,
     TopicOperations,
 ):
     """A client of one cluster; its connections are opened when they are first needed and kept.

@@ -24,8 +24,13 @@ from quorate_admin.diagnosis import (
     registered_outlooks,
 )
 from quorate_admin.errors import AdminError, ErrorCode, ServerError
-from quorate_admin.types.cluster import ClusterDescription, NodeApiVersions, QuorumDescription
-from quorate_admin.types.features import FeatureDescription, FeatureUpdate
+from quorate_admin.types.cluster import (
+    ClusterDescription,
+    FeatureDescription,
+    FeatureUpdate,
+    NodeApiVersions,
+    QuorumDescription,
+)
 
 TIMEOUT_MS = 10_000
 """For what the cluster as a whole is asked: without a leader, no answer will come."""

@@ -12,7 +12,7 @@ from kit.metadata import assert_same_images, assert_snapshots_hold, snapshots_in
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError
-from quorate_admin.types.features import FeatureUpdate
+from quorate_admin.types.cluster import FeatureUpdate
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.image import ControllerRegistration
 

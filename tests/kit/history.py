@@ -31,8 +31,8 @@ from quorate_admin.types.acls import (
     ResourcePattern,
     ResourcePatternFilter,
 )
+from quorate_admin.types.cluster import FeatureUpdate
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
-from quorate_admin.types.features import FeatureUpdate
 from quorate_admin.types.quotas import CLIENT_ID, USER, ClientQuotaAlteration, ClientQuotaEntity
 from quorate_admin.types.topics import NewTopic
 from quorate_protocol.kafka.enums import (

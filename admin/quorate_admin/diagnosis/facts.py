@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
-from quorate_admin.types.cluster import QuorumDescription
-from quorate_admin.types.features import FeatureDescription
+from quorate_admin.types.cluster import FeatureDescription, QuorumDescription
 
 
 class NodeKind(StrEnum):

@@ -11,8 +11,13 @@ from quorate_admin.network.transport import describe_cluster_request
 from quorate_admin.operations.base import To
 from quorate_admin.operations.keyed import KeyedOperations
 from quorate_admin.results import Results
-from quorate_admin.types.cluster import ClusterDescription, GroupListing, NodeDescription
-from quorate_admin.types.features import FeatureDescription, FeatureUpdate
+from quorate_admin.types.cluster import (
+    ClusterDescription,
+    FeatureDescription,
+    FeatureUpdate,
+    GroupListing,
+    NodeDescription,
+)
 
 __all__ = ("ClusterOperations",)
 

@@ -1,15 +1,17 @@
-"""A cluster: its nodes and groups, the controller quorum, and registrations of controllers."""
+"""A cluster: nodes, groups, feature levels, the controller quorum, and registrations of controllers."""
 
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from quorate_protocol.kafka.enums import AclOperation
+from quorate_protocol.kafka.enums import AclOperation, UpgradeType
 
 __all__ = (
     "ClusterDescription",
     "ControllerListener",
     "ControllerRegistration",
+    "FeatureDescription",
+    "FeatureUpdate",
     "GroupListing",
     "NodeApiVersions",
     "NodeDescription",
@@ -124,3 +126,24 @@ class GroupListing:
     group_type: str
     protocol_type: str
     group_state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureDescription:
+    """Feature levels (ApiVersions). `supported` has the lowest and highest that the node knows.
+
+    `finalized` leaves out features at level 0; `finalized_epoch` is the offset of the metadata log that
+    the levels are from, -1 if unknown.
+    """
+
+    finalized: Mapping[str, int]
+    finalized_epoch: int
+    supported: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureUpdate:
+    """The level that a feature shall get; 0 disables it."""
+
+    max_level: int
+    upgrade_type: UpgradeType = UpgradeType.UPGRADE

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
-from quorate_admin.types.tokens import DelegationToken, KafkaPrincipal
+from quorate_admin.types.credentials import DelegationToken, KafkaPrincipal
 
 from quorate.console import UsageError, run, show, tool_app, tool_options, write
 from quorate.console.java_text import list_text

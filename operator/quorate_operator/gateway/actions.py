@@ -14,8 +14,7 @@ from quorate_admin.errors import (
     UnsupportedByServerError,
 )
 from quorate_admin.results import Results
-from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint
-from quorate_admin.types.features import FeatureUpdate
+from quorate_admin.types.cluster import FeatureUpdate, QuorumDescription, RaftVoterEndpoint
 from quorate_admin.types.partitions import TopicPartition
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
 from quorate_protocol.image import MetadataImage

@@ -19,6 +19,11 @@ from quorate_admin.types.acls import (
     ResourcePatternFilter,
 )
 from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource
+from quorate_admin.types.credentials import (
+    KafkaPrincipal,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_admin.types.quotas import (
     CLIENT_ID,
@@ -28,8 +33,6 @@ from quorate_admin.types.quotas import (
     ClientQuotaFilter,
     ClientQuotaFilterComponent,
 )
-from quorate_admin.types.scram import UserScramCredentialDeletion, UserScramCredentialUpsertion
-from quorate_admin.types.tokens import KafkaPrincipal
 from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import (

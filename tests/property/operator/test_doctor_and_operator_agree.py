@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from quorate_admin.diagnosis import ClusterFacts, Code, Facts, diagnose, registered_outlooks
 from quorate_admin.diagnosis import judge as judge_examined
 from quorate_admin.examination import brokers_of, controllers_of
-from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
-from quorate_admin.types.features import FeatureDescription
+from quorate_admin.types.cluster import FeatureDescription, QuorumDescription, ReplicaDescription
 from quorate_operator.gateway import facts as gateway
 from quorate_operator.handlers.statuses import controller_status
 from quorate_operator.planning.cluster import DesiredCluster, KafkaFacts, ObservedCluster

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quorate_admin.types.configs import ConfigResource
+from quorate_admin.types.credentials import KafkaPrincipal
 from quorate_admin.types.quotas import ClientQuotaEntity
-from quorate_admin.types.tokens import KafkaPrincipal
 from quorate_protocol.kafka.enums import AclOperation, ConfigResourceType, ResourceType, ScramMechanism
 
 

@@ -21,6 +21,13 @@ from quorate_admin.types.acls import (
     ResourcePattern,
     ResourcePatternFilter,
 )
+from quorate_admin.types.credentials import (
+    DelegationToken,
+    KafkaPrincipal,
+    ScramCredentialInfo,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from quorate_admin.types.quotas import (
     CLIENT_ID,
     IP,
@@ -30,12 +37,6 @@ from quorate_admin.types.quotas import (
     ClientQuotaFilter,
     ClientQuotaFilterComponent,
 )
-from quorate_admin.types.scram import (
-    ScramCredentialInfo,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
-)
-from quorate_admin.types.tokens import DelegationToken, KafkaPrincipal
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import (
     AclOperation,

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Final
 
 from quorate_admin.types.acls import WILDCARD, AccessControlEntry, ResourcePatternFilter
-from quorate_admin.types.tokens import KafkaPrincipal
+from quorate_admin.types.credentials import KafkaPrincipal
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 from quorate.console import UsageError

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from quorate_admin.types.scram import (
+from quorate_admin.types.credentials import (
     ITERATIONS_DEFAULT,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,

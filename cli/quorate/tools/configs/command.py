@@ -21,7 +21,7 @@ from quorate.tools.configs.entities import (
 if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
     from quorate_admin.results import Results
-    from quorate_admin.types.scram import UserScramCredentialsDescription
+    from quorate_admin.types.credentials import UserScramCredentialsDescription
 
     from quorate.tools.configs.changes import Changes
     from quorate.tools.configs.text import DescribedEntity, Quotas

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from quorate_admin.errors import ErrorCode, ServerError, UnsupportedByServerError
 from quorate_admin.results import Results
+from quorate_admin.types.credentials import UserScramCredentialsDescription
 from quorate_admin.types.quotas import (
     CLIENT_ID,
     IP,
@@ -11,7 +12,6 @@ from quorate_admin.types.quotas import (
     ClientQuotaFilter,
     ClientQuotaFilterComponent,
 )
-from quorate_admin.types.scram import UserScramCredentialsDescription
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 from quorate.console.java_text import hash_order

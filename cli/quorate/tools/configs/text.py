@@ -7,8 +7,8 @@ from typing import Any
 from quorate_admin.errors import ErrorCode
 from quorate_admin.results import Results
 from quorate_admin.types.configs import ConfigEntry, ConfigResource
+from quorate_admin.types.credentials import UserScramCredentialsDescription
 from quorate_admin.types.quotas import CLIENT_ID, IP, USER, ClientQuotaEntity
-from quorate_admin.types.scram import UserScramCredentialsDescription
 from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
 
 from quorate.console.java_text import double_text, hash_order, map_hash_code

@@ -225,7 +225,7 @@ def _update(
 ) -> None:
     """Change levels, tell what became of each, and fail if they were refused: all are, or none."""
     from quorate_admin.errors import ServerError
-    from quorate_admin.types.features import FeatureUpdate
+    from quorate_admin.types.cluster import FeatureUpdate
 
     from quorate.tools.features.text import update_json, update_text
 

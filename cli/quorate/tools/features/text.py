@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quorate_admin.errors import ServerError
-from quorate_admin.types.features import FeatureDescription
+from quorate_admin.types.cluster import FeatureDescription
 from quorate_protocol.features import (
     FEATURES,
     METADATA_VERSION,

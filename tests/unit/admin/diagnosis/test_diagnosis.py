@@ -20,8 +20,12 @@ from quorate_admin.diagnosis import (
     diagnose,
     judge,
 )
-from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
-from quorate_admin.types.features import FeatureDescription
+from quorate_admin.types.cluster import (
+    FeatureDescription,
+    QuorumDescription,
+    RaftVoterEndpoint,
+    ReplicaDescription,
+)
 
 NOW_MS = 1_700_000_000_000
 BOOTSTRAP = "--bootstrap-controller c:9093"

@@ -14,8 +14,12 @@ from quorate_admin.errors import (
     UnsupportedByServerError,
     UnsupportedEndpointError,
 )
-from quorate_admin.types.cluster import ControllerListener, ControllerRegistration, RaftVoterEndpoint
-from quorate_admin.types.features import FeatureUpdate
+from quorate_admin.types.cluster import (
+    ControllerListener,
+    ControllerRegistration,
+    FeatureUpdate,
+    RaftVoterEndpoint,
+)
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import UpgradeType
 from quorate_protocol.wire.server import Request

@@ -21,17 +21,17 @@ from quorate_admin.errors import ServerError, UnsupportedByServerError, Unsuppor
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import ClusterDescription, GroupListing, NodeDescription
 from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource, ConfigSynonym
+from quorate_admin.types.credentials import (
+    ScramCredentialInfo,
+    UserScramCredentialDeletion,
+    UserScramCredentialsDescription,
+    UserScramCredentialUpsertion,
+)
 from quorate_admin.types.quotas import (
     ClientQuotaAlteration,
     ClientQuotaEntity,
     ClientQuotaFilter,
     ClientQuotaFilterComponent,
-)
-from quorate_admin.types.scram import (
-    ScramCredentialInfo,
-    UserScramCredentialDeletion,
-    UserScramCredentialsDescription,
-    UserScramCredentialUpsertion,
 )
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import (

@@ -10,7 +10,7 @@ from kit.tool_runner import run_tool
 from quorate.console import UsageError
 from quorate.tools.delegation_tokens import check_options, parse_hmac, tokens_text
 from quorate_admin.errors import ServerError
-from quorate_admin.types.tokens import DelegationToken, KafkaPrincipal
+from quorate_admin.types.credentials import DelegationToken, KafkaPrincipal
 from quorate_protocol.errors import ErrorCode
 
 ALICE, BOB = KafkaPrincipal("User", "alice"), KafkaPrincipal("User", "bob")

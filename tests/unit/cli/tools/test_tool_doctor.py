@@ -20,7 +20,7 @@ from quorate_admin.diagnosis import (
     NodeKind,
     Severity,
 )
-from quorate_admin.types.features import FeatureDescription
+from quorate_admin.types.cluster import FeatureDescription
 from quorate_protocol.errors import ErrorCode
 
 NOW_MS = 1_700_000_000_000

@@ -5,7 +5,7 @@ from kit.fake_cluster import FakeCluster, answer
 from kit.tool_runner import run_tool
 from quorate.tools.features.text import description_json, description_text, update_json, update_text
 from quorate_admin.errors import ServerError
-from quorate_admin.types.features import FeatureDescription
+from quorate_admin.types.cluster import FeatureDescription
 from quorate_protocol.errors import ErrorCode
 
 REFUSED = ServerError(ErrorCode.invalid_update_version, "Broker 0 only supports versions 7-30")

@@ -8,8 +8,13 @@ from uuid import UUID
 import pytest
 from quorate_admin.errors import ConnectionFailedError, ErrorCode, ServerError, UnsupportedByServerError
 from quorate_admin.results import Results
-from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
-from quorate_admin.types.features import FeatureDescription, FeatureUpdate
+from quorate_admin.types.cluster import (
+    FeatureDescription,
+    FeatureUpdate,
+    QuorumDescription,
+    RaftVoterEndpoint,
+    ReplicaDescription,
+)
 from quorate_admin.types.partitions import TopicPartition
 from quorate_operator.gateway import actions
 from quorate_operator.gateway.actions import Leader, perform

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 from quorate_admin.errors import RequestTimeoutError, UnreachableError
-from quorate_admin.types.cluster import ClusterDescription, NodeDescription, QuorumDescription
-from quorate_admin.types.features import FeatureDescription
+from quorate_admin.types.cluster import (
+    ClusterDescription,
+    FeatureDescription,
+    NodeDescription,
+    QuorumDescription,
+)
 from quorate_operator.gateway import facts, kafka
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.planning.cluster import Address, KafkaFacts

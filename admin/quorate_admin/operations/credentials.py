@@ -1,0 +1,307 @@
+"""Operations on SCRAM credentials (KIP-554) and delegation tokens (KIP-48, KIP-373)."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from quorate_protocol.errors import ErrorCode
+
+from quorate_admin.errors import ServerError
+from quorate_admin.operations.base import To
+from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
+from quorate_admin.results import Results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from quorate_admin.types.credentials import (
+        DelegationToken,
+        KafkaPrincipal,
+        UserScramCredentialDeletion,
+        UserScramCredentialsDescription,
+        UserScramCredentialUpsertion,
+    )
+
+    Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
+
+__all__ = ("SALT_SIZE_BYTES", "CredentialOperations")
+
+SALT_SIZE_BYTES: Final = 32
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class CredentialOperations(KeyedOperations):
+    """All of these go through brokers: controllers answer none of them.
+
+    Passwords are not sent, only their salted hashes. A delegation token belongs to a principal that authenticated
+    with SASL or a certificate.
+    """
+
+    # SCRAM
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] = (), *, timeout_ms: int | None = None
+    ) -> Results[str, UserScramCredentialsDescription]:
+        """The mechanisms and iterations of users' credentials (DescribeUserScramCredentials); none: of all.
+
+        A user without credentials is an error RESOURCE_NOT_FOUND.
+
+        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        """
+        from kio.schema.describe_user_scram_credentials.v0.request import (
+            DescribeUserScramCredentialsRequest,
+            UserName,
+        )
+        from quorate_protocol.kafka.enums import ScramMechanism
+
+        from quorate_admin.types.credentials import ScramCredentialInfo, UserScramCredentialsDescription
+
+        self._brokers_only("describe_user_scram_credentials")
+        names = tuple(UserName(name=user) for user in dict.fromkeys(users))
+        request = DescribeUserScramCredentialsRequest(users=names or None)
+        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        values, errors = {}, {}
+        for result in response.results:
+            error = error_of(result.error_code, result.error_message)
+            if error is not None:
+                errors[result.user] = error
+                continue
+            values[result.user] = UserScramCredentialsDescription(
+                user=result.user,
+                credentials=tuple(
+                    ScramCredentialInfo(mechanism=ScramMechanism(info.mechanism), iterations=info.iterations)
+                    for info in result.credential_infos
+                ),
+            )
+        return Results(values, errors)
+
+    async def alter_user_scram_credentials(
+        self, alterations: Iterable[Alteration], *, timeout_ms: int | None = None
+    ) -> Results[str, None]:
+        """Set and delete credentials (AlterUserScramCredentials); results by user.
+
+        A user of whom one alteration can't be made has none of them made.
+
+        :raises AdminError: there was no answer at all; UnsupportedEndpointError with bootstrap controllers.
+        """
+        from kio.schema.alter_user_scram_credentials.v0.request import (
+            AlterUserScramCredentialsRequest,
+            ScramCredentialDeletion,
+        )
+
+        from quorate_admin.types.credentials import UserScramCredentialDeletion, UserScramCredentialUpsertion
+
+        self._brokers_only("alter_user_scram_credentials")
+        by_user: dict[str, list[Alteration]] = {}
+        refused: dict[str, ServerError] = {}
+        for alteration in alterations:
+            by_user.setdefault(alteration.user, []).append(alteration)
+            if error := _refusal(alteration):
+                refused[alteration.user] = error
+        # Hashed once, also if the request has to be sent again: it takes thousands of rounds.
+        upsertions = {
+            user: [_upsertion(one) for one in group if isinstance(one, UserScramCredentialUpsertion)]
+            for user, group in by_user.items()
+            if user not in refused
+        }
+
+        def request_for(users: Sequence[str], _: timedelta) -> AlterUserScramCredentialsRequest:
+            return AlterUserScramCredentialsRequest(
+                deletions=tuple(
+                    ScramCredentialDeletion(name=user, mechanism=one.mechanism)
+                    for user in users
+                    for one in by_user[user]
+                    if isinstance(one, UserScramCredentialDeletion)
+                ),
+                upsertions=tuple(upsertion for user in users for upsertion in upsertions[user]),
+            )
+
+        def outcomes_of(response: Any, _: Sequence[str]) -> Iterator[Outcome[str, None]]:
+            for result in response.results:
+                yield Outcome(result.user, None, result.error_code, result.error_message)
+
+        results = await self._ask_each(upsertions, request_for, outcomes_of, timeout_ms=timeout_ms)
+        return Results(results.values, {**results.errors, **refused})
+
+    # Delegation tokens
+
+    async def create_delegation_token(
+        self,
+        *,
+        renewers: Iterable[KafkaPrincipal] = (),
+        owner: KafkaPrincipal | None = None,
+        max_lifetime_ms: int = -1,
+        timeout_ms: int | None = None,
+    ) -> DelegationToken:
+        """A new token of the client's principal, or of `owner` (CreateDelegationToken).
+
+        `max_lifetime_ms` -1 leaves it to the cluster.
+
+        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        """
+        from kio.schema.create_delegation_token.v3.request import (
+            CreatableRenewers,
+            CreateDelegationTokenRequest,
+        )
+
+        from quorate_admin.types.credentials import DelegationToken
+
+        self._brokers_only("create_delegation_token")
+        renewers = tuple(renewers)
+        request = CreateDelegationTokenRequest(
+            owner_principal_type=None if owner is None else owner.principal_type,
+            owner_principal_name=None if owner is None else owner.name,
+            renewers=tuple(
+                CreatableRenewers(principal_type=one.principal_type, principal_name=one.name)
+                for one in renewers
+            ),
+            max_lifetime=timedelta(milliseconds=max_lifetime_ms),
+        )
+        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        return DelegationToken(
+            token_id=response.token_id,
+            owner=_principal(response),
+            requester=_requester(response),
+            renewers=renewers,
+            issue_timestamp_ms=_unix_ms(response.issue_timestamp),
+            expiry_timestamp_ms=_unix_ms(response.expiry_timestamp),
+            max_timestamp_ms=_unix_ms(response.max_timestamp),
+            hmac=response.hmac,
+        )
+
+    async def renew_delegation_token(
+        self, hmac: bytes, *, renew_period_ms: int = -1, timeout_ms: int | None = None
+    ) -> int:
+        """Renew a token (RenewDelegationToken); when it will expire, in Unix milliseconds.
+
+        `renew_period_ms` -1 leaves it to the cluster.
+
+        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        """
+        from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
+
+        self._brokers_only("renew_delegation_token")
+        request = RenewDelegationTokenRequest(hmac=hmac, renew_period=timedelta(milliseconds=renew_period_ms))
+        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        return _unix_ms(response.expiry_timestamp)
+
+    async def expire_delegation_token(
+        self, hmac: bytes, *, expiry_period_ms: int = -1, timeout_ms: int | None = None
+    ) -> int:
+        """Let a token expire after a time (ExpireDelegationToken); when that is, in Unix milliseconds.
+
+        `expiry_period_ms` -1 deletes it at once.
+
+        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        """
+        from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
+
+        self._brokers_only("expire_delegation_token")
+        request = ExpireDelegationTokenRequest(
+            hmac=hmac, expiry_time_period=timedelta(milliseconds=expiry_period_ms)
+        )
+        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        return _unix_ms(response.expiry_timestamp)
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[KafkaPrincipal] | None = None, *, timeout_ms: int | None = None
+    ) -> tuple[DelegationToken, ...]:
+        """The tokens of owners, or all that the client may see (DescribeDelegationToken).
+
+        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        """
+        from kio.schema.describe_delegation_token.v3.request import (
+            DescribeDelegationTokenOwner,
+            DescribeDelegationTokenRequest,
+        )
+
+        from quorate_admin.types.credentials import DelegationToken
+
+        self._brokers_only("describe_delegation_tokens")
+        asked = None
+        if owners is not None:
+            asked = tuple(
+                DescribeDelegationTokenOwner(principal_type=one.principal_type, principal_name=one.name)
+                for one in owners
+            )
+        response = await self._ask(
+            DescribeDelegationTokenRequest(owners=asked), To.ANY, timeout_ms=timeout_ms
+        )
+        return tuple(
+            DelegationToken(
+                token_id=token.token_id,
+                owner=_principal(token),
+                requester=_requester(token),
+                renewers=tuple(map(_principal, token.renewers)),
+                issue_timestamp_ms=token.issue_timestamp,
+                expiry_timestamp_ms=token.expiry_timestamp,
+                max_timestamp_ms=token.max_timestamp,
+                hmac=token.hmac,
+            )
+            for token in response.tokens
+        )
+
+
+def _refusal(alteration: Alteration) -> ServerError | None:
+    """Why an alteration can't be sent."""
+    from quorate_protocol.kafka.enums import ScramMechanism
+
+    from quorate_admin.types.credentials import UserScramCredentialUpsertion
+
+    if not alteration.user:
+        return ServerError(ErrorCode.unacceptable_credential, "the user's name is empty")
+    if alteration.mechanism is ScramMechanism.UNKNOWN:
+        return ServerError(
+            ErrorCode.unsupported_sasl_mechanism, "the mechanism is neither SCRAM-SHA-256 nor SCRAM-SHA-512"
+        )
+    if isinstance(alteration, UserScramCredentialUpsertion):
+        if not alteration.password:
+            return ServerError(ErrorCode.unacceptable_credential, "the password is empty")
+        if alteration.iterations < 1:
+            return ServerError(
+                ErrorCode.unacceptable_credential, f"iterations are {alteration.iterations}: not positive"
+            )
+    return None
+
+
+def _upsertion(alteration: UserScramCredentialUpsertion) -> Any:
+    import hashlib
+
+    from kio.schema.alter_user_scram_credentials.v0.request import ScramCredentialUpsertion
+
+    password = alteration.password
+    salt = os.urandom(SALT_SIZE_BYTES) if alteration.salt is None else alteration.salt
+    # The function Hi of RFC 5802, which is PBKDF2 with HMAC.
+    salted_password = hashlib.pbkdf2_hmac(
+        alteration.mechanism.hash_name,
+        password.encode() if isinstance(password, str) else password,
+        salt,
+        alteration.iterations,
+    )
+    return ScramCredentialUpsertion(
+        name=alteration.user,
+        mechanism=alteration.mechanism,
+        iterations=alteration.iterations,
+        salt=salt,
+        salted_password=salted_password,
+    )
+
+
+def _principal(token: Any) -> KafkaPrincipal:
+    from quorate_admin.types.credentials import KafkaPrincipal
+
+    return KafkaPrincipal(token.principal_type, token.principal_name)
+
+
+def _requester(token: Any) -> KafkaPrincipal:
+    from quorate_admin.types.credentials import KafkaPrincipal
+
+    requester = KafkaPrincipal(token.token_requester_principal_type, token.token_requester_principal_name)
+    return requester if requester.principal_type else _principal(token)
+
+
+def _unix_ms(time: datetime) -> int:
+    return (time - _EPOCH) // _MILLISECOND
