@@ -25,7 +25,7 @@ from kio.schema.create_topics.v7 import request as create_topics
 from kio.schema.describe_configs.v4 import request as describe_configs
 from kio.schema.incremental_alter_configs.v1 import request as alter_configs
 from kio.schema.update_features.v2 import request as update_features
-from quorate_protocol.wire.api import api_of
+from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.wire.client import ClientConnection
 
 ANSWERS = Path(__file__).resolve().parent.parent / "tests" / "golden" / "control" / "answers.json"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from quorate_protocol.errors import ErrorCode, ProtocolError
+from quorate_protocol.kafka.apis import APIS, Api
 from quorate_protocol.records.batch import decode_batches, encode_batch
-from quorate_protocol.wire.api import APIS, Api
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.frames import encode_frame
 from quorate_protocol.wire.headers import (

@@ -22,7 +22,7 @@ from kio.schema.update_features.v2 import request as features
 from kio.schema.update_raft_voter.v0 import request as update
 from kit.cluster import Cluster, manifests
 from kit.waiting import eventually
-from quorate_protocol.wire.api import api_of
+from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.wire.client import ClientConnection
 
 pytestmark = pytest.mark.integration

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from quorate_protocol.errors import ErrorCode, ProtocolError
-from quorate_protocol.wire.api import API_VERSIONS, APIS, CONTROLLER_APIS, Api
+from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS, Api, ApiKey
 from quorate_protocol.wire.frames import FrameDecoder
 from quorate_protocol.wire.schema import zero_entity
 from quorate_protocol.wire.server import Request, parse_request, serialize_response
@@ -143,7 +143,7 @@ class FakeNode:
 
     def api_versions(self, request: Request) -> Any:
         """What the node speaks; checks the identity that version 5 may carry (KIP-1242)."""
-        _, newest = self.apis[API_VERSIONS]
+        _, newest = self.apis[ApiKey.API_VERSIONS]
         keys = tuple(
             nested("ApiVersions", "ApiVersion", api_key=key, min_version=low, max_version=high)
             for key, (low, high) in self.apis.items()
@@ -234,7 +234,7 @@ class FakeCluster:
         self.finalized_features_epoch = 17
         served = CONTROLLER_APIS if is_controllers else _broker_apis()
         apis = {key: (api.version_min, api.version_max) for key, api in served.items()}
-        apis[API_VERSIONS] = (0, api_versions_max)
+        apis[ApiKey.API_VERSIONS] = (0, api_versions_max)
         self.nodes = {node_id: FakeNode(self, node_id, cluster_id, dict(apis)) for node_id in node_ids}
 
     @property
@@ -269,6 +269,6 @@ def _broker_apis() -> dict[int, Api]:
 
 def _serialized(request: Request, response: Any) -> bytes:
     version = request.version
-    if request.api.key == API_VERSIONS and response.error_code is ErrorCode.unsupported_version:
+    if request.api.key is ApiKey.API_VERSIONS and response.error_code is ErrorCode.unsupported_version:
         version = 0  # which whoever asked in an unknown version can read (KIP-511)
     return serialize_response(request.api, version, request.correlation_id, response)

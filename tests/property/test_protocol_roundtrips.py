@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 from kit.entities import INT64, PRIMITIVES, entities_of
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
+from quorate_protocol.kafka.apis import CONTROLLER_APIS
 from quorate_protocol.records.batch import (
     Record,
     RecordBatch,
@@ -20,7 +21,6 @@ from quorate_protocol.records.batch import (
 from quorate_protocol.records.control import decode_control
 from quorate_protocol.records.framing import decode_record, encode_record
 from quorate_protocol.records.generated import RECORD_CLASSES
-from quorate_protocol.wire.api import CONTROLLER_APIS
 from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.frames import FrameDecoder, encode_frame
 from quorate_protocol.wire.reading import decode

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from quorate_protocol.errors import ErrorCode, FrameTooLarge, ProtocolError, UnsupportedVersion
-from quorate_protocol.wire.api import API_VERSIONS, api_of, find_api
+from quorate_protocol.kafka.apis import APIS, ApiKey, api_of
 from quorate_protocol.wire.client import ClientConnection
 
 from quorate_admin.config import Address
@@ -48,7 +48,7 @@ class Identity:
 class Connection:
     """An open connection. Requests may overlap; the server answers them in order.
 
-    Requests and responses are the canonical classes of `quorate_protocol.wire.api`.
+    Requests and responses are the canonical classes of `quorate_protocol.kafka.apis`.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Connection:
         With `identity` the server checks whom we mean, if it is new enough. Raises RebootstrapRequiredError
         when it is another, ServerError, RequestTimeoutError, ConnectionFailedError.
         """
-        api = find_api(API_VERSIONS)
+        api = APIS[ApiKey.API_VERSIONS]
         request = api.canonical_request(
             client_software_name=SOFTWARE_NAME,
             client_software_version=SOFTWARE_VERSION,
@@ -121,11 +121,13 @@ class Connection:
         )
         version = api.version_max
         if self._versions:
-            version = min(version, self._versions.get(API_VERSIONS, (0, 0))[1])
+            version = min(version, self._versions.get(ApiKey.API_VERSIONS, (0, 0))[1])
         response = await self._exchange(request, version, timeout_ms)
         if response.error_code is ErrorCode.unsupported_version and version > 0:
             # It told what it knows in version 0 (KIP-511); a server before that tells nothing.
-            known = next((key.max_version for key in response.api_keys if key.api_key == API_VERSIONS), 0)
+            known = next(
+                (key.max_version for key in response.api_keys if key.api_key == ApiKey.API_VERSIONS), 0
+            )
             version = min(known, version - 1)
             response = await self._exchange(request, version, timeout_ms)
         if response.error_code is ErrorCode.rebootstrap_required:
@@ -138,7 +140,7 @@ class Connection:
 
     async def verify(self, identity: Identity, timeout_ms: int) -> None:
         """Have the server check whom we mean, if it can and has not done so. Errors as in `negotiate`."""
-        can_check = self._versions.get(API_VERSIONS, (0, 0))[1] >= API_VERSIONS_WITH_IDENTITY
+        can_check = self._versions.get(ApiKey.API_VERSIONS, (0, 0))[1] >= API_VERSIONS_WITH_IDENTITY
         if can_check and self.identity != identity:
             await self.negotiate(timeout_ms, identity)
 

@@ -161,7 +161,7 @@ class ControllerOperations(ClusterOperations):
         :raises ServerError: UNSUPPORTED_VERSION below metadata.version 4.4-IV2; CONTROLLER_ID_NOT_REGISTERED;
             INVALID_REQUEST for a current voter.
         """
-        from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest
+        from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 
         await self._ask(UnregisterControllerRequest(controller_id=controller_id), timeout_ms=timeout_ms)
 

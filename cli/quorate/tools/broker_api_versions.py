@@ -5,18 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from quorate_admin.errors import AdminError
-from quorate_protocol.wire.api import APIS, CONTROLLER_APIS
+from quorate_protocol.kafka.apis import APIS, ListenerType
 
 from quorate.console import CommandError, ToolCommand, run, show, tool_app, tool_options
 
 if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
     from quorate_admin.types.cluster import NodeApiVersions, NodeDescription
-
-_BROKERS_LACK = frozenset((52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
-"""Keys of the APIs that controllers alone serve."""
-_NEWER_THAN_KAFKA = frozenset((94,))
-"""Keys of the APIs that no release of Kafka has yet, so that it is no news when a node lacks them."""
 
 NODE_TIMEOUT_MS = 5_000
 """For each node, as in Kafka's tool: one that is down shall not hold up the others."""
@@ -32,7 +27,9 @@ def broker_api_versions(context: typer.Context) -> None:
     """
     found = run(_ask_all, context)
     to_controllers = tool_options(context).bootstrap_controller is not None
-    expected = (CONTROLLER_APIS.keys() if to_controllers else APIS.keys() - _BROKERS_LACK) - _NEWER_THAN_KAFKA
+    listener = ListenerType.CONTROLLER if to_controllers else ListenerType.BROKER
+    # That a node lacks an API which no release of Kafka has is no news.
+    expected = {key for key, api in APIS.items() if listener in api.listeners and api.is_released}
     show(
         context,
         lambda: "".join(node_text(node, versions, expected) for node, versions in found),
@@ -113,9 +110,7 @@ def _api_text(key: int, lowest: int, highest: int) -> str:
 def _usable(key: int, lowest: int, highest: int) -> int | None:
     """The highest version that the node and this client know."""
     api = APIS.get(key)
-    if api is None or api.version_max < lowest or highest < api.version_min:
-        return None
-    return min(api.version_max, highest)
+    return None if api is None else api.common_version(lowest, highest)
 
 
 def _name(key: int) -> str:

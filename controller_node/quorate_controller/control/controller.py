@@ -22,7 +22,7 @@ from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConf
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.update_features.v2.request import UpdateFeaturesRequest
-from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest
+from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 
 from quorate_controller.control.activation import activation
 from quorate_controller.control.api import (

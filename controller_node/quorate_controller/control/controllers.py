@@ -9,14 +9,14 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol import features
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
+from quorate_protocol.kafka.generated.unregister_controller_response import UnregisterControllerResponse
 from quorate_protocol.records.generated import (
     ControllerEndpoint,
     ControllerFeature,
     RegisterControllerRecord,
     UnregisterControllerRecord,
 )
-from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest
-from quorate_protocol.wire.generated.unregister_controller_response import UnregisterControllerResponse
 
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, QuorumView
 

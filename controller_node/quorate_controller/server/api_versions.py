@@ -7,8 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
-from quorate_protocol.wire.api import API_VERSIONS, CONTROLLER_APIS
-from quorate_protocol.wire.generated.api_versions_response import (
+from quorate_protocol.kafka.apis import APIS, ApiKey
+from quorate_protocol.kafka.generated.api_versions_response import (
     ApiVersion,
     ApiVersionsResponse,
     FinalizedFeatureKey,
@@ -18,8 +18,8 @@ from quorate_protocol.wire.generated.api_versions_response import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from quorate_protocol.wire.api import Api
-    from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
+    from quorate_protocol.kafka.apis import Api
+    from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
     from quorate_protocol.wire.server import Request
 
     from quorate_controller.node.port import FinalizedFeatures, NodePort
@@ -60,7 +60,7 @@ def answer_api_versions(request: Request, node: NodePort, apis: Iterable[Api]) -
     if request.unsupported_version is not None:
         # Version 0 is what any client reads; it tells with which version to ask again (KIP-511).
         return ApiVersionsResponse(
-            error_code=ErrorCode.unsupported_version, api_keys=(_range(CONTROLLER_APIS[API_VERSIONS]),)
+            error_code=ErrorCode.unsupported_version, api_keys=(_range(APIS[ApiKey.API_VERSIONS]),)
         )
     error_code = _refusal(request, node)
     if error_code is not ErrorCode.none:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
-from quorate_protocol.wire.api import API_VERSIONS, APIS, CONTROLLER_APIS
+from quorate_protocol.kafka.apis import APIS, SERVED_APIS, AnsweredBy, ApiKey
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.headers import encode_response_header
 from quorate_protocol.wire.server import parse_request
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kio.static.protocol import Payload
-    from quorate_protocol.wire.api import Api
+    from quorate_protocol.kafka.apis import Api
     from quorate_protocol.wire.server import Request
 
     from quorate_controller.node.events import RaftAnswer
@@ -50,26 +50,6 @@ log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 """For control requests that name no timeout of their own."""
-
-RAFT_APIS: Final = frozenset((1, 52, 53, 54, 59, 80, 81, 82))
-DESCRIBE_CONFIGS: Final = 32
-DESCRIBE_CLUSTER: Final = 60
-ACTIVE_APIS: Final = frozenset((19, 20, 33, 37, 43, 44, 45, 46, 56, 57, 62, 63, 64, 67, 70, 73, 94))
-"""Answered by the active controller only."""
-READ_APIS: Final = frozenset((DESCRIBE_CONFIGS, DESCRIBE_CLUSTER))
-"""Answered by control on any controller."""
-
-SASL_HANDSHAKE: Final = 17
-SASL_AUTHENTICATE: Final = 36
-DESCRIBE_QUORUM: Final = 55
-ENVELOPE: Final = 58
-LOCAL_APIS: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, DESCRIBE_QUORUM, ENVELOPE))
-
-SERVED_APIS: Final[Mapping[int, Api]] = {
-    key: CONTROLLER_APIS[key] for key in sorted(RAFT_APIS | ACTIVE_APIS | READ_APIS | LOCAL_APIS)
-}
-"""What ApiVersions advertises. A broker offers its clients only those forwardable APIs that are among these.
-"""
 
 _LENGTH: Final = struct.Struct(">i")
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -247,14 +227,17 @@ class Dispatcher:
         self._node = node
         self._counters = counters
         self._apis = apis
+        parts = {
+            AnsweredBy.RAFT: self._raft,
+            AnsweredBy.ACTIVE_CONTROLLER: self._active,
+            AnsweredBy.ANY_CONTROLLER: self._control,
+        }
         self._handlers: dict[int, Callable[[Call], None]] = {
-            **dict.fromkeys(RAFT_APIS, self._raft),
-            **dict.fromkeys(ACTIVE_APIS, self._active),
-            **dict.fromkeys(READ_APIS, self._control),
-            API_VERSIONS: self._api_versions,
-            SASL_HANDSHAKE: self._sasl,
-            SASL_AUTHENTICATE: self._sasl,
-            DESCRIBE_QUORUM: self._describe_quorum,
+            **{key: parts[api.answered_by] for key, api in SERVED_APIS.items() if api.answered_by in parts},
+            ApiKey.API_VERSIONS: self._api_versions,
+            ApiKey.SASL_HANDSHAKE: self._sasl,
+            ApiKey.SASL_AUTHENTICATE: self._sasl,
+            ApiKey.DESCRIBE_QUORUM: self._describe_quorum,
         }
 
     def handle(self, exchange: Exchange) -> None:
@@ -265,7 +248,7 @@ class Dispatcher:
             self._counters.refused_connections += 1
             exchange.refuse(error.message)
             return
-        if request.api.key == ENVELOPE:
+        if request.api.key is ApiKey.ENVELOPE:
             self._open(request, exchange)
         else:
             call = Call(request, exchange, self._counters)
@@ -314,7 +297,7 @@ class Dispatcher:
     def _api_versions(self, call: Call) -> None:
         response = answer_api_versions(call.request, self._node, self._apis.values())
         if response.error_code is not ErrorCode.none:
-            self._counters.errors[API_VERSIONS, response.error_code] += 1
+            self._counters.errors[ApiKey.API_VERSIONS, response.error_code] += 1
         if response.error_code is ErrorCode.rebootstrap_required:
             self._note_misrouting(call)
         call.answer(response)

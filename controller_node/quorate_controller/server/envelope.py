@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.default_principal_data.v0 import DefaultPrincipalData
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
-from quorate_protocol.wire.api import APIS
+from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.wire.headers import read_request_header
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.server import parse_request
@@ -25,13 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kio.schema.envelope.v0.request import EnvelopeRequest
-    from quorate_protocol.wire.api import Api
+    from quorate_protocol.kafka.apis import Api
     from quorate_protocol.wire.server import Request
-
-FORWARDABLE: Final = frozenset(
-    (19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81, 94)
-)
-"""API keys that a broker may forward: Kafka's ApiKeys.forwardable."""
 
 _PRINCIPAL_VERSION_0: Final = b"\x00\x00"
 
@@ -61,8 +56,9 @@ def _read_request(data: bytes, apis: Mapping[int, Api]) -> Request:
         api_key = read_request_header(data).api_key
     except ProtocolError as error:
         raise UnsupportedVersion(f"header of a forwarded request: {error.message}") from error
-    if api_key in APIS and api_key not in FORWARDABLE:
-        raise ProtocolError(ErrorCode.invalid_request, f"{APIS[api_key].name} requests are not forwarded")
+    api = APIS.get(api_key)
+    if api is not None and not api.is_forwardable:
+        raise ProtocolError(ErrorCode.invalid_request, f"{api.name} requests are not forwarded")
     try:
         return parse_request(data, apis)
     except ProtocolError as error:

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from quorate_protocol.wire.api import APIS
+from quorate_protocol.kafka.apis import APIS, ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,6 @@ CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 MISROUTED_CONNECTIONS: Final = "kafka_network_socketserver_misroutedconnectioncount"
 MISROUTED_PEER_CONNECTIONS: Final = "kafka_server_raftchannelmetrics_misrouted_connection_count"
 RATE_WINDOW_S: Final = 60.0
-BROKER_HEARTBEAT: Final = 63
 
 _GAUGES: Final[tuple[tuple[str, str, Callable[[NodeStatus], float]], ...]] = (
     (RAFT + "current_leader", "Id of the quorum's leader, -1 unknown", lambda s: s.leader_id),
@@ -162,7 +161,7 @@ class MetricsPage(Collector):
         yield GaugeMetricFamily(
             CONTROLLER + "timedoutbrokerheartbeatcount",
             "Heartbeats that were not answered in time",
-            value=self._counters.errors.get((BROKER_HEARTBEAT, ErrorCode.request_timed_out), 0),
+            value=self._counters.errors.get((ApiKey.BROKER_HEARTBEAT, ErrorCode.request_timed_out), 0),
         )
         yield GaugeMetricFamily(
             CONTROLLER + "metadataerrorcount",

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
-from quorate_protocol.wire.api import API_VERSIONS, CONTROLLER_APIS, api_of
+from quorate_protocol.kafka.apis import APIS, ApiKey, api_of
+from quorate_protocol.kafka.generated.api_versions_response import ApiVersionsResponse
 from quorate_protocol.wire.client import ClientConnection
-from quorate_protocol.wire.generated.api_versions_response import ApiVersionsResponse
 
 from quorate_controller.raft.messages import FailureReason
 from quorate_controller.server.listener import set_no_delay
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ASK_VERSIONS: Final = CONTROLLER_APIS[API_VERSIONS]
+_ASK_VERSIONS: Final = APIS[ApiKey.API_VERSIONS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,8 +342,8 @@ class PeerLane:
     def _take_versions(self, response: Payload) -> None:
         assert isinstance(response, ApiVersionsResponse), "nothing else was asked"
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        if response.error_code is ErrorCode.unsupported_version and API_VERSIONS in ranges:
-            lowest, highest = ranges[API_VERSIONS]
+        if response.error_code is ErrorCode.unsupported_version and ApiKey.API_VERSIONS in ranges:
+            lowest, highest = ranges[ApiKey.API_VERSIONS]
             if lowest <= highest < _ASK_VERSIONS.version_max:
                 self._ask_versions(highest)
                 return

@@ -1,5 +1,4 @@
-"""Kafka's vocabulary: its enums, with Kafka's names and codes, each in one class.
+"""Kafka's vocabulary: its enums (:mod:`.enums`) and its APIs (:mod:`.apis`), each fact in one place.
 
-Every package takes them from here. Nothing here imports a message class, so that a tool that needs one enum does not
-load the protocol.
+Importing these modules imports no message class, so that a tool that needs one enum does not load the protocol.
 """

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from quorate_protocol.errors import ErrorCode, MalformedMessage
+from quorate_protocol.kafka.apis import Api, ApiKey, api_of
 
-from .api import API_VERSIONS, Api, api_of
 from .convert import convert
 from .frames import FRAME_SIZE_BYTES_MAX, FrameDecoder, encode_frame
 from .headers import encode_request_header, read_response_header
@@ -99,7 +99,7 @@ class ClientConnection:
         correlation_id, offset = read_response_header(frame, api.response_header_version(version))
         if correlation_id != awaited.correlation_id:
             raise MalformedMessage(f"response {correlation_id} came where {awaited.correlation_id} was due")
-        if api.key == API_VERSIONS and _is_version_refused(frame, offset):
+        if api.key is ApiKey.API_VERSIONS and _is_version_refused(frame, offset):
             # Whoever doesn't know our version answers in version 0, which tells what it knows (KIP-511).
             version = 0
         return correlation_id, convert(

@@ -12,8 +12,8 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from quorate_protocol.errors import UnsupportedVersion
+from quorate_protocol.kafka.generated.ignorable_fields import IGNORABLE_FIELDS
 
-from .ignorable import is_ignorable
 from .replaced import REPLACEMENTS, Translation
 from .schema import EntityClass, FieldSchema, implicit_default, schema_of
 
@@ -66,7 +66,7 @@ def _compile(source: EntityClass, target: EntityClass) -> Converter:
         lost = [
             (name, _missing_value(field))
             for name, field in source_fields.items()
-            if name not in kept and not is_ignorable(source, name)
+            if name not in kept and not _is_ignorable(source, name)
         ]
 
     def convert_entity(entity: Any) -> Any:
@@ -81,6 +81,12 @@ def _compile(source: EntityClass, target: EntityClass) -> Converter:
         return target(**arguments)
 
     return convert_entity
+
+
+def _is_ignorable(entity_type: EntityClass, field_name: str) -> bool:
+    """Whether Kafka's schema marks a field ``"ignorable": true``: a version that lacks it may drop it."""
+    names = IGNORABLE_FIELDS.get(getattr(entity_type, "__api_key__", -1), set())
+    return f"{entity_type.__name__}.{field_name.removesuffix('_ms')}" in names
 
 
 def _replaced_fields(

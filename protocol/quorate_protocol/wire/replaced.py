@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from quorate_protocol.errors import UnsupportedVersion
 from quorate_protocol.kafka.enums import UpgradeType
+from quorate_protocol.kafka.generated.api_keys import ApiKey
 
 from .schema import FieldSchema
 
@@ -71,7 +72,7 @@ def _replica_id_to_state(replica_id: Any, field: FieldSchema) -> Any:
 
 REPLACEMENTS: Final = (
     Replacement(
-        api_key=1,
+        api_key=ApiKey.FETCH,
         struct="FetchRequest",
         old="replica_id",
         new="replica_state",
@@ -80,7 +81,7 @@ REPLACEMENTS: Final = (
     ),
     *(
         Replacement(
-            api_key=1,
+            api_key=ApiKey.FETCH,
             struct=struct,
             old="topic",
             new="topic_id",
@@ -90,7 +91,7 @@ REPLACEMENTS: Final = (
         for struct in ("FetchTopic", "ForgottenTopic", "FetchableTopicResponse")
     ),
     Replacement(
-        api_key=20,
+        api_key=ApiKey.DELETE_TOPICS,
         struct="DeleteTopicsRequest",
         old="topic_names",
         new="topics",
@@ -98,7 +99,7 @@ REPLACEMENTS: Final = (
         to_old=_topics_to_topic_names,
     ),
     Replacement(
-        api_key=54,
+        api_key=ApiKey.END_QUORUM_EPOCH,
         struct="PartitionData",
         old="preferred_successors",
         new="preferred_candidates",
@@ -106,7 +107,7 @@ REPLACEMENTS: Final = (
         to_old=_structs_to_ids("candidate_id"),
     ),
     Replacement(
-        api_key=56,
+        api_key=ApiKey.ALTER_PARTITION,
         struct="PartitionData",
         old="new_isr",
         new="new_isr_with_epochs",
@@ -114,7 +115,7 @@ REPLACEMENTS: Final = (
         to_old=_structs_to_ids("broker_id"),
     ),
     Replacement(
-        api_key=57,
+        api_key=ApiKey.UPDATE_FEATURES,
         struct="FeatureUpdateKey",
         old="allow_downgrade",
         new="upgrade_type",

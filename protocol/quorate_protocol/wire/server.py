@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from quorate_protocol.errors import UnknownApi, UnsupportedVersion
+from quorate_protocol.kafka.apis import CONTROLLER_APIS, Api, ApiKey
 
-from .api import API_VERSIONS, CONTROLLER_APIS, Api
 from .convert import convert
 from .frames import encode_frame
 from .headers import encode_response_header, read_request_header, skip_tagged_fields
@@ -45,7 +45,7 @@ def parse_request(frame: bytes, apis: Mapping[int, Api] = CONTROLLER_APIS) -> Re
         raise UnknownApi(f"API key {header.api_key} is not served here")
     version, unsupported_version = header.version, None
     if not api.is_supported(version):
-        if api.key != API_VERSIONS:
+        if api.key is not ApiKey.API_VERSIONS:
             raise UnsupportedVersion(
                 f"{api.name} version {version}: {api.version_min} to {api.version_max} are supported"
             )

@@ -22,7 +22,7 @@ from quorate_protocol.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
 )
-from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest
+from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 
 if TYPE_CHECKING:
     from kit.simulator.cluster import Cluster

@@ -11,7 +11,7 @@ from quorate_controller.server.raft_wire import (
     response_from_wire,
     response_to_wire,
 )
-from quorate_protocol.wire.api import api_of
+from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.frames import FrameDecoder
 from quorate_protocol.wire.server import parse_request, serialize_response

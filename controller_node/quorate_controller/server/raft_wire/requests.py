@@ -15,7 +15,7 @@ import kio.schema.remove_raft_voter.v0.request as remove_voter
 import kio.schema.update_raft_voter.v0.request as update_voter
 import kio.schema.vote.v2.request as vote
 from kio.schema.errors import ErrorCode
-from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, OffsetAndEpoch, ReplicaKey, VersionRange

@@ -19,7 +19,7 @@ import kio.schema.remove_raft_voter.v0.response as remove_voter
 import kio.schema.update_raft_voter.v0.response as update_voter
 import kio.schema.vote.v2.response as vote
 from kio.schema.errors import ErrorCode
-from quorate_protocol.wire.generated.api_versions_response import ApiVersionsResponse
+from quorate_protocol.kafka.generated.api_versions_response import ApiVersionsResponse
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, OffsetAndEpoch, VersionRange

@@ -14,7 +14,7 @@ from quorate_admin.errors import (
 )
 from quorate_admin.network.connection import Connection, Identity
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.wire.api import API_VERSIONS, find_api
+from quorate_protocol.kafka.apis import ApiKey, find_api
 
 DESCRIBE_CLUSTER = find_api(60)
 
@@ -98,7 +98,7 @@ async def test_an_error_in_api_versions_is_told() -> None:
 async def test_the_highest_common_version_is_spoken() -> None:
     """Goal: old servers work, and what they lack is told. Method: a server with an old and without an API."""
     async with FakeCluster() as cluster:
-        cluster.nodes[1].apis = {API_VERSIONS: (0, 5), DESCRIBE_CLUSTER.key: (0, 1)}
+        cluster.nodes[1].apis = {ApiKey.API_VERSIONS: (0, 5), DESCRIBE_CLUSTER.key: (0, 1)}
         connection = await connect(cluster)
         await connection.request(describe_cluster(), 5000)
         assert cluster.received("DescribeCluster")[0].version == 1

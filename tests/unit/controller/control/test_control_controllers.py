@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.image.snapshot import image_to_records
+from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.records.generated import RegisterControllerRecord, UnregisterControllerRecord
-from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest
 
 UNREGISTRATION = 33
 

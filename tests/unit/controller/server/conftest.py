@@ -16,8 +16,8 @@ from quorate_controller.raft import messages
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
 from quorate_controller.server.listener import Listener, ListenerLimits
+from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import ClientConnection
-from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
 
 LOCALHOST = "127.0.0.1"
 

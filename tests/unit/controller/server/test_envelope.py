@@ -17,9 +17,9 @@ from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import RaftAnswer
 from quorate_controller.raft import messages as m
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
-from quorate_protocol.wire.api import APIS
+from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.client import encode_request
-from quorate_protocol.wire.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.headers import read_response_header
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.writing import encode

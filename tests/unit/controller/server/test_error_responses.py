@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.server.error_responses import error_response
-from quorate_protocol.wire.api import CONTROLLER_APIS
+from quorate_protocol.kafka.apis import CONTROLLER_APIS
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.writing import encode

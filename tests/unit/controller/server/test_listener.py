@@ -13,10 +13,10 @@ from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.errors import ErrorCode
 from quorate_controller.server.listener import Exchange, ListenerLimits
-from quorate_protocol.wire.api import APIS
+from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.frames import encode_frame
-from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
 
 HEARTBEAT, HEARTBEAT_VERSION = APIS[63], 1
 

@@ -18,8 +18,8 @@ from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.http import readiness
 from quorate_controller.server.metrics import MetricsPage
 from quorate_controller.server.server import ControllerServer, listener_limits
+from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import ClientConnection
-from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
 
 RAFT_NAMES = (
     "current_leader current_epoch current_vote current_state high_watermark log_end_offset "

@@ -18,13 +18,13 @@ from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peer_lane import LaneLimits
 from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.raft_wire import response_to_wire
-from quorate_protocol.wire.api import CONTROLLER_APIS
-from quorate_protocol.wire.frames import FrameDecoder
-from quorate_protocol.wire.generated.api_versions_response import (
+from quorate_protocol.kafka.apis import CONTROLLER_APIS
+from quorate_protocol.kafka.generated.api_versions_response import (
     ApiVersion,
     ApiVersionsResponse,
     SupportedFeatureKey,
 )
+from quorate_protocol.wire.frames import FrameDecoder
 from quorate_protocol.wire.server import Request, parse_request, serialize_response
 
 VOTE_GRANTED = m.VoteResponse(leader_epoch=5, vote_granted=True)

@@ -24,9 +24,9 @@ from quorate_controller.server.raft_wire import (
     response_from_wire,
     response_to_wire,
 )
-from quorate_protocol.wire.api import APIS, api_of
+from quorate_protocol.kafka.apis import APIS, api_of
+from quorate_protocol.kafka.generated.api_versions_response import SupportedFeatureKey
 from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.generated.api_versions_response import SupportedFeatureKey
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.writing import encode
 

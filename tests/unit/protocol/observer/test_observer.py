@@ -9,6 +9,7 @@ from kio.schema.fetch.v18.request import FetchRequest
 from kio.schema.fetch_snapshot.v1 import response as snapshots
 from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.apis import find_api
 from quorate_protocol.observer import (
     BEGINNING,
     Committed,
@@ -29,7 +30,6 @@ from quorate_protocol.observer import (
 from quorate_protocol.observer.fetched import Fetched
 from quorate_protocol.observer.wire import TOPIC_ID, TOPIC_NAME
 from quorate_protocol.records.batch import build_batch
-from quorate_protocol.wire.api import find_api
 from quorate_protocol.wire.client import encode_request
 
 NO_TIME = timedelta()

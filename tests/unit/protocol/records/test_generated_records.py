@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from quorate_protocol.kafka import generated as messages
 from quorate_protocol.records import generated
 from quorate_protocol.records.generated import RECORD_CLASSES
-from quorate_protocol.wire import generated as messages
 
 ROOT = Path(__file__).parents[4]
 OWN_SCHEMAS = Path(next(iter(messages.__path__))).parents[1] / "schemas"

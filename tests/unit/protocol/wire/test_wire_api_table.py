@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from quorate_protocol.errors import UnknownApi, UnsupportedVersion
-from quorate_protocol.wire.api import APIS, CONTROLLER_APIS, api_of, find_api
-from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS, SERVED_APIS, AnsweredBy, api_of, find_api
+from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 
 NOT_RELEASED = {"ApiVersions": (0, 5), "UnregisterController": (0, 0)}
 
@@ -40,6 +40,25 @@ def test_table_has_what_kafka_serves(kafka_jars: Path) -> None:
         (api,) = (api for api in CONTROLLER_APIS.values() if api.name == name)
         assert (api.version_min, api.version_max) == versions
     assert set(CONTROLLER_APIS) == on_controller | {94}
+
+
+def test_forwardable_apis_are_those_of_kafka() -> None:
+    """Goal: brokers forward what controllers take from an Envelope. Method: the keys that ApiKeys marks so."""
+    forwardable = {19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81, 94}
+    assert {key for key, api in APIS.items() if api.is_forwardable} == forwardable
+
+
+def test_served_apis_are_known_to_controllers_and_answered_by_one_part() -> None:
+    """Goal: a row that is filled in wrongly is found. Method: the keys by the part of a controller that answers."""
+    by_part = {part: {key for key, api in APIS.items() if api.answered_by is part} for part in AnsweredBy}
+    assert by_part == {
+        AnsweredBy.RAFT: {1, 52, 53, 54, 59, 80, 81, 82},
+        AnsweredBy.ACTIVE_CONTROLLER: {19, 20, 33, 37, 43, 44, 45, 46, 56, 57, 62, 63, 64, 67, 70, 73, 94},
+        AnsweredBy.ANY_CONTROLLER: {32, 60},
+        AnsweredBy.LISTENER: {17, 18, 36, 55, 58},
+    }
+    assert SERVED_APIS.keys() == set().union(*by_part.values())
+    assert SERVED_APIS.keys() <= CONTROLLER_APIS.keys()
 
 
 @pytest.mark.parametrize("key", sorted(APIS))

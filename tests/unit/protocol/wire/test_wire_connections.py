@@ -16,11 +16,11 @@ from quorate_protocol.errors import (
     UnknownApi,
     UnsupportedVersion,
 )
-from quorate_protocol.wire.api import APIS, CONTROLLER_APIS
+from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS
+from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.kafka.generated.api_versions_response import ApiVersion, ApiVersionsResponse
 from quorate_protocol.wire.client import ClientConnection, encode_request
 from quorate_protocol.wire.frames import encode_frame
-from quorate_protocol.wire.generated.api_versions_request import ApiVersionsRequest
-from quorate_protocol.wire.generated.api_versions_response import ApiVersion, ApiVersionsResponse
 from quorate_protocol.wire.headers import read_request_header
 from quorate_protocol.wire.schema import zero_entity
 from quorate_protocol.wire.server import parse_request, serialize_response

@@ -20,13 +20,13 @@ from kio.schema.types import BrokerId, TopicName
 from kio.schema.update_features.v0 import request as update_features_v0
 from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from quorate_protocol.errors import UnsupportedVersion
-from quorate_protocol.wire.api import APIS, CONTROLLER_APIS
-from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.generated.api_versions_response import (
+from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS
+from quorate_protocol.kafka.generated.api_versions_response import (
     ApiVersion,
     ApiVersionsResponse,
     SupportedFeatureKey,
 )
+from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.schema import zero_entity
 from quorate_protocol.wire.writing import encode
 

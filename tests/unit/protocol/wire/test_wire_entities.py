@@ -17,8 +17,8 @@ from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, MalformedMessage, error_code_of
+from quorate_protocol.kafka.generated.unregister_controller_response import UnregisterControllerResponse
 from quorate_protocol.records.generated import ClientQuotaRecord, EntityData, PartitionChangeRecord
-from quorate_protocol.wire.generated.unregister_controller_response import UnregisterControllerResponse
 from quorate_protocol.wire.reading import ARRAY_ELEMENTS_MAX, decode, read_entity, read_unsigned_varint
 from quorate_protocol.wire.writing import encode, write_unsigned_varint
 

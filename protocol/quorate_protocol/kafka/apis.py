@@ -1,0 +1,343 @@
+"""Kafka's APIs: one :class:`Api` for each, with what its schema, Kafka's broker and our controller say about it.
+
+Keys, names, versions and listeners are generated from Kafka's message schemas (:mod:`.generated.api_keys`). What
+the schemas do not say is in ``_FACTS``: which part of our controller answers, whether brokers forward the request,
+and the shape of an error response.
+
+Message classes are imported when they are first used: importing all of them takes seconds.
+"""
+
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from typing import Any, Final
+
+from quorate_protocol.errors import UnknownApi, UnsupportedVersion
+from quorate_protocol.kafka.generated.api_keys import (
+    API_SCHEMAS,
+    GENERATED_VERSIONS,
+    NOT_RELEASED,
+    ApiKey,
+)
+
+__all__ = (
+    "APIS",
+    "CONTROLLER_APIS",
+    "SERVED_APIS",
+    "AnsweredBy",
+    "Api",
+    "ApiKey",
+    "ErrorShape",
+    "ListenerType",
+    "api_of",
+    "find_api",
+)
+
+EntityClass = type[Any]
+
+
+class ListenerType(Enum):
+    """The kind of nodes on whose listeners Kafka accepts a request (ApiMessageType.ListenerType)."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+class AnsweredBy(Enum):
+    """Which part of our controller answers a request."""
+
+    RAFT = "raft"
+    """The raft replica, in any role; it names the leader where only a leader can answer."""
+    ACTIVE_CONTROLLER = "active controller"
+    """The controller logic of the active controller; the others answer NOT_CONTROLLER."""
+    ANY_CONTROLLER = "any controller"
+    """The controller logic of any controller, from its metadata image."""
+    LISTENER = "listener"
+    """The listener itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorShape:
+    """Where the response to a failed request differs from an error at the top and defaults everywhere else.
+
+    Field names are those of the canonical classes. Source: ``getErrorResponse`` of Kafka's request classes.
+    """
+
+    copied: Mapping[str, str] = field(default_factory=dict)
+    """Field of the response -> field of the request (or of its item) whose value it repeats."""
+    own_value: str | None = None
+    """Field of the response that repeats the item itself, where items are no structs."""
+    per_item: str | None = None
+    """The array that has one element for each item of the request, each with the error and in the shape ``item``."""
+    items: tuple[str, ...] = ()
+    """The request's arrays with the items. Of two or more arrays, items that give the same element count once."""
+    item: "ErrorShape | None" = None
+    top_error_since: int = 0
+    """The first version of the response with an error code at the top."""
+
+
+TOP_LEVEL_ERROR: Final = ErrorShape()
+"""One error code, at the top."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Api:
+    """One API, and its versions that we support: those of Kafka 4.3.1, and what Kafka 4.4 announced."""
+
+    key: ApiKey
+    name: str
+    version_min: int
+    version_max: int
+    flexible_since: int | None
+    """The first version with compact strings and tagged fields (KIP-482); None if no version has them."""
+    listeners: frozenset[ListenerType]
+    """The kinds of nodes on whose listeners Kafka accepts it."""
+    is_released: bool = True
+    """Whether a release of Kafka has it."""
+    is_forwardable: bool = False
+    """Whether a broker may forward it in an Envelope (KIP-590; ``ApiKeys.forwardable``)."""
+    answered_by: AnsweredBy | None = None
+    """Which part of our controller answers; None if our controllers do not serve it."""
+    error: ErrorShape = TOP_LEVEL_ERROR
+
+    def request_class(self, version: int) -> EntityClass:
+        """Return the class of a request in one version.
+
+        Raises:
+            UnsupportedVersion: the version is not between ``version_min`` and ``version_max``.
+        """
+        return _load(self.key, version, "request")
+
+    def response_class(self, version: int) -> EntityClass:
+        """Return the class of a response in one version.
+
+        Raises:
+            UnsupportedVersion: the version is not between ``version_min`` and ``version_max``.
+        """
+        return _load(self.key, version, "response")
+
+    @property
+    def canonical_request(self) -> EntityClass:
+        """The class in which all our code handles the request: that of the highest version."""
+        return self.request_class(self.version_max)
+
+    @property
+    def canonical_response(self) -> EntityClass:
+        """The class in which all our code handles the response: that of the highest version."""
+        return self.response_class(self.version_max)
+
+    def is_supported(self, version: int) -> bool:
+        """Whether we support this version."""
+        return self.version_min <= version <= self.version_max
+
+    def common_version(self, lowest: int, highest: int) -> int | None:
+        """Return the highest version that we and a peer with this range support; None if there is none."""
+        version = min(self.version_max, highest)
+        return version if version >= max(self.version_min, lowest) else None
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether this version has compact strings and tagged fields (KIP-482)."""
+        return self.flexible_since is not None and version >= self.flexible_since
+
+    def request_header_version(self, version: int) -> int:
+        """Return the version of the header in front of a request."""
+        return 2 if self.is_flexible(version) else 1
+
+    def response_header_version(self, version: int) -> int:
+        """Return the version of the header in front of a response.
+
+        ApiVersions keeps 0: its reader does not know yet which versions the peer supports (KIP-511).
+        """
+        return 1 if self.is_flexible(version) and self.key is not ApiKey.API_VERSIONS else 0
+
+
+@cache
+def _load(key: ApiKey, version: int, kind: str) -> EntityClass:
+    api = APIS[key]
+    if not api.is_supported(version):
+        raise UnsupportedVersion(
+            f"{api.name} version {version}: versions {api.version_min} to {api.version_max} are known"
+        )
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
+    if (key, version) in GENERATED_VERSIONS:
+        module = f"quorate_protocol.kafka.generated.{snake}_{kind}"
+    else:
+        module = f"kio.schema.{snake}.v{version}.{kind}"
+    loaded: EntityClass = getattr(importlib.import_module(module), f"{api.name}{kind.capitalize()}")
+    return loaded
+
+
+# What the schemas do not say.
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    answered_by: AnsweredBy | None = None
+    is_forwardable: bool = False
+    error: ErrorShape = TOP_LEVEL_ERROR
+
+
+def _same(*names: str) -> ErrorShape:
+    return ErrorShape(copied={name: name for name in names})
+
+
+def _each(per_item: str, items: str, item: ErrorShape) -> ErrorShape:
+    return ErrorShape(per_item=per_item, items=(items,), item=item)
+
+
+_RAFT: Final = AnsweredBy.RAFT
+_ACTIVE: Final = AnsweredBy.ACTIVE_CONTROLLER
+_ANY: Final = AnsweredBy.ANY_CONTROLLER
+_LISTENER: Final = AnsweredBy.LISTENER
+_FORWARDABLE: Final = True
+
+_RESOURCES: Final = _each("responses", "resources", _same("resource_type", "resource_name"))
+_PARTITIONS: Final = ErrorShape(
+    copied={"name": "name"}, per_item="partitions", items=("partitions",), item=_same("partition_index")
+)
+
+_FACTS: Final[Mapping[ApiKey, _Facts]] = {
+    ApiKey.FETCH: _Facts(_RAFT, error=_same("session_id")),
+    ApiKey.SASL_HANDSHAKE: _Facts(_LISTENER),
+    ApiKey.API_VERSIONS: _Facts(_LISTENER),
+    ApiKey.CREATE_TOPICS: _Facts(_ACTIVE, _FORWARDABLE, _each("topics", "topics", _same("name"))),
+    ApiKey.DELETE_TOPICS: _Facts(
+        _ACTIVE, _FORWARDABLE, _each("responses", "topics", _same("name", "topic_id"))
+    ),
+    ApiKey.CREATE_ACLS: _Facts(None, _FORWARDABLE, _each("results", "creations", TOP_LEVEL_ERROR)),
+    ApiKey.DELETE_ACLS: _Facts(None, _FORWARDABLE, _each("filter_results", "filters", TOP_LEVEL_ERROR)),
+    ApiKey.DESCRIBE_CONFIGS: _Facts(
+        _ANY, error=_each("results", "resources", _same("resource_type", "resource_name"))
+    ),
+    ApiKey.ALTER_CONFIGS: _Facts(_ACTIVE, _FORWARDABLE, _RESOURCES),
+    ApiKey.SASL_AUTHENTICATE: _Facts(_LISTENER),
+    ApiKey.CREATE_PARTITIONS: _Facts(_ACTIVE, _FORWARDABLE, _each("results", "topics", _same("name"))),
+    ApiKey.CREATE_DELEGATION_TOKEN: _Facts(None, _FORWARDABLE),
+    ApiKey.RENEW_DELEGATION_TOKEN: _Facts(None, _FORWARDABLE),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _Facts(None, _FORWARDABLE),
+    ApiKey.ELECT_LEADERS: _Facts(
+        _ACTIVE,
+        _FORWARDABLE,
+        ErrorShape(
+            per_item="replica_election_results",
+            items=("topic_partitions",),
+            item=ErrorShape(
+                copied={"topic": "topic"},
+                per_item="partition_result",
+                items=("partitions",),
+                item=ErrorShape(own_value="partition_id"),
+            ),
+            top_error_since=1,
+        ),
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _Facts(_ACTIVE, _FORWARDABLE, _RESOURCES),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _Facts(
+        _ACTIVE,
+        _FORWARDABLE,
+        ErrorShape(
+            copied={"allow_replication_factor_change": "allow_replication_factor_change"},
+            per_item="responses",
+            items=("topics",),
+            item=_PARTITIONS,
+        ),
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _Facts(
+        _ACTIVE,
+        _FORWARDABLE,
+        _each(
+            "topics",
+            "topics",
+            ErrorShape(
+                copied={"name": "name"},
+                per_item="partitions",
+                items=("partition_indexes",),
+                item=ErrorShape(own_value="partition_index"),
+            ),
+        ),
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: _Facts(
+        None,
+        _FORWARDABLE,
+        _each("entries", "entries", _each("entity", "entity", _same("entity_type", "entity_name"))),
+    ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _Facts(error=_each("results", "users", TOP_LEVEL_ERROR)),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _Facts(
+        None,
+        _FORWARDABLE,
+        ErrorShape(
+            per_item="results", items=("deletions", "upsertions"), item=ErrorShape(copied={"user": "name"})
+        ),
+    ),
+    ApiKey.VOTE: _Facts(_RAFT),
+    ApiKey.BEGIN_QUORUM_EPOCH: _Facts(_RAFT),
+    ApiKey.END_QUORUM_EPOCH: _Facts(_RAFT),
+    ApiKey.DESCRIBE_QUORUM: _Facts(_LISTENER, _FORWARDABLE),
+    ApiKey.ALTER_PARTITION: _Facts(_ACTIVE),
+    ApiKey.UPDATE_FEATURES: _Facts(_ACTIVE, _FORWARDABLE),
+    ApiKey.ENVELOPE: _Facts(_LISTENER),
+    ApiKey.FETCH_SNAPSHOT: _Facts(_RAFT),
+    ApiKey.DESCRIBE_CLUSTER: _Facts(_ANY),
+    ApiKey.BROKER_REGISTRATION: _Facts(_ACTIVE),
+    ApiKey.BROKER_HEARTBEAT: _Facts(_ACTIVE),
+    ApiKey.UNREGISTER_BROKER: _Facts(_ACTIVE, _FORWARDABLE),
+    ApiKey.ALLOCATE_PRODUCER_IDS: _Facts(_ACTIVE, _FORWARDABLE),
+    ApiKey.CONTROLLER_REGISTRATION: _Facts(_ACTIVE),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: _Facts(_ACTIVE),
+    ApiKey.ADD_RAFT_VOTER: _Facts(_RAFT, _FORWARDABLE),
+    ApiKey.REMOVE_RAFT_VOTER: _Facts(_RAFT, _FORWARDABLE),
+    ApiKey.UPDATE_RAFT_VOTER: _Facts(_RAFT),
+    ApiKey.UNREGISTER_CONTROLLER: _Facts(_ACTIVE, _FORWARDABLE),
+}
+
+
+def _api(schema: tuple[ApiKey, str, int, int, int | None, tuple[str, ...]]) -> Api:
+    key, name, lowest, highest, flexible_since, listeners = schema
+    facts = _FACTS.get(key, _Facts())
+    return Api(
+        key=key,
+        name=name,
+        version_min=lowest,
+        version_max=highest,
+        flexible_since=flexible_since,
+        listeners=frozenset(map(ListenerType, listeners)),
+        is_released=key not in NOT_RELEASED,
+        is_forwardable=facts.is_forwardable,
+        answered_by=facts.answered_by,
+        error=facts.error,
+    )
+
+
+APIS: Final[Mapping[int, Api]] = {schema[0]: _api(schema) for schema in API_SCHEMAS}
+"""Every API by its key, in the order of keys."""
+
+CONTROLLER_APIS: Final[Mapping[int, Api]] = {
+    key: api for key, api in APIS.items() if ListenerType.CONTROLLER in api.listeners
+}
+"""The APIs that Kafka accepts on a controller's listener."""
+
+SERVED_APIS: Final[Mapping[int, Api]] = {key: api for key, api in APIS.items() if api.answered_by is not None}
+"""The APIs that our controllers answer and that their ApiVersions response lists.
+
+A broker offers its clients only those forwardable APIs that are among these.
+"""
+
+
+def find_api(key: int) -> Api:
+    """Return the API with this key.
+
+    Raises:
+        UnknownApi: there is no such API.
+    """
+    api = APIS.get(key)
+    if api is None:
+        raise UnknownApi(f"API key {key} is not known")
+    return api
+
+
+def api_of(message: object) -> Api:
+    """Return the API of a request or response."""
+    key: int = type(message).__api_key__  # type: ignore[attr-defined]
+    return APIS[key]
