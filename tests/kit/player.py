@@ -1,7 +1,6 @@
 """Plays a cluster with the `quorate` command, as a user does."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
-from kit.cluster import HEAP, free_ports
+from kit.cluster import environment_for, free_ports
 from kit.waiting import eventually
 
 QUORATE = str(Path(sys.executable).with_name("quorate"))
@@ -22,14 +21,6 @@ kind: KafkaController
 metadata: {name: quorum}
 spec: {listeners: [{name: CONTROLLER, port: %d}]}
 """
-
-
-def environment_with(jars: Path, path: Path) -> dict[str, str]:
-    """The environment of commands: Kafka is what the other tests use."""
-    home = path / "kafka"
-    home.mkdir()
-    (home / "libs").symlink_to(jars)
-    return {**os.environ, "KAFKA_HOME": str(home), "KAFKA_HEAP_OPTS": HEAP}
 
 
 class Player:
@@ -142,7 +133,7 @@ def player(tmp_path: Path, kafka_jars: Path) -> Iterator[Player]:
     """A player whose cluster is controllers alone, until the test writes another manifest."""
     path = tmp_path / "play"
     path.mkdir()
-    player = Player(path, environment_with(kafka_jars, tmp_path))
+    player = Player(path, environment_for(kafka_jars, tmp_path))
     yield player
     player.run("stop")
     player.close()

@@ -406,7 +406,8 @@ class NodeAgent:
         """What runs a stock broker with this configuration. Raises KafkaUnavailableError."""
         kafka = find_kafka(KAFKA_VERSION, self.environment, lambda _: None)
         log4j = f"-Dlog4j2.configurationFile={Path(config).with_name('log4j2.properties')}"
-        jvm = (*HEAP.split(), "-XX:+UseSerialGC", "-XX:-UsePerfData", log4j)
+        options = self.environment.get("KAFKA_HEAP_OPTS", " ".join(HEAP)).split()
+        jvm = (*options, "-XX:+UseSerialGC", "-XX:-UsePerfData", log4j)
         return kafka.command("kafka.Kafka", config, jvm=jvm)
 
     def bind(self, body: Object) -> None:
