@@ -1,6 +1,6 @@
 """The documentation names files and symbols that exist.
 
-The text of a link is a path (`raft/quorum.py`), a symbol of the file that it leads to (`votes.handle_vote`),
+The text of a link is a path (`raft/replica.py`), a symbol of the file that it leads to (`votes.handle_vote`),
 a command line, or prose.
 """
 

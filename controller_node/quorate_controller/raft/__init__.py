@@ -1,10 +1,11 @@
 """The raft core of a KRaft controller: elections, replication, snapshots and voter sets, without any IO.
 
-Events in, effects out: `RaftNode.step(event, now_ms) -> Ready`. Start reading at `messages` and `node`; the
-state is in `quorum`, what time brings in `roles`, what messages bring in `handlers`.
+Events in, effects out: `RaftNode.step(event, now_ms) -> Ready`. Start reading at `messages` and `node`. The
+state that handlers and roles share is in `replica`, the changes of role in `transitions`. `roles` do what is due
+when time passes, `handlers` what a message asks for.
 
 The roles of a replica and the ways between them (KIP-595, KIP-853, KIP-996). The code asserts this very
-table (`quorum.TRANSITIONS`):
+table (`transitions.TRANSITIONS`):
 
     from         to           epoch           when
     -----------  -----------  --------------  --------------------------------------------------------------

@@ -17,30 +17,30 @@ from quorate_controller.raft.peers import NEVER_MS
 
 if TYPE_CHECKING:
     from quorate_controller.raft.log import FetchPosition
-    from quorate_controller.raft.quorum import Quorum
+    from quorate_controller.raft.replica import Replica
 
 
-def leader_endpoint(quorum: "Quorum", listener: str) -> LeaderEndpoint | None:
+def leader_endpoint(replica: "Replica", listener: str) -> LeaderEndpoint | None:
     """The leader's endpoint on that listener, when both are known."""
-    endpoint = find_endpoint(quorum.state.leader_endpoints, listener)
-    if endpoint is None or not quorum.state.has_leader:
+    endpoint = find_endpoint(replica.state.leader_endpoints, listener)
+    if endpoint is None or not replica.state.has_leader:
         return None
-    return LeaderEndpoint(node_id=quorum.state.leader_id, host=endpoint.host, port=endpoint.port)
+    return LeaderEndpoint(node_id=replica.state.leader_id, host=endpoint.host, port=endpoint.port)
 
 
-def refuse_fetch(quorum: "Quorum", error_code: ErrorCode, listener: str) -> FetchResponse:
+def refuse_fetch(replica: "Replica", error_code: ErrorCode, listener: str) -> FetchResponse:
     """An error for the partition, with whom to ask instead."""
     return FetchResponse(
         error_code=error_code,
-        leader_id=quorum.state.leader_id,
-        leader_epoch=quorum.epoch,
-        leader_endpoint=leader_endpoint(quorum, listener),
-        log_start_offset=quorum.log.start_offset,
+        leader_id=replica.state.leader_id,
+        leader_epoch=replica.epoch,
+        leader_endpoint=leader_endpoint(replica, listener),
+        log_start_offset=replica.log.start_offset,
     )
 
 
 def answer_fetch(
-    quorum: "Quorum",
+    replica: "Replica",
     request: FetchRequest,
     position: "FetchPosition",
     high_watermark: int | None,
@@ -48,18 +48,18 @@ def answer_fetch(
 ) -> FetchResponse:
     """A leader's answer, as things stand now."""
     read = None
-    if position.is_valid and request.fetch_offset < quorum.log.end_offset:
+    if position.is_valid and request.fetch_offset < replica.log.end_offset:
         read = ReadRange(
             start_offset=request.fetch_offset,
-            end_offset=quorum.log.end_offset,
-            size_bytes_max=max(1, min(request.max_bytes, quorum.config.fetch_size_bytes_max)),
+            end_offset=replica.log.end_offset,
+            size_bytes_max=max(1, min(request.max_bytes, replica.config.fetch_size_bytes_max)),
         )
     return FetchResponse(
-        leader_id=quorum.state.leader_id,
-        leader_epoch=quorum.epoch,
-        leader_endpoint=leader_endpoint(quorum, listener),
+        leader_id=replica.state.leader_id,
+        leader_epoch=replica.epoch,
+        leader_endpoint=leader_endpoint(replica, listener),
         high_watermark=HIGH_WATERMARK_UNKNOWN if high_watermark is None else high_watermark,
-        log_start_offset=quorum.log.start_offset,
+        log_start_offset=replica.log.start_offset,
         diverging_epoch=position.diverging_epoch,
         snapshot_id=position.snapshot_id,
         read=read,

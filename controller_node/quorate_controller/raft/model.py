@@ -88,3 +88,11 @@ class Voter:
 def find_endpoint(endpoints: tuple[Endpoint, ...], listener: str) -> Endpoint | None:
     """The endpoint of that listener name, None when there is none."""
     return next((endpoint for endpoint in endpoints if endpoint.listener == listener), None)
+
+
+@dataclass(slots=True, kw_only=True)
+class Download:
+    """A snapshot being fetched; the first `position` bytes are on our disk."""
+
+    snapshot_id: SnapshotId
+    position: int = 0

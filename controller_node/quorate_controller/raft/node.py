@@ -37,15 +37,15 @@ from quorate_controller.raft.messages import (
     VoteRequest,
 )
 from quorate_controller.raft.peers import NEVER_MS
-from quorate_controller.raft.quorum import Quorum
 from quorate_controller.raft.roles.leader import Leader
 from quorate_controller.raft.roles.resigned import Resigned
+from quorate_controller.raft.transitions import ElectingReplica
 
 if TYPE_CHECKING:
     from random import Random
 
     from quorate_controller.raft.model import Endpoint
-    from quorate_controller.raft.progress import Replica
+    from quorate_controller.raft.progress import ReplicaProgress
     from quorate_controller.raft.startup import HardState, LogState, RaftConfig
     from quorate_controller.raft.voters import VoterSet
 
@@ -64,37 +64,37 @@ class RaftNode:
         self, *, config: "RaftConfig", hard_state: "HardState", log: "LogState", rng: "Random"
     ) -> None:
         assert config.key.directory_id is not None, "a replica knows its directory"
-        self._quorum = Quorum(config, hard_state, log, rng)
+        self._replica = ElectingReplica(config, hard_state, log, rng)
         self._deadline_ms = NEVER_MS
         self._told_role: RoleChange | None = None
 
     def start(self, now_ms: int) -> "Ready":
         """Begin. Call once, before the first `step`."""
-        self._quorum.now_ms = now_ms
-        self._quorum.start()
+        self._replica.now_ms = now_ms
+        self._replica.start()
         return self._finish()
 
     def step(self, event: "Event", now_ms: int) -> "Ready":
         """Take one event and say what follows from it. See `Ready` for the order of doing it."""
-        quorum = self._quorum
-        assert now_ms >= quorum.now_ms, f"time went back from {quorum.now_ms} to {now_ms}"
-        quorum.now_ms = now_ms
+        replica = self._replica
+        assert now_ms >= replica.now_ms, f"time went back from {replica.now_ms} to {now_ms}"
+        replica.now_ms = now_ms
         match event:
             case RequestReceived():
                 self._on_request(event)
             case ResponseReceived(request_id=request_id, response=response):
-                responses.on_response(quorum, request_id, response)
+                responses.on_response(replica, request_id, response)
             case RequestFailed(request_id=request_id, reason=reason):
-                responses.on_failure(quorum, request_id, reason)
+                responses.on_failure(replica, request_id, reason)
             case ConnectionLost(node_id=node_id):
-                responses.on_connection_lost(quorum, node_id)
+                responses.on_connection_lost(replica, node_id)
             case Propose(batches=batches):
                 self._on_propose(batches)
             case Resign(epoch=epoch):
-                if isinstance(quorum.state, Leader) and epoch == quorum.epoch:
-                    quorum.state.is_resigning = True
+                if isinstance(replica.state, Leader) and epoch == replica.epoch:
+                    replica.state.is_resigning = True
             case Shutdown(timeout_ms=timeout_ms):
-                quorum.shutdown_deadline_ms = now_ms + timeout_ms
+                replica.shutdown_deadline_ms = now_ms + timeout_ms
             case Tick():
                 pass
             case _:
@@ -110,89 +110,89 @@ class RaftNode:
         there is nothing to do or only to validate; and the effects. Raises ProtocolError:
         NOT_LEADER_OR_FOLLOWER, INVALID_UPDATE_VERSION.
         """
-        self._quorum.now_ms = now_ms
-        offset = upgrade_kraft_version(self._quorum, kraft_version, validate_only=validate_only)
+        self._replica.now_ms = now_ms
+        offset = upgrade_kraft_version(self._replica, kraft_version, validate_only=validate_only)
         return offset, self._finish()
 
     def check_kraft_version_upgrade(self, kraft_version: int) -> None:
         """Refuse what `upgrade_kraft_version` would refuse; changes nothing."""
-        upgrade_kraft_version(self._quorum, kraft_version, validate_only=True)
+        upgrade_kraft_version(self._replica, kraft_version, validate_only=True)
 
     # ------------------------------------------------------------------------------------------- events
 
     def _on_request(self, event: RequestReceived) -> None:
-        quorum, token, listener = self._quorum, event.token, event.listener
+        replica, token, listener = self._replica, event.token, event.listener
         response: RaftResponse | None
         match event.request:
             case VoteRequest() as request:
-                response = votes.handle_vote(quorum, request, listener)
+                response = votes.handle_vote(replica, request, listener)
             case BeginQuorumEpochRequest() as request:
-                response = epochs.handle_begin_epoch(quorum, request, listener)
+                response = epochs.handle_begin_epoch(replica, request, listener)
             case EndQuorumEpochRequest() as request:
-                response = epochs.handle_end_epoch(quorum, request, listener)
+                response = epochs.handle_end_epoch(replica, request, listener)
             case FetchRequest() as request:
-                response = fetch.handle_fetch(quorum, token, request, listener)
+                response = fetch.handle_fetch(replica, token, request, listener)
             case FetchSnapshotRequest() as request:
-                response = fetch.handle_fetch_snapshot(quorum, request, listener)
+                response = fetch.handle_fetch_snapshot(replica, request, listener)
             case AddRaftVoterRequest() as request:
-                response = membership.handle_add_voter(quorum, token, request)
+                response = membership.handle_add_voter(replica, token, request)
             case RemoveRaftVoterRequest() as request:
-                response = membership.handle_remove_voter(quorum, token, request)
+                response = membership.handle_remove_voter(replica, token, request)
             case UpdateRaftVoterRequest() as request:
-                response = membership.handle_update_voter(quorum, request, listener)
+                response = membership.handle_update_voter(replica, request, listener)
             case request:
                 raise AssertionError(f"{request} is for sending only")
         if response is not None:
-            quorum.effects.reply(token, response)
+            replica.effects.reply(token, response)
 
     def _on_storage(self, event: Persisted | SnapshotTaken | LogStartMoved | SnapshotRestored) -> None:
-        quorum = self._quorum
+        replica = self._replica
         match event:
             case Persisted(end_offset=end_offset):
-                quorum.log.persisted(end_offset)
-                if isinstance(quorum.state, Leader):
-                    quorum.state.record_own_end(quorum)
+                replica.log.persisted(end_offset)
+                if isinstance(replica.state, Leader):
+                    replica.state.record_own_end(replica)
             case SnapshotTaken(snapshot_id=snapshot_id):
-                assert snapshot_id.offset <= quorum.high_watermark, "snapshots hold what is committed"
-                quorum.log.snapshot_taken(snapshot_id)
+                assert snapshot_id.offset <= replica.high_watermark, "snapshots hold what is committed"
+                replica.log.snapshot_taken(snapshot_id)
             case LogStartMoved(start_offset=start_offset):
-                quorum.log.move_start(start_offset)
-                quorum.history.trim_to(start_offset - 1)
+                replica.log.move_start(start_offset)
+                replica.history.trim_to(start_offset - 1)
             case SnapshotRestored(snapshot_id=snapshot_id, kraft_version=kraft_version, voters=voters):
-                quorum.end_restore(snapshot_id, kraft_version, voters)
+                replica.end_restore(snapshot_id, kraft_version, voters)
 
     def _on_propose(self, batches: bytes) -> None:
-        quorum = self._quorum
-        assert isinstance(quorum.state, Leader), "only the leader appends"
+        replica = self._replica
+        assert isinstance(replica.state, Leader), "only the leader appends"
         epochs_seen = {header.partition_leader_epoch for header in scan_batches(batches)}
-        assert epochs_seen == {quorum.epoch}, f"batches of epochs {epochs_seen} proposed in {quorum.epoch}"
-        quorum.append(batches)
+        assert epochs_seen == {replica.epoch}, f"batches of epochs {epochs_seen} proposed in {replica.epoch}"
+        replica.append(batches)
 
     def _finish(self) -> Ready:
         """Let the role do what is due, until it has settled."""
-        quorum = self._quorum
+        replica = self._replica
         for _ in range(_POLLS_MAX):
-            state = quorum.state
-            self._deadline_ms = NEVER_MS if self._is_at_rest() else state.poll(quorum)
-            if quorum.state is state:
+            state = replica.state
+            self._deadline_ms = NEVER_MS if self._is_at_rest() else state.poll(replica)
+            if replica.state is state:
                 break
         else:
-            raise AssertionError(f"roles do not settle: {quorum.state}")
-        if quorum.shutdown_deadline_ms is not None and not self.is_shut_down:
-            self._deadline_ms = min(self._deadline_ms, quorum.shutdown_deadline_ms)
+            raise AssertionError(f"roles do not settle: {replica.state}")
+        if replica.shutdown_deadline_ms is not None and not self.is_shut_down:
+            self._deadline_ms = min(self._deadline_ms, replica.shutdown_deadline_ms)
         change = RoleChange(
-            role=quorum.state.role,
-            epoch=quorum.epoch,
-            leader_id=quorum.state.leader_id,
+            role=replica.state.role,
+            epoch=replica.epoch,
+            leader_id=replica.state.leader_id,
             epoch_start_offset=self.epoch_start_offset,
         )
         if change != self._told_role:
-            self._told_role = quorum.effects.role = change
-        return quorum.effects.take()
+            self._told_role = replica.effects.role = change
+        return replica.effects.take()
 
     def _is_at_rest(self) -> bool:
         """Whether nothing is to be begun: a snapshot is being put in place, or we have shut down."""
-        return self._quorum.restoring is not None or self.is_shut_down
+        return self._replica.restoring is not None or self.is_shut_down
 
     # ------------------------------------------------------------------------------------------ queries
 
@@ -203,81 +203,81 @@ class RaftNode:
 
     @property
     def role(self) -> "Role":
-        return self._quorum.state.role
+        return self._replica.state.role
 
     @property
     def is_voter(self) -> bool:
         """Whether this replica is in the voter set in force."""
-        return self._quorum.is_voter
+        return self._replica.is_voter
 
     @property
     def epoch(self) -> int:
-        return self._quorum.epoch
+        return self._replica.epoch
 
     @property
     def leader_id(self) -> int:
         """-1 when unknown."""
-        return self._quorum.state.leader_id
+        return self._replica.state.leader_id
 
     @property
     def leader_endpoints(self) -> "tuple[Endpoint, ...]":
         """Where the leader can be reached: as it told, which may be newer than the voter set. Maybe none."""
-        return self._quorum.state.leader_endpoints
+        return self._replica.state.leader_endpoints
 
     @property
     def voted_id(self) -> int:
         """Whom this replica voted for in the current epoch, -1 for nobody."""
-        voted_key = self._quorum.state.voted_key
+        voted_key = self._replica.state.voted_key
         return -1 if voted_key is None else voted_key.node_id
 
     @property
     def high_watermark(self) -> int:
         """-1 when unknown."""
-        return self._quorum.high_watermark
+        return self._replica.high_watermark
 
     @property
     def log_start_offset(self) -> int:
-        return self._quorum.log.start_offset
+        return self._replica.log.start_offset
 
     @property
     def log_end_offset(self) -> int:
         """Where the next `Propose` must start."""
-        return self._quorum.log.end_offset
+        return self._replica.log.end_offset
 
     @property
     def last_epoch(self) -> int:
         """Epoch of the last record in the log or snapshot, 0 when there is none."""
-        return self._quorum.log.last_epoch
+        return self._replica.log.last_epoch
 
     @property
     def epoch_start_offset(self) -> int | None:
         """Offset of the LeaderChange record of the own epoch; None unless leader."""
-        state = self._quorum.state
+        state = self._replica.state
         return state.epoch_start_offset if isinstance(state, Leader) else None
 
     @property
     def voters(self) -> "VoterSet":
         """The voter set in force: the last one in the log, committed or not."""
-        return self._quorum.voters
+        return self._replica.voters
 
     @property
     def kraft_version(self) -> int:
         """The level in force, committed or not."""
-        return self._quorum.history.kraft_version
+        return self._replica.history.kraft_version
 
     def voters_at(self, offset: int) -> "VoterSet | None":
         """The recorded voter set in force at `offset`, for a snapshot that ends behind it. None while the
         voters are those of the configuration: such a snapshot has no VotersRecord.
         """
-        return self._quorum.history.voters_at(offset)
+        return self._replica.history.voters_at(offset)
 
     def kraft_version_at(self, offset: int) -> int:
         """kraft.version in force at `offset`, for a snapshot that ends behind it."""
-        return self._quorum.history.kraft_version_at(offset)
+        return self._replica.history.kraft_version_at(offset)
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the record at `offset`, for the id of a snapshot that ends behind it."""
-        return self._quorum.log.epoch_at(offset)
+        return self._replica.log.epoch_at(offset)
 
     @property
     def is_shut_down(self) -> bool:
@@ -285,17 +285,17 @@ class RaftNode:
 
         A leader stays, resigned, until a successor is known: it may be needed for the successor's majority.
         """
-        quorum = self._quorum
-        if quorum.shutdown_deadline_ms is None:
+        replica = self._replica
+        if replica.shutdown_deadline_ms is None:
             return False
-        state = quorum.state
-        if isinstance(state, Leader | Resigned) and quorum.now_ms < quorum.shutdown_deadline_ms:
+        state = replica.state
+        if isinstance(state, Leader | Resigned) and replica.now_ms < replica.shutdown_deadline_ms:
             return isinstance(state, Resigned) and state.has_nobody_to_hand_over_to
         return True
 
     def describe_quorum(self, now_ms: int) -> "QuorumDescription":
         """What DescribeQuorum answers."""
-        leader = self._quorum.state
+        leader = self._replica.state
         if not isinstance(leader, Leader):
             return QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
         return QuorumDescription(
@@ -306,8 +306,8 @@ class RaftNode:
             observers=tuple(self._describe(replica, now_ms) for replica in leader.progress.observers(now_ms)),
         )
 
-    def _describe(self, replica: "Replica", now_ms: int) -> ReplicaDescription:
-        is_own = replica.key.node_id == self._quorum.key.node_id
+    def _describe(self, replica: "ReplicaProgress", now_ms: int) -> ReplicaDescription:
+        is_own = replica.key.node_id == self._replica.key.node_id
         return ReplicaDescription(
             key=replica.key,
             log_end_offset=-1 if replica.end_offset is None else replica.end_offset,

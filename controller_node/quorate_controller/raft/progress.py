@@ -15,7 +15,7 @@ UNKNOWN_MS = -1
 
 
 @dataclass(slots=True, kw_only=True)
-class Replica:
+class ReplicaProgress:
     """One replica. `end_offset` is None until it has fetched in this epoch; times are Unix milliseconds."""
 
     key: ReplicaKey
@@ -44,8 +44,8 @@ class Progress:
     def __init__(self, own_key: ReplicaKey, voters: VoterSet, *, observers_max: int) -> None:
         self._own_key = own_key
         self._observers_max = observers_max
-        self._observers: dict[ReplicaKey, Replica] = {}
-        self.voters: dict[int, Replica] = {}
+        self._observers: dict[ReplicaKey, ReplicaProgress] = {}
+        self.voters: dict[int, ReplicaProgress] = {}
         self.set_voters(voters)
 
     def set_voters(self, voters: VoterSet) -> None:
@@ -58,7 +58,7 @@ class Progress:
                 del before[voter.node_id]
                 replica = old
             else:
-                replica = self._observers.pop(voter.key, Replica(key=voter.key))
+                replica = self._observers.pop(voter.key, ReplicaProgress(key=voter.key))
             replica.key = voter.key
             replica.endpoints = voter.endpoints
             self.voters[voter.node_id] = replica
@@ -66,12 +66,12 @@ class Progress:
             replica.endpoints = ()
             self._observers.setdefault(replica.key, replica)
 
-    def voter(self, key: ReplicaKey) -> Replica | None:
+    def voter(self, key: ReplicaKey) -> ReplicaProgress | None:
         """The voter with that key, None when it is none."""
         replica = self.voters.get(key.node_id)
         return replica if replica is not None and _is_same(replica.key, key) else None
 
-    def replica(self, key: ReplicaKey) -> Replica | None:
+    def replica(self, key: ReplicaKey) -> ReplicaProgress | None:
         """What is known of that replica, voter or not."""
         return self.voter(key) or self._observers.get(key)
 
@@ -84,14 +84,14 @@ class Progress:
                 and len(self.observers(now_ms)) >= self._observers_max
             ):
                 return
-            replica = self._observers[key] = Replica(key=key)
+            replica = self._observers[key] = ReplicaProgress(key=key)
         replica.record_fetch(fetch_offset, leader_end_offset, now_ms)
 
     def record_own_end(self, end_offset: int) -> None:
         """The leader's own log is durable up to there. A leader that was removed does not count itself."""
         own = self.replica(self._own_key)
         if own is None:
-            own = self._observers[self._own_key] = Replica(key=self._own_key)
+            own = self._observers[self._own_key] = ReplicaProgress(key=self._own_key)
         own.end_offset = end_offset
 
     @property
@@ -114,7 +114,7 @@ class Progress:
             and replica.last_fetch_ms > now_ms - CAUGHT_UP_FETCH_AGE_MS_MAX
         )
 
-    def observers(self, now_ms: int) -> tuple[Replica, ...]:
+    def observers(self, now_ms: int) -> tuple[ReplicaProgress, ...]:
         """The replicas that are no voters, without those that have long been silent."""
         for key, replica in list(self._observers.items()):
             if key != self._own_key and now_ms - replica.last_fetch_ms >= OBSERVER_SESSION_MS:

@@ -10,74 +10,74 @@ from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader
 
 if TYPE_CHECKING:
-    from quorate_controller.raft.quorum import Quorum
+    from quorate_controller.raft.replica import Replica
 
 
-def is_other_cluster(quorum: "Quorum", cluster_id: str | None) -> bool:
+def is_other_cluster(replica: "Replica", cluster_id: str | None) -> bool:
     """Whether a request names a cluster that is not ours. Naming none is fine."""
-    return cluster_id is not None and cluster_id != quorum.config.cluster_id
+    return cluster_id is not None and cluster_id != replica.config.cluster_id
 
 
-def is_other_replica(quorum: "Quorum", receiver: ReplicaKey | None) -> bool:
+def is_other_replica(replica: "Replica", receiver: ReplicaKey | None) -> bool:
     """Whether a request is meant for another replica, for instance one that used our address before."""
     if receiver is None:
         return False
-    is_same_directory = receiver.directory_id in (None, quorum.key.directory_id)
-    return receiver.node_id != quorum.key.node_id or not is_same_directory
+    is_same_directory = receiver.directory_id in (None, replica.key.directory_id)
+    return receiver.node_id != replica.key.node_id or not is_same_directory
 
 
-def voter_request_error(quorum: "Quorum", sender_id: int, epoch: int) -> ErrorCode:
+def voter_request_error(replica: "Replica", sender_id: int, epoch: int) -> ErrorCode:
     """What is wrong with a Vote, BeginQuorumEpoch or EndQuorumEpoch request."""
-    if epoch < quorum.epoch:
+    if epoch < replica.epoch:
         return ErrorCode.fenced_leader_epoch
     if sender_id < 0:
         return ErrorCode.invalid_request
     return ErrorCode.none
 
 
-def leader_request_error(quorum: "Quorum", epoch: int) -> ErrorCode:
+def leader_request_error(replica: "Replica", epoch: int) -> ErrorCode:
     """What is wrong with a request that only the leader of `epoch` answers."""
-    if epoch < quorum.epoch:
+    if epoch < replica.epoch:
         return ErrorCode.fenced_leader_epoch
-    if epoch > quorum.epoch:
+    if epoch > replica.epoch:
         return ErrorCode.unknown_leader_epoch
-    if not isinstance(quorum.state, Leader):
+    if not isinstance(replica.state, Leader):
         return ErrorCode.not_leader_or_follower
-    if quorum.is_shutting_down:
+    if replica.is_shutting_down:
         return ErrorCode.broker_not_available
     return ErrorCode.none
 
 
 def endpoints_of_leader(
-    quorum: "Quorum", leader_id: int, told: LeaderEndpoint | None
+    replica: "Replica", leader_id: int, told: LeaderEndpoint | None
 ) -> tuple[Endpoint, ...]:
     """The leader's endpoints out of a response, or out of the voter set when its version has none."""
     if leader_id == NO_NODE_ID:
         return ()
     if told is None or told.node_id != leader_id:
-        return quorum.voters.endpoints(leader_id)
-    return (Endpoint(listener=quorum.config.listener, host=told.host, port=told.port),)
+        return replica.voters.endpoints(leader_id)
+    return (Endpoint(listener=replica.config.listener, host=told.host, port=told.port),)
 
 
-def adopt_leader(quorum: "Quorum", leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...]) -> bool:
+def adopt_leader(replica: "Replica", leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...]) -> bool:
     """Take note of the leader and epoch that a peer named.
 
     False when they contradict what we know: two leaders in one epoch, or that we lead what we do not lead.
     """
-    if epoch < quorum.epoch:
+    if epoch < replica.epoch:
         return True
-    state = quorum.state
-    if epoch == quorum.epoch and leader_id != NO_NODE_ID:
-        is_own = leader_id == quorum.key.node_id
+    state = replica.state
+    if epoch == replica.epoch and leader_id != NO_NODE_ID:
+        is_own = leader_id == replica.key.node_id
         if (state.has_leader and state.leader_id != leader_id) or (is_own and not state.has_leader):
-            quorum.effects.warn("contradicting_leaders", epoch=epoch, known=state.leader_id, told=leader_id)
+            replica.effects.warn("contradicting_leaders", epoch=epoch, known=state.leader_id, told=leader_id)
             return False
-        if not quorum.can_reach_leader and endpoints:
-            quorum.follow(epoch, leader_id, endpoints)
-        elif isinstance(state, Follower) and find_endpoint(endpoints, quorum.config.listener) is not None:
+        if not replica.can_reach_leader and endpoints:
+            replica.follow(epoch, leader_id, endpoints)
+        elif isinstance(state, Follower) and find_endpoint(endpoints, replica.config.listener) is not None:
             state.hear_endpoints(endpoints)
-    elif epoch > quorum.epoch and leader_id != NO_NODE_ID:
-        quorum.follow(epoch, leader_id, endpoints)
-    elif epoch > quorum.epoch:
-        quorum.become_unattached(epoch)
+    elif epoch > replica.epoch and leader_id != NO_NODE_ID:
+        replica.follow(epoch, leader_id, endpoints)
+    elif epoch > replica.epoch:
+        replica.become_unattached(epoch)
     return True

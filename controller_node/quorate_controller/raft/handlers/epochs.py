@@ -23,65 +23,65 @@ from quorate_controller.raft.roles.resigned import Resigned
 
 if TYPE_CHECKING:
     from quorate_controller.raft.model import ReplicaKey
-    from quorate_controller.raft.quorum import Quorum
+    from quorate_controller.raft.replica import Replica
 
 
 def handle_begin_epoch(
-    quorum: "Quorum", request: BeginQuorumEpochRequest, listener: str
+    replica: "Replica", request: BeginQuorumEpochRequest, listener: str
 ) -> BeginQuorumEpochResponse:
     """Follow the leader that announces itself."""
-    if is_other_cluster(quorum, request.cluster_id):
+    if is_other_cluster(replica, request.cluster_id):
         return BeginQuorumEpochResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
-    error_code = _adopt_sender(quorum, request)
-    if error_code is ErrorCode.none and is_other_replica(quorum, request.voter):
+    error_code = _adopt_sender(replica, request)
+    if error_code is ErrorCode.none and is_other_replica(replica, request.voter):
         error_code = ErrorCode.invalid_voter_key
-    state = quorum.state
+    state = replica.state
     is_alive_again = isinstance(state, Prospective) and state.leader_id == request.leader_id
-    if error_code is ErrorCode.none and is_alive_again and quorum.can_reach_leader:
-        quorum.give_up_standing()
+    if error_code is ErrorCode.none and is_alive_again and replica.can_reach_leader:
+        replica.give_up_standing()
     return BeginQuorumEpochResponse(
         error_code=error_code,
-        leader_id=quorum.state.leader_id,
-        leader_epoch=quorum.epoch,
-        leader_endpoint=leader_endpoint(quorum, listener),
+        leader_id=replica.state.leader_id,
+        leader_epoch=replica.epoch,
+        leader_endpoint=leader_endpoint(replica, listener),
     )
 
 
 def handle_end_epoch(
-    quorum: "Quorum", request: EndQuorumEpochRequest, listener: str
+    replica: "Replica", request: EndQuorumEpochRequest, listener: str
 ) -> EndQuorumEpochResponse:
     """The leader resigns: the first successor stands at once, the others after a while each."""
-    if is_other_cluster(quorum, request.cluster_id):
+    if is_other_cluster(replica, request.cluster_id):
         return EndQuorumEpochResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
-    error_code = _adopt_sender(quorum, request)
-    state = quorum.state
+    error_code = _adopt_sender(replica, request)
+    state = replica.state
     is_own_leader = isinstance(state, Follower) and state.leader_id == request.leader_id
     if error_code is ErrorCode.none and is_own_leader:
         assert isinstance(state, Follower)
-        state.leader_resigned(quorum, _election_backoff_ms(quorum, request.preferred_candidates))
+        state.leader_resigned(replica, _election_backoff_ms(replica, request.preferred_candidates))
     return EndQuorumEpochResponse(
         error_code=error_code,
-        leader_id=quorum.state.leader_id,
-        leader_epoch=quorum.epoch,
-        leader_endpoint=leader_endpoint(quorum, listener),
+        leader_id=replica.state.leader_id,
+        leader_epoch=replica.epoch,
+        leader_endpoint=leader_endpoint(replica, listener),
     )
 
 
-def _adopt_sender(quorum: "Quorum", request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
-    error_code = voter_request_error(quorum, request.leader_id, request.leader_epoch)
+def _adopt_sender(replica: "Replica", request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
+    error_code = voter_request_error(replica, request.leader_id, request.leader_epoch)
     if error_code is not ErrorCode.none:
         return error_code
-    endpoints = request.leader_endpoints or quorum.voters.endpoints(request.leader_id)
-    if not adopt_leader(quorum, request.leader_id, request.leader_epoch, endpoints):
+    endpoints = request.leader_endpoints or replica.voters.endpoints(request.leader_id)
+    if not adopt_leader(replica, request.leader_id, request.leader_epoch, endpoints):
         return ErrorCode.unknown_server_error
     return ErrorCode.none
 
 
-def _election_backoff_ms(quorum: "Quorum", candidates: "tuple[ReplicaKey, ...]") -> int:
+def _election_backoff_ms(replica: "Replica", candidates: "tuple[ReplicaKey, ...]") -> int:
     """None for the first candidate, then doubling; the whole maximum for who is not listed."""
-    backoff_ms_max = quorum.config.election_backoff_ms_max
+    backoff_ms_max = replica.config.election_backoff_ms_max
     position = next(
-        (index for index, key in enumerate(candidates) if not is_other_replica(quorum, key)), len(candidates)
+        (index for index, key in enumerate(candidates) if not is_other_replica(replica, key)), len(candidates)
     )
     if position == 0:
         return 0
@@ -90,7 +90,7 @@ def _election_backoff_ms(quorum: "Quorum", candidates: "tuple[ReplicaKey, ...]")
     return min(backoff_ms_max, (backoff_ms_max >> (len(candidates) - 1)) << (position - 1))
 
 
-def handle_end_epoch_response(quorum: "Quorum", voter_id: int) -> None:
+def handle_end_epoch_response(replica: "Replica", voter_id: int) -> None:
     """A voter knows that we resigned."""
-    if isinstance(quorum.state, Resigned):
-        quorum.state.acknowledge(voter_id)
+    if isinstance(replica.state, Resigned):
+        replica.state.acknowledge(voter_id)

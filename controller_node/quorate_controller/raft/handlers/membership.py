@@ -27,23 +27,23 @@ from quorate_controller.raft.roles.leader import ChangeKind, Leader, VoterChange
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
 
 if TYPE_CHECKING:
-    from quorate_controller.raft.quorum import Quorum
+    from quorate_controller.raft.replica import Replica
     from quorate_controller.raft.voters import VoterSet
 
 Refusal = tuple[ErrorCode, str | None]
 
 
 def handle_add_voter(
-    quorum: "Quorum", token: int, request: AddRaftVoterRequest
+    replica: "Replica", token: int, request: AddRaftVoterRequest
 ) -> AddRaftVoterResponse | None:
     """Probe the new voter; `handle_probe_response` goes on. None: the answer comes later."""
-    error_code, message = _add_refusal(quorum, request)
-    endpoint = find_endpoint(request.endpoints, quorum.config.listener)
+    error_code, message = _add_refusal(replica, request)
+    endpoint = find_endpoint(request.endpoints, replica.config.listener)
     if error_code is not ErrorCode.none or endpoint is None:
         return AddRaftVoterResponse(error_code=error_code, error_message=message)
-    leader, node_id = quorum.state, request.voter.node_id
+    leader, node_id = replica.state, request.voter.node_id
     assert isinstance(leader, Leader)
-    if not quorum.peers.is_ready(node_id, quorum.now_ms):
+    if not replica.peers.is_ready(node_id, replica.now_ms):
         return AddRaftVoterResponse(
             error_code=ErrorCode.request_timed_out,
             error_message=f"New voter {request.voter} is not ready to receive requests",
@@ -53,31 +53,31 @@ def handle_add_voter(
         token=token,
         voter=request.voter,
         endpoints=request.endpoints,
-        deadline_ms=quorum.now_ms + quorum.config.request_timeout_ms,
+        deadline_ms=replica.now_ms + replica.config.request_timeout_ms,
         ack_when_committed=request.ack_when_committed,
     )
     destination = Destination(node_id=node_id, host=endpoint.host, port=endpoint.port)
-    quorum.peers.send(quorum.effects, destination, ApiVersionsProbe(), quorum.now_ms)
+    replica.peers.send(replica.effects, destination, ApiVersionsProbe(), replica.now_ms)
     return None
 
 
-def _add_refusal(quorum: "Quorum", request: AddRaftVoterRequest) -> Refusal:
-    refusal = _leader_refusal(quorum, request.cluster_id)
+def _add_refusal(replica: "Replica", request: AddRaftVoterRequest) -> Refusal:
+    refusal = _leader_refusal(replica, request.cluster_id)
     if refusal is not None:
         return refusal
     if request.voter.node_id < 0 or request.voter.directory_id is None:
         return ErrorCode.invalid_request, "Add voter request didn't include a valid voter"
-    listener = quorum.config.listener
+    listener = replica.config.listener
     if find_endpoint(request.endpoints, listener) is None:
         return (
             ErrorCode.invalid_request,
             f"Add voter request didn't include the endpoint for the default listener {listener}",
         )
-    refusal = _change_refusal(quorum, "adding")
+    refusal = _change_refusal(replica, "adding")
     if refusal is not None:
         return refusal
-    if request.voter.node_id in quorum.voters.ids:
-        voters = ", ".join(str(voter.key) for voter in quorum.voters)
+    if request.voter.node_id in replica.voters.ids:
+        voters = ", ".join(str(voter.key) for voter in replica.voters)
         return (
             ErrorCode.duplicate_voter,
             f"The voter id for {request.voter} is already part of the set of voters {voters}.",
@@ -85,17 +85,17 @@ def _add_refusal(quorum: "Quorum", request: AddRaftVoterRequest) -> Refusal:
     return ErrorCode.none, None
 
 
-def handle_probe_response(quorum: "Quorum", node_id: int, response: ApiVersionsProbeResponse) -> bool:
+def handle_probe_response(replica: "Replica", node_id: int, response: ApiVersionsProbeResponse) -> bool:
     """Add the voter if it supports the finalized kraft.version and has caught up with our log."""
-    leader = quorum.state
+    leader = replica.state
     change = leader.change if isinstance(leader, Leader) else None
     is_expected = change is not None and change.kind is ChangeKind.ADD and change.offset is None
     if not isinstance(leader, Leader) or change is None or not is_expected or change.voter.node_id != node_id:
         return True
-    kraft_version, supported = quorum.history.kraft_version, response.kraft_versions
+    kraft_version, supported = replica.history.kraft_version, response.kraft_versions
     if response.error_code is not ErrorCode.none:
         message = _probe_failure(change, response.error_code)
-        leader.end_change(quorum, ErrorCode.request_timed_out, message)
+        leader.end_change(replica, ErrorCode.request_timed_out, message)
         return False
     if supported is None or kraft_version not in supported:
         lowest, highest = (0, 0) if supported is None else (supported.lowest, supported.highest)
@@ -103,17 +103,17 @@ def handle_probe_response(quorum: "Quorum", node_id: int, response: ApiVersionsP
             f"Aborted add voter operation for {change.voter} since the kraft.version range (min: {lowest}, "
             f"max: {highest}) doesn't support the finalized version {kraft_version}"
         )
-        leader.end_change(quorum, ErrorCode.invalid_request, message)
+        leader.end_change(replica, ErrorCode.invalid_request, message)
         return True
-    if not leader.progress.is_caught_up(change.voter, quorum.now_ms):
+    if not leader.progress.is_caught_up(change.voter, replica.now_ms):
         message = f"Aborted add voter operation for {change.voter} since it is lagging behind"
-        leader.end_change(quorum, ErrorCode.request_timed_out, message)
+        leader.end_change(replica, ErrorCode.request_timed_out, message)
         return True
-    voters = quorum.voters.add(Voter(key=change.voter, endpoints=change.endpoints, kraft_versions=supported))
+    voters = replica.voters.add(Voter(key=change.voter, endpoints=change.endpoints, kraft_versions=supported))
     assert voters is not None, "no other change can have added it meanwhile"
-    change.offset = _append_voters(quorum, voters)
+    change.offset = _append_voters(replica, voters)
     if not change.ack_when_committed:
-        quorum.effects.reply(change.token, AddRaftVoterResponse())
+        replica.effects.reply(change.token, AddRaftVoterResponse())
         change.is_answered = True
     return True
 
@@ -131,36 +131,36 @@ def _probe_failure(change: VoterChange, error_code: ErrorCode) -> str:
 
 
 def handle_remove_voter(
-    quorum: "Quorum", token: int, request: RemoveRaftVoterRequest
+    replica: "Replica", token: int, request: RemoveRaftVoterRequest
 ) -> RemoveRaftVoterResponse | None:
     """Append the voter set without that voter. None: the answer comes with the commit."""
-    error_code, message = _remove_refusal(quorum, request)
-    voters = quorum.voters.remove(request.voter) if error_code is ErrorCode.none else None
+    error_code, message = _remove_refusal(replica, request)
+    voters = replica.voters.remove(request.voter) if error_code is ErrorCode.none else None
     if voters is None:
         return RemoveRaftVoterResponse(error_code=error_code, error_message=message)
-    leader = quorum.state
+    leader = replica.state
     assert isinstance(leader, Leader)
     leader.change = VoterChange(
         kind=ChangeKind.REMOVE,
         token=token,
         voter=request.voter,
-        deadline_ms=quorum.now_ms + quorum.config.request_timeout_ms,
-        offset=_append_voters(quorum, voters),
+        deadline_ms=replica.now_ms + replica.config.request_timeout_ms,
+        offset=_append_voters(replica, voters),
     )
     return None
 
 
-def _remove_refusal(quorum: "Quorum", request: RemoveRaftVoterRequest) -> Refusal:
-    refusal = _leader_refusal(quorum, request.cluster_id)
+def _remove_refusal(replica: "Replica", request: RemoveRaftVoterRequest) -> Refusal:
+    refusal = _leader_refusal(replica, request.cluster_id)
     if refusal is not None:
         return refusal
     if request.voter.node_id < 0 or request.voter.directory_id is None:
         return ErrorCode.invalid_request, "Remove voter request didn't include a valid voter"
-    refusal = _change_refusal(quorum, "removing")
+    refusal = _change_refusal(replica, "removing")
     if refusal is not None:
         return refusal
-    if quorum.voters.remove(request.voter) is None:
-        voters = ", ".join(str(voter.key) for voter in quorum.voters)
+    if replica.voters.remove(request.voter) is None:
+        voters = ", ".join(str(voter.key) for voter in replica.voters)
         return (
             ErrorCode.voter_not_found,
             f"Cannot remove voter {request.voter} from the set of voters {voters}",
@@ -168,17 +168,17 @@ def _remove_refusal(quorum: "Quorum", request: RemoveRaftVoterRequest) -> Refusa
     return ErrorCode.none, None
 
 
-def _leader_refusal(quorum: "Quorum", cluster_id: str | None) -> Refusal | None:
-    if is_other_cluster(quorum, cluster_id):
-        message = f'The given id "{cluster_id}" doesn\'t match the cluster id "{quorum.config.cluster_id}"'
+def _leader_refusal(replica: "Replica", cluster_id: str | None) -> Refusal | None:
+    if is_other_cluster(replica, cluster_id):
+        message = f'The given id "{cluster_id}" doesn\'t match the cluster id "{replica.config.cluster_id}"'
         return ErrorCode.inconsistent_cluster_id, message
-    error_code = leader_request_error(quorum, quorum.epoch)
+    error_code = leader_request_error(replica, replica.epoch)
     return None if error_code is ErrorCode.none else (error_code, None)
 
 
-def _change_refusal(quorum: "Quorum", verb: str) -> Refusal | None:
+def _change_refusal(replica: "Replica", verb: str) -> Refusal | None:
     """Why no voter can be added or removed now: errors that Kafka's clients retry."""
-    leader = quorum.state
+    leader = replica.state
     assert isinstance(leader, Leader)
     if leader.change is not None:
         message = "Request timed out waiting for leader to handle previous voter change request"
@@ -186,11 +186,11 @@ def _change_refusal(quorum: "Quorum", verb: str) -> Refusal | None:
     if leader.high_watermark is None:
         message = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
         return ErrorCode.request_timed_out, message
-    kraft_version = quorum.history.kraft_version
+    kraft_version = replica.history.kraft_version
     if kraft_version < KRAFT_VERSION_DYNAMIC:
         message = f"Cluster doesn't support {verb} voter because the kraft.version feature is {kraft_version}"
         return ErrorCode.unsupported_version, message
-    offset = quorum.history.voters_offset
+    offset = replica.history.voters_offset
     if offset is None or offset >= leader.high_watermark:
         message = (
             f"Request timed out waiting for voters to commit the latest voter change at {offset} "
@@ -201,28 +201,28 @@ def _change_refusal(quorum: "Quorum", verb: str) -> Refusal | None:
 
 
 def handle_update_voter(
-    quorum: "Quorum", request: UpdateRaftVoterRequest, listener: str
+    replica: "Replica", request: UpdateRaftVoterRequest, listener: str
 ) -> UpdateRaftVoterResponse:
     """Describe a voter anew: in the log, or under kraft.version 0 in memory until the upgrade."""
-    error_code = _update_error(quorum, request)
+    error_code = _update_error(replica, request)
     if error_code is ErrorCode.none:
-        error_code = _update_voter(quorum, request)
+        error_code = _update_voter(replica, request)
     return UpdateRaftVoterResponse(
         error_code=error_code,
-        leader_id=quorum.state.leader_id,
-        leader_epoch=quorum.epoch,
-        leader_endpoint=leader_endpoint(quorum, listener),
+        leader_id=replica.state.leader_id,
+        leader_epoch=replica.epoch,
+        leader_endpoint=leader_endpoint(replica, listener),
     )
 
 
-def _update_error(quorum: "Quorum", request: UpdateRaftVoterRequest) -> ErrorCode:
-    if is_other_cluster(quorum, request.cluster_id):
+def _update_error(replica: "Replica", request: UpdateRaftVoterRequest) -> ErrorCode:
+    if is_other_cluster(replica, request.cluster_id):
         return ErrorCode.inconsistent_cluster_id
-    error_code = leader_request_error(quorum, request.current_leader_epoch)
+    error_code = leader_request_error(replica, request.current_leader_epoch)
     if error_code is not ErrorCode.none:
         return error_code
     voter, versions = request.voter, request.kraft_versions
-    has_endpoint = find_endpoint(request.endpoints, quorum.config.listener) is not None
+    has_endpoint = find_endpoint(request.endpoints, replica.config.listener) is not None
     if voter.node_id < 0 or voter.directory_id is None or not has_endpoint:
         return ErrorCode.invalid_request
     if not 0 <= versions.lowest <= versions.highest:
@@ -230,13 +230,13 @@ def _update_error(quorum: "Quorum", request: UpdateRaftVoterRequest) -> ErrorCod
     return ErrorCode.none
 
 
-def _update_voter(quorum: "Quorum", request: UpdateRaftVoterRequest) -> ErrorCode:
-    leader, kraft_version = quorum.state, quorum.history.kraft_version
+def _update_voter(replica: "Replica", request: UpdateRaftVoterRequest) -> ErrorCode:
+    leader, kraft_version = replica.state, replica.history.kraft_version
     assert isinstance(leader, Leader)
     is_dynamic = kraft_version >= KRAFT_VERSION_DYNAMIC
     if leader.change is not None or leader.high_watermark is None:
         return ErrorCode.request_timed_out
-    offset = quorum.history.voters_offset
+    offset = replica.history.voters_offset
     if is_dynamic and (offset is None or offset >= leader.high_watermark):
         return ErrorCode.request_timed_out
     if not is_dynamic and leader.volatile_voters is None:
@@ -248,38 +248,40 @@ def _update_voter(quorum: "Quorum", request: UpdateRaftVoterRequest) -> ErrorCod
         updated = leader.volatile_voters.update_ignoring_directory(voter)
         leader.volatile_voters = updated or leader.volatile_voters
     else:
-        updated = quorum.voters.update(voter)
-        if updated is not None and updated != quorum.voters:
-            _append_voters(quorum, updated)
+        updated = replica.voters.update(voter)
+        if updated is not None and updated != replica.voters:
+            _append_voters(replica, updated)
     if updated is None:
         return ErrorCode.voter_not_found
-    leader.heard_from(quorum, request.voter)
+    leader.heard_from(replica, request.voter)
     return ErrorCode.none
 
 
-def _append_voters(quorum: "Quorum", voters: "VoterSet") -> int:
-    quorum.effects.note("voters", voters=[str(voter.key) for voter in voters])
-    return quorum.append_control([voters.to_record()])
+def _append_voters(replica: "Replica", voters: "VoterSet") -> int:
+    replica.effects.note("voters", voters=[str(voter.key) for voter in voters])
+    return replica.append_control([voters.to_record()])
 
 
-def handle_update_response(quorum: "Quorum") -> None:
+def handle_update_response(replica: "Replica") -> None:
     """The leader knows who we are."""
-    if isinstance(quorum.state, Follower):
-        quorum.state.has_updated_leader = True
-        quorum.state.heard_from_leader(quorum)
+    if isinstance(replica.state, Follower):
+        replica.state.has_updated_leader = True
+        replica.state.heard_from_leader(replica)
 
 
-def handle_update_unsupported(quorum: "Quorum") -> None:
+def handle_update_unsupported(replica: "Replica") -> None:
     """The leader is too old to be told; there is nothing to retry while it leads."""
-    if isinstance(quorum.state, Follower):
-        quorum.state.has_updated_leader = True
+    if isinstance(replica.state, Follower):
+        replica.state.has_updated_leader = True
 
 
-def handle_join_response(quorum: "Quorum", response: AddRaftVoterResponse | RemoveRaftVoterResponse) -> bool:
+def handle_join_response(
+    replica: "Replica", response: AddRaftVoterResponse | RemoveRaftVoterResponse
+) -> bool:
     """Our own request to become a voter was answered: wait before looking again, whatever came of it."""
-    if isinstance(quorum.state, Follower):
-        quorum.state.restart_voter_update_period(quorum)
+    if isinstance(replica.state, Follower):
+        replica.state.restart_voter_update_period(replica)
     if response.error_code is ErrorCode.none:
         return True
-    quorum.effects.note("join_refused", error=response.error_code.name, message=response.error_message)
+    replica.effects.note("join_refused", error=response.error_code.name, message=response.error_message)
     return False

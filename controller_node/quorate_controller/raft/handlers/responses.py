@@ -30,138 +30,140 @@ from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.resigned import Resigned
 
 if TYPE_CHECKING:
-    from quorate_controller.raft.quorum import Quorum
+    from quorate_controller.raft.replica import Replica
 
 PartitionResponse = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
 EpochResponse = PartitionResponse | FetchSnapshotResponse | UpdateRaftVoterResponse
 
 
-def on_response(quorum: "Quorum", request_id: int, response: RaftResponse) -> None:
+def on_response(replica: "Replica", request_id: int, response: RaftResponse) -> None:
     """Handle a response, unless its request has been forgotten. Pause the node if its answer was no use."""
-    in_flight = quorum.peers.complete(request_id)
+    in_flight = replica.peers.complete(request_id)
     if in_flight is None:
         return
-    state, node_id = quorum.state, in_flight.destination.node_id
+    state, node_id = replica.state, in_flight.destination.node_id
     if isinstance(response, ApiVersionsProbeResponse):
-        is_ok = membership.handle_probe_response(quorum, node_id, response)
+        is_ok = membership.handle_probe_response(replica, node_id, response)
     elif isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse):
-        is_ok = membership.handle_join_response(quorum, response)
+        is_ok = membership.handle_join_response(replica, response)
     else:
-        is_ok = _on_epoch_response(quorum, node_id, response)
-    if not is_ok and quorum.state is state:
-        quorum.peers.back_off(node_id, quorum.now_ms)
+        is_ok = _on_epoch_response(replica, node_id, response)
+    if not is_ok and replica.state is state:
+        replica.peers.back_off(node_id, replica.now_ms)
 
 
-def on_failure(quorum: "Quorum", request_id: int, reason: FailureReason) -> None:
+def on_failure(replica: "Replica", request_id: int, reason: FailureReason) -> None:
     """A request got no response."""
-    in_flight = quorum.peers.complete(request_id)
+    in_flight = replica.peers.complete(request_id)
     if in_flight is None:
         return
-    state, node_id = quorum.state, in_flight.destination.node_id
+    state, node_id = replica.state, in_flight.destination.node_id
     is_unsupported = reason is FailureReason.UNSUPPORTED_VERSION
     match in_flight.request:
         case VoteRequest(pre_vote=True) if is_unsupported:
-            votes.handle_vote_unsupported(quorum)
+            votes.handle_vote_unsupported(replica)
         case VoteRequest():
-            votes.handle_voter_unreachable(quorum, node_id)
+            votes.handle_voter_unreachable(replica, node_id)
         case UpdateRaftVoterRequest() if is_unsupported:
-            membership.handle_update_unsupported(quorum)
+            membership.handle_update_unsupported(replica)
             return
         case ApiVersionsProbe():
             is_misrouted = reason is FailureReason.MISROUTED
             error_code = ErrorCode.rebootstrap_required if is_misrouted else ErrorCode.network_exception
-            membership.handle_probe_response(quorum, node_id, ApiVersionsProbeResponse(error_code=error_code))
+            membership.handle_probe_response(
+                replica, node_id, ApiVersionsProbeResponse(error_code=error_code)
+            )
     if reason is FailureReason.MISROUTED:
-        _drop_endpoint(quorum, in_flight.destination)
+        _drop_endpoint(replica, in_flight.destination)
     is_fetch = isinstance(in_flight.request, FetchRequest | FetchSnapshotRequest)
     if isinstance(state, Follower) and state.leader_id == node_id and is_fetch:
         if reason is FailureReason.DISCONNECTED and state.may_fetch_again_at_once():
             return
         if reason in (FailureReason.UNREACHABLE, FailureReason.MISROUTED):
-            state.leader_unreachable(quorum)
+            state.leader_unreachable(replica)
     elif reason in (FailureReason.DISCONNECTED, FailureReason.UNREACHABLE, FailureReason.MISROUTED):
-        on_connection_lost(quorum, node_id)
-    if quorum.state is state:
-        quorum.peers.back_off(node_id, quorum.now_ms)
+        on_connection_lost(replica, node_id)
+    if replica.state is state:
+        replica.peers.back_off(node_id, replica.now_ms)
 
 
-def _drop_endpoint(quorum: "Quorum", destination: Destination) -> None:
+def _drop_endpoint(replica: "Replica", destination: Destination) -> None:
     """The leader is not where we thought: try where the voter set has it, and take the next address that a
     voter or bootstrap server tells. `discover` asks them while the leader's node is left alone.
     """
-    state = quorum.state
+    state = replica.state
     if not isinstance(state, Follower) or state.leader_id != destination.node_id:
         return
     state.is_endpoint_wrong = True
-    voter_endpoints = quorum.voters.endpoints(state.leader_id)
-    endpoint = find_endpoint(voter_endpoints, quorum.config.listener)
+    voter_endpoints = replica.voters.endpoints(state.leader_id)
+    endpoint = find_endpoint(voter_endpoints, replica.config.listener)
     if endpoint is not None and (endpoint.host, endpoint.port) != (destination.host, destination.port):
         state.leader_endpoints = voter_endpoints
 
 
-def on_connection_lost(quorum: "Quorum", node_id: int) -> None:
+def on_connection_lost(replica: "Replica", node_id: int) -> None:
     """A connection to that node closed: a resigned leader cannot hand over to it.
 
     A follower judges its leader by its Fetch requests alone: every other connection is idle most of the time,
     and either side closes idle connections.
     """
-    if isinstance(quorum.state, Resigned):
-        quorum.state.unreachable.add(node_id)
+    if isinstance(replica.state, Resigned):
+        replica.state.unreachable.add(node_id)
 
 
-def _on_epoch_response(quorum: "Quorum", node_id: int, response: EpochResponse) -> bool:
+def _on_epoch_response(replica: "Replica", node_id: int, response: EpochResponse) -> bool:
     """True when the node may be asked again at once."""
     if not isinstance(response, UpdateRaftVoterResponse):
         top_level_error_code = response.top_level_error_code
         if top_level_error_code is ErrorCode.unsupported_version and isinstance(response, VoteResponse):
-            votes.handle_vote_unsupported(quorum)
+            votes.handle_vote_unsupported(replica)
             return False
         if top_level_error_code is not ErrorCode.none:
-            _warn(quorum, node_id, response, top_level_error_code)
+            _warn(replica, node_id, response, top_level_error_code)
             return False
-    settled = _settle_epoch(quorum, response)
+    settled = _settle_epoch(replica, response)
     if settled is not None:
         return settled
     match response:
         case FetchSnapshotResponse(error_code=ErrorCode.none | ErrorCode.snapshot_not_found):
             return replication.handle_fetch_snapshot_response(
-                quorum, response, error_code=response.error_code
+                replica, response, error_code=response.error_code
             )
         case UpdateRaftVoterResponse(error_code=ErrorCode.none | ErrorCode.unsupported_version):
-            membership.handle_update_response(quorum)
+            membership.handle_update_response(replica)
         case _ if response.error_code is not ErrorCode.none:
-            _warn(quorum, node_id, response, response.error_code)
+            _warn(replica, node_id, response, response.error_code)
             return False
         case FetchResponse():
-            return replication.handle_fetch_response(quorum, response)
+            return replication.handle_fetch_response(replica, response)
         case VoteResponse():
-            votes.handle_vote_response(quorum, node_id, response)
+            votes.handle_vote_response(replica, node_id, response)
         case EndQuorumEpochResponse():
-            epochs.handle_end_epoch_response(quorum, node_id)
+            epochs.handle_end_epoch_response(replica, node_id)
     return True
 
 
-def _settle_epoch(quorum: "Quorum", response: EpochResponse) -> bool | None:
+def _settle_epoch(replica: "Replica", response: EpochResponse) -> bool | None:
     """Take in leader and epoch. None when the response is of our epoch and has more to say."""
     leader_id, epoch, error_code = response.leader_id, response.leader_epoch, response.error_code
-    if epoch < quorum.epoch or error_code is ErrorCode.unknown_leader_epoch:
+    if epoch < replica.epoch or error_code is ErrorCode.unknown_leader_epoch:
         return error_code is ErrorCode.none
-    endpoints = endpoints_of_leader(quorum, leader_id, response.leader_endpoint)
+    endpoints = endpoints_of_leader(replica, leader_id, response.leader_endpoint)
     is_stale_request = error_code in (ErrorCode.fenced_leader_epoch, ErrorCode.not_leader_or_follower)
-    if epoch > quorum.epoch or is_stale_request:
-        adopt_leader(quorum, leader_id, epoch, endpoints)
+    if epoch > replica.epoch or is_stale_request:
+        adopt_leader(replica, leader_id, epoch, endpoints)
         return False
     if (
         leader_id >= 0
-        and not quorum.can_reach_leader
-        and not adopt_leader(quorum, leader_id, epoch, endpoints)
+        and not replica.can_reach_leader
+        and not adopt_leader(replica, leader_id, epoch, endpoints)
     ):
         return False
     # A Fetch that found the leader may carry records: its answer is handled by the follower that we are now.
     return None
 
 
-def _warn(quorum: "Quorum", node_id: int, response: EpochResponse, error_code: ErrorCode) -> None:
-    quorum.effects.warn(
+def _warn(replica: "Replica", node_id: int, response: EpochResponse, error_code: ErrorCode) -> None:
+    replica.effects.warn(
         "request_refused", response=type(response).__name__, node_id=node_id, error=error_code.name
     )

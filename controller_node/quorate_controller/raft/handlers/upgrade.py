@@ -11,19 +11,19 @@ from quorate_controller.raft.roles.leader import Leader
 if TYPE_CHECKING:
     from quorate_protocol.records.control import ControlRecord
 
-    from quorate_controller.raft.quorum import Quorum
+    from quorate_controller.raft.replica import Replica
 
 
-def upgrade_kraft_version(quorum: "Quorum", kraft_version: int, *, validate_only: bool) -> int | None:
+def upgrade_kraft_version(replica: "Replica", kraft_version: int, *, validate_only: bool) -> int | None:
     """Append the new level with the voters as they told us of themselves; checks alone if `validate_only`.
 
     Returns the offset of the last record, None when nothing had to be appended. Raises ProtocolError:
     NOT_LEADER_OR_FOLLOWER, INVALID_UPDATE_VERSION.
     """
-    leader = quorum.state
+    leader = replica.state
     if not isinstance(leader, Leader):
         raise ProtocolError(ErrorCode.not_leader_or_follower, "this replica is not the current leader")
-    current = quorum.history.kraft_version
+    current = replica.history.kraft_version
     if kraft_version == current:
         return None
     how = f"Invalid upgrade of kraft.version from version {current} to {kraft_version}"
@@ -34,7 +34,7 @@ def upgrade_kraft_version(quorum: "Quorum", kraft_version: int, *, validate_only
         raise ProtocolError(
             ErrorCode.invalid_update_version, f"{how} because not all of the voters support it"
         )
-    assert voters.ids == quorum.voters.ids, "static voters do not change"
+    assert voters.ids == replica.voters.ids, "static voters do not change"
     unknown = [voter.node_id for voter in voters if voter.key.directory_id is None]
     if unknown:
         raise ProtocolError(
@@ -44,6 +44,6 @@ def upgrade_kraft_version(quorum: "Quorum", kraft_version: int, *, validate_only
     if validate_only:
         return None
     records: list[ControlRecord] = [kraft_version_record(kraft_version)]
-    if voters != quorum.voters:
+    if voters != replica.voters:
         records.append(voters.to_record())
-    return quorum.append_control(records)
+    return replica.append_control(records)

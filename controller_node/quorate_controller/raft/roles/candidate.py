@@ -1,16 +1,13 @@
 """Candidate: has voted for itself in a new epoch and asks the other voters to do so."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from quorate_controller.raft import outgoing
 from quorate_controller.raft.messages import Role
 from quorate_controller.raft.model import ReplicaKey
-from quorate_controller.raft.roles.base import RoleState
+from quorate_controller.raft.replica import Replica, RoleState
 from quorate_controller.raft.voters import VoteTally
-
-if TYPE_CHECKING:
-    from quorate_controller.raft.quorum import Quorum
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,15 +24,15 @@ class Candidate(RoleState):
         is_own = self.voted_key is not None and candidate.node_id == self.voted_key.node_id
         return is_pre_vote and is_up_to_date and not is_own
 
-    def poll(self, quorum: "Quorum") -> int:
+    def poll(self, replica: Replica) -> int:
         if self.tally.is_won:
-            quorum.become_leader(self.tally.granting)
-            return quorum.now_ms
+            replica.become_leader(self.tally.granting)
+            return replica.now_ms
         if not self.is_giving_up and self.tally.is_lost_without(self.unreachable):
             self.is_giving_up = True
-            deadline_ms = quorum.now_ms + quorum.fast_backoff_ms()
+            deadline_ms = replica.now_ms + replica.fast_backoff_ms()
             self.election_deadline_ms = min(self.election_deadline_ms, deadline_ms)
-        if quorum.now_ms >= self.election_deadline_ms:
-            quorum.become_prospective()
-            return quorum.now_ms
-        return min(outgoing.send_votes(quorum, self.tally, is_pre_vote=False), self.election_deadline_ms)
+        if replica.now_ms >= self.election_deadline_ms:
+            replica.become_prospective()
+            return replica.now_ms
+        return min(outgoing.send_votes(replica, self.tally, is_pre_vote=False), self.election_deadline_ms)

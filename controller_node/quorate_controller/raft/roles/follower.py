@@ -1,24 +1,13 @@
 """Follower: fetches from the leader. A voter stands for election when the leader falls silent."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from quorate_controller.raft import outgoing
 from quorate_controller.raft.messages import Role
-from quorate_controller.raft.model import Endpoint, ReplicaKey, SnapshotId
-from quorate_controller.raft.roles.base import RoleState
+from quorate_controller.raft.model import Download, Endpoint, ReplicaKey
+from quorate_controller.raft.replica import Replica, RoleState
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
-
-if TYPE_CHECKING:
-    from quorate_controller.raft.quorum import Quorum
-
-
-@dataclass(slots=True, kw_only=True)
-class Download:
-    """A snapshot being fetched; `position` bytes are here."""
-
-    snapshot_id: SnapshotId
-    position: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,15 +34,15 @@ class Follower(RoleState):
         """Only a pre-vote, and only while the leader has not proven itself to us (KIP-996)."""
         return is_pre_vote and is_up_to_date and not self.has_fetched_from_leader
 
-    def heard_from_leader(self, quorum: "Quorum") -> None:
+    def heard_from_leader(self, replica: Replica) -> None:
         """A Fetch, FetchSnapshot or UpdateRaftVoter succeeded."""
         if self.has_leader_resigned:
             return  # this was on its way, on another connection, when EndQuorumEpoch overtook it
-        self.fetch_deadline_ms = quorum.now_ms + quorum.config.fetch_timeout_ms
+        self.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
         self.has_fetched_from_leader = True
         self.is_leader_doubted = False
         self.has_lost_connection = False
-        quorum.elections_lost = 0
+        replica.elections_lost = 0
 
     def hear_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
         """A peer says how to reach the leader: worth more than what we know if that is less, or wrong."""
@@ -61,16 +50,16 @@ class Follower(RoleState):
             self.leader_endpoints = endpoints
             self.is_endpoint_wrong = False
 
-    def expect_election(self, quorum: "Quorum", backoff_ms: int) -> None:
+    def expect_election(self, replica: Replica, backoff_ms: int) -> None:
         """There is reason to believe that the leader is gone: stand within `backoff_ms`, grant pre-votes."""
         self.has_fetched_from_leader = False
         self.is_leader_doubted = True
-        self.fetch_deadline_ms = min(self.fetch_deadline_ms, quorum.now_ms + backoff_ms)
+        self.fetch_deadline_ms = min(self.fetch_deadline_ms, replica.now_ms + backoff_ms)
 
-    def leader_resigned(self, quorum: "Quorum", backoff_ms: int) -> None:
+    def leader_resigned(self, replica: Replica, backoff_ms: int) -> None:
         """EndQuorumEpoch: stand in `backoff_ms`, whatever else the leader had on its way."""
         self.has_leader_resigned = True
-        self.expect_election(quorum, backoff_ms)
+        self.expect_election(replica, backoff_ms)
 
     def may_fetch_again_at_once(self) -> bool:
         """The connection broke under a Fetch: the next Fetch shows whether the leader is gone.
@@ -81,43 +70,43 @@ class Follower(RoleState):
         self.has_lost_connection = True
         return is_first_loss
 
-    def leader_unreachable(self, quorum: "Quorum") -> None:
+    def leader_unreachable(self, replica: Replica) -> None:
         """The leader refuses connections, or another node has its address: do not wait for the fetch timeout."""
-        if not self.is_leader_doubted and quorum.can_stand:
-            self.expect_election(quorum, quorum.fast_backoff_ms())
+        if not self.is_leader_doubted and replica.can_stand:
+            self.expect_election(replica, replica.fast_backoff_ms())
 
-    def poll(self, quorum: "Quorum") -> int:
-        if quorum.can_stand and quorum.now_ms >= self.fetch_deadline_ms:
-            quorum.become_prospective()
-            return quorum.now_ms
-        if quorum.now_ms >= self.voter_update_due_ms and quorum.can_fetch:
-            self._keep_leader_informed(quorum)
-        wake_ms = outgoing.fetch(quorum, self)
-        if quorum.can_stand:
+    def poll(self, replica: Replica) -> int:
+        if replica.can_stand and replica.now_ms >= self.fetch_deadline_ms:
+            replica.become_prospective()
+            return replica.now_ms
+        if replica.now_ms >= self.voter_update_due_ms and replica.can_fetch:
+            self._keep_leader_informed(replica)
+        wake_ms = outgoing.fetch(replica, self.download)
+        if replica.can_stand:
             wake_ms = min(wake_ms, self.fetch_deadline_ms)
         # What is overdue waits for the leader to be ready, which wakes us anyway.
         return (
-            wake_ms if self.voter_update_due_ms <= quorum.now_ms else min(wake_ms, self.voter_update_due_ms)
+            wake_ms if self.voter_update_due_ms <= replica.now_ms else min(wake_ms, self.voter_update_due_ms)
         )
 
-    def restart_voter_update_period(self, quorum: "Quorum") -> None:
-        self.voter_update_due_ms = quorum.now_ms + quorum.config.fetch_timeout_ms
+    def restart_voter_update_period(self, replica: Replica) -> None:
+        self.voter_update_due_ms = replica.now_ms + replica.config.fetch_timeout_ms
 
-    def _keep_leader_informed(self, quorum: "Quorum") -> None:
+    def _keep_leader_informed(self, replica: Replica) -> None:
         """Once in a while, tell the leader what it has to know of us."""
-        if quorum.is_voter:
-            is_done = not self._must_update_leader(quorum) or outgoing.send_update_voter(quorum)
+        if replica.is_voter:
+            is_done = not self._must_update_leader(replica) or outgoing.send_update_voter(replica)
         else:
-            is_done = not self._wants_to_join(quorum) or outgoing.send_join(quorum)
+            is_done = not self._wants_to_join(replica) or outgoing.send_join(replica)
         if is_done:
-            self.restart_voter_update_period(quorum)
+            self.restart_voter_update_period(replica)
 
-    def _must_update_leader(self, quorum: "Quorum") -> bool:
+    def _must_update_leader(self, replica: Replica) -> bool:
         """Whether our entry in the voter set is outdated; under kraft.version 0 each leader must be told."""
-        if quorum.history.kraft_version >= KRAFT_VERSION_DYNAMIC:
-            return quorum.voters.needs_update(quorum.own_voter)
+        if replica.history.kraft_version >= KRAFT_VERSION_DYNAMIC:
+            return replica.voters.needs_update(replica.own_voter)
         return not self.has_updated_leader
 
-    def _wants_to_join(self, quorum: "Quorum") -> bool:
-        config = quorum.config
-        return config.auto_join and config.can_vote and quorum.history.kraft_version >= KRAFT_VERSION_DYNAMIC
+    def _wants_to_join(self, replica: Replica) -> bool:
+        config = replica.config
+        return config.auto_join and config.can_vote and replica.history.kraft_version >= KRAFT_VERSION_DYNAMIC

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
 
@@ -12,11 +12,8 @@ from quorate_controller.raft.messages import AddRaftVoterResponse, RemoveRaftVot
 from quorate_controller.raft.model import Endpoint, ReplicaKey
 from quorate_controller.raft.peers import NEVER_MS
 from quorate_controller.raft.progress import Progress
-from quorate_controller.raft.roles.base import RoleState
+from quorate_controller.raft.replica import Replica, RoleState
 from quorate_controller.raft.voters import VoterSet, majority_size
-
-if TYPE_CHECKING:
-    from quorate_controller.raft.quorum import Quorum
 
 
 class ChangeKind(Enum):
@@ -64,74 +61,82 @@ class Leader(RoleState):
     def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:  # noqa: ARG002
         return False
 
-    def poll(self, quorum: "Quorum") -> int:
-        is_alone = self.progress.voters.keys() == {quorum.key.node_id}
-        has_lost_quorum = not is_alone and quorum.now_ms >= self.check_quorum_deadline_ms
+    def poll(self, replica: Replica) -> int:
+        is_alone = self.progress.voters.keys() == {replica.key.node_id}
+        has_lost_quorum = not is_alone and replica.now_ms >= self.check_quorum_deadline_ms
         if has_lost_quorum:
-            quorum.effects.warn("lost_quorum", epoch=self.epoch, fetched=sorted(self.fetched))
-        if quorum.is_shutting_down or self.is_resigning or has_lost_quorum:
-            quorum.become_resigned(self.progress.successors())
-            return quorum.now_ms
-        self._expire_change(quorum)
-        for fetch in self.held.take_expired(quorum.now_ms):
-            self._answer(quorum, fetch)
-        if quorum.now_ms >= self.begin_epoch_due_ms:
-            self.begin_epoch_due_ms = quorum.now_ms + quorum.config.fetch_timeout_ms // 2
-            outgoing.send_begin_epoch(quorum, self.silent_voters(quorum))
+            replica.effects.warn("lost_quorum", epoch=self.epoch, fetched=sorted(self.fetched))
+        if replica.is_shutting_down or self.is_resigning or has_lost_quorum:
+            replica.become_resigned(self.progress.successors())
+            return replica.now_ms
+        self._expire_change(replica)
+        for fetch in self.held.take_expired(replica.now_ms):
+            self._answer(replica, fetch)
+        if replica.now_ms >= self.begin_epoch_due_ms:
+            self.begin_epoch_due_ms = replica.now_ms + replica.config.fetch_timeout_ms // 2
+            outgoing.send_begin_epoch(replica, self.silent_voters(replica))
         return min(
             self.held.deadline_ms,
             self.change.deadline_ms if self.change is not None else NEVER_MS,
             NEVER_MS if is_alone else min(self.check_quorum_deadline_ms, self.begin_epoch_due_ms),
         )
 
-    def close(self, quorum: "Quorum") -> None:
+    def log_appended(self, replica: Replica) -> None:
+        """Answer the Fetch requests that wait for records."""
+        self.answer_held(replica)
+
+    def voters_changed(self, voters: VoterSet) -> None:
+        """Count the votes and offsets of the new voters."""
+        self.progress.set_voters(voters)
+
+    def close(self, replica: Replica) -> None:
         """Send everybody who waits to the next leader."""
         for fetch in self.held.take_all():
-            response = refuse_fetch(quorum, ErrorCode.not_leader_or_follower, fetch.listener)
-            quorum.effects.reply(fetch.token, response)
-        self.end_change(quorum, ErrorCode.not_leader_or_follower)
+            response = refuse_fetch(replica, ErrorCode.not_leader_or_follower, fetch.listener)
+            replica.effects.reply(fetch.token, response)
+        self.end_change(replica, ErrorCode.not_leader_or_follower)
 
     # -------------------------------------------------------------------------------------- replication
 
-    def silent_voters(self, quorum: "Quorum") -> tuple[ReplicaKey, ...]:
+    def silent_voters(self, replica: Replica) -> tuple[ReplicaKey, ...]:
         """The other voters that have not fetched for half a fetch timeout: they may not know of us."""
-        silent_since_ms = quorum.now_ms - quorum.config.fetch_timeout_ms // 2
+        silent_since_ms = replica.now_ms - replica.config.fetch_timeout_ms // 2
         return tuple(
-            replica.key
-            for replica in self.progress.voters.values()
-            if replica.key.node_id != quorum.key.node_id and replica.last_fetch_ms <= silent_since_ms
+            voter.key
+            for voter in self.progress.voters.values()
+            if voter.key.node_id != replica.key.node_id and voter.last_fetch_ms <= silent_since_ms
         )
 
-    def heard_from(self, quorum: "Quorum", key: ReplicaKey) -> None:
+    def heard_from(self, replica: Replica, key: ReplicaKey) -> None:
         """A voter fetched: when a majority has, we lead for another CheckQuorum period (1.5 fetch timeouts).
 
         We count as one of the majority while we are a voter.
         """
-        if self.progress.voter(key) is not None and key.node_id != quorum.key.node_id:
+        if self.progress.voter(key) is not None and key.node_id != replica.key.node_id:
             self.fetched.add(key.node_id)
-        needed = majority_size(len(self.progress.voters)) - (quorum.key.node_id in self.progress.voters)
+        needed = majority_size(len(self.progress.voters)) - (replica.key.node_id in self.progress.voters)
         if len(self.fetched) >= needed:
             self.fetched.clear()
-            self.check_quorum_deadline_ms = quorum.now_ms + check_quorum_ms(quorum.config.fetch_timeout_ms)
+            self.check_quorum_deadline_ms = replica.now_ms + check_quorum_ms(replica.config.fetch_timeout_ms)
 
-    def record_fetch(self, quorum: "Quorum", key: ReplicaKey, fetch_offset: int) -> None:
+    def record_fetch(self, replica: Replica, key: ReplicaKey, fetch_offset: int) -> None:
         """A replica whose log is a prefix of ours has it up to `fetch_offset`, and durable."""
         known = self.progress.replica(key)
         if known is not None and known.end_offset is not None and fetch_offset < known.end_offset:
-            quorum.effects.warn(
+            replica.effects.warn(
                 "fetch_offset_fell", replica=str(key), before=known.end_offset, now=fetch_offset
             )
-        self.progress.record_fetch(key, fetch_offset, quorum.log.end_offset, quorum.now_ms)
-        self.heard_from(quorum, key)
+        self.progress.record_fetch(key, fetch_offset, replica.log.end_offset, replica.now_ms)
+        self.heard_from(replica, key)
         if self.progress.voter(key) is not None:
-            self.advance_high_watermark(quorum)
+            self.advance_high_watermark(replica)
 
-    def record_own_end(self, quorum: "Quorum") -> None:
+    def record_own_end(self, replica: Replica) -> None:
         """Our own log is durable further than before."""
-        self.progress.record_own_end(quorum.log.persisted_offset)
-        self.advance_high_watermark(quorum)
+        self.progress.record_own_end(replica.log.persisted_offset)
+        self.advance_high_watermark(replica)
 
-    def advance_high_watermark(self, quorum: "Quorum") -> None:
+    def advance_high_watermark(self, replica: Replica) -> None:
         """Commit what a majority has, once that includes a record of our epoch (Raft 5.4.2)."""
         offset = self.progress.committed_offset
         if offset is None or offset <= self.epoch_start_offset:
@@ -139,38 +144,38 @@ class Leader(RoleState):
         if self.high_watermark is not None and offset <= self.high_watermark:
             return
         self.high_watermark = offset
-        quorum.set_high_watermark(offset)
+        replica.set_high_watermark(offset)
         if self.change is not None and self.change.offset is not None and self.change.offset < offset:
-            self.end_change(quorum, ErrorCode.none)
-        voters_offset = quorum.history.voters_offset
-        if not quorum.is_voter and voters_offset is not None and voters_offset < offset:
-            quorum.effects.note("removed_from_voters", epoch=self.epoch)
+            self.end_change(replica, ErrorCode.none)
+        voters_offset = replica.history.voters_offset
+        if not replica.is_voter and voters_offset is not None and voters_offset < offset:
+            replica.effects.note("removed_from_voters", epoch=self.epoch)
             self.is_resigning = True
-        self.answer_held(quorum)
+        self.answer_held(replica)
 
-    def answer_held(self, quorum: "Quorum") -> None:
+    def answer_held(self, replica: Replica) -> None:
         """There are new records, or a new high watermark: tell everybody who waits."""
         for fetch in self.held.take_all():
-            self._answer(quorum, fetch)
+            self._answer(replica, fetch)
 
-    def _answer(self, quorum: "Quorum", fetch: HeldFetch) -> None:
-        position = quorum.log.validate(fetch.request.fetch_offset, fetch.request.last_fetched_epoch)
-        response = answer_fetch(quorum, fetch.request, position, self.high_watermark, fetch.listener)
-        quorum.effects.reply(fetch.token, response)
+    def _answer(self, replica: Replica, fetch: HeldFetch) -> None:
+        position = replica.log.validate(fetch.request.fetch_offset, fetch.request.last_fetched_epoch)
+        response = answer_fetch(replica, fetch.request, position, self.high_watermark, fetch.listener)
+        replica.effects.reply(fetch.token, response)
 
     # ------------------------------------------------------------------------------------ voter changes
 
-    def end_change(self, quorum: "Quorum", error_code: ErrorCode, message: str | None = None) -> None:
+    def end_change(self, replica: Replica, error_code: ErrorCode, message: str | None = None) -> None:
         """Answer the voter change under way, if there is one, and forget it."""
         change, self.change = self.change, None
         if change is None or change.is_answered:
             return
         kind = AddRaftVoterResponse if change.kind is ChangeKind.ADD else RemoveRaftVoterResponse
-        quorum.effects.reply(change.token, kind(error_code=error_code, error_message=message))
+        replica.effects.reply(change.token, kind(error_code=error_code, error_message=message))
 
-    def _expire_change(self, quorum: "Quorum") -> None:
-        if self.change is not None and quorum.now_ms >= self.change.deadline_ms:
-            self.end_change(quorum, ErrorCode.request_timed_out)
+    def _expire_change(self, replica: Replica) -> None:
+        if self.change is not None and replica.now_ms >= self.change.deadline_ms:
+            self.end_change(replica, ErrorCode.request_timed_out)
 
 
 def check_quorum_ms(fetch_timeout_ms: int) -> int:

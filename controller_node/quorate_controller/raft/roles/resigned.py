@@ -1,15 +1,12 @@
 """Resigned: led the epoch and leads no more; tells the voters, the best successors first, to elect anew."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from quorate_controller.raft import outgoing
 from quorate_controller.raft.messages import Role
 from quorate_controller.raft.model import ReplicaKey
-from quorate_controller.raft.roles.base import RoleState
-
-if TYPE_CHECKING:
-    from quorate_controller.raft.quorum import Quorum
+from quorate_controller.raft.replica import Replica, RoleState
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,11 +35,13 @@ class Resigned(RoleState):
         self.unacknowledged.discard(voter_id)
         self.unreachable.discard(voter_id)
 
-    def poll(self, quorum: "Quorum") -> int:
-        if quorum.is_shutting_down:
-            return outgoing.send_end_epoch(quorum, self)
-        if quorum.now_ms >= self.election_deadline_ms:
+    def poll(self, replica: Replica) -> int:
+        if replica.is_shutting_down:
+            return outgoing.send_end_epoch(replica, self.unacknowledged, self.successors)
+        if replica.now_ms >= self.election_deadline_ms:
             # The epoch has to go up: in this one, everybody would be pointed to us as the leader.
-            quorum.become_unattached(self.epoch + 1)
-            return quorum.now_ms
-        return min(outgoing.send_end_epoch(quorum, self), self.election_deadline_ms)
+            replica.become_unattached(self.epoch + 1)
+            return replica.now_ms
+        return min(
+            outgoing.send_end_epoch(replica, self.unacknowledged, self.successors), self.election_deadline_ms
+        )

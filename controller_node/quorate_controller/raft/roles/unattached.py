@@ -1,15 +1,12 @@
 """Unattached: knows the epoch, follows nobody. A voter waits for its time to stand; all look for a leader."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from quorate_controller.raft import outgoing
 from quorate_controller.raft.messages import Role
 from quorate_controller.raft.model import ReplicaKey
-from quorate_controller.raft.roles.base import RoleState, can_grant_without_leader
-
-if TYPE_CHECKING:
-    from quorate_controller.raft.quorum import Quorum
+from quorate_controller.raft.replica import Replica, RoleState
 
 
 @dataclass(slots=True, kw_only=True)
@@ -18,12 +15,12 @@ class Unattached(RoleState):
     election_deadline_ms: int
 
     def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
-        return can_grant_without_leader(self, candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
+        return self.can_grant_without_leader(candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
 
-    def poll(self, quorum: "Quorum") -> int:
-        if not quorum.can_stand:
-            return outgoing.discover(quorum)
-        if quorum.now_ms >= self.election_deadline_ms:
-            quorum.become_prospective()
-            return quorum.now_ms
-        return min(outgoing.discover(quorum), self.election_deadline_ms)
+    def poll(self, replica: Replica) -> int:
+        if not replica.can_stand:
+            return outgoing.discover(replica)
+        if replica.now_ms >= self.election_deadline_ms:
+            replica.become_prospective()
+            return replica.now_ms
+        return min(outgoing.discover(replica), self.election_deadline_ms)

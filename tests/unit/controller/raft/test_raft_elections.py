@@ -257,10 +257,10 @@ def test_the_backoff_grows_while_the_leader_stays_away(lab) -> None:
     """Goal: a leader that only we cannot reach is not pestered. Method: lose pre-votes in a row."""
     node, outcome = follower(lab)
     fetch = outcome.sends[-1]
-    assert node.node._quorum.elections_lost == 0
+    assert node.node._replica.elections_lost == 0
     for lost in range(1, 4):
         node.fail(fetch)
-        assert node.node._quorum.elections_lost == lost
+        assert node.node._replica.elections_lost == lost
         outcome = node.wait_for_deadline()
         while node.node.role is not Role.PROSPECTIVE:
             outcome = node.wait_for_deadline()

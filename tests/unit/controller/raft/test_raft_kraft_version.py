@@ -132,7 +132,7 @@ def test_a_leader_too_old_to_be_told_is_left_alone(lab) -> None:
         (send,) = node.answer(send, answer).sends
     (send,) = node.fail(send, FailureReason.UNSUPPORTED_VERSION).sends
     assert isinstance(send.request, FetchRequest)
-    assert node.node._quorum.state.has_updated_leader
+    assert node.node._replica.state.has_updated_leader
 
 
 def upgrade(node, version: int = 1, *, validate_only: bool = False):

@@ -3,7 +3,7 @@
 import pytest
 import quorate_controller.raft as package
 from quorate_controller.raft.messages import Role
-from quorate_controller.raft.quorum import TRANSITIONS, EpochStep
+from quorate_controller.raft.transitions import TRANSITIONS, EpochStep
 
 
 def documented() -> dict[tuple[str, str], str]:
@@ -51,13 +51,13 @@ def test_epochs_never_fall(step: EpochStep, before: int, allowed: set[int]) -> N
 
 def test_an_illegal_transition_is_a_bug(lab) -> None:
     """Goal: nobody skips the election. Method: make an unattached replica leader."""
-    quorum = lab.node().node._quorum
+    quorum = lab.node().node._replica
     with pytest.raises(AssertionError, match="no way from"):
         quorum.become_leader(())
 
 
 def test_a_transition_cannot_take_the_epoch_back(lab) -> None:
     """Goal: epochs are monotonic. Method: make a leader unattached in its own epoch."""
-    quorum = lab.leader().node._quorum
+    quorum = lab.leader().node._replica
     with pytest.raises(AssertionError, match="LEADER"):
         quorum.become_unattached(quorum.epoch)

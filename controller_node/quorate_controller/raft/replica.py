@@ -1,0 +1,282 @@
+"""One replica of the metadata log: what its roles and its handlers share, and what a role is.
+
+A role acts on its replica and a replica is in a role, so both are here. `roles` has the roles, `transitions` the
+replica that goes from one to the other.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from quorate_protocol.records.batch import scan_batches
+from quorate_protocol.records.control import encode_control_batch
+
+from quorate_controller.raft.effects import Effects
+from quorate_controller.raft.history import VoterHistory
+from quorate_controller.raft.log import LogMetadata
+from quorate_controller.raft.messages import HIGH_WATERMARK_UNKNOWN, Role
+from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey, SnapshotId, Voter
+from quorate_controller.raft.peers import Peers
+from quorate_controller.raft.records import quorum_changes
+from quorate_controller.raft.startup import HardState, LogState, RaftConfig
+from quorate_controller.raft.voters import VoterSet
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from quorate_protocol.records.control import ControlRecord
+
+
+@dataclass(slots=True, kw_only=True)
+class RoleState(ABC):
+    """A role in an epoch. `leader_endpoints` are those we know, maybe none, when `leader_id` is known."""
+
+    role: ClassVar[Role]
+    epoch: int
+    leader_id: int = NO_NODE_ID
+    leader_endpoints: tuple[Endpoint, ...] = ()
+    voted_key: ReplicaKey | None = None
+
+    @property
+    def hard_state(self) -> HardState:
+        """What a restart must not forget of this role."""
+        return HardState(leader_epoch=self.epoch, leader_id=self.leader_id, voted_key=self.voted_key)
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader_id != NO_NODE_ID
+
+    @abstractmethod
+    def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+        """Whether `candidate`, which stands in our epoch, gets our vote.
+
+        `is_up_to_date`: its log reaches at least as far as ours.
+        """
+
+    def can_grant_without_leader(
+        self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool
+    ) -> bool:
+        """The rule of the roles that follow nobody: one vote per epoch, to a log that is not behind ours.
+
+        A pre-vote binds nobody, so only the log counts (KIP-996).
+        """
+        if is_pre_vote:
+            return is_up_to_date
+        if self.voted_key is not None:
+            is_same = self.voted_key.node_id == candidate.node_id
+            return is_same and self.voted_key.directory_id in (None, candidate.directory_id)
+        return is_up_to_date and not self.has_leader
+
+    @abstractmethod
+    def poll(self, replica: "Replica") -> int:
+        """Do what is due now, and say when to look again (Unix milliseconds).
+
+        May change the role; it then returns a time that has come, so that the new role is polled, too.
+        """
+
+    def close(self, replica: "Replica") -> None:  # noqa: B027 -- most roles owe nobody an answer
+        """Answer the requests that wait on this role. `replica` has the next role already."""
+
+    def log_appended(self, replica: "Replica") -> None:  # noqa: B027 -- only a leader serves the log
+        """Records were appended to the log."""
+
+    def voters_changed(self, voters: VoterSet) -> None:  # noqa: B027 -- only a leader counts voters
+        """Another voter set is in force."""
+
+
+class Replica(ABC):
+    """The state that handlers and roles share. They change it only through its methods."""
+
+    def __init__(self, config: RaftConfig, log: LogState, state: RoleState, rng: "Random") -> None:
+        self.config = config
+        self.rng = rng
+        self.log = LogMetadata(log)
+        self.history = VoterHistory(config.static_voters, log)
+        self.peers = Peers(
+            request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms
+        )
+        self.effects = Effects()
+        self.now_ms = 0
+        self.high_watermark = HIGH_WATERMARK_UNKNOWN
+        self.restoring: SnapshotId | None = None
+        self.shutdown_deadline_ms: int | None = None
+        self.elections_lost = 0
+        self.next_discovery_ms = 0
+        self.state = state
+
+    # ------------------------------------------------------------------------------------------ queries
+
+    @property
+    def key(self) -> ReplicaKey:
+        return self.config.key
+
+    @property
+    def epoch(self) -> int:
+        return self.state.epoch
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voter set in force."""
+        return self.history.voters
+
+    @property
+    def is_voter(self) -> bool:
+        return self.config.can_vote and self.voters.is_voter(self.key)
+
+    @property
+    def can_stand(self) -> bool:
+        """Whether this replica may stand for election.
+
+        Besides the voters that is a replica that has just been removed, until the removal is committed. It
+        may be the only one with the record of it, and then nobody else could be elected (Ongaro's
+        dissertation, 4.2.2). It does not count its own vote, and resigns once the removal is committed.
+        """
+        if self.is_voter:
+            return True
+        previous, offset = self.history.previous_voters, self.history.voters_offset
+        if not self.config.can_vote or previous is None or offset is None or offset < self.high_watermark:
+            return False
+        return previous.is_voter(self.key)
+
+    @property
+    def is_only_voter(self) -> bool:
+        return self.config.can_vote and self.voters.is_only_voter(self.key)
+
+    @property
+    def own_voter(self) -> Voter:
+        """This replica as a VotersRecord should describe it."""
+        return Voter(key=self.key, endpoints=self.config.endpoints, kraft_versions=self.config.kraft_versions)
+
+    @property
+    def is_shutting_down(self) -> bool:
+        return self.shutdown_deadline_ms is not None
+
+    @property
+    def can_fetch(self) -> bool:
+        """Whether everything we have is durable, and no snapshot is being put in place of it."""
+        return self.restoring is None and self.log.persisted_offset == self.log.end_offset
+
+    @property
+    def can_reach_leader(self) -> bool:
+        """Whether the leader of the epoch is known, with an endpoint unless it is us."""
+        return self.state.has_leader and bool(self.state.leader_endpoints)
+
+    def random_election_timeout_ms(self) -> int:
+        """Kafka's election timeout: one to two times the configured one."""
+        timeout_ms = self.config.election_timeout_ms
+        return timeout_ms + self.rng.randrange(timeout_ms) if timeout_ms > 0 else 0
+
+    def fast_backoff_ms(self) -> int:
+        """A short random pause before standing, to keep voters from standing all at once.
+
+        It grows with each election lost in a row, for networks slower than the first guess.
+        """
+        exponent = min(self.elections_lost, 10)
+        backoff_ms = min(self.config.fast_backoff_ms_max << exponent, self.config.election_backoff_ms_max)
+        self.elections_lost += 1
+        return self.rng.randrange(backoff_ms + 1)
+
+    # -------------------------------------------------------------------------------------- transitions
+
+    @abstractmethod
+    def become_unattached(self, epoch: int, leader_id: int = NO_NODE_ID) -> None:
+        """A higher epoch was seen without a leader to follow, or a pre-vote was lost without one."""
+
+    @abstractmethod
+    def become_prospective(self) -> None:
+        """It is time to stand for election: ask for pre-votes first."""
+
+    @abstractmethod
+    def become_candidate(self) -> None:
+        """The pre-vote was won, or a voter does not know pre-votes: stand in the next epoch."""
+
+    @abstractmethod
+    def become_leader(self, granting: Iterable[int]) -> None:
+        """The election was won: open the epoch with the control records that Kafka opens it with."""
+
+    @abstractmethod
+    def become_resigned(self, successors: tuple[ReplicaKey, ...]) -> None:
+        """Lead no more: too few voters fetch, this replica was removed, or it shuts down."""
+
+    @abstractmethod
+    def follow(self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
+        """A leader of this or a higher epoch was found: become its follower if an endpoint of it is known."""
+
+    @abstractmethod
+    def give_up_standing(self) -> None:
+        """A pre-vote was lost: back to the leader of the epoch, or wait without one."""
+
+    @abstractmethod
+    def record_vote(self, candidate: ReplicaKey) -> None:
+        """Give `candidate` our only vote of this epoch; durable before the answer leaves (Raft 5.2)."""
+
+    # ---------------------------------------------------------------------------------------------- log
+
+    def append_control(self, records: "list[ControlRecord]") -> int:
+        """Append one control batch as the leader. Returns the offset of its last record."""
+        batch = encode_control_batch(records, self.log.end_offset, self.epoch, self.now_ms)
+        self.append(batch)
+        return self.log.end_offset - 1
+
+    def append(self, batches: bytes) -> None:
+        """Append whole batches to the log: a leader's own, or what a follower fetched and checked."""
+        self.effects.append(batches)
+        for header in scan_batches(batches):
+            self.log.append(
+                base_offset=header.base_offset,
+                last_offset=header.last_offset,
+                epoch=header.partition_leader_epoch,
+            )
+            if header.is_control:
+                for offset, change in quorum_changes(batches, header):
+                    if isinstance(change, VoterSet):
+                        self._add_voters(offset, change)
+                    else:
+                        self.history.add_kraft_version(offset, change)
+        self.state.log_appended(self)
+
+    def _add_voters(self, offset: int, voters: VoterSet) -> None:
+        before, before_offset = self.voters, self.history.voters_offset
+        if before_offset is not None and before_offset >= 0 and not before.overlaps(voters):
+            # Voters of configuration or bootstrap checkpoint may differ from node to node; the log's may not.
+            self.effects.warn("voters_do_not_overlap", before=before.ids, after=voters.ids)
+        self.history.add_voters(offset, voters)
+        self._voters_changed()
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Cut off what the leader does not have, and forget the voter sets in it."""
+        assert end_offset >= self.high_watermark, "what is committed stays"
+        voters = self.voters
+        self.log.truncate_to(end_offset)
+        self.history.truncate_to(end_offset)
+        self.effects.truncate_to = end_offset
+        if self.voters != voters:
+            self._voters_changed()
+
+    def begin_restore(self, snapshot_id: SnapshotId) -> None:
+        """A snapshot has been downloaded: it takes the place of the log."""
+        assert self.state.role is not Role.LEADER, "a leader never loads a snapshot"
+        self.log.reset_to(snapshot_id)
+        self.restoring = snapshot_id
+        self.effects.restore = snapshot_id
+
+    def end_restore(
+        self, snapshot_id: SnapshotId, kraft_version: int | None, voters: VoterSet | None
+    ) -> None:
+        """Storage has done so, and tells what the snapshot says of the quorum."""
+        assert self.restoring == snapshot_id
+        self.restoring = None
+        self.history.reset(snapshot_id.offset - 1, kraft_version, voters)
+        self._voters_changed()
+        self.set_high_watermark(snapshot_id.offset)
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Everything below `offset` is committed, for all that we know now."""
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.effects.high_watermark = offset
+
+    def _voters_changed(self) -> None:
+        self.effects.voters = self.voters
+        self.state.voters_changed(self.voters)
