@@ -11,9 +11,7 @@ import pytest
 from kit.rolling import RollingCluster
 from kit.snapshots import busy, put, well
 from quorate_operator.planning.steps import Plan, StopNode
-from quorate_operator.web.facts import label_of
 from quorate_operator.web.port import ClusterKey
-from quorate_operator.web.words import action_words
 
 WIDTHS = (360, 768, 1280)
 CLUSTER = "/clusters/kafka/quorum"
@@ -166,8 +164,8 @@ async def test_a_roll_can_be_watched_step_by_step(tab: Any, serve: Serve, pictur
         due = snapshot.plan.due
         assert due, f"the roll stands: {snapshot.plan}"
         put(served.registry, snapshot)
-        for action in due:
-            words = f"{action_words(action, label_of(snapshot))} {action.reason}"
+        for step in (one for one in snapshot.view().steps if one.is_due):
+            words = f"{step.what} {step.step.reason}"
             await tab.until(f"document.getElementById('plan').textContent.includes({json.dumps(words)})")
         counts.append(await tab.evaluate("document.querySelector('.quorum .count').textContent"))
         stopped += [action.node_id for action in due if isinstance(action, StopNode)]

@@ -14,7 +14,7 @@ from quorate_operator.planning.steps import Plan
 from quorate_operator.runtime.describing import idle_observation, label_in
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
-from quorate_operator.runtime.wording import plan_as_json
+from quorate_operator.view.wording import plan_as_json
 
 from quorate.console import Output, print_json, report_failures, write
 

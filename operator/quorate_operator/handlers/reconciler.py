@@ -316,32 +316,23 @@ class ClusterReconciler:
         self, resources: ClusterResources, desired: DesiredCluster, observed: ObservedCluster, plan: Plan
     ) -> None:
         assert resources.quorum is not None
-        self._shared.snapshots.put(
-            ClusterSnapshot(
-                key=self.key,
-                at_ms=clock.now_ms(),
-                desired=desired,
-                observed=observed,
-                plan=plan,
-                problem=self._problem,
-            )
-        )
-        generation = resources.quorum["metadata"]["generation"]
-        status = controller_status(
-            desired,
-            observed,
-            plan,
-            generation=generation,
+        snapshot = ClusterSnapshot(
+            key=self.key,
+            at_ms=clock.now_ms(),
+            desired=desired,
+            observed=observed,
+            plan=plan,
             problem=self._problem,
-            history=self._infrastructure.history(),
         )
+        self._shared.snapshots.put(snapshot)
+        view = snapshot.view()
+        generation = resources.quorum["metadata"]["generation"]
+        history = self._infrastructure.history()
+        status = controller_status(view, generation=generation, history=history)
         await self._write_status(CONTROLLERS, resources.quorum, status)
         for pool, body in resources.pools.items():
             if pool not in resources.leaving_pools:
-                generation = body["metadata"]["generation"]
-                status = broker_status(
-                    desired, observed, plan, pool=pool, generation=generation, problem=self._problem
-                )
+                status = broker_status(view, pool=pool, generation=body["metadata"]["generation"])
                 await self._write_status(BROKERS, body, status)
         for refusal in plan.refusals:
             await self._shared.events.tell(

@@ -1,4 +1,4 @@
-"""What is written into `status`, from what was observed and planned. Pure, apart from the time that is passed in."""
+"""The status of the resources, rendered from the view of their cluster. Pure: the time is passed in."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,45 +20,31 @@ from quorate_operator.models.status import (
     RegistrationStatus,
     VoterStatus,
 )
-from quorate_operator.planning.cluster import (
-    BrokerLoad,
-    DesiredCluster,
-    Lifecycle,
-    NodeState,
-    ObservedCluster,
-    ObservedNode,
-    ObservedRegistration,
-    Role,
-)
-from quorate_operator.planning.steps import Plan, WaitFor
-from quorate_operator.web.facts import ghosts
+from quorate_operator.planning.cluster import Lifecycle, NodeState, Role
+from quorate_operator.planning.steps import Refusal, WaitFor
+from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepView
 
 Judgement = tuple[ConditionType, bool | None, str, str]
 """A condition: its type, whether it holds, the reason for programs, and the message."""
 
 
 def controller_status(
-    desired: DesiredCluster,
-    observed: ObservedCluster,
-    plan: Plan,
-    *,
-    generation: int,
-    problem: str | None = None,
-    history: HistoryStatus | None = None,
+    view: ClusterView, *, generation: int, history: HistoryStatus | None = None
 ) -> dict[str, Any]:
-    """The status of a KafkaController, without conditions and without what is kept: `formation`."""
-    nodes = _nodes_of(desired, observed, desired.name)
-    quorum, kafka = observed.quorum, observed.kafka
+    """Returns the status of a KafkaController, without conditions' times and without `formation`, which is kept."""
+    pool = view.pool(view.name, is_controllers=True)
+    quorum = view.described
+    level = view.levels.get(METADATA_VERSION)
     status = KafkaControllerStatus(
         observed_generation=generation,
-        cluster_id=observed.formation.cluster_id if observed.formation else None,
-        replicas=len(nodes),
-        ready_replicas=_count_ready(nodes),
-        selector=f"quorate.dev/cluster={desired.name},quorate.dev/pool={desired.name}",
-        plan=_steps(plan),
-        refusals=_refusals(plan),
-        version=_version(desired, desired.name, nodes),
-        metadata_version=_metadata_version(observed),
+        cluster_id=view.formed_as,
+        replicas=len(pool.nodes),
+        ready_replicas=pool.ready,
+        selector=f"quorate.dev/cluster={view.name},quorate.dev/pool={view.name}",
+        plan=_steps(pool.steps),
+        refusals=_refusals(view.refusals),
+        version=pool.version,
+        metadata_version=metadata_version_name(level) if level is not None else None,
         quorum=QuorumStatus(
             leader_id=quorum.leader_id,
             epoch=quorum.leader_epoch,
@@ -67,84 +53,45 @@ def controller_status(
         )
         if quorum
         else None,
-        voters=tuple(
-            VoterStatus(
-                node_id=voter.node_id,
-                directory_id=voter.directory_id,
-                endpoint=next((str(address) for address in voter.endpoints.values()), None),
-                caught_up=voter.caught_up,
-            )
-            for _, voter in sorted(quorum.voters.items())
-        )
-        if quorum
-        else (),
-        registrations=_registrations(observed) if kafka else (),
+        voters=_voters(view),
+        registrations=_registrations(view),
         history=history,
     )
-    judged = [
-        *_common(desired, nodes, plan, problem),
-        _quorum_health(observed, desired),
-        _upgrade(plan),
-    ]
+    judged = [*_common(view, pool), _quorum_health(view), _upgrade(view)]
     return _dump(status) | {"conditions": _conditions(judged, generation)}
 
 
-def broker_status(
-    desired: DesiredCluster,
-    observed: ObservedCluster,
-    plan: Plan,
-    *,
-    pool: str,
-    generation: int,
-    problem: str | None = None,
-) -> dict[str, Any]:
-    """The status of a KafkaBroker, with the part of the plan that concerns its brokers."""
-    nodes = _nodes_of(desired, observed, pool)
-    own = {node.node_id for node in nodes} | {
-        node.node_id for node in observed.nodes.values() if node.pool == pool
-    }
-    part = Plan(
-        steps=tuple(
-            step
-            for step in plan.steps
-            if (own & set(step.node_ids) if isinstance(step, WaitFor) else step.node_id in own)
-        ),
-        refusals=plan.refusals,
-    )
-    registrations = observed.kafka.registrations if observed.kafka else {}
-    loads = observed.kafka.loads if observed.kafka else {}
+def broker_status(view: ClusterView, *, pool: str, generation: int) -> dict[str, Any]:
+    """Returns the status of a KafkaBroker, with the part of the plan that concerns its brokers."""
+    own = view.pool(pool)
     status = KafkaBrokerStatus(
         observed_generation=generation,
-        replicas=len(nodes),
-        ready_replicas=_count_ready(nodes),
-        selector=f"quorate.dev/cluster={desired.name},quorate.dev/pool={pool}",
-        plan=_steps(part),
-        refusals=_refusals(part),
-        version=_version(desired, pool, nodes),
-        brokers=tuple(
-            _broker(node, registrations.get(node.node_id), loads.get(node.node_id)) for node in nodes
-        ),
+        replicas=len(own.nodes),
+        ready_replicas=own.ready,
+        selector=f"quorate.dev/cluster={view.name},quorate.dev/pool={pool}",
+        plan=_steps(own.steps),
+        refusals=_refusals(view.refusals),
+        version=own.version,
+        brokers=tuple(_broker(node) for node in own.nodes),
     )
-    judged = _common(desired, nodes, part, problem)
-    return _dump(status) | {"conditions": _conditions(judged, generation)}
+    return _dump(status) | {"conditions": _conditions(_common(view, own), generation)}
 
 
-def _broker(
-    node: ObservedNode, registration: ObservedRegistration | None, load: BrokerLoad | None
-) -> BrokerStatus:
+def _broker(node: NodeView) -> BrokerStatus:
+    registration = node.registration
     endpoints = registration.endpoints if registration else {}
     return BrokerStatus(
-        node_id=node.node_id,
-        state=node.state.value,
+        node_id=node.seen.node_id,
+        state=node.seen.state.value,
         fenced=registration.fenced if registration else None,
-        replicas=load.replicas if load else None,
+        replicas=node.load.replicas if node.load else None,
         rack=registration.rack if registration else None,
         advertised={listener: str(address) for listener, address in endpoints.items()},
     )
 
 
 def refused_status(message: str, generation: int) -> dict[str, Any]:
-    """The part of a status that says that a manifest can't be used; what is known otherwise stays."""
+    """Returns the part of a status that says that a manifest is invalid; the rest of the status stays."""
     judged: list[Judgement] = [
         ("Ready", False, "InvalidManifest", message),
         ("Progressing", False, "InvalidManifest", message),
@@ -154,7 +101,7 @@ def refused_status(message: str, generation: int) -> dict[str, Any]:
 
 
 def failed_status(problem: str, generation: int) -> dict[str, Any]:
-    """The part of a status that says that a look or a step failed; what is known otherwise stays."""
+    """Returns the part of a status that says that observing or a step failed; the rest of the status stays."""
     return {"conditions": _conditions([("Degraded", True, "StepFailed", problem)], generation)}
 
 
@@ -184,59 +131,57 @@ def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -
     return target
 
 
-def _common(
-    desired: DesiredCluster, nodes: Sequence[ObservedNode], plan: Plan, problem: str | None
-) -> list[Judgement]:
-    waiting = [node for node in nodes if node.state is not NodeState.READY]
-    first = plan.steps[0].reason if plan.steps else ""
+def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
+    nodes, steps = pool.nodes, pool.steps
+    waiting = [node.seen for node in nodes if node.seen.state is not NodeState.READY]
     ready: Judgement
-    if desired.lifecycle is Lifecycle.HIBERNATED:
+    if view.lifecycle is Lifecycle.HIBERNATED:
         ready = ("Ready", False, "Hibernated", "the cluster is hibernated")
     elif not waiting:
         ready = ("Ready", True, "AllReady", f"{len(nodes)} of {len(nodes)} nodes are ready")
     else:
-        told = ", ".join(f"{node.node_id} is {node.state}" for node in waiting[:10])
-        ready = ("Ready", False, "NodesNotReady", told)
-    is_paused = desired.lifecycle is Lifecycle.PAUSED
+        states = ", ".join(f"{seen.node_id} is {seen.state}" for seen in waiting[:10])
+        ready = ("Ready", False, "NodesNotReady", states)
+    first = steps[0].step.reason if steps else ""
     progressing: Judgement = (
-        ("Progressing", False, "Paused", "nothing is changed while the cluster is paused")
-        if is_paused
-        else ("Progressing", bool(plan.steps), "Working" if plan.steps else "AsDesired", first)
+        ("Progressing", False, "Paused", "the cluster is paused: the operator changes nothing")
+        if view.lifecycle is Lifecycle.PAUSED
+        else ("Progressing", bool(steps), "Working" if steps else "AsDesired", first)
     )
-    return [ready, progressing, _degraded(nodes, plan, problem)]
+    return [ready, progressing, _degraded(view, nodes)]
 
 
-def _degraded(nodes: Sequence[ObservedNode], plan: Plan, problem: str | None) -> Judgement:
-    if problem is not None:
-        return ("Degraded", True, "StepFailed", problem)
-    blocked = [f"{node.node_id}: {node.problem}" for node in nodes if node.problem]
+def _degraded(view: ClusterView, nodes: Sequence[NodeView]) -> Judgement:
+    if view.problem is not None:
+        return ("Degraded", True, "StepFailed", view.problem)
+    blocked = [f"{node.seen.node_id}: {node.seen.problem}" for node in nodes if node.seen.problem]
     if blocked:
         return ("Degraded", True, "NodeProblem", "; ".join(blocked))
-    lost = [node.node_id for node in nodes if node.state in (NodeState.CRASHED, NodeState.UNREADY)]
+    failed = (NodeState.CRASHED, NodeState.UNREADY)
+    lost = [str(node.seen.node_id) for node in nodes if node.seen.state in failed]
     if lost:
-        return ("Degraded", True, "NodesFailed", f"failed or not ready any more: {', '.join(map(str, lost))}")
-    if plan.refusals:
-        refusal = plan.refusals[0]
+        return ("Degraded", True, "NodesFailed", f"crashed or no longer ready: {', '.join(lost)}")
+    if view.refusals:
+        refusal = view.refusals[0]
         return ("Degraded", True, refusal.code, refusal.message)
     return ("Degraded", False, "Healthy", "")
 
 
-def _quorum_health(observed: ObservedCluster, desired: DesiredCluster) -> Judgement:
-    quorum = observed.quorum
-    if quorum is None:
-        if desired.lifecycle is Lifecycle.HIBERNATED:
-            return ("QuorumHealthy", None, "Hibernated", "the quorum sleeps")
-        is_new = observed.formation is None or not observed.formation.is_formed
-        reason = "NotFormed" if is_new else "NoLeader"
+def _quorum_health(view: ClusterView) -> Judgement:
+    quorum = view.described
+    if view.quorum is None or quorum is None:
+        if view.lifecycle is Lifecycle.HIBERNATED:
+            return ("QuorumHealthy", None, "Hibernated", "the cluster is hibernated")
+        reason = "NoLeader" if view.is_formed else "NotFormed"
         return ("QuorumHealthy", False, reason, "no leader answers")
-    behind = [node_id for node_id, voter in sorted(quorum.voters.items()) if not voter.caught_up]
+    behind = [str(voter.node_id) for voter in view.quorum.voters if not voter.caught_up]
     if behind:
-        return ("QuorumHealthy", False, "VotersBehind", f"not caught up: {', '.join(map(str, behind))}")
+        return ("QuorumHealthy", False, "VotersBehind", f"not caught up: {', '.join(behind)}")
     return ("QuorumHealthy", True, "AllCaughtUp", f"{len(quorum.voters)} voters, {quorum.leader_id} leads")
 
 
-def _upgrade(plan: Plan) -> Judgement:
-    blocked = [refusal for refusal in plan.refusals if refusal.code == "UpgradeBlocked"]
+def _upgrade(view: ClusterView) -> Judgement:
+    blocked = [refusal for refusal in view.refusals if refusal.code == "UpgradeBlocked"]
     if blocked:
         return ("UpgradeBlocked", True, "UpgradeBlocked", blocked[0].message)
     return ("UpgradeBlocked", False, "NotBlocked", "")
@@ -257,65 +202,57 @@ def _conditions(judged: Iterable[Judgement], generation: int) -> list[dict[str, 
     ]
 
 
-def _nodes_of(desired: DesiredCluster, observed: ObservedCluster, pool: str) -> list[ObservedNode]:
-    ids = [node.node_id for node in desired.nodes if node.pool == pool]
-    return [observed.nodes[node_id] for node_id in sorted(ids) if node_id in observed.nodes]
-
-
-def _count_ready(nodes: Iterable[ObservedNode]) -> int:
-    return sum(node.state is NodeState.READY for node in nodes)
-
-
-def _version(desired: DesiredCluster, pool: str, nodes: Sequence[ObservedNode]) -> str | None:
-    """The release that all of them run; None while they differ."""
-    wanted = {node.kafka_version for node in desired.nodes if node.pool == pool}
-    running = {node.revision.get("version") for node in nodes if node.state.runs}
-    return wanted.pop() if len(wanted) == 1 and running == wanted else None
-
-
-def _metadata_version(observed: ObservedCluster) -> str | None:
-    level = observed.kafka.features.get(METADATA_VERSION) if observed.kafka else None
-    return metadata_version_name(level) if level is not None else None
-
-
-def _registrations(observed: ObservedCluster) -> tuple[RegistrationStatus, ...]:
-    assert observed.kafka is not None
-    blocks = {
-        ghost.registration.node_id: "; ".join(
-            f"{feature}: it goes up to {highest}, the others to {level}"
-            for feature, highest, level in ghost.blocks
-        )
-        for ghost in ghosts(observed)
-    }
+def _voters(view: ClusterView) -> tuple[VoterStatus, ...]:
+    if view.quorum is None or view.quorum.described is None:
+        return ()
     return tuple(
-        RegistrationStatus(node_id=node_id, ghost=node_id in blocks, blocks=blocks.get(node_id) or None)
-        for node_id, one in sorted(observed.kafka.registrations.items())
-        if one.role is Role.CONTROLLER
+        VoterStatus(
+            node_id=voter.node_id,
+            directory_id=voter.directory_id,
+            endpoint=str(voter.endpoint) if voter.endpoint is not None else None,
+            caught_up=voter.caught_up,
+        )
+        for voter in view.quorum.voters
     )
 
 
-def _steps(plan: Plan) -> tuple[PlanStep, ...]:
-    steps: list[PlanStep] = []
-    waits_for: str | None = None
-    for step in plan.steps[:PLAN_STEPS_MAX]:
-        node_id = step.node_ids[0] if isinstance(step, WaitFor) and step.node_ids else None
-        if not isinstance(step, WaitFor):
-            node_id = step.node_id
-        steps.append(
-            PlanStep(
-                step=type(step).__name__,
-                node_id=node_id if node_id is not None and node_id >= 0 else None,
-                reason=step.reason,
-                waits_for=waits_for,
+def _registrations(view: ClusterView) -> tuple[RegistrationStatus, ...]:
+    return tuple(
+        RegistrationStatus(
+            node_id=one.registration.node_id,
+            ghost=one.is_ghost,
+            blocks="; ".join(
+                f"{block.feature}: it supports up to {block.highest}, other nodes up to {block.target}"
+                for block in one.blocks
             )
+            or None,
         )
-        if isinstance(step, WaitFor):
-            waits_for = step.reason
-    return tuple(steps)
+        for one in view.registrations or ()
+        if one.registration.role is Role.CONTROLLER
+    )
 
 
-def _refusals(plan: Plan) -> tuple[RefusalStatus, ...]:
-    return tuple(RefusalStatus(code=one.code, message=one.message) for one in plan.refusals[:REFUSALS_MAX])
+def _steps(views: Sequence[StepView]) -> tuple[PlanStep, ...]:
+    return tuple(
+        PlanStep(
+            step=type(one.step).__name__,
+            node_id=_node_id(one),
+            reason=one.step.reason,
+            waits_for=one.waits_for,
+        )
+        for one in views[:PLAN_STEPS_MAX]
+    )
+
+
+def _node_id(view: StepView) -> int | None:
+    step = view.step
+    if isinstance(step, WaitFor):
+        return step.node_ids[0] if step.node_ids and step.node_ids[0] >= 0 else None
+    return step.node_id if step.node_id is not None and step.node_id >= 0 else None
+
+
+def _refusals(refusals: Sequence[Refusal]) -> tuple[RefusalStatus, ...]:
+    return tuple(RefusalStatus(code=one.code, message=one.message) for one in refusals[:REFUSALS_MAX])
 
 
 def _dump(status: KafkaControllerStatus | KafkaBrokerStatus) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from quorate_operator.runtime.local.forwarding import own_publications
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.status import ClusterStatus, NodeStatus
-from quorate_operator.runtime.wording import Label, plan_as_json
+from quorate_operator.view.wording import Label, plan_as_json
 
 
 def label_in(layout: Layout) -> Label:

@@ -5,6 +5,8 @@ from html import escape
 from typing import Final
 
 VOID: Final = frozenset({"br", "hr", "input", "link", "meta"})
+ROWS_SHOWN_MAX: Final = 200
+"""How many rows of a table are shown."""
 
 
 class Html(str):
@@ -45,3 +47,38 @@ def _attribute(name: str, value: str | float | bool | None) -> str:
     if value is None or value is False:
         return ""
     return f" {name}" if value is True else f' {name}="{escape(str(value))}"'
+
+
+def heading(section: str, title: str) -> Html:
+    """The title of a section, which names it."""
+    return element("h2", title, id=f"{section}-title")
+
+
+def table(caption: str, columns: Iterable[str], rows: Iterable[Html]) -> Html:
+    """A table that scrolls by itself on narrow screens, also with the keyboard."""
+    head = element("tr", [element("th", column, scope="col") for column in columns])
+    return element(
+        "div",
+        element(
+            "table",
+            element("caption", caption, class_="unseen"),
+            element("thead", head),
+            element("tbody", rows),
+        ),
+        class_="scroll",
+        role="region",
+        aria_label=f"{caption}, table",
+        tabindex=0,
+    )
+
+
+def row(head: Child, cells: Iterable[Child]) -> Html:
+    """A row of a table, with its first cell as the heading."""
+    return element("tr", element("th", head, scope="row"), [element("td", cell) for cell in cells])
+
+
+def more(count: int) -> Html | None:
+    """What a table says about rows that it leaves out."""
+    if count <= ROWS_SHOWN_MAX:
+        return None
+    return element("p", f"and {count - ROWS_SHOWN_MAX} more, which are not shown", class_="quiet")

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from quorate_operator.web.facts import health_of, next_words, quorum_facts
+from quorate_operator.web.controls import Access, cluster_path, moment, pill
 from quorate_operator.web.html import Child, Html, element, fragment
 from quorate_operator.web.port import ClusterKey, ClusterSnapshot
-from quorate_operator.web.sections import Access, cluster_path, cluster_sections, moment, pill
+from quorate_operator.web.sections import cluster_sections
 
 SECTIONS: Final = ("plan", "quorum", "brokers", "registrations", "addresses", "events")
 """The parts of a cluster's page that have a heading, in the order of the page."""
@@ -39,7 +39,7 @@ def list_page(clusters: Sequence[ClusterSnapshot], access: Access, notice: str |
 
 def list_announcement(clusters: Sequence[ClusterSnapshot]) -> Html:
     """How many clusters are how, for screen readers."""
-    states = [health_of(one) for one in clusters]
+    states = [one.view().health for one in clusters]
     return fragment(", ".join(f"{states.count(one)} {one}" for one in dict.fromkeys(states)) or "No cluster")
 
 
@@ -51,18 +51,18 @@ def cluster_list(clusters: Sequence[ClusterSnapshot]) -> Html:
 
 
 def _card(snapshot: ClusterSnapshot) -> Html:
-    key = snapshot.key
-    facts = quorum_facts(snapshot.observed) if snapshot.observed is not None else None
-    told = (
-        f"{facts.caught_up} of {len(facts.voters)} voters caught up"
-        if facts is not None
-        else "not observed yet"
+    key, view = snapshot.key, snapshot.view()
+    quorum = view.quorum
+    voters = (
+        "not observed yet"
+        if quorum is None
+        else f"{quorum.caught_up} of {len(quorum.voters)} voters caught up"
     )
     return element(
         "li",
         element("h2", element("a", key.name, href=cluster_path(key)), " ", element("small", key.namespace)),
-        element("p", pill(health_of(snapshot)), " ", told),
-        element("p", next_words(snapshot), class_="why"),
+        element("p", pill(view.health), " ", voters),
+        element("p", view.next, class_="why"),
         element("p", "seen ", moment(snapshot.at_ms), class_="quiet"),
     )
 

@@ -4,23 +4,23 @@ from math import cos, pi, sin
 from typing import Final
 
 from quorate_operator.planning.cluster import NodeState
-from quorate_operator.web.facts import QuorumFacts, Replica
+from quorate_operator.view.cluster import QuorumView, ReplicaView
+from quorate_operator.view.wording import counted
 from quorate_operator.web.html import Html, element
-from quorate_operator.web.words import counted
 
 WIDTH: Final = 520
 GAUGE_RADIUS: Final = 58
 OBSERVERS_IN_A_ROW: Final = 5
 
 
-def quorum_picture(facts: QuorumFacts) -> Html:
+def quorum_picture(quorum: QuorumView) -> Html:
     """Voters in a ring, the leader on top; in the middle how many are caught up; observers below."""
-    count = len(facts.voters)
+    count = len(quorum.voters)
     radius, node_radius = (158, 36) if count <= 5 else (175, 30)
     centre_x, centre_y = WIDTH / 2, radius + node_radius + 14
     # The leader on top, the others clockwise behind it by id.
-    lead = next((place for place, one in enumerate(facts.voters) if one.is_leader), 0)
-    ring = (*facts.voters[lead:], *facts.voters[:lead])
+    lead = next((place for place, one in enumerate(quorum.voters) if one.is_leader), 0)
+    ring = (*quorum.voters[lead:], *quorum.voters[:lead])
     spokes, nodes = [], []
     for place, voter in enumerate(ring):
         angle = 2 * pi * place / count - pi / 2
@@ -32,8 +32,8 @@ def quorum_picture(facts: QuorumFacts) -> Html:
     )
     below = max(lowest + node_radius, centre_y + GAUGE_RADIUS) + 34
     rows = [
-        facts.observers[at : at + OBSERVERS_IN_A_ROW]
-        for at in range(0, len(facts.observers), OBSERVERS_IN_A_ROW)
+        quorum.observers[at : at + OBSERVERS_IN_A_ROW]
+        for at in range(0, len(quorum.observers), OBSERVERS_IN_A_ROW)
     ]
     observers: list[Html] = []
     for row in rows:
@@ -43,9 +43,9 @@ def quorum_picture(facts: QuorumFacts) -> Html:
     return element(
         "svg",
         element("title", "The controller quorum", id="picture-title"),
-        element("desc", describe(facts), id="picture-desc"),
+        element("desc", describe(quorum), id="picture-desc"),
         spokes,
-        _gauge(facts, centre_x, centre_y),
+        _gauge(quorum, centre_x, centre_y),
         nodes,
         observers,
         viewBox=f"0 0 {WIDTH} {below + 4:.0f}",
@@ -56,30 +56,30 @@ def quorum_picture(facts: QuorumFacts) -> Html:
     )
 
 
-def describe(facts: QuorumFacts) -> str:
+def describe(quorum: QuorumView) -> str:
     """The picture in a sentence or two, for those who do not see it."""
-    leader = next((one for one in facts.voters if one.is_leader), None)
+    leader = next((one for one in quorum.voters if one.is_leader), None)
     led = f"Controller {leader.node_id} leads." if leader is not None else "No controller leads."
     text = (
-        f"{led} {facts.caught_up} of {counted(len(facts.voters), 'voter', 'voters')} caught up; "
-        f"a majority is {facts.majority}. {spare_words(facts)}"
+        f"{led} {quorum.caught_up} of {counted(len(quorum.voters), 'voter', 'voters')} caught up; "
+        f"a majority is {quorum.majority}. {spare_words(quorum)}"
     )
-    if facts.observers:
-        ids = ", ".join(str(one.node_id) for one in facts.observers)
+    if quorum.observers:
+        ids = ", ".join(str(one.node_id) for one in quorum.observers)
         text += f" Observers: {ids}."
     return text
 
 
-def spare_words(facts: QuorumFacts) -> str:
+def spare_words(quorum: QuorumView) -> str:
     """What may be lost before there is no majority."""
-    if facts.spare < 0:
-        return f"A majority is missing: {counted(-facts.spare, 'voter', 'voters')} more must catch up."
-    if facts.spare == 0:
+    if quorum.spare < 0:
+        return f"A majority is missing: {counted(-quorum.spare, 'voter', 'voters')} more must catch up."
+    if quorum.spare == 0:
         return "No further voter may be lost."
-    return f"{counted(facts.spare, 'voter', 'voters')} may be lost."
+    return f"{counted(quorum.spare, 'voter', 'voters')} may be lost."
 
 
-def replica_words(replica: Replica) -> str:
+def replica_words(replica: ReplicaView) -> str:
     """How a controller is, in two words."""
     if replica.is_leader:
         return "leader"
@@ -92,7 +92,7 @@ def replica_words(replica: Replica) -> str:
     return str(replica.state) if replica.state is not None else "unknown"
 
 
-def tone_of(replica: Replica) -> str:
+def tone_of(replica: ReplicaView) -> str:
     """The class that colours it: good, warn or bad."""
     if replica.state is NodeState.CRASHED:
         return "bad"
@@ -101,7 +101,7 @@ def tone_of(replica: Replica) -> str:
     return "warn" if replica.state is None or replica.state.runs or not replica.is_voter else "bad"
 
 
-def _node(replica: Replica, x: float, y: float, radius: float) -> Html:
+def _node(replica: ReplicaView, x: float, y: float, radius: float) -> Html:
     kind = "leader" if replica.is_leader else "voter" if replica.is_voter else "observer"
     label = str(replica.node_id)
     size = min(20, int(2.9 * radius / max(len(label), 4)))
@@ -127,7 +127,9 @@ def _node(replica: Replica, x: float, y: float, radius: float) -> Html:
     )
 
 
-def _spoke(replica: Replica, centre: tuple[float, float], angle: float, reach: tuple[float, float]) -> Html:
+def _spoke(
+    replica: ReplicaView, centre: tuple[float, float], angle: float, reach: tuple[float, float]
+) -> Html:
     (x, y), (inner, outer) = centre, reach
     return element(
         "line",
@@ -140,9 +142,9 @@ def _spoke(replica: Replica, centre: tuple[float, float], angle: float, reach: t
     )
 
 
-def _gauge(facts: QuorumFacts, x: float, y: float) -> Html:
+def _gauge(quorum: QuorumView, x: float, y: float) -> Html:
     """A ring with a part for each voter, filled for those caught up, and a mark where the majority is reached."""
-    count = max(len(facts.voters), 1)
+    count = max(len(quorum.voters), 1)
     length = 2 * pi * GAUGE_RADIUS
     part = length / count
     gap = 4 if count > 1 else 0
@@ -152,14 +154,14 @@ def _gauge(facts: QuorumFacts, x: float, y: float) -> Html:
             cx=f"{x:.1f}",
             cy=f"{y:.1f}",
             r=GAUGE_RADIUS,
-            class_=f"part {'full' if place < facts.caught_up else 'empty'}",
+            class_=f"part {'full' if place < quorum.caught_up else 'empty'}",
             stroke_dasharray=f"{part - gap:.2f} {length - part + gap:.2f}",
             stroke_dashoffset=f"{-place * part - gap / 2:.2f}",
             transform=f"rotate(-90 {x:.1f} {y:.1f})",
         )
         for place in range(count)
     ]
-    angle = 2 * pi * facts.majority / count - pi / 2
+    angle = 2 * pi * quorum.majority / count - pi / 2
     mark = element(
         "line",
         x1=f"{x + (GAUGE_RADIUS - 11) * cos(angle):.1f}",
@@ -173,9 +175,9 @@ def _gauge(facts: QuorumFacts, x: float, y: float) -> Html:
         arcs,
         mark,
         element(
-            "text", f"{facts.caught_up}/{len(facts.voters)}", x=f"{x:.1f}", y=f"{y + 3:.1f}", class_="count"
+            "text", f"{quorum.caught_up}/{len(quorum.voters)}", x=f"{x:.1f}", y=f"{y + 3:.1f}", class_="count"
         ),
-        element("text", f"majority {facts.majority}", x=f"{x:.1f}", y=f"{y + 25:.1f}", class_="note"),
-        class_=f"gauge {'bad' if facts.spare < 0 else 'tight' if facts.spare == 0 and count > 1 else 'good'}",
+        element("text", f"majority {quorum.majority}", x=f"{x:.1f}", y=f"{y + 25:.1f}", class_="note"),
+        class_=f"gauge {'bad' if quorum.spare < 0 else 'tight' if quorum.spare == 0 and count > 1 else 'good'}",
         aria_hidden="true",
     )

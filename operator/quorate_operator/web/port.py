@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from quorate_operator.planning.cluster import DesiredCluster, ObservedCluster
 from quorate_operator.planning.steps import Plan
+from quorate_operator.view.cluster import ClusterView, view_of
 
 
 class ClusterKey(NamedTuple):
@@ -42,6 +43,10 @@ class ClusterSnapshot:
     events: tuple[ClusterEvent, ...] = field(default=())
     """The latest ones, oldest first."""
     problem: str | None = None
+
+    def view(self) -> ClusterView:
+        """What every surface shows of it."""
+        return view_of(self.key.name, self.desired, self.observed, self.plan, problem=self.problem)
 
 
 class Snapshots(Protocol):

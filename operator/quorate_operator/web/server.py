@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from quorate_operator import clock
+from quorate_operator.web.controls import Access, cluster_path
 from quorate_operator.web.html import Html
 from quorate_operator.web.pages import (
     cluster_list,
@@ -20,7 +21,7 @@ from quorate_operator.web.pages import (
     refused_page,
 )
 from quorate_operator.web.port import ClusterKey, CommandError, Commands, Snapshots
-from quorate_operator.web.sections import Access, cluster_path, cluster_sections
+from quorate_operator.web.sections import cluster_sections
 from quorate_operator.web.sessions import Session, Sessions, TooManyFailuresError
 
 COOKIE: Final = "quorate-session"

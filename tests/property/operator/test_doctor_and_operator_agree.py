@@ -21,7 +21,7 @@ from quorate_operator.planning.judgement import judge as judge_observed
 from quorate_operator.planning.registrations import plan_registrations
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.steps import Plan
-from quorate_operator.web.facts import ghosts, quorum_facts
+from quorate_operator.view.cluster import view_of
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.records.generated import (
     BrokerFeature,
@@ -216,11 +216,12 @@ def test_every_surface_shows_the_judgement(cluster: Cluster) -> None:
     Method: the ghosts, blockers and caught-up voters of each, from the same cluster.
     """
     facts, seen = examined(cluster), observed(cluster)
-    judged = judge_observed(seen)
+    judged, view = judge_observed(seen), view_of("c", DESIRED, seen, Plan(steps=()))
     findings = diagnose(facts).findings
-    status = controller_status(DESIRED, seen, Plan(steps=()), generation=1)
+    status = controller_status(view, generation=1)
     assert {one["nodeId"] for one in status["registrations"] if one["ghost"]} == set(judged.ghosts)
-    assert {one.registration.node_id for one in ghosts(seen)} == set(judged.ghosts)
+    assert view.registrations is not None
+    assert {one.registration.node_id for one in view.registrations if one.is_ghost} == set(judged.ghosts)
     blocking = {one.node_id for one in findings if one.code is Code.FEATURE_BLOCKED}
     idle = {one.node_id for one in findings if one.code is Code.GHOST_CONTROLLER}
     assert (blocking | idle) & {*judged.ghosts} == {*judged.ghosts}
@@ -228,10 +229,11 @@ def test_every_surface_shows_the_judgement(cluster: Cluster) -> None:
     shown = {one["nodeId"] for one in status["registrations"] if one.get("blocks")}
     assert shown == blocking & {*judged.ghosts}
     assert {one["nodeId"] for one in status["voters"] if one["caughtUp"]} == judged.caught_up_voters
-    assert quorum_facts(seen).spare == judged.spare_voters
-    view = view_quorum(seen)
-    assert view is not None
-    assert view.alive == judged.caught_up_voters
+    planned = view_quorum(seen)
+    assert view.quorum is not None
+    assert planned is not None
+    assert view.quorum.spare == judged.spare_voters
+    assert planned.alive == judged.caught_up_voters
     silent = {one.node_id for one in findings if one.code in (Code.VOTER_SILENT, Code.VOTER_LAGGING)}
     assert silent == judged.voter_ids - judged.caught_up_voters
     steps = plan_registrations(DESIRED, seen, target=31).due

@@ -21,7 +21,7 @@ from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.status import ClusterStatus
-from quorate_operator.runtime.wording import in_words, plan_as_json
+from quorate_operator.view.wording import in_words, plan_as_json
 
 EVENTS_MAX = 1_000
 LOOK_EVERY_MS = 200

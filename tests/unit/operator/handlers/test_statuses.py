@@ -16,6 +16,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.steps import Plan
+from quorate_operator.view.cluster import view_of
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
@@ -84,7 +85,8 @@ def test_clients_are_told_what_is_registered() -> None:
         quorum=quorum,
         kafka=KafkaFacts(quorum=quorum, cluster_id="a" * 22, registrations={0: registration}),
     )
-    status = broker_status(desired_cluster(manifests), observed, Plan(steps=()), pool="pool", generation=1)
+    view = view_of("quorum", desired_cluster(manifests), observed, Plan(steps=()))
+    status = broker_status(view, pool="pool", generation=1)
     (broker,) = status["brokers"]
     assert broker["advertised"] == {"OUT": "old.example.com:9094"}
     assert (broker["fenced"], broker["rack"]) == (True, "east")

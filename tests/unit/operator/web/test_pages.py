@@ -16,13 +16,14 @@ from quorate_operator.planning.cluster import (
     Reached,
 )
 from quorate_operator.planning.steps import Plan, Refusal, StartNode, WaitFor
-from quorate_operator.web.facts import Health, ghosts, health_of, next_words, quorum_facts
+from quorate_operator.view.cluster import Block, Health, QuorumView, RegistrationView
+from quorate_operator.view.wording import size_words
+from quorate_operator.web.controls import Access
 from quorate_operator.web.html import VOID, Html
 from quorate_operator.web.pages import cluster_list, cluster_page, list_page, not_found_page
 from quorate_operator.web.picture import quorum_picture
 from quorate_operator.web.port import ClusterEvent, ClusterKey, ClusterSnapshot
-from quorate_operator.web.sections import Access, cluster_sections
-from quorate_operator.web.words import size_words
+from quorate_operator.web.sections import cluster_sections
 
 READ_ONLY = Access()
 UNLOCKED = Access(can_unlock=True, csrf="genuine")
@@ -101,6 +102,18 @@ def observed_of(snapshot: ClusterSnapshot) -> ObservedCluster:
     """What was observed."""
     assert snapshot.observed is not None
     return snapshot.observed
+
+
+def quorum_of(snapshot: ClusterSnapshot) -> QuorumView:
+    """The quorum as it is shown."""
+    quorum = snapshot.view().quorum
+    assert quorum is not None
+    return quorum
+
+
+def ghosts_of(snapshot: ClusterSnapshot) -> list[RegistrationView]:
+    """The ghosts that are shown."""
+    return [one for one in snapshot.view().registrations or () if one.is_ghost]
 
 
 def desired_of(snapshot: ClusterSnapshot) -> DesiredCluster:
@@ -204,7 +217,7 @@ def test_a_page_that_only_shows_has_no_buttons() -> None:
 )
 def test_the_word_for_a_cluster_is_the_worst_that_is_true(snapshot: ClusterSnapshot, health: Health) -> None:
     """Goal: one word that does not calm wrongly. Method: situations and their words."""
-    assert health_of(snapshot) is health
+    assert snapshot.view().health is health
 
 
 def test_hibernated_means_that_nothing_runs() -> None:
@@ -216,12 +229,12 @@ def test_hibernated_means_that_nothing_runs() -> None:
         desired=replace(desired_of(well()), lifecycle=Lifecycle.HIBERNATED),
         observed=replace(observed, nodes=nodes, quorum=None, kafka=None),
     )
-    assert health_of(asleep) is Health.HIBERNATED
+    assert asleep.view().health is Health.HIBERNATED
 
 
 def test_the_quorum_is_counted_as_raft_counts() -> None:
     """Goal: majority, caught up, lag. Method: a quorum with a voter and an observer behind."""
-    facts = quorum_facts(observed_of(busy()))
+    facts = quorum_of(busy())
     assert [one.node_id for one in facts.voters] == list(CONTROLLERS)
     assert [one.node_id for one in facts.observers] == [3003]
     assert (facts.majority, facts.caught_up, facts.spare) == (2, 2, 0)
@@ -233,7 +246,7 @@ def test_brokers_are_not_drawn_although_they_observe_the_log() -> None:
     observed = observed_of(well())
     assert observed.quorum is not None
     quorum = replace(observed.quorum, observers=tuple(replica(broker, 1) for broker in (0, 1, 2)))
-    assert quorum_facts(replace(observed, quorum=quorum)).observers == ()
+    assert quorum_of(replace(well(), observed=replace(observed, quorum=quorum))).observers == ()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 9])
@@ -248,7 +261,9 @@ def test_the_picture_has_room_for_every_quorum(count: int) -> None:
         leader_id=3000,
         observers=tuple(replica(node_id, 9) for node_id in range(4000, 4007)),
     )
-    picture = quorum_picture(quorum_facts(replace(observed, quorum=quorum, kafka=None)))
+    picture = quorum_picture(
+        quorum_of(replace(well(), observed=replace(observed, quorum=quorum, kafka=None)))
+    )
     width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', picture)[0])
     circles = [
         (float(x), float(y), float(r))
@@ -265,12 +280,12 @@ def test_the_picture_has_room_for_every_quorum(count: int) -> None:
 
 def test_ghosts_are_told_with_what_they_block() -> None:
     """Goal: who holds back an upgrade, and where. Method: a dead controller of an old release."""
-    (ghost,) = ghosts(observed_of(busy()))
+    (ghost,) = ghosts_of(busy())
     assert ghost.registration.node_id == 3099
-    assert ghost.blocks == (("metadata.version", 27, 30),)
+    assert ghost.blocks == (Block(feature="metadata.version", highest=27, target=30),)
     shown = text_of(cluster_sections(busy(), READ_ONLY)["registrations"])
     assert "Ghost 3099 is registered and gone, and blocks metadata.version above 27" in shown
-    assert ghosts(observed_of(well())) == ()
+    assert ghosts_of(well()) == []
 
 
 def test_addresses_say_where_they_lead() -> None:
@@ -301,9 +316,9 @@ def test_the_plan_shows_what_is_due_what_waits_and_what_is_refused() -> None:
         "at the latest",
     ):
         assert part in shown
-    assert "as it is asked to be" in text_of(cluster_sections(well(), READ_ONLY)["plan"])
-    assert next_words(well()) == "nothing to do"
-    assert next_words(UNKNOWN) == "nothing is known yet"
+    assert "The cluster is as desired" in text_of(cluster_sections(well(), READ_ONLY)["plan"])
+    assert well().view().next == "nothing to do"
+    assert UNKNOWN.view().next == "nothing is known yet"
 
 
 def test_long_lists_are_cut_and_say_so() -> None:

@@ -1,8 +1,13 @@
-"""Steps of a plan in words, for people, and as JSON, for programs. Pure."""
+"""Steps, levels, times and sizes in words, and plans as JSON. Pure."""
 
 from collections.abc import Callable
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
+from quorate_protocol.features import METADATA_VERSION, metadata_version_name
+
+from quorate_operator.planning.cluster import ObservedQuorum
+from quorate_operator.planning.relocation import format_bytes
 from quorate_operator.planning.steps import (
     Action,
     AddVoter,
@@ -30,6 +35,8 @@ from quorate_operator.planning.steps import (
 
 Label = Callable[[int], str]
 """A node's name for people, by its id."""
+UNKNOWN: Final = "\N{EN DASH}"
+"""Stands in a table for what is not known."""
 
 VERBS: dict[type[Action], tuple[str, str]] = {
     FormCluster: ("form", "forming"),
@@ -105,3 +112,46 @@ def _object(action: Action, label: Label) -> str:
         case ElectPreferredLeaders():
             return "preferred leaders"
     return label(action.node_id)
+
+
+def action_words(action: Action, label: Label) -> str:
+    """Returns what an action does and to which node, without its reason: `Remove voter controller-3002`."""
+    words = in_words(action, label).removesuffix(f": {action.reason}")
+    return words[:1].upper() + words[1:]
+
+
+def quorum_words(quorum: ObservedQuorum | None) -> str:
+    """Returns who leads: `led by 3000 in epoch 4, high watermark 812, kraft.version 1`."""
+    if quorum is None:
+        return "without a leader"
+    return (
+        f"led by {quorum.leader_id} in epoch {quorum.leader_epoch}, high watermark {quorum.high_watermark}, "
+        f"kraft.version {quorum.kraft_version}"
+    )
+
+
+def level_words(feature: str, level: int) -> str:
+    """A feature's level, that of metadata.version with its name: `30 (4.3-IV0)`."""
+    return (
+        f"{level} ({metadata_version_name(level)})" if feature == METADATA_VERSION and level else str(level)
+    )
+
+
+def iso_time(at_ms: int) -> str:
+    """`2026-11-22T02:14:05Z`, for machines."""
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def clock_time(at_ms: int) -> str:
+    """`02:14:05 UTC`, for people; the script of the page adds how long ago that is."""
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%H:%M:%S UTC")
+
+
+def size_words(size_bytes: int | None) -> str:
+    """`12.3 GiB`; UNKNOWN for what is not known."""
+    return UNKNOWN if size_bytes is None else format_bytes(size_bytes)
+
+
+def counted(count: int, one: str, several: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{count} {one if count == 1 else several}"

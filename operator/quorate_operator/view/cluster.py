@@ -1,0 +1,463 @@
+"""What a cluster looks like, computed once from what was desired, observed and planned. Pure.
+
+    view_of(name, desired, observed, plan) -> ClusterView
+        handlers/statuses.py       the status of the resources, which `quorate status` and kubectl show
+        handlers/metrics.py        quorate_resource_state, from the conditions of that status
+        web/                       the status page
+        runtime/describing.py      `quorate play status`
+
+A surface renders a view and decides nothing about the cluster. Who is a ghost, who is caught up and how many voters
+can be spared is judged in `planning.judgement`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from quorate_admin.diagnosis import ClusterFacts, majority
+from quorate_protocol.features import KRAFT_VERSION
+
+from quorate_operator.planning.cluster import (
+    Address,
+    BrokerLoad,
+    DesiredCluster,
+    Lifecycle,
+    NodeState,
+    ObservedCluster,
+    ObservedNode,
+    ObservedQuorum,
+    ObservedRegistration,
+    ObservedVoter,
+    Publication,
+    Reached,
+    Role,
+)
+from quorate_operator.planning.judgement import judge
+from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor
+from quorate_operator.view.wording import Label, action_words, in_words
+
+
+class Health(StrEnum):
+    """How a cluster is, in one word."""
+
+    READY = "ready"
+    PAUSED = "paused"
+    HIBERNATED = "hibernated"
+    WORKING = "working"
+    ATTENTION = "needs attention"
+    NO_QUORUM = "no quorum"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaView:
+    """A controller as a replica of the metadata log. `lag` is in records behind the leader.
+
+    `state` is None for a node that does not run here, `lag` while no leader answers.
+    """
+
+    node_id: int
+    directory_id: str | None
+    state: NodeState | None
+    endpoint: Address | None = None
+    is_leader: bool = False
+    is_voter: bool = False
+    caught_up: bool = False
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumView:
+    """The controllers: voters by node id, then observers. `majority` is how many voters a decision needs.
+
+    `described` is None while no leader answers; then all known controllers count as voters that are not caught up.
+    """
+
+    described: ObservedQuorum | None
+    voters: tuple[ReplicaView, ...]
+    observers: tuple[ReplicaView, ...]
+    majority: int
+    caught_up: int
+    spare: int
+    """How many more voters can be lost; negative while a majority is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A node that is desired or found, with what Kafka reports about it."""
+
+    seen: ObservedNode
+    label: str
+    pool: str
+    is_desired: bool
+    registration: ObservedRegistration | None = None
+    load: BrokerLoad | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A feature that a ghost blocks: its highest level, and the highest that any node registered."""
+
+    feature: str
+    highest: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationView:
+    """A registration in the metadata log; only a ghost has `blocks`."""
+
+    registration: ObservedRegistration
+    is_ghost: bool = False
+    blocks: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepView:
+    """A step of the plan. `text` is all of it in words, `what` an action without its reason."""
+
+    step: Step
+    text: str
+    what: str
+    is_due: bool
+    waits_for: str | None = None
+    """The reason of the wait that stands before it, if any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressView:
+    """An address that clients use or are about to use; `publication` is None where the runtime publishes nothing."""
+
+    address: Address
+    node_id: int
+    listener: str
+    is_desired: bool
+    publication: Publication | None
+    reached: Reached | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolView:
+    """The desired nodes of a KafkaController or KafkaBroker, and the part of the plan that is about them.
+
+    `version` is the release that all of them run, None while they differ.
+    """
+
+    name: str
+    nodes: tuple[NodeView, ...]
+    steps: tuple[StepView, ...]
+    version: str | None
+
+    @property
+    def ready(self) -> int:
+        """How many of its nodes are ready."""
+        return sum(node.seen.state is NodeState.READY for node in self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """A cluster at one moment. `problem` is why the last look or step failed, or why a manifest is refused.
+
+    While nothing was observed, `is_observed` is off and all that follows from observing is empty. `registrations` and
+    `offline_partitions` are None while no leader answers.
+    """
+
+    name: str
+    health: Health
+    next: str
+    """What happens now, in some words."""
+    lifecycle: Lifecycle | None
+    problem: str | None
+    cluster_id: str | None = None
+    """The id on the disks or, before the cluster is formed, the one that the manifest asks for."""
+    formed_as: str | None = None
+    is_formed: bool = False
+    is_observed: bool = False
+    is_planned: bool = False
+    is_ready: bool = False
+    """Whether a leader answers and every desired node is ready."""
+    quorum: QuorumView | None = None
+    nodes: tuple[NodeView, ...] = ()
+    """The desired nodes in the order of the manifests, then those that are to leave, by id."""
+    registrations: tuple[RegistrationView, ...] | None = None
+    levels: Mapping[str, int] = field(default_factory=dict)
+    """The finalized level of each feature; empty while no leader answers."""
+    asked_metadata_version: str | None = None
+    offline_partitions: int | None = None
+    steps: tuple[StepView, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    addresses: tuple[AddressView, ...] = ()
+    versions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The desired releases of each pool."""
+
+    @property
+    def described(self) -> ObservedQuorum | None:
+        """The quorum as its leader describes it; None while no leader answers."""
+        return self.quorum.described if self.quorum is not None else None
+
+    def pool(self, name: str, *, is_controllers: bool = False) -> PoolView:
+        """The desired nodes of a pool by id, with its own steps; controllers have all steps of the cluster."""
+        members = [one for one in self.nodes if one.pool == name]
+        nodes = sorted((one for one in members if one.is_desired), key=lambda one: one.seen.node_id)
+        own = {one.seen.node_id for one in members}
+        wanted = self.versions.get(name, frozenset())
+        running = {one.seen.revision.get("version") for one in nodes if one.seen.state.runs}
+        return PoolView(
+            name=name,
+            nodes=tuple(nodes),
+            steps=_with_waits(one for one in self.steps if is_controllers or _node_ids(one.step) & own),
+            version=next(iter(wanted)) if len(wanted) == 1 and running == wanted else None,
+        )
+
+
+def view_of(
+    name: str,
+    desired: DesiredCluster | None,
+    observed: ObservedCluster | None,
+    plan: Plan | None,
+    *,
+    problem: str | None = None,
+) -> ClusterView:
+    """Returns the view of a cluster; None is for what is not known yet."""
+    label = _label_of(desired, observed)
+    steps = _steps(plan, label) if plan is not None else ()
+    kafka = observed.kafka if observed is not None else None
+    formation = observed.formation if observed is not None else None
+    nodes = _nodes(desired, observed, label) if observed is not None else ()
+    known = [
+        kafka.cluster_id if kafka is not None else None,
+        formation.cluster_id if formation is not None else None,
+        desired.cluster_id if desired is not None else None,
+    ]
+    return ClusterView(
+        name=name,
+        health=_health(desired, observed, plan, problem),
+        next=_next(steps if plan is not None else None),
+        lifecycle=desired.lifecycle if desired is not None else None,
+        problem=problem,
+        cluster_id=next((one for one in known if one), None),
+        formed_as=formation.cluster_id if formation is not None else None,
+        is_formed=formation is not None and formation.is_formed,
+        is_observed=observed is not None,
+        is_planned=plan is not None,
+        is_ready=observed is not None
+        and observed.quorum is not None
+        and all(one.seen.state is NodeState.READY for one in nodes if one.is_desired),
+        quorum=_quorum(observed) if observed is not None else None,
+        nodes=nodes,
+        registrations=_registrations(observed) if observed is not None else None,
+        levels={**kafka.features, KRAFT_VERSION: kafka.quorum.kraft_version} if kafka is not None else {},
+        asked_metadata_version=desired.metadata_version if desired is not None else None,
+        offline_partitions=kafka.offline_partitions if kafka is not None else None,
+        steps=steps,
+        refusals=plan.refusals if plan is not None else (),
+        addresses=_addresses(desired, observed) if observed is not None else (),
+        versions=_versions(desired) if desired is not None else {},
+    )
+
+
+def _health(
+    desired: DesiredCluster | None, observed: ObservedCluster | None, plan: Plan | None, problem: str | None
+) -> Health:
+    """The worst that is true."""
+    if desired is None or observed is None or plan is None:
+        return Health.UNKNOWN
+    if desired.lifecycle is Lifecycle.HIBERNATED:
+        is_down = not any(node.state.runs for node in observed.nodes.values())
+        return Health.HIBERNATED if is_down else Health.WORKING
+    if observed.quorum is None and observed.formation is not None and observed.formation.is_formed:
+        return Health.NO_QUORUM
+    if problem is not None:
+        return Health.ATTENTION
+    if desired.lifecycle is Lifecycle.PAUSED:  # a plan that is paused refuses everything else, and says so
+        return Health.PAUSED
+    if plan.refusals:
+        return Health.ATTENTION
+    return Health.WORKING if plan.steps else Health.READY
+
+
+def _next(steps: tuple[StepView, ...] | None) -> str:
+    if steps is None:
+        return "nothing is known yet"
+    due = [one for one in steps if one.is_due]
+    if due:
+        more = f", and {len(due) - 1} more" if len(due) > 1 else ""
+        return f"{due[0].what}{more}: {due[0].step.reason}"
+    if steps:
+        return f"waits for {steps[0].step.reason}"
+    return "nothing to do"
+
+
+def _label_of(desired: DesiredCluster | None, observed: ObservedCluster | None) -> Label:
+    """Names nodes as people know them: `controller-3000`."""
+    labels: dict[int, str] = {}
+    if observed is not None:
+        labels |= {one.node_id: f"{one.role}-{one.node_id}" for one in observed.nodes.values()}
+    if desired is not None:
+        labels |= {one.node_id: one.label for one in desired.nodes}
+    return lambda node_id: labels.get(node_id, f"node {node_id}")
+
+
+def _steps(plan: Plan, label: Label) -> tuple[StepView, ...]:
+    due = len(plan.due)
+    return _with_waits(
+        StepView(
+            step=step,
+            text=in_words(step, label),
+            what="" if isinstance(step, WaitFor) else action_words(step, label),
+            is_due=place < due,
+        )
+        for place, step in enumerate(plan.steps)
+    )
+
+
+def _with_waits(steps: Iterable[StepView]) -> tuple[StepView, ...]:
+    """Each step with the last wait before it among these steps."""
+    views: list[StepView] = []
+    waits_for: str | None = None
+    for one in steps:
+        views.append(replace(one, waits_for=waits_for))
+        if isinstance(one.step, WaitFor):
+            waits_for = one.step.reason
+    return tuple(views)
+
+
+def _node_ids(step: Step) -> set[int]:
+    if isinstance(step, WaitFor):
+        return set(step.node_ids)
+    return set() if step.node_id is None else {step.node_id}
+
+
+def _nodes(desired: DesiredCluster | None, observed: ObservedCluster, label: Label) -> tuple[NodeView, ...]:
+    wanted = {node.node_id: node.pool for node in desired.nodes} if desired is not None else {}
+    kafka = observed.kafka
+    order = [
+        *(one for one in wanted if one in observed.nodes),
+        *sorted(observed.nodes.keys() - wanted.keys()),
+    ]
+    return tuple(
+        NodeView(
+            seen=observed.nodes[node_id],
+            label=label(node_id),
+            pool=wanted.get(node_id, observed.nodes[node_id].pool),
+            is_desired=node_id in wanted,
+            registration=kafka.registrations.get(node_id) if kafka is not None else None,
+            load=kafka.loads.get(node_id) if kafka is not None else None,
+        )
+        for node_id in order
+    )
+
+
+def _quorum(observed: ObservedCluster) -> QuorumView:
+    quorum = observed.quorum
+    if quorum is None:
+        known = tuple(
+            ReplicaView(node_id=node.node_id, directory_id=node.directory_id, state=node.state, is_voter=True)
+            for _, node in sorted(observed.nodes.items())
+            if node.role is Role.CONTROLLER
+        )
+        needed = majority(len(known))
+        return QuorumView(
+            described=None, voters=known, observers=(), majority=needed, caught_up=0, spare=-needed
+        )
+    voters = tuple(_replica(observed, quorum, one, is_voter=True) for _, one in sorted(quorum.voters.items()))
+    observers = tuple(
+        _replica(observed, quorum, one, is_voter=False)
+        for one in sorted(quorum.observers, key=lambda one: (one.node_id, one.directory_id or ""))
+        if _role_of(observed, one.node_id) is Role.CONTROLLER
+    )
+    caught_up = sum(one.caught_up for one in voters)
+    return QuorumView(
+        described=quorum,
+        voters=voters,
+        observers=observers,
+        majority=majority(len(voters)),
+        caught_up=caught_up,
+        spare=caught_up - majority(len(voters)),
+    )
+
+
+def _replica(
+    observed: ObservedCluster, quorum: ObservedQuorum, one: ObservedVoter, *, is_voter: bool
+) -> ReplicaView:
+    node = observed.nodes.get(one.node_id)
+    leader = quorum.voters.get(quorum.leader_id)
+    end = leader.log_end_offset if leader is not None else quorum.high_watermark
+    return ReplicaView(
+        node_id=one.node_id,
+        directory_id=one.directory_id,
+        state=node.state if node is not None else None,
+        endpoint=next(iter(one.endpoints.values()), None),
+        is_leader=is_voter and one.node_id == quorum.leader_id,
+        is_voter=is_voter,
+        caught_up=one.caught_up,
+        lag=max(0, end - one.log_end_offset),
+    )
+
+
+def _role_of(observed: ObservedCluster, node_id: int) -> Role:
+    """What a replica of the log is: brokers observe it as well as controllers that are no voters."""
+    if (node := observed.nodes.get(node_id)) is not None:
+        return node.role
+    registration = observed.kafka.registrations.get(node_id) if observed.kafka is not None else None
+    return registration.role if registration is not None else Role.CONTROLLER
+
+
+def _registrations(observed: ObservedCluster) -> tuple[RegistrationView, ...] | None:
+    """By node id; None while no leader answers."""
+    if observed.kafka is None:
+        return None
+    judged = judge(observed)
+    ghosts = frozenset(judged.ghosts)
+    blocks = _blocks(judged) if ghosts else {}
+    return tuple(
+        RegistrationView(
+            registration=one,
+            is_ghost=node_id in ghosts,
+            blocks=tuple(blocks.get(node_id, ())) if node_id in ghosts else (),
+        )
+        for node_id, one in sorted(observed.kafka.registrations.items())
+    )
+
+
+def _blocks(judged: ClusterFacts) -> dict[int, list[Block]]:
+    found: dict[int, list[Block]] = {}
+    for outlook in judged.outlooks():
+        for one in outlook.blockers:
+            if one.is_registered:
+                block = Block(feature=outlook.feature, highest=one.highest, target=outlook.target)
+                found.setdefault(one.node_id, []).append(block)
+    return found
+
+
+def _addresses(desired: DesiredCluster | None, observed: ObservedCluster) -> tuple[AddressView, ...]:
+    published = {one.address: one for one in observed.publications}
+    wanted = {
+        address: (node.node_id, listener)
+        for node in (desired.nodes if desired is not None else ())
+        for listener, address in node.advertised.items()
+    }
+
+    def holder(address: Address) -> tuple[int, str]:
+        one = published.get(address)
+        return wanted[address] if one is None else (one.node_id, one.listener)
+
+    return tuple(
+        AddressView(
+            address=address,
+            node_id=node_id,
+            listener=listener,
+            is_desired=address in wanted,
+            publication=published.get(address),
+            reached=observed.probes.get(address),
+        )
+        for address in sorted({*published, *wanted})
+        for node_id, listener in (holder(address),)
+    )
+
+
+def _versions(desired: DesiredCluster) -> dict[str, frozenset[str]]:
+    pools = {node.pool for node in desired.nodes}
+    return {
+        pool: frozenset(node.kafka_version for node in desired.nodes if node.pool == pool) for pool in pools
+    }
