@@ -14,6 +14,8 @@ DIRECTORY = Path("test-reports") / "flaky"
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Keep the reports and list the tests."""
+    if hasattr(config, "workerinput"):  # the process that prints has the reports of all
+        return
     passed = {report.nodeid for report in terminalreporter.getreports("passed") if report.when == "call"}
     flaky = [report for report in terminalreporter.getreports("rerun") if report.nodeid in passed]
     if not flaky:
