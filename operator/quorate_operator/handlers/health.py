@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
@@ -30,13 +30,14 @@ class Pulse:
             self._beat = self._clock()
             await asyncio.sleep(BEAT_S)
 
-    def begin(self, look: object) -> None:
-        """A look begins."""
-        self._looks[look] = self._clock()
-
-    def end(self, look: object) -> None:
-        """It is over."""
-        self._looks.pop(look, None)
+    @contextmanager
+    def look(self, key: object) -> Iterator[None]:
+        """A look at a cluster is under way while the context is open."""
+        self._looks[key] = self._clock()
+        try:
+            yield
+        finally:
+            del self._looks[key]
 
     def fault(self) -> str | None:
         """What does not move, or None."""

@@ -158,7 +158,8 @@ def _reconciler(
         images=options.images,
         operator_namespace=options.own_namespace,
     )
-    return ClusterReconciler(key, shared, infrastructure, ClusterRuntime(infrastructure, KafkaGateway()))
+    runtime = ClusterRuntime(infrastructure, KafkaGateway(), observing=partial(shared.pulse.look, key))
+    return ClusterReconciler(key, shared, runtime, infrastructure, infrastructure.history)
 
 
 async def _until_stopped(work: Collection[Coroutine[Any, Any, None]], stop: asyncio.Event) -> None:

@@ -1,14 +1,13 @@
-"""The reconcile of one cluster: look, plan, do what is due, say what was seen. Run again, it goes on.
+"""Runs the reconcile loop of one cluster of custom resources: leases, Events, conditions, metrics.
 
-Nothing about progress is kept: whoever is killed between any two lines here, the next look finds out what is left.
+kopf and the cache of objects wake the loop. Resources that are being deleted, and pools that leave, are cleared here.
 """
 
 import asyncio
 import contextlib
 import logging
-import random
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -29,10 +28,10 @@ from quorate_operator.handlers.statuses import (
     refused_status,
 )
 from quorate_operator.models.manifests import ManifestError
-from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster, Role
+from quorate_operator.models.status import HistoryStatus
+from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.planning.departure import has_pod, with_departure
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.planning.planner import plan as plan_of
 from quorate_operator.planning.shutdown import GRACE_MS
 from quorate_operator.planning.steps import (
     Action,
@@ -45,7 +44,6 @@ from quorate_operator.planning.steps import (
     UnregisterBroker,
     UnregisterController,
 )
-from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.kubernetes.api import (
     BROKERS,
     CONTROLLERS,
@@ -54,23 +52,23 @@ from quorate_operator.runtime.kubernetes.api import (
     KubernetesApi,
     Object,
 )
-from quorate_operator.runtime.kubernetes.infrastructure import KubernetesInfrastructure
 from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
+from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
+from quorate_operator.runtime.port import Removal, Runtime
 from quorate_operator.web.port import ClusterKey, ClusterSnapshot
 
 LOOKS_AT_A_TIME_MAX = 16
 """Looks of different clusters at the same time. Steps don't count: one may take a node's whole grace."""
-WORKING_INTERVAL_S = 1.0
-SETTLED_INTERVAL_S = 15.0
-ASLEEP_INTERVAL_S = 60.0
-"""How often a cluster is looked at that is being changed, as desired, or paused, hibernated or refused.
-Changes of its resources and pods wake it at once."""
-FAILED_INTERVAL_S_MAX = 60.0
+PACE = Pace(working_ms=1_000, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=1_000, retry_ms_max=60_000)
+"""Changes of a cluster's resources and pods wake its loop at once."""
 JITTER = 0.25
 LEASE_TIMEOUT_S = 60.0
 
 GUARDED = (AddVoter, RemoveVoter, UnregisterController, RefreshRegistration, UnregisterBroker, RebuildQuorum)
 """Changes of membership: done by one process alone, on a fresh look."""
+
+EXPECTED_ERRORS = (ApiError, StepError, AdminError, OSError)
+"""Failures of other parts: reported by their message. Any other error is a fault of the operator."""
 
 log = logging.getLogger(__name__)
 
@@ -91,268 +89,67 @@ class Shared:
 
 
 class ClusterReconciler:
-    """Keeps one cluster as it is desired, until it is deleted."""
+    """Keeps one cluster as its resources want it, until they are deleted: the host of its loop."""
 
     def __init__(
         self,
         key: ClusterKey,
         shared: Shared,
-        infrastructure: KubernetesInfrastructure,
-        runtime: ClusterRuntime,
+        runtime: Runtime,
+        removal: Removal,
+        history: Callable[[], HistoryStatus | None],
     ) -> None:
         self.key = key
         self._shared = shared
-        self._infrastructure = infrastructure
         self._runtime = runtime
-        self._woken = asyncio.Event()
-        self._failures = 0
+        self._removal = removal
+        self._history = history
+        self._loop = ReconcileLoop(self, runtime, jitter=JITTER)
+        self._resources = shared.store.of_cluster(key)
+        """As the look under way, or the last one, found them."""
         self._problem: str | None = None
         self._cleared: frozenset[str] = frozenset()
         self._has_cleared = asyncio.Event()
 
     def wake(self) -> None:
         """Look at once, or right after the look that is under way."""
-        self._woken.set()
+        self._loop.wake()
 
     async def wait_cleared(self, uid: str) -> None:
-        """Wait until nothing is left that has to go before the KafkaController or KafkaBroker with this uid."""
+        """Waits until nothing is left that has to go before the KafkaController or KafkaBroker with this uid."""
         while uid not in self._cleared:
             await self._has_cleared.wait()
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
         try:
-            while True:
-                self._woken.clear()
-                # Many clusters are not to be looked at in step.
-                pause_s = await self._reconcile_safely() * random.uniform(1 - JITTER, 1 + JITTER)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause_s):
-                        await self._woken.wait()
+            await self._loop.run()
         finally:
             await self._runtime.close()
 
-    async def _reconcile_safely(self) -> float:
-        """One reconcile; how long to wait for the next in seconds. No error ends the loop."""
-        metrics, began = self._shared.metrics, time.monotonic()
-        labels = (CONTROLLERS.name, self.key.namespace)
-        metrics.reconciliations.labels(*labels).inc()
-        try:
-            pause_s = await self._reconcile()
-        except (ApiError, StepError, AdminError, LeaseLostError, OSError) as error:
-            log.warning("%s/%s: %s", *self.key, error)
-            return await self._failed(str(error))
-        except Exception as error:
-            log.exception("%s/%s: a fault of the operator", *self.key)
-            return await self._failed(f"a fault of the operator: {error!r}")
-        finally:
-            self._shared.pulse.end(self.key)
-            metrics.duration.labels(*labels).observe(time.monotonic() - began)
-        metrics.successful.labels(*labels).inc()
-        return pause_s
+    # The loop's host
 
-    async def _failed(self, problem: str) -> float:
-        self._shared.metrics.failed.labels(CONTROLLERS.name, self.key.namespace).inc()
-        self._failures += 1
-        self._problem = problem
-        seen = self._shared.snapshots.find(self.key)
-        snapshot = seen or ClusterSnapshot(key=self.key, at_ms=clock.now_ms())
-        self._shared.snapshots.put(replace(snapshot, at_ms=clock.now_ms(), problem=problem))
-        await self._tell_failure(problem)
-        return min(2.0 ** min(self._failures - 1, 10), FAILED_INTERVAL_S_MAX)
+    def looking(self) -> AbstractAsyncContextManager[object]:
+        """Bounds how many clusters are looked at at the same time."""
+        return self._shared.looks
 
-    async def _reconcile(self) -> float:
-        resources = self._shared.store.of_cluster(self.key)
+    async def asked(self) -> Asked | None:
+        """Returns the cluster of the resources; None if they can't be used, or if the KafkaController is missing."""
+        self._resources = resources = self._shared.store.of_cluster(self.key)
         if resources.quorum is None:
-            await self._look_after_orphans(resources)
-            return ASLEEP_INTERVAL_S
-        async with self._shared.looks:
-            seen = await self._look_and_tell(resources)
-        if seen is None:
-            return WORKING_INTERVAL_S if resources.is_deleted else ASLEEP_INTERVAL_S
-        desired, plan = seen
-        if desired.lifecycle is Lifecycle.PAUSED and not resources.is_deleted:
-            return ASLEEP_INTERVAL_S
-        done = await self._do(resources, desired, plan)
-        if resources.is_deleted and not plan.steps:
-            await self._clear(resources)
-        self._failures = 0
-        was_told, self._problem = self._problem, None
-        return 0.0 if was_told else self._pause_s(desired, plan, done)
-
-    async def _look_and_tell(self, resources: ClusterResources) -> tuple[DesiredCluster, Plan] | None:
-        """Look, keep what is around the nodes, and say what was seen. None for a manifest that can't be used."""
+            return None
         try:
             manifests = resources.manifests()
-            desired = await self._infrastructure.complete(desired_cluster(manifests), manifests)
+            desired = desired_cluster(manifests)
         except ManifestError as error:
-            await self._refuse(resources, str(error))
+            await self.refused(error)
             return None
-        desired = replace(desired, running=desired.running and not resources.is_deleted)
-        observed, plan = await self._look(resources, desired)
-        if desired.lifecycle is not Lifecycle.PAUSED and not resources.is_deleted:
-            await self._infrastructure.keep_objects(desired, observed)
-        await self._publish(resources, desired, observed, plan)
-        return desired, plan
+        running = desired.running and not resources.is_deleted
+        return Asked(desired=replace(desired, running=running), manifests=manifests)
 
-    async def _look(
-        self, resources: ClusterResources, desired: DesiredCluster
-    ) -> tuple[ObservedCluster, Plan]:
-        self._shared.pulse.begin(self.key)
-        try:
-            observed = await self._runtime.observe(desired)
-        finally:
-            self._shared.pulse.end(self.key)
-        plan = self._infrastructure.checked(plan_of(desired, observed, clock.now_ms()), desired)
-        if resources.is_deleted:
-            return observed, plan
-        emptied, leaving = resources.emptied_pools, resources.leaving_pools
-        departing = await self._infrastructure.departing(leaving)
-        left = {
-            node.pool
-            for node in departing.values()
-            if has_pod(node) or (node.has_volume and node.pool in emptied)
-        }
-        self._tell_cleared(resources.pools[name] for name in leaving - left)
-        if desired.lifecycle is Lifecycle.PAUSED:
-            return observed, plan
-        return observed, with_departure(plan, departing, emptied, observed.kafka)
-
-    def _pause_s(self, desired: DesiredCluster, plan: Plan, done: int) -> float:
-        if done:
-            return 0.0
-        if plan.steps:
-            return WORKING_INTERVAL_S
-        if desired.lifecycle is Lifecycle.HIBERNATED:
-            return ASLEEP_INTERVAL_S
-        return SETTLED_INTERVAL_S
-
-    # Steps
-
-    async def _do(self, resources: ClusterResources, desired: DesiredCluster, plan: Plan) -> int:
-        """Do what is due, steps of different nodes at the same time; how many were done.
-
-        Raises StepError, ApiError and others when one failed, after all have ended.
-        """
-        by_node: dict[int | None, list[Action]] = {}
-        for action in plan.due:
-            by_node.setdefault(action.node_id, []).append(action)
-        results = await asyncio.gather(
-            *(self._do_in_turn(resources, desired, actions) for actions in by_node.values()),
-            return_exceptions=True,
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return sum(result for result in results if isinstance(result, int))
-
-    async def _do_in_turn(
-        self, resources: ClusterResources, desired: DesiredCluster, actions: Sequence[Action]
-    ) -> int:
-        done = 0
-        for action in actions:
-            done += await self._do_one(resources, desired, action)
-        return done
-
-    async def _do_one(self, resources: ClusterResources, desired: DesiredCluster, action: Action) -> int:
-        about = self._about(resources, desired, action)
-        name = type(action).__name__
-        label = _label(desired, action)
-        note = f"{label}: {action.reason}"
-        events, steps = self._shared.events, self._shared.metrics.steps
-        await events.tell(self.key, about, name, note)
-        log.info("%s/%s: %s %s", *self.key, name, note)
-        try:
-            if isinstance(action, GUARDED):
-                if not await self._do_guarded(resources, desired, action):
-                    return 0
-            else:
-                await self._runtime.apply(action, desired)
-        except (StepError, ApiError, AdminError, LeaseLostError) as error:
-            steps.labels(name, "failed").inc()
-            await events.tell(self.key, about, f"{name}Failed", f"{label}: {error}", is_warning=True)
-            raise
-        log.info("%s/%s: done: %s %s", *self.key, name, note)
-        events.settle(about, name, note)
-        steps.labels(name, "done").inc()
-        return 1
-
-    async def _do_guarded(self, resources: ClusterResources, desired: DesiredCluster, action: Action) -> bool:
-        """Do it if it is still due when nobody else changes membership. Whether it was done."""
-        lease = Lease(
-            self._shared.api,
-            self.key.namespace,
-            f"quorate-{self.key.name}",
-            self._shared.identity,
-            duration_s=self._shared.lease_duration_s,
-        )
-        async with lease.held(LEASE_TIMEOUT_S):
-            _, plan = await self._look(resources, desired)
-            if not any(_is_same(action, due) for due in plan.due):
-                return False
-            if not lease.is_held:
-                raise LeaseLostError("the look took longer than the Lease lasts")
-            await self._runtime.apply(action, desired)
-        return True
-
-    async def _clear(self, resources: ClusterResources) -> None:
-        """Take away what no plan does of resources that are deleted: pods that are left, then volumes by policy."""
-        pools = None if resources.is_deleted else resources.leaving_pools
-        await self._infrastructure.stop_pods(GRACE_MS, pools)
-        await self._infrastructure.delete_volumes(resources.emptied_pools)
-        gone = [resources.pools[name] for name in resources.leaving_pools]
-        if resources.quorum is not None and resources.is_deleted:
-            gone.append(resources.quorum)
-        self._tell_cleared(gone)
-
-    def _tell_cleared(self, gone: Iterable[Object]) -> None:
-        self._cleared = frozenset(body["metadata"]["uid"] for body in gone)
-        self._has_cleared.set()
-        self._has_cleared = asyncio.Event()
-
-    # What is told
-
-    async def _publish(
-        self, resources: ClusterResources, desired: DesiredCluster, observed: ObservedCluster, plan: Plan
-    ) -> None:
-        assert resources.quorum is not None
-        snapshot = ClusterSnapshot(
-            key=self.key,
-            at_ms=clock.now_ms(),
-            desired=desired,
-            observed=observed,
-            plan=plan,
-            problem=self._problem,
-        )
-        self._shared.snapshots.put(snapshot)
-        view = snapshot.view()
-        generation = resources.quorum["metadata"]["generation"]
-        history = self._infrastructure.history()
-        status = controller_status(view, generation=generation, history=history)
-        await self._write_status(CONTROLLERS, resources.quorum, status)
-        for pool, body in resources.pools.items():
-            if pool not in resources.leaving_pools:
-                status = broker_status(view, pool=pool, generation=body["metadata"]["generation"])
-                await self._write_status(BROKERS, body, status)
-        for refusal in plan.refusals:
-            await self._shared.events.tell(
-                self.key, resources.quorum, refusal.code, refusal.message, is_warning=True
-            )
-
-    async def _tell_failure(self, problem: str) -> None:
-        """Say it in the conditions: the look may have ended before anything else was told."""
-        resources = self._shared.store.of_cluster(self.key)
-        bodies = [
-            (BROKERS, body) for name, body in resources.pools.items() if name not in resources.leaving_pools
-        ]
-        if resources.quorum is not None:
-            bodies.append((CONTROLLERS, resources.quorum))
-        for kind, body in bodies:
-            with contextlib.suppress(ApiError):
-                await self._write_status(kind, body, failed_status(problem, body["metadata"]["generation"]))
-
-    async def _refuse(self, resources: ClusterResources, message: str) -> None:
-        """A manifest that can't be used: said in the conditions, until it changes. Only what is deleted goes."""
+    async def refused(self, error: ManifestError) -> None:
+        """Reports manifests that can't be used in the conditions. Until they change, only deleted resources go."""
+        resources, message = self._resources, str(error)
         assert resources.quorum is not None
         await self._clear(resources)
         if resources.is_deleted:
@@ -367,8 +164,165 @@ class ClusterReconciler:
             await self._write_status(kind, body, refused_status(message, generation))
             await self._shared.events.tell(self.key, body, "InvalidManifest", message, is_warning=True)
 
-    async def _look_after_orphans(self, resources: ClusterResources) -> None:
-        """Pools whose KafkaController isn't there: nothing is known of their brokers."""
+    async def planned(self, look: Look) -> Plan:
+        """Returns the plan together with what is due for brokers of pools that are deleted."""
+        resources = self._resources
+        if resources.is_deleted:
+            return look.plan
+        emptied, leaving = resources.emptied_pools, resources.leaving_pools
+        departing = await self._removal.departing(leaving)
+        left = {
+            node.pool
+            for node in departing.values()
+            if has_pod(node) or (node.has_volume and node.pool in emptied)
+        }
+        self._mark_cleared(resources.pools[name] for name in leaving - left)
+        if look.desired.lifecycle is Lifecycle.PAUSED:
+            return look.plan
+        return with_departure(look.plan, departing, emptied, look.observed.kafka)
+
+    async def looked(self, look: Look) -> None:
+        """Publishes the look: the status page's snapshot, the resources' statuses, Events of refusals."""
+        await self._publish(self._resources, look)
+
+    def alone(self, action: Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
+        """A Lease of the cluster for changes of membership; None for other steps."""
+        return self._leased() if isinstance(action, GUARDED) else None
+
+    @asynccontextmanager
+    async def _leased(self) -> AsyncIterator[Callable[[], bool]]:
+        lease = Lease(
+            self._shared.api,
+            self.key.namespace,
+            f"quorate-{self.key.name}",
+            self._shared.identity,
+            duration_s=self._shared.lease_duration_s,
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(lease.held(LEASE_TIMEOUT_S))
+            except LeaseLostError as error:
+                raise StepError(str(error)) from error
+            try:
+                yield lambda: lease.is_held
+            except (ApiError, AdminError) as error:
+                raise StepError(str(error)) from error
+
+    async def applying(self, look: Look, action: Action) -> None:
+        """Writes an Event and a log line about a step that begins."""
+        name, note = type(action).__name__, f"{_label(look.desired, action)}: {action.reason}"
+        await self._shared.events.tell(self.key, self._about(look.desired, action), name, note)
+        log.info("%s/%s: %s %s", *self.key, name, note)
+
+    async def applied(self, look: Look, action: Action) -> None:
+        """Counts and logs a step that was done."""
+        name, note = type(action).__name__, f"{_label(look.desired, action)}: {action.reason}"
+        log.info("%s/%s: done: %s %s", *self.key, name, note)
+        self._shared.events.settle(self._about(look.desired, action), name, note)
+        self._shared.metrics.steps.labels(name, "done").inc()
+
+    async def failed(self, look: Look, failed: FailedStep) -> None:
+        """Counts a step that failed, and writes an Event about it."""
+        name = type(failed.action).__name__
+        self._shared.metrics.steps.labels(name, "failed").inc()
+        about = self._about(look.desired, failed.action)
+        note = f"{_label(look.desired, failed.action)}: {failed.error}"
+        await self._shared.events.tell(self.key, about, f"{name}Failed", note, is_warning=True)
+
+    async def settled(self, look: Look | None) -> None:
+        """Clears what is left of a deleted KafkaController, or of pools that have none."""
+        resources = self._resources
+        if resources.quorum is None:
+            await self._refuse_orphans(resources)
+        elif look is not None and resources.is_deleted:
+            await self._clear(resources)
+
+    async def after(self, turn: Turn) -> int:
+        """Counts the turn, reports what failed in the conditions, and returns how long to rest."""
+        metrics, labels = self._shared.metrics, (CONTROLLERS.name, self.key.namespace)
+        metrics.reconciliations.labels(*labels).inc()
+        metrics.duration.labels(*labels).observe(turn.duration_s)
+        problem = self._problem_of(turn)
+        if problem is not None:
+            metrics.failed.labels(*labels).inc()
+            self._problem = problem
+            await self._report_failure(problem)
+            return PACE.after(turn, clock.now_ms())
+        metrics.successful.labels(*labels).inc()
+        if turn.look is None:
+            return PACE.working_ms if self._resources.is_deleted else PACE.asleep_ms
+        had_problem, self._problem = self._problem is not None, None
+        return 0 if had_problem else PACE.after(turn, clock.now_ms())
+
+    def _problem_of(self, turn: Turn) -> str | None:
+        """What failed in a turn, logged, or None."""
+        error = turn.error or (turn.failed[0].error if turn.failed else None)
+        if error is None:
+            return None
+        if isinstance(error, EXPECTED_ERRORS):
+            log.warning("%s/%s: %s", *self.key, error)
+            return str(error)
+        log.error("%s/%s: a fault of the operator", *self.key, exc_info=error)
+        return f"a fault of the operator: {error!r}"
+
+    async def _clear(self, resources: ClusterResources) -> None:
+        """Stops pods and deletes volumes, by policy, of deleted resources that no plan has any more."""
+        pools = None if resources.is_deleted else resources.leaving_pools
+        await self._removal.stop_pods(GRACE_MS, pools)
+        await self._removal.delete_volumes(resources.emptied_pools)
+        gone = [resources.pools[name] for name in resources.leaving_pools]
+        if resources.quorum is not None and resources.is_deleted:
+            gone.append(resources.quorum)
+        self._mark_cleared(gone)
+
+    def _mark_cleared(self, gone: Iterable[Object]) -> None:
+        self._cleared = frozenset(body["metadata"]["uid"] for body in gone)
+        self._has_cleared.set()
+        self._has_cleared = asyncio.Event()
+
+    # Reports
+
+    async def _publish(self, resources: ClusterResources, look: Look) -> None:
+        assert resources.quorum is not None
+        snapshot = ClusterSnapshot(
+            key=self.key,
+            at_ms=clock.now_ms(),
+            desired=look.desired,
+            observed=look.observed,
+            plan=look.plan,
+            problem=self._problem,
+        )
+        self._shared.snapshots.put(snapshot)
+        view = snapshot.view()
+        generation = resources.quorum["metadata"]["generation"]
+        history = self._history()
+        status = controller_status(view, generation=generation, history=history)
+        await self._write_status(CONTROLLERS, resources.quorum, status)
+        for pool, body in resources.pools.items():
+            if pool not in resources.leaving_pools:
+                status = broker_status(view, pool=pool, generation=body["metadata"]["generation"])
+                await self._write_status(BROKERS, body, status)
+        for refusal in look.plan.refusals:
+            await self._shared.events.tell(
+                self.key, resources.quorum, refusal.code, refusal.message, is_warning=True
+            )
+
+    async def _report_failure(self, problem: str) -> None:
+        """Reports it on the status page and in the conditions: the turn may have ended before its look did."""
+        snapshot = self._shared.snapshots.find(self.key) or ClusterSnapshot(key=self.key, at_ms=0)
+        self._shared.snapshots.put(replace(snapshot, at_ms=clock.now_ms(), problem=problem))
+        resources = self._shared.store.of_cluster(self.key)
+        bodies = [
+            (BROKERS, body) for name, body in resources.pools.items() if name not in resources.leaving_pools
+        ]
+        if resources.quorum is not None:
+            bodies.append((CONTROLLERS, resources.quorum))
+        for kind, body in bodies:
+            with contextlib.suppress(ApiError):
+                await self._write_status(kind, body, failed_status(problem, body["metadata"]["generation"]))
+
+    async def _refuse_orphans(self, resources: ClusterResources) -> None:
+        """Refuses pools whose KafkaController doesn't exist."""
         await self._clear(resources)
         for name, body in resources.pools.items():
             if name not in resources.leaving_pools:
@@ -398,8 +352,9 @@ class ClusterReconciler:
             raise
         self._shared.store.put(written)
 
-    def _about(self, resources: ClusterResources, desired: DesiredCluster, action: Action) -> Object:
+    def _about(self, desired: DesiredCluster, action: Action) -> Object:
         """The resource that an Event about a step belongs to: the node's pool, or the quorum."""
+        resources = self._resources
         assert resources.quorum is not None
         pools = {node.node_id: node.pool for node in desired.nodes if node.role is Role.BROKER}
         pool = pools.get(action.node_id) if action.node_id is not None else None
@@ -411,8 +366,3 @@ def _label(desired: DesiredCluster, action: Action) -> str:
         return desired.name
     labels = {node.node_id: node.label for node in desired.nodes}
     return labels.get(action.node_id, f"node {action.node_id}")
-
-
-def _is_same(one: Action, other: Action) -> bool:
-    """Whether two plans mean the same step; the reason may have changed."""
-    return replace(one, reason="") == replace(other, reason="")

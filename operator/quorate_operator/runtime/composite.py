@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from quorate_operator import clock
 from quorate_operator.gateway.readiness import state_of
+from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -18,7 +20,7 @@ from quorate_operator.planning.cluster import (
     Reached,
     Role,
 )
-from quorate_operator.planning.steps import Action, KafkaAction
+from quorate_operator.planning.steps import Action, KafkaAction, Plan
 from quorate_operator.runtime.port import Gateway, Infrastructure
 from quorate_operator.runtime.verifying import NamesLook
 
@@ -27,7 +29,7 @@ SETTLED_PROBE_INTERVAL_MS = 60_000
 
 
 class ClusterRuntime:
-    """Implements `Runtime` for one cluster, on top of any infrastructure.
+    """Implements `Runtime` for one cluster, on top of any infrastructure. Enters `observing` while it observes.
 
     The infrastructure says of each node whether it has a process: STARTING for one that runs, or UNREADY or
     READY where it knows that the process has been ready before. What it is now is judged here by Kafka's facts,
@@ -36,18 +38,32 @@ class ClusterRuntime:
     """
 
     def __init__(
-        self, infrastructure: Infrastructure, gateway: Gateway, *, now_ms: Callable[[], int] = clock.now_ms
+        self,
+        infrastructure: Infrastructure,
+        gateway: Gateway,
+        *,
+        now_ms: Callable[[], int] = clock.now_ms,
+        observing: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._infrastructure = infrastructure
         self._gateway = gateway
         self._now_ms = now_ms
+        self._observing = observing
         self._ready_since_start: dict[int, int | None] = {}
         """The start times, by node id, of processes that have been ready."""
         self._probes: dict[Address, Reached] = {}
         self._leaving: frozenset[int] = frozenset()
 
+    async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
+        """Returns the desired cluster with what only the infrastructure knows. Raises ManifestError."""
+        return await self._infrastructure.complete(desired, manifests)
+
     async def observe(self, desired: DesiredCluster) -> ObservedCluster:
-        """The cluster as it is now, with every node that is desired or is there all the same."""
+        """Returns the cluster as it is now, with every node that is desired or present."""
+        with self._observing():
+            return await self._observe(desired)
+
+    async def _observe(self, desired: DesiredCluster) -> ObservedCluster:
         nodes, formation, publications = await asyncio.gather(
             self._infrastructure.nodes(desired),
             self._infrastructure.formation(),
@@ -77,8 +93,16 @@ class ClusterRuntime:
             probes=probes,
         )
 
+    def permitted(self, plan: Plan, desired: DesiredCluster) -> Plan:
+        """Returns the plan without the steps that the infrastructure is not ready for."""
+        return self._infrastructure.permitted(plan, desired)
+
+    async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
+        """Keeps what surrounds the nodes as it should be."""
+        await self._infrastructure.keep(desired, observed)
+
     async def apply(self, action: Action, desired: DesiredCluster) -> None:
-        """Do one step; returns when it is done. Raises StepError."""
+        """Applies one step; returns when it is done. Raises StepError."""
         if isinstance(action, KafkaAction):
             await self._gateway.apply(action)
         else:

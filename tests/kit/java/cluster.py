@@ -115,6 +115,7 @@ class JavaCluster(Cluster):
         plain = play_session.prepare(manifest, "test", directory, environment, lambda _: None).layout
         layout = SecuredLayout(
             directory=plain.directory,
+            manifests=plain.manifests,
             desired=plain.desired,
             identity=plain.identity,
             certificates=Certificates.create(directory.with_name(f"{directory.name}-tls")),

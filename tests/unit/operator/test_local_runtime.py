@@ -8,7 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from quorate_operator.planning.cluster import Address, DesiredNode, NodeState, ObservedNode, Verification
+from quorate_operator.planning.cluster import (
+    Address,
+    DesiredNode,
+    NodeState,
+    ObservedCluster,
+    ObservedNode,
+    Verification,
+)
 from quorate_operator.planning.steps import (
     CreateNode,
     DeleteVolume,
@@ -25,6 +32,7 @@ from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.identity import read_identity, settle_identity
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.log_shippers import Shippers
 from typing_extensions import override
 
 pytestmark = pytest.mark.usefixtures("own_ports")
@@ -120,7 +128,7 @@ class Stage:
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     """A prepared cluster of one controller; nothing of it is left."""
     layout = play_session.prepare(MANIFEST, "test", tmp_path / "quorum", {}, lambda _: None).layout
-    stage = Stage(ScriptedLayout(layout.directory, layout.desired, layout.identity))
+    stage = Stage(ScriptedLayout(layout.directory, layout.manifests, layout.desired, layout.identity))
     yield stage
     await stage.infrastructure.close()
     layout.directory.release()
@@ -327,3 +335,17 @@ async def test_a_published_address_survives_the_supervisor(stage: Stage) -> None
         ]
     finally:
         await again.close()
+
+
+async def test_a_history_that_can_not_be_kept_stops_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a full disk of the history is no harm to the cluster. Method: keeping it fails; nothing is raised."""
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Shippers, "keep", fail)
+    desired = stage.layout.desired
+    await stage.infrastructure.keep(desired, ObservedCluster(nodes={}, quorum=None))
+    assert "the history is not kept: no space left" in caplog.text

@@ -38,9 +38,10 @@ spec: {{controllers: quorum, replicas: {brokers}}}
 def layout_of(tmp_path: Path, brokers: int = 1, quorum: str = "dynamic") -> Layout:
     """A layout in a directory that nobody uses."""
     kafka = {"4.3.1": Kafka(version="4.3.1", java="/opt/java", libs=Path("/opt/libs"))}
-    desired = desired_cluster(load_manifests(MANIFESTS.format(brokers=brokers, quorum=quorum), "test"))
+    manifests = load_manifests(MANIFESTS.format(brokers=brokers, quorum=quorum), "test")
+    desired = desired_cluster(manifests)
     directory = PlayDirectory(tmp_path / "quorum")
-    return Layout(directory, desired, settle_identity(directory, desired, kafka))
+    return Layout(directory, manifests, desired, settle_identity(directory, desired, kafka))
 
 
 def properties_of(layout: Layout, node_id: int) -> dict[str, str]:

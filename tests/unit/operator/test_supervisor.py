@@ -5,9 +5,11 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import (
     DesiredCluster,
     NodeState,
@@ -19,6 +21,7 @@ from quorate_operator.planning.steps import (
     Action,
     CreateNode,
     ElectPreferredLeaders,
+    FormCluster,
     Plan,
     Refusal,
     StartNode,
@@ -27,6 +30,7 @@ from quorate_operator.planning.steps import (
     StopNode,
     WaitFor,
 )
+from quorate_operator.runtime import loop
 from quorate_operator.runtime.local import play_session, supervisor
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.layout import Layout
@@ -81,8 +85,8 @@ class Pretended:
         self.may_stop = asyncio.Event()
         self.may_stop.set()
         self.closed = False
-        self.history_failure: OSError | None = None
-        self.histories_kept = 0
+        self.observing, self.may_observe = asyncio.Event(), asyncio.Event()
+        self.may_observe.set()
 
     @property
     def running(self) -> frozenset[int]:
@@ -98,6 +102,8 @@ class Pretended:
         pass
 
     async def observe(self, desired: DesiredCluster) -> ObservedCluster:
+        self.observing.set()
+        await self.may_observe.wait()
         leader = next((node_id for node_id, state in self.states.items() if state is NodeState.READY), None)
         return ObservedCluster(
             nodes={
@@ -146,13 +152,14 @@ class Pretended:
     def kill_all(self) -> None:
         self.may_stop.set()
 
-    def trim_logs(self) -> None:
-        pass
+    async def complete(self, desired: DesiredCluster, _: Manifests) -> DesiredCluster:
+        return desired
 
-    def keep_history(self) -> None:
-        self.histories_kept += 1
-        if self.history_failure is not None:
-            raise self.history_failure
+    def permitted(self, plan: Plan, _: DesiredCluster) -> Plan:
+        return plan
+
+    async def keep(self, *_: object) -> None:
+        pass
 
     async def close(self) -> None:
         self.closed = True
@@ -215,7 +222,7 @@ async def until(take: Callable[[], Awaitable[Snapshot]], holds: Callable[[Snapsh
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """A supervisor that has not begun."""
-    monkeypatch.setattr(supervisor, "plan", pretended_plan)
+    monkeypatch.setattr(loop, "plan", pretended_plan)
     return Stage(tmp_path / "quorum")
 
 
@@ -279,19 +286,41 @@ async def test_a_step_that_fails_ends_the_play(stage: Stage) -> None:
     assert "failed: no disk" in [event.text for event in stage.supervisor.events_after(0)]
 
 
-async def test_a_history_that_can_not_be_kept_stops_nothing(stage: Stage) -> None:
-    """Goal: a full disk of the history is no harm to the cluster. Method: keeping it fails, at each look."""
-    stage.runtime.history_failure = OSError("no space left")
-    async with stage.running():
-        snapshot = await stage.until(
-            lambda snapshot: snapshot.status.ready and stage.runtime.histories_kept > 1
-        )
-        assert not snapshot.stopping
+async def test_a_cluster_is_formed_before_anything_else(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no node is created for a cluster whose identity is not settled. Method: forming fails."""
+    forming = FormCluster(node_ids=(3000, 3001), cluster_id=None, reason="it is new")
+    creating = CreateNode(node_id=3000, reason="it is new")
+    plans = [Plan(steps=(creating, forming))]
+    monkeypatch.setattr(loop, "plan", lambda *_: plans.pop() if plans else Plan(steps=()))
+    stage.runtime.failing = FormCluster
+    async with stage.running() as task:
+        with pytest.raises(StepError, match="no disk"):
+            await asyncio.wait_for(task, 10)
+    assert stage.runtime.applied == [forming]
+
+
+async def test_a_stop_during_a_look_still_stops_in_order(stage: Stage) -> None:
+    """Goal: no node is killed because the stop came at a bad moment. Method: ask for it while a settled cluster
+    is being observed."""
+    async with stage.running() as task:
+        await stage.until(lambda snapshot: snapshot.status.settled)
+        stage.runtime.may_observe.clear()
+        stage.runtime.observing.clear()
+        stage.runtime.send_signal(3000, signal.SIGKILL)  # wakes the loop
+        stage.runtime.states[3000] = NodeState.READY
+        await asyncio.wait_for(stage.runtime.observing.wait(), 10)
+        stage.supervisor.request_stop()
+        stage.runtime.may_observe.set()
+        await asyncio.wait_for(task, 10)
+    stops = [action.node_id for action in stage.runtime.applied if isinstance(action, StopNode)]
+    assert stops == [3001, 3000]
 
 
 async def test_what_kafka_did_not_do_is_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a cluster that serves is not stopped because a step failed. Method: an election that fails, then not."""
-    monkeypatch.setattr(supervisor, "RETRY_MS_MAX", 10)
+    monkeypatch.setattr(supervisor, "PACE", replace(supervisor.PACE, retry_ms_max=10))
     monkeypatch.setattr(Stage, "elects", True)
     stage.runtime.failing = ElectPreferredLeaders
     async with stage.running():

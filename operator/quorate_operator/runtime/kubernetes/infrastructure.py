@@ -22,6 +22,7 @@ from quorate_operator.planning.cluster import (
     DesiredCluster,
     DesiredNode,
     Formation,
+    Lifecycle,
     ObservedCluster,
     ObservedNode,
     Publication,
@@ -158,8 +159,8 @@ class KubernetesInfrastructure:
         nodes = tuple(replace(node, revision={**node.revision, VOLUME: "kept"}) for node in completed.nodes)
         return replace(completed, nodes=nodes, dynamic_quorum=desired.dynamic_quorum)
 
-    def checked(self, plan: Plan, desired: DesiredCluster) -> Plan:
-        """The plan without what Kubernetes' side is not ready for."""
+    def permitted(self, plan: Plan, desired: DesiredCluster) -> Plan:
+        """Returns the plan without starts whose Secrets are missing or unusable."""
         return with_secrets(plan, self._required_context(), desired)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
@@ -241,8 +242,14 @@ class KubernetesInfrastructure:
         except ApiError as error:
             raise StepError(str(error)) from error
 
-    async def keep_objects(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
-        """What is around the nodes as it should be: Services, budgets, the NetworkPolicy. Raises ApiError."""
+    async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
+        """Keeps Services, budgets, the NetworkPolicy and the history as they should be, unless the cluster is paused.
+
+        Raises:
+            ApiError: an object could not be written.
+        """
+        if desired.lifecycle is Lifecycle.PAUSED:
+            return
         context = self._required_context()
         pods = [found for found in self._objects.nodes().values() if found.pod is not None]
         voters = len(observed.quorum.voters) if observed.quorum else len(desired.of_role(Role.CONTROLLER))

@@ -1,16 +1,19 @@
 """The infrastructure of local processes: a node is a directory and a child process of this one."""
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
     DesiredNode,
     Formation,
     NodeState,
+    ObservedCluster,
     ObservedNode,
     Publication,
     Role,
@@ -21,6 +24,7 @@ from quorate_operator.planning.steps import (
     DeleteVolume,
     ForgetNode,
     FormCluster,
+    Plan,
     PublishAddress,
     RebuildQuorum,
     RetireAddress,
@@ -37,9 +41,11 @@ from quorate_operator.runtime.local.forwarding import Publications
 from quorate_operator.runtime.local.identity import ClusterIdentity, write_identity
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.log_shippers import Shippers
-from quorate_operator.runtime.local.machine_addresses import knows_controllers
+from quorate_operator.runtime.local.machine_addresses import complete, knows_controllers
 from quorate_operator.runtime.local.node import LocalNode, StartedWith
 from quorate_operator.runtime.local.server_properties import advertised_in
+
+logger = logging.getLogger(__name__)
 
 
 class LocalInfrastructure:
@@ -79,6 +85,14 @@ class LocalInfrastructure:
         """The ids of the nodes that have a process."""
         return frozenset(node_id for node_id, node in self._nodes.items() if node.runs)
 
+    async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
+        """Returns the desired cluster with the addresses and revisions that the identity settles now.
+
+        Raises:
+            PlayError: two nodes would have the same address, or a listener can't be played.
+        """
+        return complete(manifests, desired, self.layout.identity)
+
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
         """Every node that is desired, or has a process or data all the same."""
         wanted = {node.node_id for node in desired.nodes}
@@ -115,7 +129,8 @@ class LocalInfrastructure:
             formation=replace(formation, is_formed=True, is_static=is_static),
             dynamic_quorum=not is_static,
         )
-        self.layout = self.layout.with_quorum_revision()
+        completed = complete(self.layout.manifests, self.layout.desired, self.layout.identity)
+        self.layout = replace(self.layout, desired=completed)
 
     async def publications(self) -> tuple[Publication, ...]:
         """Every address that is pointed at a node here."""
@@ -164,15 +179,24 @@ class LocalInfrastructure:
         for node in self._nodes.values():
             node.kill()
 
-    def keep_history(self) -> None:
-        """Have the log of each controller that runs shipped, if that is asked for. Raises OSError."""
-        self._shippers.keep(self.layout, self.running)
+    def permitted(self, plan: Plan, desired: DesiredCluster) -> Plan:
+        """Returns the whole plan: nothing on this machine has to be ready first."""
+        del desired
+        return plan
 
-    def trim_logs(self) -> None:
-        """Keep the nodes' logs bounded."""
+    async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
+        """Keeps the nodes' logs bounded, and ships the log of each running controller if a history is kept.
+
+        A history that can't be written is logged: the cluster goes on without it.
+        """
+        del desired, observed  # what runs is known here, and the manifest is the layout's
         for node in self._nodes.values():
             if node.process is not None:
                 node.process.trim_log()
+        try:
+            self._shippers.keep(self.layout, self.running)
+        except OSError as error:
+            logger.error("the history is not kept: %s", error)  # noqa: TRY400 - no traceback
 
     async def close(self) -> None:
         """End what still runs, and every forwarding listener."""

@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.properties.logging import LOG4J2
 from quorate_operator.properties.nodes import initial_controllers
@@ -27,6 +28,7 @@ class Layout:
     """
 
     directory: PlayDirectory
+    manifests: Manifests
     desired: DesiredCluster
     identity: ClusterIdentity
 
@@ -42,12 +44,6 @@ class Layout:
     def directory_id_of(self, label: str) -> str | None:
         """The directory id on a node's disk, None if it is not formatted. Raises PlayError."""
         return self.directory.directory_id_of(label, self.identity.cluster_id)
-
-    def with_quorum_revision(self) -> "Layout":
-        """The same, with nodes that are to be configured for the kind of quorum that there is now."""
-        kind = "dynamic" if self.identity.dynamic_quorum else "static"
-        nodes = (replace(node, revision={**node.revision, "quorum": kind}) for node in self.desired.nodes)
-        return replace(self, desired=replace(self.desired, nodes=tuple(nodes)))
 
     def own_address(self, node_id: int, listener: str) -> Address:
         """Where a node itself listens. Raises KeyError."""

@@ -127,7 +127,7 @@ def settle(request: Request, kept: ClusterIdentity | None = None, running: Colle
     if kept is not None:
         _check_left_out(manifests, desired, kept, directory)
     identity = settle_identity(directory, desired, request.kafka, kept=kept, running=running)
-    return Layout(directory, complete(manifests, desired, identity), identity)
+    return Layout(directory, manifests, complete(manifests, desired, identity), identity)
 
 
 def adopt(request: Request, layout: Layout) -> None:
@@ -162,7 +162,7 @@ def recall(directory: PlayDirectory) -> Layout:
         raise PlayError(f"{directory.manifest} can't be read: {error.strerror}") from error
     manifests = load_manifests(manifest, str(directory.manifest))
     desired = _playable(desired_cluster(manifests), identity.kafka)
-    return Layout(directory, complete(manifests, desired, identity), identity)
+    return Layout(directory, manifests, complete(manifests, desired, identity), identity)
 
 
 def supervisor_of(layout: Layout, environment: Mapping[str, str]) -> Supervisor:

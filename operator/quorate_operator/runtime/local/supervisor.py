@@ -1,33 +1,30 @@
-"""Keeps a played cluster as its manifest wants it: observe, plan, apply, until it is asked to stop."""
+"""Runs the reconcile loop of a played cluster until a stop is requested; answers the commands of `quorate play`."""
 
 import asyncio
 import logging
 import signal
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from typing import Any
 
 from quorate_operator import clock
-from quorate_operator.planning.cluster import DesiredCluster, Implementation, NodeState, ObservedCluster
-from quorate_operator.planning.planner import plan
-from quorate_operator.planning.steps import Action, FormCluster, KafkaAction, Plan, StartNode, StepError
-from quorate_operator.runtime.composite import ClusterRuntime
+from quorate_operator.models.manifests import ManifestError
+from quorate_operator.planning.cluster import Implementation, NodeState, ObservedCluster
+from quorate_operator.planning.steps import Action, KafkaAction, Plan, StartNode, StepError
 from quorate_operator.runtime.describing import label_in, running_status
 from quorate_operator.runtime.local.control_socket import serve
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
+from quorate_operator.runtime.port import Runtime
 from quorate_operator.runtime.status import ClusterStatus
 from quorate_operator.view.wording import in_words, plan_as_json
 
 EVENTS_MAX = 1_000
-LOOK_EVERY_MS = 200
-LOOK_EVERY_MS_STEADY = 5_000
-RETRY_MS_MIN = 500
-RETRY_MS_MAX = 30_000
+PACE = Pace(working_ms=200, settled_ms=5_000, asleep_ms=5_000, retry_ms_min=500, retry_ms_max=30_000)
 
 Replay = Callable[[Mapping[str, Any], Layout, frozenset[int]], Layout]
 """A layout from the arguments of a command that brings a manifest, the layout so far, and the nodes that run.
@@ -46,7 +43,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a supervisor tells about itself: the cluster, what is waited for, and what happened."""
+    """What a supervisor reports: the cluster, what it waits for, and what happened."""
 
     status: ClusterStatus
     stopping: bool
@@ -82,15 +79,15 @@ class Snapshot:
 
 
 class Supervisor:
-    """One played cluster. `woken` is set by the infrastructure when a process ended.
+    """One played cluster, and the host of its loop. The infrastructure sets `woken` when a process ended.
 
-    `settle` makes a layout of an edited manifest and writes nothing; `adopt` writes it down.
+    `settle` makes a layout from an edited manifest and writes nothing; `adopt` writes it down.
     """
 
     def __init__(
         self,
         infrastructure: LocalInfrastructure,
-        runtime: ClusterRuntime,
+        runtime: Runtime,
         woken: asyncio.Event,
         *,
         settle: Replay,
@@ -98,7 +95,7 @@ class Supervisor:
     ) -> None:
         self._infrastructure = infrastructure
         self._runtime = runtime
-        self._woken = woken
+        self._loop = ReconcileLoop(self, runtime, woken=woken)
         self._settle = settle
         self._adopt = adopt
         self._running = True
@@ -110,8 +107,7 @@ class Supervisor:
         self._has_served = False
         self._failure: str | None = None
         self._trouble: str | None = None
-        self._failures_in_a_row = 0
-        self._told_of_plan: frozenset[str] = frozenset()
+        self._refused: frozenset[str] = frozenset()
 
     @property
     def stopping(self) -> bool:
@@ -122,10 +118,10 @@ class Supervisor:
         """Stop the cluster in order; asked a second time, kill what is left."""
         if self._running:
             self._running = False
-            self._tell("stopping")
+            self._report("stopping")
         else:
             self._infrastructure.kill_all()
-        self._woken.set()
+        self._loop.wake()
 
     async def run(self) -> None:
         """Keep the cluster until a stop was requested and done.
@@ -135,14 +131,16 @@ class Supervisor:
         try:
             async with serve(self._infrastructure.layout.directory, self._handle):
                 await self._infrastructure.open()
-                await self._keep()
+                await self._loop.run()
         finally:
             await self._infrastructure.close()
             await self._runtime.close()
 
     async def snapshot(self, since: int = 0) -> Snapshot:
         """The state now, with the events after the one numbered `since`."""
-        observed = await self._look()
+        look = await self._loop.look()
+        assert look is not None, "a played cluster always has a manifest"
+        observed = look.observed
         return Snapshot(
             status=running_status(
                 self._infrastructure,
@@ -166,45 +164,68 @@ class Supervisor:
         """What happened since the event of this number, as far as it is still known."""
         return tuple(event for event in self._events if event.sequence > sequence)
 
-    @property
-    def _desired(self) -> DesiredCluster:
-        return replace(self._infrastructure.layout.desired, running=self._running)
+    # The loop's host
 
-    async def _keep(self) -> None:
-        while True:
-            self._woken.clear()
-            await self._look()
-            if self._plan.due:
-                await self._do(self._plan.due)
-            elif not self._running:
-                if self._failure is not None:
-                    raise StepError(self._failure)
-                return
-            else:
-                self._infrastructure.trim_logs()
-                self._keep_history()
-                every_ms = LOOK_EVERY_MS if self._plan.steps else LOOK_EVERY_MS_STEADY
-                look_at_ms = self._plan.look_again_at_ms
-                await self._pause(
-                    every_ms if look_at_ms is None else min(every_ms, max(0, look_at_ms - clock.now_ms()))
-                )
+    def looking(self) -> AbstractAsyncContextManager[object]:
+        """One look at a time: commands look, too."""
+        return self._looking
 
-    def _keep_history(self) -> None:
-        try:
-            self._infrastructure.keep_history()
-        except OSError as error:
-            logger.error("the history is not kept: %s", error)  # noqa: TRY400 - no traceback
+    async def asked(self) -> Asked:
+        """Returns the cluster of the manifest that is played, or the same to be stopped."""
+        layout = self._infrastructure.layout
+        return Asked(desired=replace(layout.desired, running=self._running), manifests=layout.manifests)
 
-    async def _look(self) -> ObservedCluster:
-        async with self._looking:
-            desired = self._desired
-            observed = await self._runtime.observe(desired)
-            self._tell_changes(observed)
-            self._observed = observed
-            self._plan = plan(desired, observed, clock.now_ms())
-            self._has_served = self._has_served or self._serves(observed)
-            self._tell_of_plan()
-            return observed
+    async def refused(self, error: ManifestError) -> None:
+        """Ends the play: what is played was checked before. Raises PlayError."""
+        raise PlayError(str(error)) from error
+
+    async def planned(self, look: Look) -> Plan:
+        """Returns the plan as it is: a played cluster has nothing besides its manifest."""
+        return look.plan
+
+    async def looked(self, look: Look) -> None:
+        """Reports what changed, and what the plan refuses, once."""
+        self._report_changes(look.observed)
+        self._observed, self._plan = look.observed, look.plan
+        self._has_served = self._has_served or self._serves(look.observed)
+        refused = frozenset(f"refused ({one.code}): {one.message}" for one in look.plan.refusals)
+        for text in sorted(refused - self._refused):
+            self._report(text)
+        self._refused = refused
+
+    def alone(self, action: Action) -> None:
+        """None: the lock of the directory is held, so no other supervisor changes this cluster."""
+        del action
+
+    async def applying(self, look: Look, action: Action) -> None:
+        """Reports that a step begins."""
+        del look
+        self._report(self._describe(action))
+
+    async def applied(self, look: Look, action: Action) -> None:
+        """Reports nothing: the next look finds what a step changed."""
+
+    async def failed(self, look: Look, failed: FailedStep) -> None:
+        """Reports nothing yet: `after` decides whether the failure ends the play."""
+
+    async def settled(self, look: Look | None) -> None:
+        """Does nothing more: `Runtime.keep` has."""
+
+    async def after(self, turn: Turn) -> int | None:
+        """Returns how long to rest; None when the cluster has been stopped. Raises what ends the play."""
+        if turn.error is not None:
+            raise turn.error
+        assert turn.look is not None, "a played cluster always has a manifest"
+        for failed in turn.failed:
+            self._fail(failed)
+        if turn.look.plan.due:
+            if not turn.failed:
+                self._trouble = None
+        elif not turn.look.desired.running:
+            if self._failure is not None:
+                raise StepError(self._failure)
+            return None
+        return 0 if self._failure is not None else PACE.after(turn, clock.now_ms())
 
     def _serves(self, observed: ObservedCluster) -> bool:
         return observed.quorum is not None and all(
@@ -212,56 +233,21 @@ class Supervisor:
             for node in self._infrastructure.layout.desired.nodes
         )
 
-    async def _do(self, actions: Sequence[Action]) -> None:
-        """Those of each node in order, different nodes at the same time; the cluster is formed before anything."""
+    def _fail(self, failed: FailedStep) -> None:
+        """Ends the play if the cluster has never served: another try would not bring what is missing.
 
-        async def do_all(of_one_node: Iterable[Action]) -> None:
-            for action in of_one_node:
-                self._tell(self._describe(action))
-                try:
-                    await self._runtime.apply(action, self._desired)
-                except StepError as error:
-                    raise _FailedStepError(action, error) from error
-
-        def place(action: Action) -> int:
-            return -1 if action.node_id is None else action.node_id
-
-        forming = [action for action in actions if isinstance(action, FormCluster)]
-        others = sorted((action for action in actions if action not in forming), key=place)
-        results = await _gather([do_all(forming)])
-        if not any(results):
-            results = await _gather([do_all(list(group)) for _, group in groupby(others, key=place)])
-        failed = [result for result in results if isinstance(result, _FailedStepError)]
-        for result in results:
-            if result is not None and result not in failed:
-                raise result
-        if not failed:
-            self._failures_in_a_row, self._trouble = 0, None
-        for step in failed:
-            self._fail(step)
-        if failed and self._failure is None:
-            self._failures_in_a_row += 1
-            await self._pause(min(RETRY_MS_MIN << min(self._failures_in_a_row - 1, 16), RETRY_MS_MAX))
-
-    def _fail(self, failed: "_FailedStepError") -> None:
-        """What failed before the cluster ever served ends the play: trying again would not bring what it needs.
-
-        Later, or when it was Kafka that did not do it, it is tried again.
+        Later, or if it was Kafka that failed, the loop tries again.
         """
         message = str(failed.error)
         is_lasting = not self._running or not (self._has_served or isinstance(failed.action, KafkaAction))
         if is_lasting and self._failure is not None:
             raise failed.error  # stopping after the first failure failed too
         if is_lasting or message != self._trouble:
-            self._tell(f"failed: {message}")
+            self._report(f"failed: {message}")
         self._trouble = message
         if is_lasting:
             self._failure = message
             self.request_stop()
-
-    async def _pause(self, pause_ms: int) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), pause_ms / 1000)
 
     async def _handle(self, command: str, arguments: Mapping[str, Any]) -> Any:
         match command:
@@ -279,53 +265,46 @@ class Supervisor:
         raise PlayError(f"the supervisor knows no command {command!r}")
 
     def _replay(self, arguments: Mapping[str, Any]) -> int:
-        """Go on with an edited manifest; the number of the last event before it."""
+        """Goes on with an edited manifest; returns the number of the last event before it."""
         if self.stopping:
             raise PlayError("the cluster is being stopped; play it again when it has")
         before = self._happened
         layout = self._settle(arguments, self._infrastructure.layout, self._infrastructure.running)
         self._adopt(arguments, layout)
         self._infrastructure.use(layout)
-        self._tell("another manifest is played")
-        self._woken.set()
+        self._report("another manifest is played")
+        self._loop.wake()
         return before
 
     async def _plan_for(self, arguments: Mapping[str, Any]) -> Any:
-        """What would be done if a manifest were played; nothing is."""
+        """Returns the plan for an edited manifest. Changes nothing."""
         layout = self._settle(arguments, self._infrastructure.layout, self._infrastructure.running)
-        observed = await self._runtime.observe(layout.desired)
-        return plan_as_json(plan(layout.desired, observed, clock.now_ms()), label_in(layout))
+        look = await self._loop.look_at(layout.desired)
+        return plan_as_json(look.plan, label_in(layout))
 
     def _kill(self, node_id: int, number: signal.Signals) -> int:
         pid = self._infrastructure.send_signal(node_id, number)
         if pid is None:
             raise PlayError(f"node {node_id} has no process")
-        self._tell(f"sent {number.name} to node {node_id} (pid {pid})")
+        self._report(f"sent {number.name} to node {node_id} (pid {pid})")
         return pid
 
-    def _tell_changes(self, observed: ObservedCluster) -> None:
+    def _report_changes(self, observed: ObservedCluster) -> None:
         before, quorum = self._observed, observed.quorum
         known = before.quorum if before else None
         if quorum and (known is None or known.leader_epoch != quorum.leader_epoch):
-            self._tell(f"controller-{quorum.leader_id} leads the quorum in epoch {quorum.leader_epoch}")
+            self._report(f"controller-{quorum.leader_id} leads the quorum in epoch {quorum.leader_epoch}")
         for node_id, node in observed.nodes.items():
             was = before.nodes[node_id].state if before and node_id in before.nodes else NodeState.ABSENT
             label = f"{node.role}-{node_id}"
             if node.state is was:
                 continue
             if node.state is NodeState.CRASHED:
-                self._tell(f"{label} died ({node.exit_reason})")
+                self._report(f"{label} died ({node.exit_reason})")
             elif node.state is NodeState.STOPPED and was.runs:
-                self._tell(f"{label} stopped")
+                self._report(f"{label} stopped")
             elif node.state is NodeState.READY or (node.state is NodeState.UNREADY and not self.stopping):
-                self._tell(f"{label} is {node.state}")
-
-    def _tell_of_plan(self) -> None:
-        """What is refused, once for each time that it comes up."""
-        refused = frozenset(f"refused ({one.code}): {one.message}" for one in self._plan.refusals)
-        for text in sorted(refused - self._told_of_plan):
-            self._tell(text)
-        self._told_of_plan = refused
+                self._report(f"{label} is {node.state}")
 
     def _describe(self, action: Action) -> str:
         text = in_words(action, label_in(self._infrastructure.layout), under_way=True)
@@ -335,20 +314,7 @@ class Supervisor:
                 return text.replace(": ", ", which takes a JVM some seconds: ", 1)
         return text
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self._happened += 1
         self._events.append(Event(sequence=self._happened, text=text))
         logger.info("%s", text)
-
-
-class _FailedStepError(Exception):
-    """A step that failed, and why."""
-
-    def __init__(self, action: Action, error: StepError) -> None:
-        super().__init__(str(error))
-        self.action = action
-        self.error = error
-
-
-async def _gather(works: Sequence[Awaitable[None]]) -> list[BaseException | None]:
-    return await asyncio.gather(*works, return_exceptions=True)

@@ -1,0 +1,231 @@
+"""The reconcile loop alone: a host that takes notes, a runtime that fails when it is asked to, plans of the test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
+from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster
+from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.planning.steps import (
+    Action,
+    CreateNode,
+    ElectPreferredLeaders,
+    FormCluster,
+    Plan,
+    StartNode,
+    Step,
+    StepError,
+    UnregisterBroker,
+    WaitFor,
+)
+from quorate_operator.runtime import loop
+from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
+
+MANIFESTS = load_manifests(
+    "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: c}, spec: {replicas: 3}}",
+    "test",
+)
+FORM = FormCluster(node_ids=(3000,), cluster_id=None, reason="new")
+CREATE, START = CreateNode(node_id=3000, reason="new"), StartNode(node_id=3000, reason="new")
+OTHER, ELECT = StartNode(node_id=3001, reason="new"), ElectPreferredLeaders(reason="rolled")
+PACE = Pace(working_ms=1, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=100, retry_ms_max=1_000)
+
+
+class Stage:
+    """Host and runtime at once. Each turn takes the next plan; without one, the loop ends."""
+
+    def __init__(self, *plans: tuple[Step, ...]) -> None:
+        self.plans = [Plan(steps=steps) for steps in plans]
+        self.failing: dict[type[Action], Exception] = {}
+        self.applied_actions: list[Action] = []
+        self.turns: list[Turn] = []
+        self.refusal: ManifestError | None = None
+        self.refusals: list[str] = []
+        self.guarded: type[Action] | None = None
+        self.holds = True
+        self.notes: list[str] = []
+        self.kept = 0
+        self.fails_once = False
+        self._lock = asyncio.Lock()
+
+    # The runtime
+
+    async def complete(self, desired: DesiredCluster, _: Manifests) -> DesiredCluster:
+        if self.refusal is not None:
+            raise self.refusal
+        return desired
+
+    async def observe(self, _: DesiredCluster) -> ObservedCluster:
+        return ObservedCluster(nodes={}, quorum=None)
+
+    def permitted(self, plan: Plan, _: DesiredCluster) -> Plan:
+        return plan
+
+    async def apply(self, action: Action, _: DesiredCluster) -> None:
+        self.applied_actions.append(action)
+        error = self.failing.get(type(action))
+        if error is not None:
+            raise error
+
+    async def keep(self, *_: object) -> None:
+        self.kept += 1
+
+    async def close(self) -> None:
+        pass
+
+    # The host
+
+    def looking(self) -> AbstractAsyncContextManager[object]:
+        return self._lock
+
+    async def asked(self) -> Asked | None:
+        return Asked(desired=desired_cluster(MANIFESTS), manifests=MANIFESTS)
+
+    async def refused(self, error: ManifestError) -> None:
+        self.refusals.append(str(error))
+
+    async def planned(self, look: Look) -> Plan:
+        return look.plan
+
+    async def looked(self, look: Look) -> None:
+        assert self.kept, "what surrounds the nodes is kept before a look is reported"
+        self.notes.append(f"looked: {len(look.plan.steps)}")
+
+    def alone(self, action: Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
+        return self._guard() if self.guarded is not None and isinstance(action, self.guarded) else None
+
+    @asynccontextmanager
+    async def _guard(self) -> AsyncIterator[Callable[[], bool]]:
+        yield lambda: self.holds
+
+    async def applying(self, _: Look, action: Action) -> None:
+        self.notes.append(f"applying {type(action).__name__}")
+
+    async def applied(self, _: Look, action: Action) -> None:
+        self.notes.append(f"applied {type(action).__name__}")
+
+    async def failed(self, _: Look, failed: FailedStep) -> None:
+        self.notes.append(f"failed {type(failed.action).__name__}: {failed.error}")
+
+    async def settled(self, look: Look | None) -> None:
+        self.notes.append("settled" if look else "nothing asked")
+
+    async def after(self, turn: Turn) -> int | None:
+        self.turns.append(turn)
+        if self.fails_once:
+            self.failing = {}
+        return 0 if self.plans else None
+
+    async def run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Run the loop until the plans are used up."""
+        monkeypatch.setattr(loop, "plan", lambda *_: self.plans.pop(0))
+        await asyncio.wait_for(ReconcileLoop(self, self).run(), 10)
+
+
+async def test_the_cluster_is_formed_before_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no other step is applied until the identity is settled. Method: forming stands last, and fails once."""
+    stage = Stage((CREATE, OTHER, FORM), (CREATE, OTHER, FORM))
+    stage.failing = {FormCluster: StepError("no disk")}
+    stage.fails_once = True
+    await stage.run(monkeypatch)
+    assert stage.applied_actions[:2] == [FORM, FORM]
+    assert stage.applied_actions[2:] == [CREATE, OTHER]
+    assert [(turn.done, turn.failures_in_a_row) for turn in stage.turns] == [(0, 1), (3, 0)]
+
+
+async def test_a_failed_step_ends_its_node_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: one broken disk does not hold up other nodes. Method: the first of two steps of a node fails."""
+    stage = Stage((CREATE, START, OTHER))
+    stage.failing = {CreateNode: StepError("no disk")}
+    await stage.run(monkeypatch)
+    assert stage.applied_actions == [CREATE, OTHER]
+    (turn,) = stage.turns
+    assert turn.failed[0].action == CREATE
+    assert (turn.done, turn.error) == (1, None)
+    assert "failed CreateNode: no disk" in stage.notes
+    assert "applied StartNode" in stage.notes
+
+
+async def test_nothing_behind_a_wait_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the plan's order holds. Method: a wait, then a step; then an empty plan, which settles."""
+    stage = Stage((ELECT, WaitFor(reason="a leader"), START), ())
+    await stage.run(monkeypatch)
+    assert stage.applied_actions == [ELECT]
+    assert stage.notes[-2:] == ["looked: 0", "settled"]
+
+
+async def test_a_guarded_step_is_applied_only_while_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: two operators never both change membership. Method: under the lock the step is due,
+    is due no more, or the lock is lost."""
+    add = UnregisterBroker(node_id=3001, reason="gone")
+    again = UnregisterBroker(node_id=3001, reason="gone for long")
+    stage = Stage((add,), (again,))
+    stage.guarded = UnregisterBroker
+    await stage.run(monkeypatch)
+    assert (stage.applied_actions, stage.turns[0].done) == ([add], 1)
+
+    stage = Stage((add,), ())
+    stage.guarded = UnregisterBroker
+    await stage.run(monkeypatch)
+    assert (stage.applied_actions, stage.turns[0].done, stage.turns[0].failed) == ([], 0, ())
+
+    stage = Stage((add,), (add,))
+    stage.guarded, stage.holds = UnregisterBroker, False
+    await stage.run(monkeypatch)
+    assert stage.applied_actions == []
+    assert "lock" in str(stage.turns[0].failed[0].error)
+
+
+async def test_an_unexpected_error_is_the_hosts_to_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a fault ends no loop by itself, and hides no other step. Method: a step raises what no step may raise."""
+    stage = Stage((CREATE, OTHER))
+    stage.failing = {CreateNode: RuntimeError("a fault")}
+    await stage.run(monkeypatch)
+    assert stage.applied_actions == [CREATE, OTHER]
+    assert isinstance(stage.turns[0].error, RuntimeError)
+    assert stage.turns[0].failures_in_a_row == 1
+
+
+async def test_a_manifest_that_the_place_refuses_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: nothing is observed or done for a manifest that can't be used. Method: completing refuses it."""
+    stage = Stage()
+    stage.refusal = ManifestError("no such host")
+    await stage.run(monkeypatch)
+    assert (stage.refusals, stage.applied_actions, stage.notes) == (["no such host"], [], ["nothing asked"])
+    assert stage.turns[0].look is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "lifecycle", "done", "failures", "rest_ms"),
+    [
+        ((START,), Lifecycle.RUNNING, 1, 0, 0),
+        ((WaitFor(reason="a leader"),), Lifecycle.RUNNING, 0, 0, 1),
+        ((WaitFor(reason="time", until_ms=1_000),), Lifecycle.RUNNING, 0, 0, 1),
+        ((), Lifecycle.RUNNING, 0, 0, 15_000),
+        ((), Lifecycle.HIBERNATED, 0, 0, 60_000),
+        ((), Lifecycle.PAUSED, 0, 0, 60_000),
+        ((START,), Lifecycle.RUNNING, 1, 1, 100),
+        ((START,), Lifecycle.RUNNING, 0, 3, 400),
+        ((START,), Lifecycle.RUNNING, 0, 99, 1_000),
+    ],
+)
+def test_pace(steps: tuple[Step, ...], lifecycle: Lifecycle, done: int, failures: int, rest_ms: int) -> None:
+    """Goal: busy clusters are looked at often, quiet ones seldom, failing ones less and less. Method: a table."""
+    desired = DesiredCluster(
+        name="c", cluster_id=None, metadata_version=None, dynamic_quorum=True, nodes=(), lifecycle=lifecycle
+    )
+    observed = ObservedCluster(nodes={}, quorum=None)
+    look = Look(desired=desired, observed=observed, plan=Plan(steps=steps))
+    assert PACE.after(Turn(look=look, done=done, failures_in_a_row=failures), now_ms=0) == rest_ms
+
+
+def test_time_alone_shortens_a_rest() -> None:
+    """Goal: what time changes is looked at in time. Method: waits that end before the rest does."""
+    pace = Pace(working_ms=1_000, settled_ms=1, asleep_ms=1, retry_ms_min=1, retry_ms_max=1)
+    desired = desired_cluster(MANIFESTS)
+    for until_ms, rest_ms in ((300, 200), (50, 0), (9_999, 1_000)):
+        plan = Plan(steps=(WaitFor(reason="time", until_ms=until_ms),))
+        look = Look(desired=desired, observed=ObservedCluster(nodes={}, quorum=None), plan=plan)
+        assert pace.after(Turn(look=look), now_ms=100) == rest_ms
