@@ -15,9 +15,7 @@ from quorate_protocol.features import METADATA_VERSION, metadata_version_name
 from quorate_protocol.uuids import random_uuid, uuid_to_text
 
 from quorate_controller.config import ConfigError, load_config, load_format_target
-from quorate_controller.logs import LogFormat, LogLevel, configure_logs
-from quorate_controller.storage.errors import StorageError
-from quorate_controller.storage.format import (
+from quorate_controller.directories.format import (
     FormatError,
     FormatOptions,
     FormatResult,
@@ -26,7 +24,9 @@ from quorate_controller.storage.format import (
     parse_features,
     parse_initial_controllers,
 )
+from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_controller.structured_logs import LogFormat, LogLevel, configure_logs
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 _INTERVAL = re.compile(r"([1-9][0-9]{0,5})(s|m|h)")
@@ -152,7 +152,7 @@ def rebuild_quorum_command(
 
     What only the lost ones had is lost. The others must never be started again with the disks that they had.
     """
-    from quorate_controller.storage.rebuild import rebuild_quorum  # noqa: PLC0415 - for this command alone
+    from quorate_controller.directories.rebuild import rebuild_quorum  # noqa: PLC0415 - for this command alone
 
     with _failures():
         rebuilt = rebuild_quorum(OsFileSystem(), load_config(config), now_ms=time.time_ns() // 1_000_000)

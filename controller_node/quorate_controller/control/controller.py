@@ -33,8 +33,8 @@ from quorate_controller.control.api import (
     RequestContext,
 )
 from quorate_controller.control.cluster import ClusterManager
-from quorate_controller.control.configs import ConfigManager, topics_with_new_min_insync_replicas
-from quorate_controller.control.controllers import ControllerManager
+from quorate_controller.control.config_changes import ConfigManager, topics_with_new_min_insync_replicas
+from quorate_controller.control.controller_registration import ControllerManager
 from quorate_controller.control.describe import ClusterDescriber, ConfigDescriber
 from quorate_controller.control.effective_configs import EffectiveConfigs
 from quorate_controller.control.elections import Elections

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.records.framing import MetadataRecord
 
-    from quorate_controller.control.configs import ConfigManager
+    from quorate_controller.control.config_changes import ConfigManager
 
 
 class FeatureManager:

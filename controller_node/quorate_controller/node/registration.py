@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from quorate_protocol.image import ControllerRegistration
 
-    from quorate_controller.config_endpoints import ListenerAddress
+    from quorate_controller.config.endpoints import ListenerAddress
 
 BACKOFF_INITIAL_MS: Final = 50
 BACKOFF_MAX_MS: Final = 5_000

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kit.simulator.world import CLUSTER_ID, EPOCH_MS, PORT
 from quorate_controller.config import parse_format_target
-from quorate_controller.storage.format import (
+from quorate_controller.directories.format import (
     FormatOptions,
     InitialController,
     QuorumChoice,

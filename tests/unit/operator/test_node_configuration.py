@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from quorate_controller.config import parse_properties
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.properties.text import render_properties
@@ -14,6 +13,7 @@ from quorate_operator.runtime.local.identity import settle_identity
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.stock_kafka import Kafka
 from quorate_operator.runtime.local.tool_scripts import TOOLS, write_tools
+from quorate_protocol.properties import parse_properties
 
 pytestmark = pytest.mark.usefixtures("own_ports")
 

@@ -8,7 +8,6 @@ What a peer sends may name another topic or partition; that is refused here (`Re
 else, the cluster id included, is for the raft core to judge.
 """
 
-from quorate_controller.server.raft_wire.partition import RefusedMessage
 from quorate_controller.server.raft_wire.quorum import describe_quorum_to_wire
 from quorate_controller.server.raft_wire.requests import (
     api_versions_request,
@@ -16,6 +15,7 @@ from quorate_controller.server.raft_wire.requests import (
     request_to_wire,
 )
 from quorate_controller.server.raft_wire.responses import response_from_wire, response_to_wire
+from quorate_controller.server.raft_wire.sole_partition import RefusedMessage
 
 __all__ = [
     "RefusedMessage",

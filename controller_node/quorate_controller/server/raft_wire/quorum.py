@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.describe_quorum.v2 import response
 from kio.schema.errors import ErrorCode
 
-from quorate_controller.server.raft_wire.partition import (
+from quorate_controller.server.raft_wire.sole_partition import (
     METADATA_PARTITION,
     METADATA_TOPIC,
     RefusedMessage,

@@ -19,7 +19,7 @@ from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsReq
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, OffsetAndEpoch, ReplicaKey, VersionRange
-from quorate_controller.server.raft_wire.partition import (
+from quorate_controller.server.raft_wire.sole_partition import (
     METADATA_PARTITION,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,

@@ -23,7 +23,7 @@ from quorate_protocol.kafka.generated.api_versions_response import ApiVersionsRe
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, OffsetAndEpoch, VersionRange
-from quorate_controller.server.raft_wire.partition import (
+from quorate_controller.server.raft_wire.sole_partition import (
     METADATA_PARTITION,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,

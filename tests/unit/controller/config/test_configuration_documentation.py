@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from quorate_controller.config import ConfigError, parse_config
-from quorate_controller.config_keys import OWN_KEYS, notes_on_ignored
+from quorate_controller.config.keys import OWN_KEYS, notes_on_ignored
 from quorate_controller.control.config_schema import broker_definitions
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "configuration.md"

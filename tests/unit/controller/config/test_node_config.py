@@ -12,7 +12,7 @@ from quorate_controller.config import (
     parse_config,
     parse_format_target,
 )
-from quorate_controller.config_endpoints import ListenerAddress, StaticVoter
+from quorate_controller.config.endpoints import ListenerAddress, StaticVoter
 
 MINIMAL = {
     "process.roles": "controller",

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from quorate_controller.logs import (
+from quorate_controller.structured_logs import (
     JsonFormatter,
     LogFormat,
     LogLevel,

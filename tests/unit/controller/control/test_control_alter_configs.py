@@ -9,7 +9,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
     IncrementalAlterConfigsRequest,
 )
 from quorate_controller.control.api import ControlError
-from quorate_controller.control.configs import ConfigManager
+from quorate_controller.control.config_changes import ConfigManager
 from quorate_controller.control.effective_configs import EffectiveConfigs
 from quorate_protocol.records.generated import ClearElrRecord, ConfigRecord
 

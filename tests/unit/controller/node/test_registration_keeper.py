@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from quorate_controller.config_endpoints import ListenerAddress
+from quorate_controller.config.endpoints import ListenerAddress
 from quorate_controller.node.registration import (
     BACKOFF_INITIAL_MS,
     BACKOFF_MAX_MS,

@@ -5,11 +5,7 @@ from random import Random
 
 import pytest
 from quorate_controller.config import FormatTarget, parse_format_target
-from quorate_controller.raft.model import Endpoint
-from quorate_controller.storage.bootstrap import read_bootstrap_records
-from quorate_controller.storage.control_records import read_snapshot_quorum
-from quorate_controller.storage.errors import StorageError
-from quorate_controller.storage.format import (
+from quorate_controller.directories.format import (
     DirectoryKind,
     FormatError,
     FormatOptions,
@@ -19,6 +15,10 @@ from quorate_controller.storage.format import (
     parse_features,
     parse_initial_controllers,
 )
+from quorate_controller.raft.model import Endpoint
+from quorate_controller.storage.bootstrap import read_bootstrap_records
+from quorate_controller.storage.control_records import read_snapshot_quorum
+from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.meta_properties import read_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.uuids import uuid_from_text

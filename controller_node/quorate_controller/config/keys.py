@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from quorate_controller.config_endpoints import Problems, parse_host_port
+from quorate_controller.config.endpoints import Problems, parse_host_port
 from quorate_controller.control.config_schema import ConfigValueError, broker_definitions
 
 ConfigValue = str | int | float | bool | tuple[str, ...] | None

@@ -25,8 +25,8 @@ from quorate_protocol.features import (
 )
 from quorate_protocol.uuids import random_uuid, uuid_from_text
 
-from quorate_controller.config import CONTROLLER, FormatTarget
-from quorate_controller.config_endpoints import parse_host_port
+from quorate_controller.config.endpoints import parse_host_port
+from quorate_controller.config.loading import CONTROLLER, FormatTarget
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, Endpoint, ReplicaKey, VersionRange, Voter
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC, KRAFT_VERSION_STATIC
 from quorate_controller.raft.voters import VoterSet

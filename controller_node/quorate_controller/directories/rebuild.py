@@ -11,13 +11,13 @@ from uuid import UUID
 from quorate_protocol.records.control import encode_control_batch
 
 from quorate_controller.config import ControllerConfig
+from quorate_controller.directories.format import SUPPORTED_KRAFT_VERSIONS
 from quorate_controller.raft.model import Endpoint, ReplicaKey, Voter
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC, HardState
 from quorate_controller.raft.voters import VoterSet
 from quorate_controller.storage.controller_storage import METADATA_PARTITION, ControllerStorage
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.filesystem import FileSystem
-from quorate_controller.storage.format import SUPPORTED_KRAFT_VERSIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

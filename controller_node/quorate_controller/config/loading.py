@@ -11,7 +11,7 @@ from pathlib import Path
 
 from quorate_protocol.properties import parse_properties
 
-from quorate_controller.config_endpoints import (
+from quorate_controller.config.endpoints import (
     ADVERTISED_LISTENERS,
     BOOTSTRAP_SERVERS,
     CONTROLLER_LISTENER_NAMES,
@@ -29,7 +29,7 @@ from quorate_controller.config_endpoints import (
     parse_protocol_map,
     parse_voters,
 )
-from quorate_controller.config_keys import (
+from quorate_controller.config.keys import (
     ConfigValue,
     check_names,
     check_refused,
