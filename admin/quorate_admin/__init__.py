@@ -1,4 +1,4 @@
-"""An asynchronous admin client for Apache Kafka, in Kafka's words, and what a diagnosis of a cluster needs.
+"""An asynchronous admin client for Apache Kafka, with the names of Kafka's Admin, and the diagnosis of a cluster.
 
     from quorate_admin import AdminClient, NewTopic
 
@@ -7,9 +7,9 @@
         created.raise_any()
 
 `SyncAdminClient` has the same methods for code without an event loop. `LiveImage` and `MetadataFeed` follow the
-metadata log of a cluster. `quorate_admin.diagnosis` finds what endangers or blocks a cluster.
+metadata log of a cluster. `quorate_admin.diagnosis` finds problems of a cluster and blockers of its upgrades.
 
-A name is loaded when it is first used (PEP 562): whoever needs the errors alone does not wait for the client.
+Names are loaded on first use (PEP 562), so that a program that needs only the errors does not load the client.
 """
 
 from importlib import import_module

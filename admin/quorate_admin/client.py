@@ -1,4 +1,4 @@
-"""AdminClient: asks a cluster for its state and for changes, through brokers or its controllers."""
+"""AdminClient: describes and changes a cluster, through its brokers or its controllers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,15 +24,14 @@ class AdminClient(
     QuotaOperations,
     TopicOperations,
 ):
-    """A client of one cluster; its connections are opened when they are first needed and kept.
+    """A client of one cluster. Connections are opened on first use and kept.
 
-    Give `bootstrap_servers` to go through brokers, or `bootstrap_controllers` to go straight to the
-    controllers, which works when no broker does; or a whole configuration, such as
-    `AdminConfig.from_properties` makes. `overrides` are fields of AdminConfig. Several tasks of one event
-    loop may use one client.
+    Pass `bootstrap_servers` to connect through brokers, or `bootstrap_controllers` to connect to the controllers,
+    which works without any broker; or pass a configuration, for instance from `AdminConfig.from_properties`.
+    `overrides` are fields of AdminConfig. Tasks of one event loop may share a client.
 
-    Methods have the names of Kafka's Admin. Those about one thing return its value or raise; those about
-    several return `Results`.
+    Methods have the names of Kafka's Admin. A method for one object returns its value or raises; a method for several
+    objects returns `Results`.
     """
 
     def __init__(
@@ -60,20 +59,20 @@ class AdminClient(
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; what is under way fails."""
+        """Close all connections. Requests in flight fail."""
         await self._transport.close()
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that this client has found; None before its first answer, and while it begins again."""
+        """The id of the cluster; None before the first answer, and after a rebootstrap until the next one."""
         return self._transport.routing.cluster_id
 
     @property
     def misrouted_connections(self) -> int:
-        """How many connections turned out to lead to another node or cluster (KIP-1242); each is logged."""
+        """The number of connections that led to another node or cluster than expected (KIP-1242). Each is logged."""
         return self._transport.routing.misrouted_connections
 
     @property
     def rebootstraps(self) -> int:
-        """How often this client gave up all that it knew, and began again from the bootstrap addresses."""
+        """How often the client forgot the cluster and started again from the bootstrap addresses (KIP-899)."""
         return self._transport.routing.rebootstraps

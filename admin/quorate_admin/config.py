@@ -1,4 +1,4 @@
-"""How a client reaches its cluster: Kafka's client properties, read and checked."""
+"""The configuration of a client: Kafka's client properties, parsed and validated."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ _NUMBERS = {
     "metadata.max.age.ms": LONG_MAX,
     "metadata.recovery.rebootstrap.trigger.ms": LONG_MAX,
 }
-"""Properties that are numbers from 0 on, with their highest value."""
+"""Properties with integer values from 0 on, and their maximum."""
 
 _WITHOUT_EFFECT = frozenset(
     {
@@ -43,19 +43,19 @@ _WITHOUT_EFFECT = frozenset(
         "socket.connection.setup.timeout.max.ms",
     }
 )
-"""What Kafka's admin client knows and this one has no use for, apart from all of `ssl.` and `sasl.`."""
+"""Properties of Kafka's admin client that have no effect here, besides those with `ssl.` and `sasl.`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """Where a server listens."""
+    """The address of a listener."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`host:port`, or `[address]:port` for IPv6. Raises ValueError."""
+        """Parse `host:port`, or `[address]:port` for IPv6. Raises ValueError."""
         host, colon, port = text.strip().rpartition(":")
         if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= PORT_MAX:
             raise ValueError(f"{text!r} is not host:port")
@@ -66,7 +66,7 @@ class Address:
 
 
 class MetadataRecoveryStrategy(Enum):
-    """What a client does when no node that it knows can be used (KIP-899)."""
+    """What a client does when it can use none of the known nodes (KIP-899)."""
 
     NONE = "NONE"
     REBOOTSTRAP = "REBOOTSTRAP"
@@ -77,8 +77,8 @@ class AdminConfig:
     """A client's configuration; each field is named after Kafka's property, units last.
 
     Exactly one of `bootstrap_servers` and `bootstrap_controllers` has addresses (KIP-919). `follow_advertised`
-    has no property: False keeps to the bootstrap addresses, whatever addresses the nodes advertise, which is
-    for probes that ask one node, and for connections through tunnels.
+    has no property: False makes the client connect to bootstrap addresses only, not to addresses that nodes
+    advertise. That is for probes of a single node, and for connections through tunnels.
     """
 
     bootstrap_servers: tuple[Address, ...] = ()
@@ -117,12 +117,13 @@ class AdminConfig:
         bootstrap_servers: str | Iterable[str | Address] | None = None,
         bootstrap_controllers: str | Iterable[str | Address] | None = None,
     ) -> Self:
-        """A configuration from Kafka's client properties, as a file of `--command-config` has them.
+        """Create a configuration from Kafka's client properties, for instance those of a `--command-config` file.
 
-        `bootstrap_servers` or `bootstrap_controllers`, from an option, replaces both of the properties
-        (KIP-919). Properties of other kinds of clients are ignored with a warning.
+        `bootstrap_servers` or `bootstrap_controllers`, from an option, overrides both properties (KIP-919).
+        Unknown properties are ignored with a warning.
 
-        :raises ConfigError: a value is wrong; the message names the key, the value and what is allowed.
+        Raises:
+            ConfigError: a value is invalid; the message has the key, the value and what is allowed.
         """
         if bootstrap_servers is None and bootstrap_controllers is None:
             bootstrap_servers = properties.get(BOOTSTRAP_SERVERS)
@@ -141,7 +142,7 @@ class AdminConfig:
                 "metadata.cluster.check.enable", properties["metadata.cluster.check.enable"]
             )
         _check_timeouts(fields)
-        _tell_ignored(properties)
+        _log_ignored(properties)
         return cls(
             bootstrap_servers=addresses_of(BOOTSTRAP_SERVERS, bootstrap_servers),
             bootstrap_controllers=addresses_of(BOOTSTRAP_CONTROLLERS, bootstrap_controllers),
@@ -151,17 +152,17 @@ class AdminConfig:
 
     @property
     def is_to_controllers(self) -> bool:
-        """Whether controllers are asked, not brokers."""
+        """Whether the client connects to controllers, not brokers."""
         return bool(self.bootstrap_controllers)
 
     @property
     def bootstrap(self) -> tuple[Address, ...]:
-        """The addresses that were given, of whichever kind."""
+        """The bootstrap addresses of either kind."""
         return self.bootstrap_servers or self.bootstrap_controllers
 
 
 def addresses_of(key: str, given: str | Iterable[str | Address] | None) -> tuple[Address, ...]:
-    """Addresses from a list, or from a text with commas. Raises ConfigError that names the key."""
+    """Parse addresses from a list, or from a comma-separated string. Raises ConfigError, which names the key."""
     if given is None:
         return ()
     parts = [part for part in given.split(",") if part.strip()] if isinstance(given, str) else given
@@ -198,7 +199,7 @@ def _strategy(value: str) -> MetadataRecoveryStrategy:
 
 
 def _check_timeouts(fields: dict[str, Any]) -> None:
-    """The whole can't take less time than one request, as in Kafka; a default gives way."""
+    """Check that the API timeout is not below the request timeout, as Kafka does; a default is raised instead."""
     request_ms = fields.get("request_timeout_ms", REQUEST_TIMEOUT_MS)
     whole_ms = fields.get("default_api_timeout_ms")
     if whole_ms is not None and whole_ms < request_ms:
@@ -209,14 +210,14 @@ def _check_timeouts(fields: dict[str, Any]) -> None:
         fields["default_api_timeout_ms"] = request_ms
 
 
-def _tell_ignored(properties: Mapping[str, str]) -> None:
+def _log_ignored(properties: Mapping[str, str]) -> None:
     read = {
         *(BOOTSTRAP_SERVERS, BOOTSTRAP_CONTROLLERS, "client.id"),
         *("metadata.recovery.strategy", "metadata.cluster.check.enable"),
         *_NUMBERS,
         *SECURITY_KEYS,
     }
-    is_of_node = "process.roles" in properties  # a node's own file serves its administrator too
+    is_of_node = "process.roles" in properties  # administrators pass a node's own file too
     for key in sorted(properties.keys() - read):
         if is_of_node or key in _WITHOUT_EFFECT or key.startswith(("ssl.", "sasl.")):
             logger.debug("%s has no effect here", key)

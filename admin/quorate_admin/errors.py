@@ -1,4 +1,4 @@
-"""What can go wrong when a cluster is asked for something."""
+"""The errors of the admin client."""
 
 from collections.abc import Mapping
 
@@ -27,11 +27,11 @@ class AdminError(Exception):
 
 
 class ConfigError(AdminError, ValueError):
-    """A configuration is wrong; the message names the key, the value and what is allowed."""
+    """A configuration is invalid; the message has the key, the value and what is allowed."""
 
 
 class UnreachableError(AdminError):
-    """No node gave an answer before the time was up; `reasons` says why, by address."""
+    """No node answered before the timeout; `reasons` has the reason for each address."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         super().__init__(
@@ -43,25 +43,25 @@ class UnreachableError(AdminError):
 
 
 class ConnectionFailedError(AdminError):
-    """A connection could not be made, or ended before the answer came."""
+    """A connection could not be opened, or was closed before the response arrived."""
 
 
 class TlsExpectedError(ConnectionFailedError):
-    """The server speaks TLS, and was spoken to without."""
+    """The listener uses TLS, but the client is configured without."""
 
 
 class RequestTimeoutError(AdminError):
-    """No answer came in time; the request may have been carried out all the same."""
+    """No response arrived before the timeout. The server may have carried the request out."""
 
 
 class UnsupportedByServerError(AdminError):
-    """The server has no version of a request that can carry what was asked."""
+    """The server supports no version of the request that can express the arguments."""
 
 
 class UnsupportedEndpointError(AdminError):
-    """This can't be asked of this kind of node: a matter for brokers at a controller, or the other way.
+    """Nodes of this kind do not support the operation: it needs brokers instead of controllers, or vice versa.
 
-    Also a controller whose metadata.version is too old to know its peers (KIP-919).
+    Also raised for a controller whose metadata.version is too old for it to know its peers (KIP-919).
     """
 
 
@@ -70,19 +70,19 @@ class MismatchedEndpointError(UnsupportedEndpointError):
 
 
 class AuthenticationError(AdminError):
-    """TLS or SASL failed: asking again with the same configuration would fail again."""
+    """TLS or SASL failed. A retry with the same configuration would fail too."""
 
 
 class RebootstrapRequiredError(ConnectionFailedError):
-    """The node at an address is not the one that was expected there (KIP-1242)."""
+    """The node at an address is not the expected one (KIP-1242)."""
 
 
 class RefreshRefusedError(AdminError):
-    """A controller's registration is not refreshed, because the controller may be alive."""
+    """A controller's registration was not refreshed, because the controller may be running."""
 
 
 class ServerError(AdminError):
-    """The server refused; `error_code` is Kafka's, `message` the server's own words if it has any."""
+    """The server returned an error: `error_code` is Kafka's, `message` the server's message, if there is one."""
 
     def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{error_code.name.upper()}{f': {message}' if message else ''}")

@@ -1,4 +1,4 @@
-"""Answers about several things at once, of which some may fail: a value or an error by key."""
+"""Results of operations on several objects: a value or an error for each key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Results(Generic[K, V]):
-    """What became of each thing that was asked for: each key is in `values` or in `errors`, not in both."""
+    """The result for each object: a key is either in `values` or in `errors`."""
 
     values: Mapping[K, V] = field(default_factory=dict)
     errors: Mapping[K, ServerError] = field(default_factory=dict)
 
     def __getitem__(self, key: K) -> V:
-        """The value of one key. Raises its ServerError; KeyError when it was not asked for."""
+        """The value of a key. Raises its ServerError, or KeyError for a key that was not part of the operation."""
         error = self.errors.get(key)
         if error is not None:
             raise error

@@ -16,7 +16,7 @@ _Result = TypeVar("_Result")
 def _blocking(
     method: Callable[Concatenate[AdminClient, _Parameters], Coroutine[Any, Any, _Result]],
 ) -> Callable[Concatenate["SyncAdminClient", _Parameters], _Result]:
-    """The same method, which returns when the answer is there."""
+    """The same method, which blocks until the response is there."""
 
     def call(self: "SyncAdminClient", /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         return self._run(method(self._client, *args, **kwargs))
@@ -26,10 +26,10 @@ def _blocking(
 
 
 class SyncAdminClient:
-    """An AdminClient whose methods block; each is the one of the same name there.
+    """An AdminClient whose methods block.
 
-    It has an event loop of its own, in a thread of its own, so that it works where a loop runs already, in a
-    notebook for instance. Several threads may use one client. Close it, or use it with `with`.
+    Its event loop runs in a thread of its own, so that it also works where another loop is running, for instance in
+    a notebook. Threads may share a client. Close it, or use it with `with`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class SyncAdminClient:
         self.close()
 
     def close(self) -> None:
-        """Close every connection, and end the thread. A second time does nothing."""
+        """Close all connections and stop the thread. A second call does nothing."""
         if self._loop.is_closed():
             return
         self._run(self._client.close())
@@ -88,7 +88,7 @@ class SyncAdminClient:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # Ctrl-C: what nobody waits for is given up
+            future.cancel()  # Ctrl-C: cancel the operation
             raise
 
     add_raft_voter = _blocking(AdminClient.add_raft_voter)

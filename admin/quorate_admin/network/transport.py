@@ -375,8 +375,9 @@ def describe_cluster_request(
 def raise_for_endpoint_type(address: Address, error_code: ErrorCode, *, is_to_controllers: bool) -> None:
     """Tell a broker that was named as a controller, and the other way (KIP-919), in words that help.
 
-    :raises MismatchedEndpointError: the node is of the other kind.
-    :raises UnsupportedEndpointError: the controllers do not know each other yet.
+    Raises:
+        MismatchedEndpointError: the node is of the other kind.
+        UnsupportedEndpointError: the controllers do not know each other yet.
     """
     if error_code is ErrorCode.mismatched_endpoint_type:
         raise MismatchedEndpointError(

@@ -1,1 +1,1 @@
-"""What can be asked of a cluster: one module, and one mixin of the AdminClient, per concern."""
+"""The operations of the AdminClient: one module with one mixin class per topic."""

@@ -28,14 +28,15 @@ _INDEFINITE = ("UNKNOWN", "ANY", "MATCH")
 
 
 class AclOperations(KeyedOperations):
-    """ACLs are kept by the controllers; without an authorizer they answer SECURITY_DISABLED."""
+    """Operations on ACLs. Clusters without an authorizer answer SECURITY_DISABLED."""
 
     async def describe_acls(
         self, acl_filter: AclBindingFilter | None = None, *, timeout_ms: int | None = None
     ) -> tuple[AclBinding, ...]:
-        """The bindings that match (DescribeAcls); no filter: all of them.
+        """The bindings that match the filter, or all (DescribeAcls).
 
-        :raises AdminError: also ServerError INVALID_REQUEST for a filter with UNKNOWN in it.
+        Raises:
+            AdminError: no node answered; ServerError INVALID_REQUEST for a filter with UNKNOWN in it.
         """
         from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 
@@ -50,9 +51,10 @@ class AclOperations(KeyedOperations):
     async def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout_ms: int | None = None
     ) -> Results[AclBinding, None]:
-        """Create bindings (CreateAcls); what is there already stays.
+        """Create bindings (CreateAcls). Existing bindings stay.
 
-        :raises AdminError: there was no answer at all.
+        Raises:
+            AdminError: no node answered.
         """
         from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 
@@ -63,7 +65,7 @@ class AclOperations(KeyedOperations):
         for binding in dict.fromkeys(bindings):
             if indefinite := _fields_with(AclBindingFilter.of(binding), _INDEFINITE):
                 refused[binding] = ServerError(
-                    ErrorCode.invalid_request, f"{indefinite[0]} of an ACL has to be definite: {binding}"
+                    ErrorCode.invalid_request, f"the {indefinite[0]} of an ACL must be definite: {binding}"
                 )
             else:
                 definite.append(binding)
@@ -94,9 +96,10 @@ class AclOperations(KeyedOperations):
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], *, timeout_ms: int | None = None
     ) -> Results[AclBindingFilter, Deletions]:
-        """Delete all bindings that match one of the filters (DeleteAcls); what each filter matched.
+        """Delete all bindings that match one of the filters (DeleteAcls); returns the matches of each filter.
 
-        :raises AdminError: there was no answer at all.
+        Raises:
+            AdminError: no node answered.
         """
         from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
 

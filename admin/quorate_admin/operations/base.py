@@ -1,4 +1,4 @@
-"""What all operations share: whom to ask, and asking until there is an answer."""
+"""What all operations share: the choice of nodes, and sending a request until it is answered."""
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -17,9 +17,9 @@ __all__ = ("Operations", "To")
 class Operations:
     """Base of the mixins that make up the AdminClient.
 
-    A mixin's methods build a canonical request, the class of the highest version, `_ask` it, and turn the
-    canonical response into data of `quorate_admin.types`. They import the request classes inside the
-    method: all of them together would cost each command a tenth of a second.
+    A method builds a canonical request (the class of the highest version), sends it with `_ask`, and converts the
+    canonical response to data of `quorate_admin.types`. It imports the request classes itself, because importing all
+    of them would delay the start of each command by a tenth of a second.
     """
 
     _config: AdminConfig
@@ -33,23 +33,23 @@ class Operations:
         failures: Callable[[Any], Iterable[ErrorCode]] | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        """One canonical request to its canonical response.
+        """Send a canonical request and return its canonical response.
 
-        It is sent again, with backoff, until `timeout_ms` (default: `default_api_timeout_ms`) is over or
-        `retries` are used up: when a connection fails or a request times out; when the node is not the
-        controller or leader that was meant, which is followed; when the server asks to rebootstrap; when
-        a code that `failures(response)` yields is retriable. Codes that are not yielded do not make it be
-        sent again, whatever they are, except for those that say that another node is in charge as the
-        response's own `error_code`. So yield a code if the whole request may be repeated after it.
+        The request is retried with backoff until `timeout_ms` (default: `default_api_timeout_ms`) or `retries` are
+        exhausted: if a connection fails or a request times out; if the node is not the expected controller or leader;
+        if the server requests a rebootstrap; if `failures(response)` yields a retriable code. Other codes in the
+        response do not cause a retry, except a top-level `error_code` that means that another node is the controller
+        or leader. So `failures` yields the codes after which the whole request may be repeated.
 
-        Returns the last response, also if codes inside it are errors: they are the caller's to tell.
+        The last response is returned even if codes inside it are errors: the caller reports those.
 
-        :raises ServerError: the response's own `error_code`, outside of any list, is an error.
-        :raises UnreachableError: no node gave an answer in time; it says why, by address.
-        :raises RequestTimeoutError: the last that was asked did not answer in time.
-        :raises UnsupportedByServerError: the node has no version of this request that says what is meant.
-        :raises UnsupportedEndpointError: nodes of this kind do not answer this.
-        :raises AuthenticationError: TLS or SASL failed.
+        Raises:
+            ServerError: the response's own `error_code`, outside of any list, is an error.
+            UnreachableError: no node answered in time; it has the reason for each address.
+            RequestTimeoutError: the last request was sent, but not answered in time.
+            UnsupportedByServerError: the node supports no version that can express the request.
+            UnsupportedEndpointError: nodes of this kind do not support the request.
+            AuthenticationError: TLS or SASL failed.
         """
         response = await self._transport.ask(request, to, failures=failures, timeout_ms=timeout_ms)
         error_code = getattr(response, "error_code", ErrorCode.none)
@@ -62,9 +62,10 @@ class Operations:
         return await self._transport.api_versions(to, timeout_ms=timeout_ms)
 
     def _brokers_only(self, operation: str) -> None:
-        """Refuse an operation that controllers do not answer (the table of KIP-919).
+        """Check that the client connects to brokers: controllers do not support the operation (KIP-919).
 
-        :raises UnsupportedEndpointError: this client asks controllers.
+        Raises:
+            UnsupportedEndpointError: the client connects to controllers.
         """
         if self._to_controllers:
             raise UnsupportedEndpointError(
@@ -72,9 +73,10 @@ class Operations:
             )
 
     def _controllers_only(self, operation: str) -> None:
-        """Refuse an operation that brokers do not answer.
+        """Check that the client connects to controllers: brokers do not support the operation.
 
-        :raises UnsupportedEndpointError: this client asks brokers.
+        Raises:
+            UnsupportedEndpointError: the client connects to brokers.
         """
         if not self._to_controllers:
             raise UnsupportedEndpointError(
@@ -83,10 +85,10 @@ class Operations:
 
     @property
     def _to_controllers(self) -> bool:
-        """Whether this client asks controllers, not brokers."""
+        """Whether the client connects to controllers, not brokers."""
         return self._config.is_to_controllers
 
     def _server_timeout(self, timeout_ms: int | None = None) -> timedelta:
-        """For the `timeout` field of a request: how long the server may work on it."""
+        """The value of a request's `timeout` field: how long the server may work on it."""
         limit_ms = self._config.request_timeout_ms
         return timedelta(milliseconds=limit_ms if timeout_ms is None else min(limit_ms, timeout_ms))

@@ -34,9 +34,12 @@ class ClusterOperations(KeyedOperations):
         include_authorized_operations: bool = False,
         timeout_ms: int | None = None,
     ) -> ClusterDescription:
-        """The cluster with its brokers or, where controllers are asked, its controllers (DescribeCluster).
+        """The cluster with its brokers or, with bootstrap controllers, its controllers (DescribeCluster).
 
-        `include_fenced_brokers` (KIP-1073) has no meaning at controllers. Raises AdminError.
+        `include_fenced_brokers` (KIP-1073) has no effect with bootstrap controllers.
+
+        Raises:
+            AdminError: no node answered, or the request was refused.
         """
         response = await self._ask(
             describe_cluster_request(
@@ -56,9 +59,10 @@ class ClusterOperations(KeyedOperations):
         )
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
-        """Remove the registration of a broker that is stopped for good (UnregisterBroker). Raises AdminError.
+        """Unregister a broker that is stopped for good (UnregisterBroker).
 
-        ServerError BROKER_ID_NOT_REGISTERED: there is none.
+        Raises:
+            AdminError: no node answered; ServerError BROKER_ID_NOT_REGISTERED if the broker is not registered.
         """
         from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
@@ -69,7 +73,11 @@ class ClusterOperations(KeyedOperations):
     async def describe_features(
         self, *, node_id: int | None = None, timeout_ms: int | None = None
     ) -> FeatureDescription:
-        """Feature levels as one node knows them (ApiVersions): a given one, or any. Raises AdminError."""
+        """Feature levels as the given node, or any node, reports them (ApiVersions).
+
+        Raises:
+            AdminError: no node answered.
+        """
         to = To.ANY if node_id is None else To.node(node_id)
         response = await self._api_versions(to, timeout_ms=timeout_ms)
         return FeatureDescription(
@@ -85,9 +93,11 @@ class ClusterOperations(KeyedOperations):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Change levels, all or none (UpdateFeatures version 2, KIP-1022). Raises AdminError.
+        """Change feature levels: all of them or none (UpdateFeatures version 2, KIP-1022).
 
-        :raises ServerError: why not; its message names the first feature that can't be changed.
+        Raises:
+            ServerError: the update was refused; the message names the first feature that can't be changed.
+            AdminError: no node answered.
         """
         from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 
@@ -103,19 +113,23 @@ class ClusterOperations(KeyedOperations):
         )
         await self._ask(request, timeout_ms=timeout_ms)
 
-    # Groups: each broker knows those that it coordinates
+    # Groups: each broker lists those that it coordinates
 
     async def list_groups(self, *, timeout_ms: int | None = None) -> Listed:
-        """The groups that the client may see, of all brokers, sorted by id (ListGroups).
+        """The groups of all brokers that the client is allowed to see, sorted by id (ListGroups).
 
-        :raises AdminError: a broker gave no answer; UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: a broker did not answer; UnsupportedEndpointError with bootstrap controllers.
         """
         self._brokers_only("list_groups")
         from kio.schema.list_groups.v5.request import ListGroupsRequest
 
         async def ask(to: To, _: Sequence[int]) -> Results[int, Listed]:
             response = await self._ask(
-                ListGroupsRequest(), to, failures=lambda told: [told.error_code], timeout_ms=timeout_ms
+                ListGroupsRequest(),
+                to,
+                failures=lambda response: [response.error_code],
+                timeout_ms=timeout_ms,
             )
             return Results(
                 {
@@ -135,7 +149,9 @@ class ClusterOperations(KeyedOperations):
             describe_cluster_request(is_to_controllers=False), To.ANY, timeout_ms=timeout_ms
         )
         if not cluster.brokers:
-            raise ServerError(ErrorCode.broker_not_available, "there is no broker that could know groups")
+            raise ServerError(
+                ErrorCode.broker_not_available, "the cluster has no broker that could coordinate groups"
+            )
         results = await self._ask_nodes(
             {To.node(broker.broker_id): [broker.broker_id] for broker in cluster.brokers}, ask
         )

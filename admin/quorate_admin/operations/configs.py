@@ -1,4 +1,4 @@
-"""Operations on configs: describe, alter, list what has them."""
+"""Operations on configs: describe, alter, list the resources that have them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ("ConfigOperations",)
 
 
 class ConfigOperations(KeyedOperations):
-    """Configs are asked of the node that they belong to: BROKER with a name, and BROKER_LOGGER."""
+    """Requests for a BROKER with a name and for a BROKER_LOGGER go to that node, others to the controller."""
 
     async def describe_configs(
         self,
@@ -34,11 +34,12 @@ class ConfigOperations(KeyedOperations):
         include_documentation: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[ConfigResource, tuple[ConfigEntry, ...]]:
-        """The configs of resources, those with default values included (DescribeConfigs).
+        """The configs of resources, including those with default values (DescribeConfigs).
 
-        A node that can't be reached is an error of its own resources alone.
+        A node that can't be reached is an error of its own resources only.
 
-        :raises AdminError: there was no answer at all.
+        Raises:
+            AdminError: no node answered.
         """
         from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 
@@ -75,12 +76,13 @@ class ConfigOperations(KeyedOperations):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[ConfigResource, None]:
-        """Change configs one by one and leave the others as they are (IncrementalAlterConfigs, KIP-339).
+        """Change single configs and keep the others (IncrementalAlterConfigs, KIP-339).
 
         With bootstrap controllers, BROKER goes to the active controller, and a BROKER_LOGGER to its
         controller, active or not (KIP-919).
 
-        :raises AdminError: there was no answer at all.
+        Raises:
+            AdminError: no node answered.
         """
         from kio.schema.incremental_alter_configs.v1.request import (
             AlterableConfig,
@@ -118,12 +120,13 @@ class ConfigOperations(KeyedOperations):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[ConfigResource, None]:
-        """Replace all dynamic configs of resources by these (AlterConfigs); asked as the incremental one is.
+        """Replace all dynamic configs of resources (AlterConfigs).
 
-        What others set in between is lost, so prefer `incremental_alter_configs`: Kafka 4 has taken this one
-        out of its own client.
+        Concurrent changes are lost, so prefer `incremental_alter_configs`: Kafka 4 removed this operation from
+        its own client. Requests go to the same nodes as those of `incremental_alter_configs`.
 
-        :raises AdminError: there was no answer at all.
+        Raises:
+            AdminError: no node answered.
         """
         from kio.schema.alter_configs.v2.request import (
             AlterableConfig,
@@ -154,13 +157,13 @@ class ConfigOperations(KeyedOperations):
     async def list_config_resources(
         self, types: Collection[ConfigResourceType] = (), *, timeout_ms: int | None = None
     ) -> tuple[ConfigResource, ...]:
-        """The resources of some types, or of all, that have or can have configs (ListConfigResources, KIP-1142).
+        """The resources of the given types, or of all types, that can have configs (ListConfigResources, KIP-1142).
 
-        Servers that know version 0 alone list client metrics; topics and nodes are then taken from their
-        metadata. Groups they can't list: that is UnsupportedByServerError if GROUP was asked for, and if no
-        type was, they are left out.
+        Servers with version 0 only list client metrics; topics and nodes are then taken from their metadata. They
+        can't list groups: that is an UnsupportedByServerError if GROUP is given; without types, groups are omitted.
 
-        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from quorate_protocol.kafka.enums import ConfigResourceType
 
@@ -208,7 +211,7 @@ class ConfigOperations(KeyedOperations):
     async def _ask_owners(
         self, resources: Iterable[ConfigResource], ask: Any, *, described: bool = False
     ) -> Results[ConfigResource, Any]:
-        """Ask each resource's owner: its node, or for all others whoever knows or decides."""
+        """Send requests to the owner of each resource: its node, or the controller."""
         by_owner: dict[To, list[ConfigResource]] = defaultdict(list)
         errors = {}
         for resource in dict.fromkeys(resources):
@@ -224,10 +227,10 @@ class ConfigOperations(KeyedOperations):
         return Results(results.values, {**results.errors, **errors})
 
     def _is_of_a_node(self, resource: ConfigResource, *, described: bool) -> bool:
-        """Whether only one node answers for this resource.
+        """Whether the request for this resource goes to one particular node.
 
-        A dynamic config of a broker is checked by that broker, and by the active controller when the client
-        goes past the brokers; log levels exist on their node alone.
+        A broker validates its own dynamic configs; with bootstrap controllers the active controller does. Log levels
+        exist on their node only.
         """
         from quorate_protocol.kafka.enums import ConfigResourceType
 

@@ -1,4 +1,4 @@
-"""The controller quorum and its voters, registrations of controllers, and the versions that single nodes support."""
+"""Operations on the controller quorum, registrations of controllers, and supported versions of single nodes."""
 
 import asyncio
 import uuid
@@ -24,12 +24,12 @@ from quorate_admin.types.cluster import (
 
 METADATA_TOPIC = "__cluster_metadata"
 QUIET_MS = 10_000
-"""A living controller fetches at least every 500 ms; Kafka gives up on one that is silent for 2 s."""
+"""A running controller fetches at least every 500 ms; Kafka considers one failed after 2 s without a fetch."""
 PROBE_TIMEOUT_MS = 5_000
 
 
 class Heard(Enum):
-    """What the leader of the quorum heard of a controller."""
+    """When the leader of the quorum last heard from a controller."""
 
     NOTHING = "nothing lately"
     NEVER_AS_VOTER = "nothing yet, though it is a voter"
@@ -38,7 +38,7 @@ class Heard(Enum):
 
 
 def heard_of(controller_id: int, quorum: QuorumDescription, quiet_ms: int) -> Heard:
-    """Whether the leader heard of a controller in the last `quiet_ms`, by the leader's own clock."""
+    """Whether the leader heard from a controller in the last `quiet_ms`, by the leader's clock."""
     if quorum.leader_id == controller_id:
         return Heard.LEADS
     leader = next((one for one in quorum.voters if one.node_id == quorum.leader_id), None)
@@ -59,7 +59,11 @@ class ControllerOperations(ClusterOperations):
     # The quorum (KIP-595, KIP-836, KIP-853)
 
     async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        """The controller quorum, as its leader sees it (DescribeQuorum). Raises AdminError."""
+        """The controller quorum, as its leader reports it (DescribeQuorum).
+
+        Raises:
+            AdminError: no leader answered, or the request was refused.
+        """
         from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 
         topic = TopicData(topic_name=METADATA_TOPIC, partitions=(PartitionData(partition_index=0),))
@@ -77,7 +81,7 @@ class ControllerOperations(ClusterOperations):
                 raise ServerError(partition.error_code, partition.error_message)
             return _quorum(partition, response.nodes)
         raise ServerError(
-            ErrorCode.unknown_server_error, f"the answer has no partition 0 of {METADATA_TOPIC}"
+            ErrorCode.unknown_server_error, f"the response has no partition 0 of {METADATA_TOPIC}"
         )
 
     async def add_raft_voter(
@@ -90,10 +94,13 @@ class ControllerOperations(ClusterOperations):
         ack_when_committed: bool = True,
         timeout_ms: int | None = None,
     ) -> None:
-        """Make a controller that follows the log a voter (AddRaftVoter, KIP-853). Raises AdminError.
+        """Make an observer of the metadata log a voter (AddRaftVoter, KIP-853).
 
-        With `cluster_id` the leader refuses when it is of another cluster. `ack_when_committed=False`
-        (KIP-1186) is answered when the leader has written the new set, not when it is committed.
+        With `cluster_id`, a leader of another cluster refuses. With `ack_when_committed=False` (KIP-1186) the leader
+        answers when it has written the new voter set, not when the set is committed.
+
+        Raises:
+            AdminError: no leader answered, or the request was refused.
         """
         from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest, Listener
 
@@ -115,7 +122,11 @@ class ControllerOperations(ClusterOperations):
         cluster_id: str | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Take a voter out of the quorum (RemoveRaftVoter, KIP-853). Raises AdminError."""
+        """Remove a voter from the quorum (RemoveRaftVoter, KIP-853).
+
+        Raises:
+            AdminError: no leader answered, or the request was refused.
+        """
         from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 
         request = RemoveRaftVoterRequest(
@@ -128,9 +139,12 @@ class ControllerOperations(ClusterOperations):
     async def register_controller(
         self, registration: ControllerRegistration, *, timeout_ms: int | None = None
     ) -> None:
-        """Register a controller in its place (ControllerRegistration, KIP-919). Raises AdminError.
+        """Register a controller on its behalf (ControllerRegistration, KIP-919).
 
-        This is the bare request, which controllers send for themselves; `refresh_controller` has the checks.
+        This is the plain request, which controllers send for themselves; `refresh_controller` adds the checks.
+
+        Raises:
+            AdminError: no controller answered, or the request was refused.
         """
         from kio.schema.controller_registration.v0.request import (
             ControllerRegistrationRequest,
@@ -155,11 +169,13 @@ class ControllerOperations(ClusterOperations):
         await self._ask(request, timeout_ms=timeout_ms)
 
     async def unregister_controller(self, controller_id: int, *, timeout_ms: int | None = None) -> None:
-        """Remove the registration of a controller that is stopped for good (KIP-1312). Raises AdminError.
+        """Unregister a controller that is stopped for good (UnregisterController, KIP-1312).
 
-        :raises UnsupportedByServerError: the cluster is older than Kafka 4.4.
-        :raises ServerError: UNSUPPORTED_VERSION below metadata.version 4.4-IV2; CONTROLLER_ID_NOT_REGISTERED;
-            INVALID_REQUEST for a current voter.
+        Raises:
+            UnsupportedByServerError: the cluster is older than Kafka 4.4.
+            ServerError: UNSUPPORTED_VERSION below metadata.version 4.4-IV2; CONTROLLER_ID_NOT_REGISTERED;
+                INVALID_REQUEST for a current voter.
+            AdminError: no node answered.
         """
         from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 
@@ -174,29 +190,33 @@ class ControllerOperations(ClusterOperations):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> ControllerRegistration:
-        """Register a dead controller anew, with the feature levels that the active one runs and no endpoints.
+        """Replace the registration of a stopped controller: the feature levels of the active one, and no endpoints.
 
-        A controller that was stopped for good keeps its registration, whose old levels block upgrades of
-        features; below metadata.version 4.4-IV2 it can't be removed. Refreshed, it blocks nothing, and
-        clients do not find it any more. One that comes back registers itself again.
+        The registration of a controller that is stopped for good stays, and its old levels block upgrades of
+        features; below metadata.version 4.4-IV2 it can't be removed. After a refresh it blocks no upgrade, and
+        clients do not connect to it. A controller that is started again registers itself again.
 
-        Only a dead one is refreshed: it must not have fetched for `quiet_ms`, and nothing that may be it may
-        answer where it was registered. `allow_unlisted` takes one whose endpoints no controller lists: that
-        is one refreshed before, or a node id that never was a controller's, which would become one. With
-        `validate_only`, everything is checked and nothing is registered. Raises AdminError.
+        The controller must not have fetched for `quiet_ms`, and must not answer at its registered endpoints.
+        `allow_unlisted` accepts a controller without known endpoints: one that was refreshed before, or a node id
+        that never was a controller's and would become one. With `validate_only` everything is checked, and nothing is
+        registered.
 
-        :returns: the registration that the controller has now, or would get.
-        :raises RefreshRefusedError: it may be alive, or is not registered; the message says what was seen.
+        Returns:
+            The new registration of the controller, or with `validate_only` the one that it would get.
+
+        Raises:
+            RefreshRefusedError: the controller may be running, or is not registered; the message has the observation.
+            AdminError: a request was not answered, or refused.
         """
         self._controllers_only("refreshing a controller's registration")
         cluster = await self.describe_cluster(timeout_ms=timeout_ms)
         listed = [node for node in cluster.nodes if node.node_id == controller_id]
         if not listed and not allow_unlisted:
             raise RefreshRefusedError(
-                f"controller {controller_id} is not refreshed: no registration with endpoints is known; "
-                f"known are {', '.join(str(node.node_id) for node in cluster.nodes)}. One that was refreshed "
-                "before, or registered without endpoints, is taken only if unlisted ones are allowed "
-                "(allow_unlisted, --allow-unlisted)"
+                f"controller {controller_id} is not refreshed: it has no registration with endpoints; controllers "
+                f"with endpoints are {', '.join(str(node.node_id) for node in cluster.nodes)}. Allow a controller "
+                "without endpoints, for instance one that was refreshed before, with allow_unlisted "
+                "(--allow-unlisted)"
             )
         await self._check_quiet(controller_id, quiet_ms, timeout_ms)
         identity = Identity(cluster.cluster_id, controller_id)
@@ -216,11 +236,11 @@ class ControllerOperations(ClusterOperations):
         return registration
 
     async def _check_quiet(self, controller_id: int, quiet_ms: int, timeout_ms: int | None) -> None:
-        """Raises RefreshRefusedError when the leader heard of the controller not long ago."""
+        """Raises RefreshRefusedError if the leader heard from the controller recently."""
         quorum = await self.describe_metadata_quorum(timeout_ms=timeout_ms)
         seen = heard_of(controller_id, quorum, quiet_ms)
         if seen is Heard.NEVER_AS_VOTER:
-            # A leader that was just elected has heard of nobody yet: give the controller time to fetch.
+            # A newly elected leader has not heard from any node yet: give the controller time to fetch.
             await asyncio.sleep(quiet_ms / 1000)
             quorum = await self.describe_metadata_quorum(timeout_ms=timeout_ms)
             seen = heard_of(controller_id, quorum, quiet_ms)
@@ -232,26 +252,26 @@ class ControllerOperations(ClusterOperations):
             )
 
     async def _seen_at(self, address: Address, identity: Identity) -> str | None:
-        """What answers at an address, if it may be the node that is meant; None if it is another or nothing."""
+        """Describes the server at an address, if it may be the given node; None if it is not, or nothing answers."""
         try:
             connection = await self._transport.open_apart(address, identity, timeout_ms=PROBE_TIMEOUT_MS)
         except (ConnectionFailedError, OSError):
-            return None  # nobody there, or another by its own word
+            return None  # nothing listens there, or it reported another identity
         except AdminError as error:
-            return f"something listens at {address}, and it can't be told whether it is this one: {error}"
+            return f"a server listens at {address}, and it is unknown whether it is this controller: {error}"
         try:
             if connection.identity == identity:
                 return f"it answers at {address}"
             return await self._recognized(connection, identity.node_id)
         except AdminError as error:
-            return f"something answers at {address}, and it can't be told whether it is this one: {error}"
+            return f"a server answers at {address}, and it is unknown whether it is this controller: {error}"
         finally:
             await connection.close()
 
     async def _recognized(self, connection: Connection, node_id: int) -> str | None:
-        """As `_seen_at`, for servers that do not check whom we mean.
+        """As `_seen_at`, for servers that do not check the identity (before KIP-1242).
 
-        A node tells the configuration of itself alone: it refuses the id of another as an INVALID_REQUEST.
+        A node describes only its own configuration: it answers INVALID_REQUEST for the id of another node.
         """
         from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 
@@ -272,7 +292,11 @@ class ControllerOperations(ClusterOperations):
     async def node_api_versions(
         self, node: int | Address, *, timeout_ms: int | None = None
     ) -> NodeApiVersions:
-        """What one node speaks (ApiVersions), by node id or by address. Raises AdminError."""
+        """The API versions and feature levels of one node (ApiVersions), by node id or by address.
+
+        Raises:
+            AdminError: the node did not answer.
+        """
         to = To.at(node) if isinstance(node, Address) else To.node(node)
         response = await self._api_versions(to, timeout_ms=timeout_ms)
         return NodeApiVersions(

@@ -45,11 +45,12 @@ class CredentialOperations(KeyedOperations):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] = (), *, timeout_ms: int | None = None
     ) -> Results[str, UserScramCredentialsDescription]:
-        """The mechanisms and iterations of users' credentials (DescribeUserScramCredentials); none: of all.
+        """The mechanisms and iterations of the given or all users (DescribeUserScramCredentials).
 
-        A user without credentials is an error RESOURCE_NOT_FOUND.
+        A given user without credentials has the error RESOURCE_NOT_FOUND.
 
-        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.describe_user_scram_credentials.v0.request import (
             DescribeUserScramCredentialsRequest,
@@ -83,9 +84,10 @@ class CredentialOperations(KeyedOperations):
     ) -> Results[str, None]:
         """Set and delete credentials (AlterUserScramCredentials); results by user.
 
-        A user of whom one alteration can't be made has none of them made.
+        If one alteration of a user is refused, none of that user's alterations is made.
 
-        :raises AdminError: there was no answer at all; UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no node answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.alter_user_scram_credentials.v0.request import (
             AlterUserScramCredentialsRequest,
@@ -101,7 +103,7 @@ class CredentialOperations(KeyedOperations):
             by_user.setdefault(alteration.user, []).append(alteration)
             if error := _refusal(alteration):
                 refused[alteration.user] = error
-        # Hashed once, also if the request has to be sent again: it takes thousands of rounds.
+        # Hashed once, even if the request is retried: it takes thousands of iterations.
         upsertions = {
             user: [_upsertion(one) for one in group if isinstance(one, UserScramCredentialUpsertion)]
             for user, group in by_user.items()
@@ -136,11 +138,12 @@ class CredentialOperations(KeyedOperations):
         max_lifetime_ms: int = -1,
         timeout_ms: int | None = None,
     ) -> DelegationToken:
-        """A new token of the client's principal, or of `owner` (CreateDelegationToken).
+        """Create a token for the client's principal, or for `owner` (CreateDelegationToken).
 
-        `max_lifetime_ms` -1 leaves it to the cluster.
+        With `max_lifetime_ms` -1 the cluster's default applies.
 
-        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.create_delegation_token.v3.request import (
             CreatableRenewers,
@@ -175,11 +178,12 @@ class CredentialOperations(KeyedOperations):
     async def renew_delegation_token(
         self, hmac: bytes, *, renew_period_ms: int = -1, timeout_ms: int | None = None
     ) -> int:
-        """Renew a token (RenewDelegationToken); when it will expire, in Unix milliseconds.
+        """Renew a token (RenewDelegationToken); returns its expiry time in Unix milliseconds.
 
-        `renew_period_ms` -1 leaves it to the cluster.
+        With `renew_period_ms` -1 the cluster's default applies.
 
-        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 
@@ -191,11 +195,12 @@ class CredentialOperations(KeyedOperations):
     async def expire_delegation_token(
         self, hmac: bytes, *, expiry_period_ms: int = -1, timeout_ms: int | None = None
     ) -> int:
-        """Let a token expire after a time (ExpireDelegationToken); when that is, in Unix milliseconds.
+        """Set when a token expires (ExpireDelegationToken); returns the time in Unix milliseconds.
 
-        `expiry_period_ms` -1 deletes it at once.
+        With `expiry_period_ms` -1 the token is deleted immediately.
 
-        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
 
@@ -209,9 +214,10 @@ class CredentialOperations(KeyedOperations):
     async def describe_delegation_tokens(
         self, owners: Iterable[KafkaPrincipal] | None = None, *, timeout_ms: int | None = None
     ) -> tuple[DelegationToken, ...]:
-        """The tokens of owners, or all that the client may see (DescribeDelegationToken).
+        """The tokens of the given owners, or all that the client is allowed to see (DescribeDelegationToken).
 
-        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.describe_delegation_token.v3.request import (
             DescribeDelegationTokenOwner,
@@ -246,7 +252,7 @@ class CredentialOperations(KeyedOperations):
 
 
 def _refusal(alteration: Alteration) -> ServerError | None:
-    """Why an alteration can't be sent."""
+    """The error of an alteration that can't be sent; None if it can."""
     from quorate_protocol.kafka.enums import ScramMechanism
 
     from quorate_admin.types.credentials import UserScramCredentialUpsertion

@@ -1,4 +1,4 @@
-"""Asking about several things at once: a result for each, and only those asked again that may yet succeed."""
+"""Operations on several keys: a result for each, and retries for those that may succeed later."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from quorate_admin.results import Results
 __all__ = ("NODES_AT_ONCE_MAX", "KeyedOperations", "Outcome", "ThrottlingQuotaExceededError", "error_of")
 
 NODES_AT_ONCE_MAX: Final = 32
-"""How many nodes are asked at the same time, when each has to be asked itself."""
+"""The maximum number of nodes that are queried at the same time."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -30,7 +30,7 @@ V = TypeVar("V")
 
 
 class ThrottlingQuotaExceededError(ServerError):
-    """The client may not do so much in so short a time; after `throttle_time_ms` it may again (KIP-599)."""
+    """The client exceeded its quota; it may retry after `throttle_time_ms` (KIP-599)."""
 
     def __init__(self, message: str | None, throttle_time_ms: int) -> None:
         super().__init__(ErrorCode.throttling_quota_exceeded, message)
@@ -39,7 +39,7 @@ class ThrottlingQuotaExceededError(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[K, V]):
-    """What a response says of one key: `value` counts if there is no error."""
+    """The result for one key of a response. `value` is only valid without an error."""
 
     key: K
     value: V
@@ -48,12 +48,12 @@ class Outcome(Generic[K, V]):
 
 
 def error_of(error_code: ErrorCode, message: str | None = None) -> ServerError | None:
-    """A code as an error, or None for no error."""
+    """The error for a code; None for code NONE."""
     return None if error_code is ErrorCode.none else ServerError(error_code, message)
 
 
 class KeyedOperations(Operations):
-    """Base of the operations that have a result for each thing asked for."""
+    """Base of the operations that return a result for each key."""
 
     async def _ask_each(
         self,
@@ -65,12 +65,15 @@ class KeyedOperations(Operations):
         retry_on_quota_violation: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[K, V]:
-        """Ask for keys; those which no controller was there for, or throttled, again until the time is up.
+        """Send a request for all keys. Keys that found no controller or were throttled are retried until the timeout.
 
-        :param request_for: the request for some keys; the server may work on it for the time given.
-        :param outcomes_of: what the response says of these keys. What it says of others is ignored.
-        :raises AdminError: as `_ask`, when the first request gets no answer. Later, a key that could not be
-            asked for again has the error that it had before.
+        Args:
+            request_for: makes the request for some keys, with the time that the server may work on it.
+            outcomes_of: the outcomes of these keys in the response. Those of other keys are ignored.
+
+        Raises:
+            AdminError: as `_ask`, if the first request is not answered. If a retry is not answered, its keys
+                keep their earlier errors.
         """
         left_ms = self._countdown(timeout_ms)
         backoff_ms = self._config.retry_backoff_ms
@@ -81,7 +84,7 @@ class KeyedOperations(Operations):
             asked = left
 
             def gone(response: Any, asked: Sequence[K] = asked) -> Iterable[ErrorCode]:
-                # The whole may be sent again only if nothing of it was done.
+                # The request may be repeated as a whole only if nothing of it was done.
                 codes = {outcome.error_code for outcome in outcomes_of(response, asked)}
                 return codes if codes <= self._elsewhere else ()
 
@@ -117,7 +120,7 @@ class KeyedOperations(Operations):
         return Results(values, errors)
 
     def _countdown(self, timeout_ms: int | None) -> Callable[[], int]:
-        """Tells what is left of the time of a call that takes several requests: milliseconds, at least 1."""
+        """Returns a function for the time left to a call that takes several requests: milliseconds, at least 1."""
         clock = asyncio.get_running_loop().time
         limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = clock() + limit_ms / 1000
@@ -126,9 +129,10 @@ class KeyedOperations(Operations):
     async def _ask_nodes(
         self, keys: Mapping[To, Sequence[K]], ask: Callable[[To, Sequence[K]], Awaitable[Results[K, V]]]
     ) -> Results[K, V]:
-        """The results of several nodes as one; what could not be asked of a node is an error of its keys.
+        """Send requests to several nodes and merge the results; a node that fails is an error of its keys.
 
-        :raises AdminError: none of the nodes gave an answer, be it a refusal: the error of the first.
+        Raises:
+            AdminError: no node answered, not even with an error; it is the error of the first.
         """
         room = asyncio.Semaphore(NODES_AT_ONCE_MAX)
 
@@ -159,7 +163,7 @@ class KeyedOperations(Operations):
 
     @property
     def _elsewhere(self) -> frozenset[ErrorCode]:
-        """Codes that say: nothing was done, ask the controller. That of raft comes from controllers alone."""
+        """Codes that mean: nothing was done, ask the controller. Only controllers return the code of raft."""
         if self._to_controllers:
             return frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})
         return frozenset({ErrorCode.not_controller})
@@ -167,14 +171,14 @@ class KeyedOperations(Operations):
 
 def _error(key: object, outcome: Outcome[Any, Any] | None, throttle_time_ms: int) -> ServerError:
     if outcome is None:
-        return ServerError(ErrorCode.unknown_server_error, f"the server's answer says nothing of {key}")
+        return ServerError(ErrorCode.unknown_server_error, f"the response has no result for {key}")
     if outcome.error_code is ErrorCode.throttling_quota_exceeded:
         return ThrottlingQuotaExceededError(outcome.message, throttle_time_ms)
     return ServerError(outcome.error_code, outcome.message)
 
 
 def _of_a_node(error: AdminError) -> ServerError:
-    """The error of asking a node, as that of one thing it was asked for."""
+    """The error of a node, as the error of one of its keys."""
     if isinstance(error, ServerError):
         return error
     code = ErrorCode.request_timed_out

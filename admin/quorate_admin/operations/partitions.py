@@ -35,7 +35,7 @@ __all__ = ("PartitionOperations",)
 class PartitionOperations(KeyedOperations):
     """Elections and reassignments go to the active controller, directly or through a broker.
 
-    Each broker is asked about its own log directories; one that can't be reached is an error of its own.
+    Requests for log directories go to each broker; a broker that can't be reached is an error of its own keys only.
     """
 
     # Elections
@@ -47,12 +47,12 @@ class PartitionOperations(KeyedOperations):
         *,
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, None]:
-        """Elect leaders (ElectLeaders); no partitions: of all that need it.
+        """Elect leaders of the given partitions, or of all that need an election (ElectLeaders).
 
-        A partition that leads well already is an error ELECTION_NOT_NEEDED where it was named, and left out
-        where all were meant.
+        A given partition that needs no election has the error ELECTION_NOT_NEEDED; without partitions, it is omitted.
 
-        :raises AdminError: there was no answer at all, or the whole was refused.
+        Raises:
+            AdminError: no node answered, or the whole request was refused.
         """
         from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 
@@ -86,10 +86,12 @@ class PartitionOperations(KeyedOperations):
         allow_replication_factor_change: bool = True,
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, None]:
-        """Begin to move partitions to these brokers, the preferred leader first; None cancels
-        (AlterPartitionReassignments).
+        """Reassign partitions to the given brokers, the preferred leader first (AlterPartitionReassignments).
 
-        :raises AdminError: there was no answer at all, or the whole was refused.
+        None instead of brokers cancels the reassignment of a partition.
+
+        Raises:
+            AdminError: no node answered, or the whole request was refused.
         """
         from kio.schema.alter_partition_reassignments.v1.request import (
             AlterPartitionReassignmentsRequest,
@@ -132,9 +134,10 @@ class PartitionOperations(KeyedOperations):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> Mapping[TopicPartition, PartitionReassignment]:
-        """What is on the move, of some partitions or of all (ListPartitionReassignments).
+        """The reassignments in progress of the given partitions, or of all (ListPartitionReassignments).
 
-        :raises AdminError: there was no answer, or a refusal.
+        Raises:
+            AdminError: no node answered, or the request was refused.
         """
         from kio.schema.list_partition_reassignments.v0.request import (
             ListPartitionReassignmentsRequest,
@@ -170,9 +173,10 @@ class PartitionOperations(KeyedOperations):
         partitions: Iterable[TopicPartition] | None = None,
         timeout_ms: int | None = None,
     ) -> Results[int, Described]:
-        """The log directories of brokers, by path, with some or all replicas in them (DescribeLogDirs).
+        """The log directories of brokers by path, with the given or all replicas in them (DescribeLogDirs).
 
-        :raises AdminError: no broker gave an answer; UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         self._brokers_only("describe_log_dirs")
         wanted = None if partitions is None else tuple(partitions)
@@ -185,9 +189,10 @@ class PartitionOperations(KeyedOperations):
     async def describe_replica_log_dirs(
         self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: int | None = None
     ) -> Results[TopicPartitionReplica, ReplicaLogDirInfo]:
-        """Where replicas are and move to (DescribeLogDirs); a replica that is nowhere has no directory.
+        """The current and future log directories of replicas (DescribeLogDirs).
 
-        :raises AdminError: no broker gave an answer; UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from quorate_admin.types.partitions import TopicPartition
 
@@ -207,11 +212,12 @@ class PartitionOperations(KeyedOperations):
     async def alter_replica_log_dirs(
         self, assignments: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
     ) -> Results[TopicPartitionReplica, None]:
-        """Move replicas to other directories of their brokers, by absolute path (AlterReplicaLogDirs).
+        """Move replicas to other log directories, by absolute path, of the same brokers (AlterReplicaLogDirs).
 
-        A broker that does not have a replica yet answers REPLICA_NOT_AVAILABLE, and will create it there.
+        A broker without the replica answers REPLICA_NOT_AVAILABLE, and will create it in that directory.
 
-        :raises AdminError: no broker gave an answer; UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from quorate_admin.types.partitions import TopicPartitionReplica
 
@@ -248,7 +254,7 @@ class PartitionOperations(KeyedOperations):
             )
         response = await self._ask(DescribeLogDirsRequest(topics=topics), to, timeout_ms=timeout_ms)
         if not response.results:
-            # Every broker has a directory. Below version 3 there is no field for why it tells none.
+            # Every broker has a directory. Below version 3 the response has no field for this error.
             raise ServerError(ErrorCode.cluster_authorization_failed)
         return {result.log_dir: _log_dir(result) for result in response.results}
 

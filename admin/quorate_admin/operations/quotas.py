@@ -18,14 +18,15 @@ __all__ = ("QuotaOperations",)
 
 
 class QuotaOperations(KeyedOperations):
-    """Quotas are altered by controllers, through brokers or not, and described by brokers alone."""
+    """Brokers and controllers alter quotas; only brokers describe them."""
 
     async def describe_client_quotas(
         self, quota_filter: ClientQuotaFilter | None = None, *, timeout_ms: int | None = None
     ) -> Mapping[ClientQuotaEntity, Mapping[str, float]]:
-        """The quotas of the entities that match, by quota name (DescribeClientQuotas); no filter: of all.
+        """The quotas, by quota name, of the entities that match the filter, or of all (DescribeClientQuotas).
 
-        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
 
@@ -55,9 +56,10 @@ class QuotaOperations(KeyedOperations):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[ClientQuotaEntity, None]:
-        """Set and remove quotas (AlterClientQuotas). Several alterations of one entity are one.
+        """Set and remove quotas (AlterClientQuotas). Alterations of the same entity are combined.
 
-        :raises AdminError: there was no answer at all.
+        Raises:
+            AdminError: no node answered.
         """
         from kio.schema.alter_client_quotas.v1.request import (
             AlterClientQuotasRequest,

@@ -1,4 +1,4 @@
-"""Describing topics page by page: the state between one DescribeTopicPartitions and the next (KIP-966)."""
+"""Paging through DescribeTopicPartitions: the state between two requests (KIP-966)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ("TopicPages", "topic_description")
 
 
 class TopicPages:
-    """Topics by name, asked for in the order of names, as servers answer; ask while there `is_more`.
+    """Descriptions of topics by name. Requests go in the order of names, as responses do, while there `is_more`.
 
-    A page may end inside a topic: the cursor that it brings says where the next one goes on.
+    A page may end inside a topic; its cursor is the start of the next one.
     """
 
     def __init__(self, names: Iterable[str], *, with_operations: bool) -> None:
@@ -32,11 +32,11 @@ class TopicPages:
 
     @property
     def is_more(self) -> bool:
-        """Whether something is left to ask for."""
+        """Whether another page is needed."""
         return bool(self._left)
 
     def request(self, partitions_max: int) -> Any:
-        """The request for the next page, with at most so many partitions."""
+        """The request for the next page with at most `partitions_max` partitions."""
         from kio.schema.describe_topic_partitions.v0.request import (
             Cursor,
             DescribeTopicPartitionsRequest,
@@ -54,13 +54,14 @@ class TopicPages:
         )
 
     def add(self, response: Any) -> None:
-        """Take a page in.
+        """Add a page.
 
-        :raises ConnectionFailedError: the page leads nowhere: its cursor does not lead on.
+        Raises:
+            ConnectionFailedError: the cursor of the page does not advance.
         """
         for topic in response.topics:
             if topic.error_code:
-                # Also of a topic that was there on the page before, and was deleted since.
+                # This may also be a topic of the previous page that has been deleted since.
                 self.values.pop(topic.name, None)
                 self.errors[topic.name] = ServerError(topic.error_code)
                 continue
@@ -75,8 +76,8 @@ class TopicPages:
         name, partition = response.next_cursor.topic_name, response.next_cursor.partition_index
         if name not in self._left or (name, partition) <= (self._cursor or ("", 0)):
             raise ConnectionFailedError(
-                f"the server says that topics go on at partition {partition} of {name!r}, "
-                "which was not asked for, or answered"
+                f"the cursor of the response, partition {partition} of {name!r}, "
+                "was not requested or is already answered"
             )
         is_broken = name in self.errors
         self._cursor = None if is_broken else (name, partition)
@@ -86,7 +87,7 @@ class TopicPages:
         for name in self._left:
             if name not in self.values and name not in self.errors:
                 self.errors[name] = ServerError(
-                    ErrorCode.unknown_server_error, f"the server's answer says nothing of {name!r}"
+                    ErrorCode.unknown_server_error, f"the response has no result for {name!r}"
                 )
         self._left = []
 

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 __all__ = ("PARTITIONS_PER_RESPONSE", "TopicOperations")
 
 PARTITIONS_PER_RESPONSE = 2_000
-"""Partitions asked for at once; servers may send fewer (max.request.partition.size.limit)."""
+"""Partitions per request; servers may return fewer (max.request.partition.size.limit)."""
 
 Key = str | uuid.UUID
 
 
 class TopicOperations(KeyedOperations):
-    """What an administrator does with topics. All of it goes through brokers (KIP-919)."""
+    """Operations on topics. All of them go through brokers (KIP-919)."""
 
     async def create_topics(
         self,
@@ -46,13 +46,14 @@ class TopicOperations(KeyedOperations):
         retry_on_quota_violation: bool = True,
         timeout_ms: int | None = None,
     ) -> Results[str, CreatedTopic]:
-        """Create topics (CreateTopics); results by name. Of several with one name the first counts.
+        """Create topics (CreateTopics); results by name. Of several topics with the same name the first is used.
 
-        With `validate_only` nothing is created, and the answer is what would be. A topic refused with
-        THROTTLING_QUOTA_EXCEEDED is tried again when its throttle time is over, unless
-        `retry_on_quota_violation` is false (KIP-599).
+        With `validate_only` nothing is created, and the results are those of a creation. A topic that is refused with
+        THROTTLING_QUOTA_EXCEEDED is retried after its throttle time, unless `retry_on_quota_violation` is false
+        (KIP-599).
 
-        :raises AdminError: there was no answer at all; UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no node answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.create_topics.v7.request import CreateTopicsRequest
 
@@ -87,9 +88,10 @@ class TopicOperations(KeyedOperations):
         retry_on_quota_violation: bool = True,
         timeout_ms: int | None = None,
     ) -> Results[Key, None]:
-        """Delete topics by name or id (DeleteTopics; ids need version 6); results by what was given.
+        """Delete topics by name or id (DeleteTopics; ids need version 6); results by the given name or id.
 
-        :raises AdminError: there was no answer at all; UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no node answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
@@ -107,7 +109,7 @@ class TopicOperations(KeyedOperations):
         def outcomes_of(response: Any, keys: Sequence[Key]) -> Iterator[Outcome[Key, None]]:
             asked = set(keys)
             for topic in response.responses:
-                # The answer has both name and id, if the server knows the topic.
+                # The response has both name and id, if the topic exists.
                 key: Key = topic.name if topic.name in asked else topic.topic_id
                 yield Outcome(key, None, topic.error_code, topic.error_message)
 
@@ -122,9 +124,10 @@ class TopicOperations(KeyedOperations):
     async def list_topics(
         self, *, list_internal: bool = False, timeout_ms: int | None = None
     ) -> Mapping[str, TopicListing]:
-        """The topics that the client may see, by name (Metadata); internal ones if asked for.
+        """The topics that the client is allowed to see, by name (Metadata); internal ones only if requested.
 
-        :raises AdminError: also UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         self._brokers_only("list_topics")
         from quorate_admin.types.topics import TopicListing
@@ -144,12 +147,13 @@ class TopicOperations(KeyedOperations):
         partitions_per_response: int = PARTITIONS_PER_RESPONSE,
         timeout_ms: int | None = None,
     ) -> Results[Key, TopicDescription]:
-        """Topics with their partitions, by the name or id that was given.
+        """Topics with their partitions, by the given name or id.
 
-        Names are asked for page by page (DescribeTopicPartitions, KIP-966), or at once on servers that lack
-        it, which know no eligible leader replicas; ids always at once (Metadata).
+        Topics by name are requested page by page (DescribeTopicPartitions, KIP-966). Topics by id, and all topics
+        of servers without that API and thus without eligible leader replicas, are requested at once (Metadata).
 
-        :raises AdminError: there was no answer at all; UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no node answered; UnsupportedEndpointError with bootstrap controllers.
         """
         self._brokers_only("describe_topics")
         left_ms = self._countdown(timeout_ms)
@@ -190,9 +194,10 @@ class TopicOperations(KeyedOperations):
         retry_on_quota_violation: bool = True,
         timeout_ms: int | None = None,
     ) -> Results[str, None]:
-        """Give topics more partitions (CreatePartitions); results by name. Quotas as for `create_topics`.
+        """Add partitions to topics (CreatePartitions); results by name. Quotas apply as in `create_topics`.
 
-        :raises AdminError: there was no answer at all; UnsupportedEndpointError with bootstrap controllers.
+        Raises:
+            AdminError: no node answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.create_partitions.v3.request import (
             CreatePartitionsAssignment,
@@ -231,7 +236,7 @@ class TopicOperations(KeyedOperations):
     async def _metadata(
         self, topics: Sequence[Key] | None, *, with_operations: bool = False, timeout_ms: int | None
     ) -> Any:
-        """The Metadata response about some topics, or all, and the brokers."""
+        """The Metadata response for the given topics, or all, with the brokers."""
         from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 
         asked = None
@@ -279,13 +284,13 @@ def _created(topic: Any) -> CreatedTopic:
     from quorate_admin.types.topics import CreatedTopic
 
     configs_error = error_of(error_code_of(topic.topic_config_error_code))
-    is_told = configs_error is None and topic.configs is not None and topic.num_partitions >= 0
+    is_returned = configs_error is None and topic.configs is not None and topic.num_partitions >= 0
     return CreatedTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        configs=tuple(map(_config_entry, topic.configs)) if is_told else None,
+        configs=tuple(map(_config_entry, topic.configs)) if is_returned else None,
         configs_error=configs_error,
     )
 

@@ -1,5 +1,5 @@
-"""What is asked of a cluster and what it answers: frozen data in Kafka's words, one module per concern.
+"""Arguments and results of operations: frozen data with Kafka's names, one module per topic.
 
-Operations import these modules when they are called. Defining all classes takes tens of milliseconds, which a
-command that needs a few of them would wait for.
+Operations import these modules when they are called: defining all of the classes takes tens of milliseconds, which
+would delay the start of every command.
 """

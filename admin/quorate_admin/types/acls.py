@@ -20,7 +20,7 @@ __all__ = (
 )
 
 WILDCARD: Final = "*"
-"""The name that stands for every resource, and the host for every host."""
+"""The name that matches every resource, and the host that matches every host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

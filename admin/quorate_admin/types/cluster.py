@@ -23,7 +23,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDescription:
-    """A broker, or a controller where controllers were asked; a controller is never fenced."""
+    """A broker or, with bootstrap controllers, a controller. A controller is never fenced."""
 
     node_id: int
     host: str
@@ -36,9 +36,8 @@ class NodeDescription:
 class ClusterDescription:
     """The cluster (DescribeCluster), its brokers or controllers as `nodes`.
 
-    `controller_id` is the active controller if a controller was asked, else any broker that forwards to
-    it, or -1. `authorized_operations` is what the client's principal may do with the cluster, None unless
-    asked for.
+    `controller_id` is the active controller if a controller answered, else a broker that forwards to it,
+    or -1. `authorized_operations` are those of the client's principal; None unless requested.
     """
 
     cluster_id: str
@@ -49,7 +48,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftVoterEndpoint:
-    """Where a voter listens: the listener's name, for instance CONTROLLER, host and port."""
+    """A listener of a voter: its name, for instance CONTROLLER, host and port."""
 
     name: str
     host: str
@@ -74,7 +73,7 @@ class ReplicaDescription:
 class QuorumDescription:
     """The controller quorum (DescribeQuorum). `high_watermark` is -1 until the leader knows it.
 
-    `nodes` has the endpoints of the voters by node id, where the server tells them (version 2).
+    `nodes` has the endpoints of the voters by node id; it is empty below version 2 of the API.
     """
 
     leader_id: int
@@ -87,7 +86,7 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerListener:
-    """Where a controller listens. `security_protocol` is Kafka's number: 0 PLAINTEXT, 1 SSL, 2 and 3 with SASL."""
+    """A listener of a controller. `security_protocol` is Kafka's number: 0 PLAINTEXT, 1 SSL, 2 and 3 with SASL."""
 
     name: str
     host: str
@@ -97,9 +96,9 @@ class ControllerListener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRegistration:
-    """What a controller registers with the active one (ControllerRegistration, KIP-919).
+    """The registration of a controller with the active one (ControllerRegistration, KIP-919).
 
-    `features` has the lowest and highest level that it runs, by name.
+    `features` has the lowest and highest supported level by feature name.
     """
 
     controller_id: int
@@ -110,7 +109,7 @@ class ControllerRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeApiVersions:
-    """What one node speaks (ApiVersions): versions by API key, and feature levels."""
+    """The supported versions of one node (ApiVersions) by API key, and its feature levels."""
 
     api_versions: Mapping[int, tuple[int, int]]
     supported_features: Mapping[str, tuple[int, int]]
@@ -120,7 +119,7 @@ class NodeApiVersions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group in a listing, in the server's words; empty where an older server does not tell."""
+    """A group in a listing. Fields that an older server does not return are empty."""
 
     group_id: str
     group_type: str
@@ -130,10 +129,10 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureDescription:
-    """Feature levels (ApiVersions). `supported` has the lowest and highest that the node knows.
+    """Feature levels (ApiVersions). `supported` has the lowest and highest level that the node supports.
 
-    `finalized` leaves out features at level 0; `finalized_epoch` is the offset of the metadata log that
-    the levels are from, -1 if unknown.
+    `finalized` has no features at level 0; `finalized_epoch` is the offset in the metadata log at which the
+    levels were read, -1 if unknown.
     """
 
     finalized: Mapping[str, int]
@@ -143,7 +142,7 @@ class FeatureDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureUpdate:
-    """The level that a feature shall get; 0 disables it."""
+    """The new level of a feature; 0 disables it."""
 
     max_level: int
     upgrade_type: UpgradeType = UpgradeType.UPGRADE

@@ -14,10 +14,10 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class ConfigResource:
-    """Whose configs.
+    """An object that has configs.
 
-    `name` is a topic, group or subscription, or the id of a node in decimal. The empty name of a BROKER
-    stands for the default of all brokers.
+    `name` is a topic, group or subscription, or the decimal id of a node. A BROKER with an empty name is the
+    default of all brokers.
     """
 
     type: ConfigResourceType
@@ -29,7 +29,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSynonym:
-    """A config of another name or level that gives the value where nothing above it does."""
+    """A config of another name or level that provides the value if none of higher precedence does."""
 
     name: str
     value: str | None = field(repr=False)
@@ -40,8 +40,8 @@ class ConfigSynonym:
 class ConfigEntry:
     """A config with its value (DescribeConfigs).
 
-    `value` is None where the config is unset, and always where it `is_sensitive`: servers do not tell those.
-    `synonyms`, in order of precedence, and `documentation` are there if they were asked for.
+    `value` is None if the config is unset, and always if it `is_sensitive`, because servers do not return those.
+    `synonyms`, in order of precedence, and `documentation` are set if they were requested.
     """
 
     name: str
@@ -55,7 +55,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it: the value is Kafka's default."""
+        """Whether the value is Kafka's default."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
@@ -63,7 +63,7 @@ class ConfigEntry:
 class AlterConfigOp:
     """One change of one config (IncrementalAlterConfigs). DELETE has no value.
 
-    The value is not shown by `repr`: the client does not know whether it is a password.
+    `repr` hides the value, because the client does not know whether it is a password.
     """
 
     name: str

@@ -17,12 +17,12 @@ __all__ = (
 )
 
 ITERATIONS_DEFAULT: Final = 4096
-"""The fewest that Kafka accepts (RFC 7677)."""
+"""The minimum that Kafka accepts (RFC 7677)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredentialInfo:
-    """A credential, as far as servers tell it."""
+    """What servers return about a credential."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -38,7 +38,7 @@ class UserScramCredentialsDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserScramCredentialUpsertion:
-    """A credential to set. The password stays here: its salted hash is sent. No salt means a random one."""
+    """A credential to set. The client sends only the salted hash of the password. Without a salt, it is random."""
 
     user: str
     mechanism: ScramMechanism
@@ -57,7 +57,7 @@ class UserScramCredentialDeletion:
 
 @dataclass(frozen=True, slots=True, order=True)
 class KafkaPrincipal:
-    """Who asks; written `User:alice`."""
+    """A principal; written `User:alice`."""
 
     principal_type: str
     name: str
@@ -76,10 +76,10 @@ class KafkaPrincipal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationToken:
-    """A token: with its id as user name and its `hmac`, base64, as password one authenticates as `owner`.
+    """A delegation token: its id as user name and its `hmac` in base64 as password authenticate as `owner`.
 
-    Times in Unix milliseconds. `requester` is who created it, the owner itself on servers that do not tell
-    (below version 3 of the APIs).
+    Times are in Unix milliseconds. `requester` is the principal that created the token; the owner below version 3 of
+    the APIs, which do not return it.
     """
 
     token_id: str

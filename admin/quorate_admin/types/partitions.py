@@ -59,7 +59,7 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReassignment:
-    """A reassignment under way: all replicas now, and which of them come and go."""
+    """A reassignment in progress: all current replicas, and which of them are being added and removed."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
@@ -70,8 +70,8 @@ class PartitionReassignment:
 class ReplicaInfo:
     """A replica in a log directory.
 
-    `offset_lag` counts offsets behind the high watermark, or behind the current replica for one that
-    `is_future`: which will take its place when it has caught up.
+    `offset_lag` is the distance to the high watermark. A replica that `is_future` replaces the current replica
+    when it has caught up; its lag is the distance to that replica.
     """
 
     size_bytes: int
@@ -81,9 +81,9 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
-    """A log directory; with an `error`, for instance KAFKA_STORAGE_ERROR when it is offline, nothing is known.
+    """A log directory. With an `error`, for instance KAFKA_STORAGE_ERROR if it is offline, nothing else is known.
 
-    `total_bytes` and `usable_bytes` of its volume are None where the server does not tell them.
+    `total_bytes` and `usable_bytes` of its volume are None if the server does not return them.
     """
 
     error: ServerError | None
@@ -95,7 +95,7 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLogDirInfo:
-    """Where a replica is, and where it moves to; None for a directory that does not hold it, the lag then -1."""
+    """The log directory of a replica, and the one that it moves to. Without one, it is None and the lag -1."""
 
     current_log_dir: str | None = None
     current_offset_lag: int = -1

@@ -23,7 +23,7 @@ IP: Final = "ip"
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClientQuotaEntity:
-    """Who has a quota: pairs of entity type and name, in the order of types; no name means the default."""
+    """The entity of a quota: pairs of entity type and name, sorted by type. A name of None means the default."""
 
     entries: tuple[tuple[str, str | None], ...]
 
@@ -65,7 +65,7 @@ class ClientQuotaFilter:
 
     @classmethod
     def contains(cls, components: Iterable[ClientQuotaFilterComponent]) -> Self:
-        """Entities that match, whatever other types they have."""
+        """Entities that match, including those with further types."""
         return cls(components=tuple(components))
 
     @classmethod

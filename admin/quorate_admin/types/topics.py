@@ -1,4 +1,4 @@
-"""Topics: what is to be created, and what there is."""
+"""Topics: those to create, and descriptions."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ __all__ = (
 class NewTopic:
     """A topic to create; -1 leaves a number to the cluster's default.
 
-    `assignments` places replicas by hand, partition -> broker ids, the preferred leader first; then both
-    numbers stay -1.
+    `assignments` places the replicas: partition -> broker ids, the preferred leader first. Both numbers are then
+    left at -1.
     """
 
     name: str
@@ -38,8 +38,8 @@ class NewTopic:
 class CreatedTopic:
     """A topic that was created, or would have been (CreateTopics).
 
-    `configs` is None where the server does not tell them: it may not be known (CreateTopics below version
-    5, then both numbers are -1), or not be allowed, which `configs_error` says.
+    `configs` is None if the server does not return them: because it is too old (CreateTopics below version 5, which
+    leaves both numbers at -1), or because of missing permissions, which `configs_error` reports.
     """
 
     name: str
@@ -52,9 +52,9 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPartitions:
-    """How many partitions a topic shall have in all.
+    """The new total number of partitions of a topic.
 
-    `assignments` places the replicas of those that are new, in order; None leaves it to the cluster.
+    `assignments` places the replicas of the new partitions, in order; None leaves that to the cluster.
     """
 
     total_count: int
@@ -63,7 +63,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicListing:
-    """A topic in a listing. `topic_id` is None on servers that know none (Metadata below version 10)."""
+    """A topic in a listing. `topic_id` is None on servers without topic ids (Metadata below version 10)."""
 
     name: str
     topic_id: uuid.UUID | None
@@ -74,8 +74,8 @@ class TopicListing:
 class PartitionDescription:
     """A partition; brokers by id, replicas with the preferred leader first.
 
-    `leader` is None while there is none, `leader_epoch` -1 where the server does not tell it.
-    `eligible_leader_replicas` and `last_known_elr` (KIP-966) are None where the server does not tell them.
+    `leader` is None while there is none; `leader_epoch` is -1 if the server does not return it.
+    `eligible_leader_replicas` and `last_known_elr` (KIP-966) are None if the server does not return them.
     """
 
     partition: int
@@ -92,7 +92,7 @@ class PartitionDescription:
 class TopicDescription:
     """A topic with its partitions, in order.
 
-    `authorized_operations` is what the client's principal may do with it, None unless asked for.
+    `authorized_operations` are those of the client's principal; None unless requested.
     """
 
     name: str

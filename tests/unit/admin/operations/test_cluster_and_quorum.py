@@ -285,7 +285,7 @@ async def test_a_living_controller_is_left_alone(told: Any, said: str) -> None:
     ("tells", "said"),
     [
         (ErrorCode.none, "it answers at"),
-        (ErrorCode.cluster_authorization_failed, "can't be told whether it is this one"),
+        (ErrorCode.cluster_authorization_failed, "it is unknown whether it is this controller"),
         (ErrorCode.invalid_request, None),
     ],
 )
@@ -320,7 +320,9 @@ async def test_a_controller_without_endpoints_is_refreshed_if_that_is_meant() ->
     async with ghost.cluster as cluster:
         await cluster.nodes[2].stop()
         cluster.listed = {1}
-        with pytest.raises(RefreshRefusedError, match="no registration with endpoints is known; known are 1"):
+        with pytest.raises(
+            RefreshRefusedError, match="has no registration with endpoints; controllers with endpoints are 1"
+        ):
             await ghost.refresh()
         assert len(await ghost.refresh(allow_unlisted=True)) == 1
 

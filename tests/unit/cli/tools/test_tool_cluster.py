@@ -174,7 +174,7 @@ async def test_a_ghost_is_refreshed(controllers: FakeCluster) -> None:
 
 @pytest.mark.parametrize(
     ("controller_id", "told"),
-    [("3000", "it leads the quorum"), ("98", "no registration with endpoints is known")],
+    [("3000", "it leads the quorum"), ("98", "it has no registration with endpoints")],
 )
 async def test_what_is_no_ghost_is_not_refreshed(
     controllers: FakeCluster, controller_id: str, told: str
