@@ -1,7 +1,6 @@
-"""The rows that the data source yields: one for each metadata record, and one for each gap in what could be read.
+"""The rows of the data source: one per metadata record, and one per gap.
 
-Everything else in this package is made from these columns, wherever they come from: a directory, a checkpoint or
-a living quorum.
+All tables are built from these columns, whatever their origin: a directory, a checkpoint or a running quorum.
 """
 
 from typing import Final
@@ -18,11 +17,11 @@ from pyspark.sql.types import (
 )
 
 LOG: Final = "log"
-"""A record of the log. The same offset may come from several nodes' directories, and with several epochs."""
+"""A record of the log. Several directories may contain the same offset, also with different epochs."""
 SNAPSHOT: Final = "snapshot"
-"""A record of a checkpoint; all of them together are the state before the record at `offset`."""
+"""A record of a checkpoint. Together, a checkpoint's records are the state before the record at `offset`."""
 GAP: Final = "gap"
-"""Something that could not be read, or is not there."""
+"""Something that is missing or could not be read."""
 
 TORN_TAIL: Final = "torn-tail"
 CORRUPT_BATCH: Final = "corrupt-batch"
@@ -41,52 +40,52 @@ GAP_REASONS: Final = (
 
 
 def column(name: str, kind: DataType, comment: str, *, is_nullable: bool = False) -> StructField:
-    """A column with the words that document it."""
+    """A column with its documentation."""
     return StructField(name, kind, is_nullable, {"comment": comment})
 
 
 SCHEMA: Final = StructType(
     [
-        column("cluster_id", StringType(), "Kafka's cluster id, as meta.properties has it"),
+        column("cluster_id", StringType(), "Kafka's cluster id, from meta.properties"),
         column(
             "source",
             StringType(),
-            "the file that it was read from, or host:port,… of the controllers that were followed",
+            "the file, or host:port,… of the followed controllers",
         ),
         column("kind", StringType(), "log, snapshot or gap"),
         column(
             "offset",
             LongType(),
-            "log: the record's offset; snapshot: the offset that its state comes before (Kafka's end offset of "
-            "the snapshot id); gap: the first offset that is missing, null where it is not known",
+            "log: the record's offset; snapshot: the end offset of the snapshot id, exclusive; gap: the first "
+            "missing offset, null if unknown",
             is_nullable=True,
         ),
-        column("ordinal", IntegerType(), "snapshot: the record's place in it, from 0; else 0"),
+        column("ordinal", IntegerType(), "snapshot: the record's index, from 0; otherwise 0"),
         column(
             "epoch",
             IntegerType(),
-            "log: the leader epoch of the batch; snapshot: that of the snapshot id; gap: null if unknown",
+            "log: the leader epoch of the batch; snapshot: the epoch of the snapshot id; gap: null if unknown",
             is_nullable=True,
         ),
         column(
             "time",
             TimestampType(),
-            "log: when the active controller appended the batch; snapshot: the time of the last record in it "
+            "log: when the active controller appended the batch; snapshot: the time of its last record "
             "(lastContainedLogTimestamp), null for 0; gap: null",
             is_nullable=True,
         ),
         column(
             "type",
             StringType(),
-            "the record's name in Kafka's schema, such as TopicRecord or, of control records, VotersRecord, "
+            "the record's name in Kafka's schema, such as TopicRecord; control records: VotersRecord, "
             "LeaderChangeMessage, KRaftVersionRecord, SnapshotHeaderRecord, SnapshotFooterRecord; gap: the reason",
         ),
         column("version", ShortType(), "the version of the record; gap: null", is_nullable=True),
         column(
             "payload",
             StringType(),
-            "JSON: the record's fields as Kafka's schema names them (camelCase), defaults included, uuids and bytes "
-            "in base64 as Kafka prints them, secrets as '[redacted]'; gap: {endOffset, detail}, endOffset is "
+            "JSON: the record's fields by their names in Kafka's schema (camelCase), including defaults; UUIDs and "
+            "bytes in base64 as Kafka prints them, secrets as '[redacted]'; gap: {endOffset, detail}, endOffset is "
             "exclusive, or null",
         ),
     ]

@@ -1,1 +1,1 @@
-"""Jobs: read sources, keep a lake of tables, batch or streaming. Sessions of Spark begin here and nowhere else."""
+"""Batch and streaming jobs that keep a lake of tables. Spark sessions are started only here."""

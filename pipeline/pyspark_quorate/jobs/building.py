@@ -1,4 +1,4 @@
-"""Making tables of the rows: for the clusters that have news, and for all when a table has changed."""
+"""Builds tables from the rows: for clusters with new rows, and for all when a table's definition changed."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -21,30 +21,30 @@ from pyspark_quorate.rows import column
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.registry import TABLES, make_all
 
-DAY: Final = column("day", DateType(), "the UTC day that the row is stored under", is_nullable=True)
+DAY: Final = column("day", DateType(), "the UTC day by which the row is partitioned", is_nullable=True)
 COLUMNS_FILE: Final = "_common_metadata"
-"""Spark takes a table's columns from here before it looks at any other file."""
+"""Spark reads a table's columns from this file first."""
 SPARK_COLUMNS: Final = "org.apache.spark.sql.parquet.row.metadata"
-"""Where Spark keeps its own types in a file of Parquet."""
+"""The key of Spark's own schema in a Parquet file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Tables that were made, and of how many clusters."""
+    """The tables built, and the number of clusters."""
 
     tables: tuple[str, ...]
     clusters: int
 
 
 def choose_tables(names: str | None) -> tuple[Table, ...]:
-    """The tables of a comma-separated list, or all. Raises LakeError for one that is not known."""
+    """The tables of a comma-separated list, or all. Raises LakeError for an unknown one."""
     if names is None:
         return TABLES
     known = {table.name: table for table in TABLES}
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     for name in wanted:
         if name not in known:
-            raise LakeError(f"--tables {name}: there is no such table; known are {', '.join(known)}")
+            raise LakeError(f"--tables {name}: unknown table; allowed are {', '.join(known)}")
     return tuple(table for table in TABLES if table.name in wanted)
 
 
@@ -56,7 +56,7 @@ def build(
     *,
     everything: bool = False,
 ) -> Built:
-    """Make what is stale of some tables, in one commit. Within `Lake.writing`."""
+    """Build the stale parts of some tables, in one commit. Call it within `Lake.writing`."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")  # whose days the folders are
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # Spark's own is read by few
     fingerprints = {table.name: _fingerprint(table) for table in tables}
@@ -70,13 +70,13 @@ def build(
     clusters = frozenset[str]().union(*stale.values())
     if not clusters and not unseen:
         return Built((), 0)
-    # All are made of the same clusters: what one of them needs, its inputs need too.
+    # All are built for the same clusters: a cluster that a table needs, its inputs need too.
     chosen = [table for table in tables if stale[table.name] or table in unseen]
-    steps.begin("making tables", len(chosen))
+    steps.begin("building tables", len(chosen))
     shared = (lake.staging / "shared" / str(number) for number in count())
 
     def share(frame: DataFrame) -> DataFrame:
-        """What others read is written down first: plans stay small, memory too, and nothing is made twice."""
+        """Writes a frame to disk before others read it: plans and memory stay small, nothing is computed twice."""
         where = str(next(shared))
         frame.write.parquet(where)
         return spark.read.schema(frame.schema).parquet(where)
@@ -84,7 +84,7 @@ def build(
     rows = raw.read_rows(spark, lake, clusters).drop(raw.COMMIT_COLUMN)
     made = make_all(rows, _with_inputs(chosen), share)
     for table in chosen:
-        steps.say(f"making {table.name}")
+        steps.say(f"building {table.name}")
         _stage(lake, table, made[table.name])
         steps.advance()
     lake.commit(_change(lake, chosen, clusters), _state(lake.state, chosen, clusters, fingerprints))
@@ -92,7 +92,7 @@ def build(
 
 
 def stored_schema(table: Table, kind: str = "parquet") -> StructType:
-    """The columns of a stored table: those of its contract, then `day`. Delta has no VARIANT: JSON instead."""
+    """The columns of a stored table: those of its contract, then `day`. VARIANT becomes JSON in Delta."""
 
     def stored(field: StructField) -> StructField:
         if kind == "delta" and isinstance(field.dataType, VariantType):
@@ -103,7 +103,7 @@ def stored_schema(table: Table, kind: str = "parquet") -> StructType:
 
 
 def _with_inputs(tables: Sequence[Table]) -> tuple[Table, ...]:
-    """These and what they are made of, in the order of the registry."""
+    """These tables and their inputs, in the order of the registry."""
     wanted = {table.name for table in tables}
     for table in reversed(TABLES):
         if table.name in wanted:
@@ -112,7 +112,7 @@ def _with_inputs(tables: Sequence[Table]) -> tuple[Table, ...]:
 
 
 def _stage(lake: Lake, table: Table, made: DataFrame) -> None:
-    """Write one table to staging, a file for each cluster and day, in the order of its key."""
+    """Write one table to staging, one file per cluster and day, ordered by its key."""
     where = lake.staging / "tables" / table.name
     stored = made.withColumn(DAY.name, f.to_date(table.day))
     if lake.state.format == "delta":
@@ -129,7 +129,7 @@ def _stage(lake: Lake, table: Table, made: DataFrame) -> None:
 
 
 def _write_columns(schema: StructType, file: Path) -> None:
-    """A file of Parquet that has columns, as Spark and others know them, and no rows."""
+    """Write a Parquet file with the columns, for Spark and for others, and without rows."""
     columns = to_arrow_schema(schema, timezone="UTC").with_metadata({SPARK_COLUMNS: schema.json()})
     pq.write_metadata(columns, file)
 
@@ -165,6 +165,6 @@ def _state(
 
 
 def _fingerprint(table: Table) -> str:
-    """What a table's columns are; another one has every cluster's part of it made again."""
+    """A hash of the table's columns; when it changes, the table is rebuilt for every cluster."""
     text = ";".join(f"{field.name} {field.dataType.simpleString()}" for field in table.schema.fields)
     return hashlib.sha256(f"{text};{table.day}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""`quorate lake compact`: fewer and larger files, of the same content."""
+"""`quorate lake compact`: merges small files."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
 
 FILES_MIN = 2
-"""Clusters whose rows are in fewer files are left alone."""
+"""Clusters with fewer files of rows are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Compacted:
 
 
 def compact(spark: SparkSession, lake: Lake, steps: Steps) -> Compacted:
-    """Merge the files that many ingests left, of rows and of Delta tables. Within `Lake.writing`.
+    """Merge the files of rows and of Delta tables that many ingests left. Call it within `Lake.writing`.
 
-    Tables of Parquet have as few files as their days need after each ingest. Complaints that are void go.
+    Parquet tables have one file per cluster and day after each ingest. Superseded gaps are removed from the rows.
     """
     steps.begin("merging files")
     before = _count(lake)

@@ -1,4 +1,4 @@
-"""Tables of a lake as Delta tables, written by delta-rs: no JVM, no package of Spark."""
+"""Delta tables of a lake, written by delta-rs, without a JVM."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +21,9 @@ def check_installed() -> None:
 
 
 def replace_clusters(table: Path, staged: Path, clusters: Sequence[str], commit: int) -> None:
-    """Replace the rows of some clusters by what is staged, in one transaction of the Delta table.
+    """Replace the rows of some clusters by staged rows, in one transaction of the Delta table.
 
-    A transaction that was made already, by a run that was killed later, is not made again.
+    A transaction that a killed run already committed is not repeated.
     """
     import pyarrow.dataset as ds  # noqa: PLC0415 - only for lakes of this format
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -58,9 +58,9 @@ def open_table(table: Path) -> "DeltaTable | None":
 
 
 def compact(table: Path) -> int:
-    """Merge small files of a Delta table, and delete those that no version of the last week needs.
+    """Merge small files of a Delta table, and delete files that no version of the last week needs.
 
-    The number of files that are left.
+    Returns the number of files left.
     """
     found = open_table(table)
     if found is None:
@@ -71,7 +71,7 @@ def compact(table: Path) -> int:
 
 
 def hive_partitioning() -> Any:
-    """How the folders of a table name cluster and day."""
+    """The partitioning of a table by cluster and day."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.dataset as ds  # noqa: PLC0415
 
@@ -79,7 +79,7 @@ def hive_partitioning() -> Any:
 
 
 def _plain(schema: Any) -> Any:
-    """The columns without Spark's notes, with UTC timestamps in microseconds, as Delta has them."""
+    """The columns without Spark's metadata, with UTC timestamps in microseconds, as in Delta."""
     import pyarrow as pa  # noqa: PLC0415
 
     def kind(found: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`quorate lake ingest`: read what is new in the sources, keep it, and make the tables of it."""
+"""`quorate lake ingest`: reads new files of the sources, stores their rows, and builds the tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,25 +23,25 @@ from pyspark_quorate.source.layout import (
 from pyspark_quorate.tables.contract import Table
 
 READS_MAX: Final = 4
-"""How many reads with their own first offset one ingest makes at most; each is planned on its own."""
+"""The maximum number of reads with different first offsets per ingest; each is planned separately."""
 UNREADABLE: Final = "unreadable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A directory that has something new, or an unreadable place that was not told of yet."""
+    """A directory with new files, or an unreadable place that is not yet recorded."""
 
     address: str
     start: int
     files: Mapping[str, str]
-    """All of its files, by address, with their marks: size and time of change."""
+    """All of its files, by address: size and modification time."""
     new_files: int
     new_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What an ingest did. `files` and `bytes` are those that were new or had changed."""
+    """The result of an ingest. `files` and `bytes` count new and changed files."""
 
     directories: int
     changed_directories: int
@@ -60,12 +60,15 @@ def ingest(
     cluster_id: str | None = None,
     everything: bool = False,
 ) -> Ingested:
-    """Bring a lake up to date with its sources. Within `Lake.writing`.
+    """Update a lake from its sources. Call it within `Lake.writing`.
 
-    Two commits: first the rows, then the tables made of them. After a crash between the two, the next run makes
-    the tables. `cluster_id` is that of directories without meta.properties.
+    Two commits: first the rows, then the tables. After a crash between the two, the next run builds the tables.
+    `cluster_id` is for directories without meta.properties.
+
+    Raises:
+        LakeError: for a source that does not exist or has no metadata log.
     """
-    steps.begin("looking at the sources")
+    steps.begin("listing the sources")
     places, count = find_places(sources, lake.state.files, cluster_id)
     if places:
         steps.begin(f"reading {sum(place.new_files for place in places)} files")
@@ -92,7 +95,7 @@ def _add_rows(spark: SparkSession, lake: Lake, places: Sequence[Place], cluster_
 
 
 def _groups(places: Sequence[Place]) -> list[list[Place]]:
-    """Places that are read together, from the first offset that any of them needs: the first place of each."""
+    """Places that are read together, from the lowest offset of the group, which is that of its first place."""
     ordered = sorted(places, key=lambda place: (place.start, place.address))
     first = [place for place in ordered if place.start == 0]
     later = [place for place in ordered if place.start > 0]
@@ -128,9 +131,9 @@ def _state(state: State, places: Sequence[Place], clusters: set[str]) -> State:
 def find_places(
     sources: Sequence[str], known: Mapping[str, str], cluster_id: str | None = None
 ) -> tuple[list[Place], int]:
-    """The places with news, in the order of their addresses; and how many directories there are in all.
+    """The places with new files, ordered by address, and the number of all directories.
 
-    `known` are the marks of what was read. Raises LakeError for a source that is not there.
+    `known` has the files that were read before. Raises LakeError for a source that does not exist.
     """
     places: dict[str, Place] = {}
     seen: set[str] = set()
@@ -144,8 +147,8 @@ def find_places(
             raise LakeError(f"source {source}: {error}") from error
         if not found:
             raise LakeError(
-                f"source {source}: no metadata log below it; one is a directory __cluster_metadata-0, "
-                "or has files like 00000000000000000000.log"
+                f"source {source}: no metadata log below it: no directory __cluster_metadata-0, "
+                "and no file like 00000000000000000000.log"
             )
         for one in found:
             if one.address in seen:
@@ -158,7 +161,7 @@ def find_places(
 
 
 def remembered(reads: Sequence[Read], commit: int, start: int) -> list[Read]:
-    """The reads of a directory with one more; those that it makes superfluous are left out."""
+    """The reads of a directory plus a new one, without those that it covers."""
     return [*(read for read in reads if read.start < start), Read(commit, start)]
 
 
@@ -176,7 +179,7 @@ def _news(root: Root, found: MetadataDirectory | UnreadablePlace, known: Mapping
     new = [address for address, mark in marks.items() if known.get(address) != mark]
     if not new:
         return None
-    # A directory that is read for the first time may lack its beginning: that is to be told, too.
+    # The first read of a directory starts at 0, so that a missing start of its log becomes a gap.
     is_first = not any(address in known for address in marks)
     return Place(
         address=found.address,
@@ -191,5 +194,5 @@ def _marks(root: Root, found: MetadataDirectory) -> Iterator[tuple[str, str, int
     addresses = [*(one.address for one in found.segments), *(one.address for one in found.checkpoints)]
     paths = [address.removeprefix(root.prefix) for address in addresses]
     for address, entry in zip(addresses, root.file_system.get_file_info(paths), strict=True):
-        if entry.size is not None:  # else it was deleted a moment ago
+        if entry.size is not None:  # otherwise it was just deleted
             yield address, f"{entry.size} {entry.mtime_ns}", entry.size

@@ -1,4 +1,4 @@
-"""What a job shows while it works: on stderr, and only where somebody looks."""
+"""Progress of a job: bars on stderr if it is a terminal."""
 
 import sys
 import threading
@@ -13,16 +13,16 @@ LOOK_EVERY_S: Final = 0.25
 
 
 class Steps(Protocol):
-    """Told by a job what it does."""
+    """Receives the progress of a job."""
 
     def begin(self, title: str, total: int | None = None) -> None:
-        """Something new begins; `total` steps, if that is known."""
+        """Start a new phase, of `total` steps if known."""
 
     def say(self, text: str) -> None:
-        """What is done right now."""
+        """Describe the current step."""
 
     def advance(self, count: int = 1) -> None:
-        """Steps that are done."""
+        """Count finished steps."""
 
     def watching(self, spark: "SparkSession") -> AbstractContextManager[None]:
         """Show the tasks of this session within the context."""
@@ -57,7 +57,7 @@ class Bars:
         self._progress.reset(self._steps, description=title, total=total)
 
     def say(self, text: str) -> None:
-        """The words before the bar."""
+        """Set the text before the bar."""
         self._progress.update(self._steps, description=text)
 
     def advance(self, count: int = 1) -> None:
@@ -96,7 +96,7 @@ def steps_shown() -> Iterator[Steps]:
     if not sys.stderr.isatty():
         yield Silent()
         return
-    from rich.console import Console  # noqa: PLC0415 - only where somebody looks
+    from rich.console import Console  # noqa: PLC0415 - only for a terminal
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -1,7 +1,7 @@
-"""The rows that a lake keeps: all that was ever read, once for each file that told it.
+"""The rows that a lake stores: every row ever read, once per source file.
 
-They are kept beside the tables because sources forget: segments are deleted, checkpoints replaced. Tables are made
-of them again whenever a cluster has news, a table has changed, or somebody asks.
+They are kept beside the tables because sources delete segments and replace checkpoints. Tables are rebuilt from them
+when a cluster has new rows, when a table's definition changed, or with --rebuild.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,20 +19,20 @@ from pyspark_quorate.jobs.state import State
 
 COMMIT_COLUMN: Final = "commit"
 SCHEMA: Final = StructType(
-    [*rows.SCHEMA.fields, rows.column(COMMIT_COLUMN, LongType(), "the commit of the lake that brought it")]
+    [*rows.SCHEMA.fields, rows.column(COMMIT_COLUMN, LongType(), "the commit of the lake that added it")]
 )
 IDENTITY: Final = ("cluster_id", "source", "kind", "offset", "ordinal", "epoch", "type", "version")
-"""What the same file may tell twice; of gaps the newest read counts."""
+"""Identifies a row of a file that is read again; of gaps, the newest read counts."""
 UNKNOWN_CLUSTER: Final = "unknown"
-"""The cluster of places of which nobody says which it is."""
+"""The cluster id of directories without one."""
 FOLDER: Final = "cluster_id="
 FILE_ROWS_MAX: Final = 4_000_000
 
 
 def read_rows(spark: SparkSession, lake: Lake, clusters: Collection[str]) -> DataFrame:
-    """All rows of these clusters, without complaints that a newer read of the same place made void.
+    """All rows of these clusters, without gaps that a newer read of the same directory resolved.
 
-    The columns of :data:`pyspark_quorate.rows.SCHEMA` and `commit`.
+    Columns: :data:`pyspark_quorate.rows.SCHEMA` and `commit`.
     """
     found = _stored(spark, lake.rows, clusters)
     return found.where(f.col("kind") != rows.GAP).unionByName(
@@ -41,9 +41,9 @@ def read_rows(spark: SparkSession, lake: Lake, clusters: Collection[str]) -> Dat
 
 
 def stage_rows(spark: SparkSession, lake: Lake, found: DataFrame, known_sources: Collection[str]) -> set[str]:
-    """Write what was read to staging, without what the lake has already; the clusters that it is of.
+    """Write rows to staging, except those that the lake already has. Returns their clusters.
 
-    `known_sources` are files that were read before, of which some part is read again.
+    `known_sources` are files that were read before and are read again in part.
     """
     named = found.withColumn(
         "cluster_id", f.when(f.col("cluster_id") == "", UNKNOWN_CLUSTER).otherwise(f.col("cluster_id"))
@@ -51,12 +51,12 @@ def stage_rows(spark: SparkSession, lake: Lake, found: DataFrame, known_sources:
     if known_sources and lake.state.clusters:
         again = spark.createDataFrame([(source,) for source in sorted(known_sources)], "source string")
         stored = _stored(spark, lake.rows, lake.state.clusters).where(f.col("kind") != rows.GAP)
-        told = stored.join(f.broadcast(again), "source", "left_semi").select(*IDENTITY)
-        same = [named[name].eqNullSafe(told[name]) for name in IDENTITY]
+        stored_already = stored.join(f.broadcast(again), "source", "left_semi").select(*IDENTITY)
+        same = [named[name].eqNullSafe(stored_already[name]) for name in IDENTITY]
         condition = same[0]
         for one in same[1:]:
             condition = condition & one
-        named = named.join(told, condition, "left_anti")
+        named = named.join(stored_already, condition, "left_anti")
     write_rows(
         named.withColumn(COMMIT_COLUMN, f.lit(lake.state.commit + 1).cast("long")), lake.staging / "rows"
     )
@@ -64,7 +64,7 @@ def stage_rows(spark: SparkSession, lake: Lake, found: DataFrame, known_sources:
 
 
 def write_rows(found: DataFrame, where: Path) -> None:
-    """Write rows, a folder for each cluster."""
+    """Write rows, one folder per cluster."""
     (
         found.select(*SCHEMA.names)
         .write.option("maxRecordsPerFile", FILE_ROWS_MAX)
@@ -74,7 +74,7 @@ def write_rows(found: DataFrame, where: Path) -> None:
 
 
 def staged_moves(lake: Lake) -> list[tuple[str, str]]:
-    """The renames that add what is staged to the rows: names tell the commit, so that each file is there once."""
+    """Renames that add staged files to the rows. File names contain the commit, so that repeating them is safe."""
     moves = []
     for folder in folders(lake.staging / "rows").values():
         files = sorted(one for one in folder.iterdir() if one.suffix == ".parquet")
@@ -85,7 +85,7 @@ def staged_moves(lake: Lake) -> list[tuple[str, str]]:
 
 
 def folders(where: Path) -> dict[str, Path]:
-    """The folders of clusters below a path, by cluster id."""
+    """The clusters' folders below a path, by cluster id."""
     if not where.is_dir():
         return {}
     return {
@@ -107,7 +107,7 @@ def _stored(spark: SparkSession, where: Path, clusters: Collection[str]) -> Data
 
 
 def _valid_gaps(spark: SparkSession, gaps: DataFrame, state: State) -> DataFrame:
-    """Gaps that no later read of their directory from there on has looked at again."""
+    """Gaps that no later read of the same directory, from their offset on, covered again."""
     reads: Sequence[tuple[str, int, int]] = [
         (directory, read.commit, read.start) for directory, found in state.reads.items() for read in found
     ]

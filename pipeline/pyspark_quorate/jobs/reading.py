@@ -1,4 +1,4 @@
-"""Reading a lake's tables without Spark: for what is small enough to be shown."""
+"""Reads tables of a lake without Spark, to show them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from pyspark_quorate.jobs.lake import Lake
 from pyspark_quorate.jobs.state import LakeError
 
 ROWS_MAX: Final = 200_000
-"""How many rows of one table are read into memory at most."""
+"""The maximum number of rows of a table that are read into memory."""
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a table. `is_all`: the bound left none out."""
+    """Rows of a table. `is_all`: the limit left none out."""
 
     rows: tuple[Row, ...]
     is_all: bool
 
 
 def read_table(lake: Lake, name: str, cluster_id: str | None = None, limit: int = ROWS_MAX) -> Rows | None:
-    """The rows of a table, of one cluster or of all, at most `limit`; None if the lake does not have it.
+    """Up to `limit` rows of a table, of one cluster or of all; None if the lake does not have the table.
 
-    Times have a zone; the column `day` is left out. Raises LakeError for a table with VARIANT columns.
+    Times have a time zone; the column `day` is left out. Raises LakeError for a table with VARIANT columns.
     """
     import pyarrow.compute as pc  # noqa: PLC0415 - half a second
 
@@ -41,13 +41,13 @@ def read_table(lake: Lake, name: str, cluster_id: str | None = None, limit: int 
 
 
 def count_rows(lake: Lake, name: str) -> int:
-    """How many rows a table has, by the footers of its files."""
+    """The number of rows of a table, from the footers of its files."""
     dataset = _dataset(lake, name, is_counted=True)
     return 0 if dataset is None else int(dataset.count_rows())
 
 
 def cluster_ids(lake: Lake) -> tuple[str, ...]:
-    """The clusters that the lake has rows of."""
+    """The clusters in the lake."""
     return tuple(sorted(lake.state.clusters))
 
 
@@ -66,7 +66,7 @@ def _dataset(lake: Lake, name: str, *, is_counted: bool = False) -> Any:
     variants = [one.name for one in schema if set(_fields(one.type)) >= {"metadata", "value"}]
     if variants and not is_counted:
         raise LakeError(
-            f"{name} has VARIANT columns ({', '.join(variants)}), which only Spark reads: "
+            f"{name} has VARIANT columns ({', '.join(variants)}), which only Spark can read: "
             f'spark.read.parquet("{table}")'
         )
     if is_counted:
@@ -83,7 +83,7 @@ def _fields(kind: Any) -> Iterator[str]:
 
 
 def as_json(value: Any) -> Any:
-    """A value of a row for JSON: times as 2026-01-31T12:00:00.000Z, days as 2026-01-31, bytes in hexadecimal."""
+    """A value as JSON: times as 2026-01-31T12:00:00.000Z, days as 2026-01-31, bytes in hexadecimal."""
     match value:
         case datetime():
             shown = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""The Spark session of a job: local by default, quiet, and with our interpreter on its workers."""
+"""The Spark session of a job: local by default, without logs, with this Python on its workers."""
 
 import logging
 import os
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 LOCAL_MASTER: Final = "local[*]"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit, whose master and memory are kept."""
+"""Set by spark-submit, whose master and memory settings are kept."""
 NO_JAVA: Final = "JAVA_GATEWAY_EXITED"
-"""In what PySpark raises when no JVM came up."""
+"""Part of PySpark's message when no JVM started."""
 LAUNCHER_COMPLAINS: Final = ("Error", "Exception", "Invalid", "Unrecognized")
 LAUNCHER_LINES_MAX: Final = 200
 LAUNCHER_ENDS_WITHIN_S: Final = 2
 HOW_TO_GET: Final = {
     "pyspark": "Spark is missing: pip install 'quorate[lake]'",
-    "java": "Java is missing, which Spark needs: version 17 or 21 on the PATH or in JAVA_HOME; "
+    "java": "Java is missing, which Spark needs: version 17 or 21, on the PATH or in JAVA_HOME; "
     "on Debian: apt-get install openjdk-17-jre-headless",
 }
 
@@ -35,10 +35,12 @@ HOW_TO_GET: Final = {
 def spark_session(
     name: str, scratch: Path, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator["SparkSession"]:
-    """A session for one job. What Spark needs on disk is below `scratch`, a directory of this job.
+    """A session for one job. Spark's files on disk are below `scratch`, a directory of this job.
 
-    `master` None: what spark-submit says, else all cores of this machine. Raises LakeError when Spark or Java
-    is missing, or when Spark does not start with these.
+    `master` None: that of spark-submit, otherwise all cores of this machine.
+
+    Raises:
+        LakeError: if Spark or Java is missing, or if Spark does not start with these settings.
     """
     check_installed()
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with Spark
@@ -59,7 +61,7 @@ def spark_session(
         with launcher.heard(is_submitted):
             session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
-        # Keys alone: values may be secrets.
+        # Only keys: values may be secrets.
         given = [f"--master {chosen}"] if chosen is not None else []
         given += [f"--conf {key}" for key in settings or ()]
         with_these = f" with {' '.join(given)}" if given else ""
@@ -67,18 +69,18 @@ def spark_session(
         reason = (is_without_java and launcher.reason()) or spark_reason(error)
         raise LakeError(f"Spark did not start{with_these}: {reason}") from error
     session.sparkContext.setLogLevel("ERROR")
-    # A job may be ended in the middle of a call to the JVM: its client would log tracebacks, some by way of the root.
+    # A signal may interrupt a call to the JVM: py4j would log tracebacks, some through the root logger.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         yield session
     finally:
-        # Whoever ended the job may have ended the JVM, too.
+        # A signal to the process group ends the JVM too.
         with suppress(Py4JError, OSError), warnings.catch_warnings(action="ignore"):
             session.stop()
 
 
 def spark_reason(error: Exception) -> str:
-    """What Spark could not do: its first line, without plans and frames of the JVM."""
+    """The first line of a failure of Spark, without plans and JVM frames."""
     cause = getattr(error, "java_exception", None)
     text = str(error) if cause is None else str(cause.toString())
     return text.strip().splitlines()[0]
@@ -88,7 +90,7 @@ def _defaults(master: str | None, scratch: Path) -> dict[str, str]:
     settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.compression.codec": "zstd",
-        # A rerun has to write the same files whatever the size of the shuffle was.
+        # A rerun must write the same files whatever the size of the shuffle.
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
     }
     if master is not None:
@@ -123,7 +125,7 @@ def check_installed() -> None:
 
 
 class _Launcher:
-    """What Spark's launcher and the JVM say on stderr, which is shown to nobody unless Spark does not start."""
+    """Captures the stderr of Spark's launcher and the JVM, which is needed only if Spark does not start."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=LAUNCHER_LINES_MAX)
@@ -131,7 +133,7 @@ class _Launcher:
 
     @contextmanager
     def heard(self, is_submitted: bool) -> Iterator[None]:
-        """Within the context a JVM is started. One that spark-submit has started keeps its stderr."""
+        """Start the JVM within this context. A JVM that spark-submit started keeps its stderr."""
         if is_submitted:
             yield
             return
@@ -149,13 +151,15 @@ class _Launcher:
             os.close(kept)
 
     def reason(self) -> str | None:
-        """The line that says why there is no JVM."""
+        """The line with the reason why the JVM did not start."""
         if self._hearing is not None:
             self._hearing.join(LAUNCHER_ENDS_WITHIN_S)
-        told = [line for line in self._lines.copy() if any(word in line for word in LAUNCHER_COMPLAINS)]
-        return told[0].removeprefix('Exception in thread "main" ').removeprefix("Error: ") if told else None
+        errors = [line for line in self._lines.copy() if any(word in line for word in LAUNCHER_COMPLAINS)]
+        return (
+            errors[0].removeprefix('Exception in thread "main" ').removeprefix("Error: ") if errors else None
+        )
 
     def _hear(self, end: int) -> None:
-        """Until the JVM ends: it must never wait for a reader."""
+        """Read until the JVM ends, so that it never blocks on a full pipe."""
         with open(end, encoding="utf-8", errors="replace") as lines:
             self._lines.extend(line.strip() for line in lines)

@@ -1,19 +1,19 @@
-"""What a lake remembers: what was read, and which tables were made of what. Pure data, one JSON file."""
+"""The state of a lake: files read and tables built. Pure data, stored as one JSON file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
 LAYOUT: Final = 1
-"""The number of the layout that this version writes. A lake of a higher one is refused."""
+"""The layout version that this version of Quorate writes. Lakes with a higher one are refused."""
 
 
 class LakeError(Exception):
-    """A lake, a source or an option can't be used. The message names which, and what to do."""
+    """A lake, a source or an option can't be used. The message names it and what to do."""
 
 
 class Read(NamedTuple):
-    """A directory was read: at which commit, and from which offset on."""
+    """One read of a directory: its commit, and the offset that it started at."""
 
     commit: int
     start: int
@@ -21,7 +21,7 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """How a table stands: the fingerprint of its schema, and for each cluster the commit it was made at."""
+    """The state of a table: the fingerprint of its schema, and per cluster the commit that it was built at."""
 
     schema: str
     built: Mapping[str, int]
@@ -29,23 +29,23 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything that a lake remembers between two runs."""
+    """Everything that a lake keeps between two runs."""
 
     format: str
     commit: int = 0
     """The number of the last commit; 0: none yet."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """What was read, by path: size and time of change when it was."""
+    """Files read, by path: size and modification time at the read."""
     reads: Mapping[str, Sequence[Read]] = field(default_factory=dict)
-    """By directory: when it was read, and from where. What older reads complained about there is void."""
+    """Reads per directory. They supersede gaps that older reads found at the same offsets."""
     clusters: Mapping[str, int] = field(default_factory=dict)
-    """By cluster id: the last commit that brought rows of it."""
+    """Per cluster id: the last commit that added rows of it."""
     tables: Mapping[str, TableState] = field(default_factory=dict)
     streams: Mapping[str, int] = field(default_factory=dict)
-    """By name of a stream: the number of its last batch that is in the lake."""
+    """Per stream: the number of its last batch in the lake."""
 
     def stale(self, table: str, schema: str) -> frozenset[str]:
-        """The clusters whose part of a table has to be made again."""
+        """The clusters for which a table has to be rebuilt."""
         known = self.tables.get(table)
         if known is None or known.schema != schema:
             return frozenset(self.clusters)
@@ -54,7 +54,7 @@ class State:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The state as it is written."""
+        """The state as JSON."""
         return {
             "layout": LAYOUT,
             "format": self.format,
@@ -71,11 +71,11 @@ class State:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any], where: str) -> Self:
-        """The state that was written at `where`. Raises LakeError for the layout of a newer version."""
+        """Parse a state; `where` is for messages. Raises LakeError for the layout of a newer version."""
         layout = found.get("layout")
         if not isinstance(layout, int) or layout > LAYOUT:
             raise LakeError(
-                f"{where} has layout {layout}, and this version of Quorate knows layouts up to {LAYOUT}: "
+                f"{where} has layout {layout}, but this version of Quorate supports layouts up to {LAYOUT}: "
                 "upgrade Quorate, or use another directory"
             )
         return cls(

@@ -1,4 +1,4 @@
-"""`quorate lake tail`: follow a living quorum into a lake."""
+"""`quorate lake tail`: follows a running quorum and adds its records to a lake."""
 
 import hashlib
 import threading
@@ -22,19 +22,19 @@ WAIT_S = 1
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The quorum that is followed, and how it is reached."""
+    """The followed quorum and its client configuration."""
 
     bootstrap_controllers: str
     command_config: Path | None = None
 
     @property
     def source(self) -> str:
-        """The controllers as rows name them."""
+        """The controllers, as in the column `source`."""
         return ",".join(part.strip() for part in self.bootstrap_controllers.split(",") if part.strip())
 
     @property
     def name(self) -> str:
-        """Names the stream: the same controllers are followed on from where it ended."""
+        """The name of the stream; a stream of the same controllers continues where the last one ended."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
 
@@ -49,10 +49,13 @@ def follow(
     refresh_s: float,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Take in batches until `is_stopped`, or with `trigger_s` None until there is no more; how many there were.
+    """Add batches until `is_stopped`, or with `trigger_s` None until there are no more. Returns their number.
 
-    Each batch is a commit that remembers its number, so that one that Spark repeats after a crash is not taken in
-    twice. Tables are made at most every `refresh_s`, and at the end. Within `Lake.writing`.
+    Each batch is a commit that records the batch's number, so that a batch that Spark repeats after a crash is not
+    added twice. Tables are built at most every `refresh_s`, and at the end. Call it within `Lake.writing`.
+
+    Raises:
+        LakeError: if the query fails, for example because the quorum can't be followed.
     """
     register(spark)
     taker = _Taker(lake, followed)
@@ -86,7 +89,7 @@ def follow(
 
 
 class _Taker:
-    """Takes batches into the lake, in the thread that Spark calls it in, except while `pausing` is held."""
+    """Adds batches to the lake, in Spark's thread, except while `pausing` is held."""
 
     def __init__(self, lake: Lake, followed: Followed) -> None:
         self._lake = lake
@@ -95,13 +98,13 @@ class _Taker:
         self.pausing = threading.Lock()
         self.batches = 0
         if not lake.stream(followed.name).exists():
-            # Spark begins anew: its numbers say nothing about what the lake has.
+            # Spark starts over: its batch numbers are unrelated to those in the state.
             self._again = (followed.source,)
             streams = {name: number for name, number in lake.state.streams.items() if name != self._name}
             lake.state = replace(lake.state, streams=streams)
 
     def take(self, batch: DataFrame, number: int) -> None:
-        """One batch, by Spark's number of it."""
+        """Add one batch; `number` is Spark's."""
         with self.pausing:
             lake = self._lake
             if number <= lake.state.streams.get(self._name, -1):
@@ -118,7 +121,7 @@ class _Taker:
 
 
 def _reason(error: StreamingQueryException) -> str:
-    """The line that says why, without Spark's plan."""
+    """The reason in one line, without Spark's plan."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error:" in line]
-    return told[-1] if told else lines[0]
+    reasons = [line for line in lines if "Error:" in line]
+    return reasons[-1] if reasons else lines[0]

@@ -1,1 +1,1 @@
-"""Tables: pure functions from DataFrames to a DataFrame with a documented schema, one module a table."""
+"""Tables: pure functions from DataFrames to a DataFrame with a documented schema, one module per table."""

@@ -1,4 +1,4 @@
-"""Access control entries: which came and which went."""
+"""Table `acl_changes`: access control entries added and removed."""
 
 from typing import Final
 
@@ -24,18 +24,20 @@ SCHEMA: Final = StructType(
         column("change", StringType(), "added or removed"),
         column("acl_id", StringType(), "id of the entry: 22 characters of base64"),
         column(
-            "resource_type", StringType(), "what is protected: TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, ..."
+            "resource_type",
+            StringType(),
+            "type of the resource: TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, ...",
         ),
         column("resource_name", StringType(), "its name or prefix; * for all"),
         column("pattern_type", StringType(), "LITERAL or PREFIXED"),
-        column("principal", StringType(), "whom it is about, such as User:alice"),
-        column("host", StringType(), "from which address; * for any"),
+        column("principal", StringType(), "the principal, such as User:alice"),
+        column("host", StringType(), "the client's address; * for any"),
         column("operation", StringType(), "READ, WRITE, ALTER_CONFIGS, ..."),
         column("permission_type", StringType(), "ALLOW or DENY"),
         column(
             "exact",
             BooleanType(),
-            "false: a gap, or what was before history began, hides when it was, at or before `time`",
+            "false: the time is hidden by a gap or by the start of the history; it is at or before `time`",
         ),
     ]
 )
@@ -52,7 +54,7 @@ _STATE: Final = (
 
 
 def acl_changes(lines: DataFrame) -> DataFrame:
-    """The table, of the timeline. An entry that is replaced under its id is removed and added."""
+    """The table, from the timeline. An entry that is replaced under its id is removed and added."""
     events = records_of(lines, "AccessControlEntryRecord", "RemoveAccessControlEntryRecord").select(
         "cluster_id",
         field("id", "string").alias("acl_id"),
@@ -81,7 +83,7 @@ def acl_changes(lines: DataFrame) -> DataFrame:
 
 TABLE: Final = Table(
     name="acl_changes",
-    doc="Each access control entry that was added or removed. By whom, no record tells.",
+    doc="Access control entries added and removed. Kafka does not record by whom.",
     schema=SCHEMA,
     inputs=("timeline",),
     key=(*_KEY, "offset", "change"),

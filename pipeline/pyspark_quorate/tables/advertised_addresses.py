@@ -1,4 +1,4 @@
-"""Table `advertised_addresses`: which node could be found where, and names that came to lead to another node."""
+"""Table `advertised_addresses`: addresses that nodes advertised, and addresses that moved to another node."""
 
 from datetime import timedelta
 from typing import Final
@@ -22,20 +22,20 @@ SCHEMA: Final = StructType(
         column("host", StringType(), "advertised host"),
         column("port", IntegerType(), "advertised port"),
         column(
-            "role", StringType(), "broker or controller: by its registration; voter: by the set of voters"
+            "role", StringType(), "source of the address: broker or controller registration, or voter set"
         ),
-        column("node_id", IntegerType(), "node.id of who could be found there"),
+        column("node_id", IntegerType(), "node.id of the node that advertised it"),
         column("listener", StringType(), "name of the listener"),
         column(
             "reused_from_node_id",
             IntegerType(),
-            "the other node that advertised this host and port last, at most 10 minutes before; null: none",
+            "node.id of another node that advertised this host and port within the last 10 minutes; null: none",
             is_nullable=True,
         ),
         column(
             "reused_after_s",
             DoubleType(),
-            "how long that other node had given it up, in seconds; 0: it still advertised it; null: nobody did",
+            "seconds since that node stopped advertising it; 0: it still did; null: no such node",
             is_nullable=True,
         ),
         *INTERVAL_COLUMNS,
@@ -48,7 +48,7 @@ _OWNER: Final = [*_PLACE, "role", "node_id", "listener"]
 def advertised_addresses(
     lines: DataFrame, controllers: DataFrame, voters: DataFrame, window: timedelta = REUSE_WINDOW
 ) -> DataFrame:
-    """One line for each stretch in which a node advertised an address. `window`: what counts as reuse."""
+    """One row per interval in which a node advertised an address. Within `window`, another owner counts as reuse."""
     names = [one.name for one in INTERVAL_COLUMNS]
     owners = [
         ("broker", "node_id", registrations(lines, BROKER)),
@@ -78,9 +78,9 @@ def advertised_addresses(
 
 
 def _with_reuse(owned: DataFrame, window: timedelta) -> DataFrame:
-    """With the last other node at the same host and port, where it was there at most `window` before.
+    """Adds the last other node at the same host and port, if it was there at most `window` before.
 
-    Offsets tell who was first. Times come from the clocks of several leaders: a negative pause counts as none.
+    Offsets decide which node was first. Times come from several leaders' clocks: a negative pause counts as 0.
     """
     others = owned.select(
         *_PLACE,
@@ -115,9 +115,10 @@ def _with_reuse(owned: DataFrame, window: timedelta) -> DataFrame:
 TABLE: Final = Table(
     name="advertised_addresses",
     doc=(
-        "Who advertised which host and port when: brokers and controllers by registrations, voters by the set of "
-        "voters. A node that stops stays registered with its addresses until it registers others or is unregistered. "
-        "A name that came to lead to another node soon after is told: clients that still held it met the wrong node."
+        "Hosts and ports that nodes advertised: brokers and controllers by their registrations, voters by the voter "
+        "set. A stopped node stays registered with its addresses until it registers others or is unregistered. "
+        "Addresses that moved to another node within 10 minutes are marked: clients that cached them reached the "
+        "wrong node."
     ),
     schema=SCHEMA,
     inputs=("timeline", "controller_registrations", "membership"),

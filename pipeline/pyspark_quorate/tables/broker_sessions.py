@@ -57,13 +57,13 @@ SCHEMA: Final = StructType(
         column(
             "incarnation_id",
             StringType(),
-            "the broker's process: it makes a new one at each start; null: a gap hides the registration",
+            "id of the broker's process, new at each start; null: a gap hides the registration",
             is_nullable=True,
         ),
         column(
             "state",
             StringType(),
-            "fenced (may not lead, clients do not see it), unfenced, or controlled-shutdown (about to stop); "
+            "fenced (cannot lead, hidden from clients), unfenced, or controlled-shutdown (about to stop); "
             "null: a gap hides it",
             is_nullable=True,
         ),
@@ -71,28 +71,26 @@ SCHEMA: Final = StructType(
         column(
             "endpoints",
             _ENDPOINTS,
-            "where it listens; null: a gap hides the registration",
+            "its advertised listeners; null: a gap hides the registration",
             is_nullable=True,
         ),
         column(
             "log_dirs",
             ArrayType(StringType()),
-            "ids of the log directories that work; null: a gap hides the registration",
+            "ids of the online log directories; null: a gap hides the registration",
             is_nullable=True,
         ),
         column(
             "cordoned_log_dirs",
             ArrayType(StringType()),
-            "ids of the log directories that take no new replicas; null: not told",
+            "ids of the log directories that accept no new replicas; null: unknown",
             is_nullable=True,
         ),
-        column(
-            "is_fencing", BooleanType(), "whether the broker was fenced with the beginning of this interval"
-        ),
+        column("is_fencing", BooleanType(), "whether the broker was fenced at the start of this interval"),
         column(
             "fencings_in_hour",
             IntegerType(),
-            "how often the broker was fenced, in any incarnation, in the hour up to valid_from: above 1 it flaps",
+            "how often the broker was fenced in the hour up to valid_from, in any incarnation; above 1: it flaps",
         ),
         *INTERVAL_COLUMNS,
     ]
@@ -117,12 +115,12 @@ _CHANGE: Final = "BrokerRegistrationChangeRecord"
 
 def broker_sessions(lines: DataFrame) -> DataFrame:
     """The table, of the timeline."""
-    lives = intervals(_merged(_told(lines)), breaks(lines), key=_KEY, state=_STATE)
+    lives = intervals(_merged(_stated(lines)), breaks(lines), key=_KEY, state=_STATE)
     return _with_fencings(lives)
 
 
-def _told(lines: DataFrame) -> DataFrame:
-    """What each record tells; null is not told. `registered` is what only a registration tells."""
+def _stated(lines: DataFrame) -> DataFrame:
+    """The fields of each record; null: not in this record. `registered` has the fields of registrations only."""
     kind = f.col("type")
     change = field("fenced", "string")  # a boolean in registrations, a number in changes
     fenced = (
@@ -166,10 +164,10 @@ def _told(lines: DataFrame) -> DataFrame:
 
 
 def _endpoints() -> Column:
-    told = field("endPoints", "array<struct<name: string, host: string, port: int, securityProtocol: int>>")
+    stated = field("endPoints", "array<struct<name: string, host: string, port: int, securityProtocol: int>>")
     names = f.array(*(f.lit(one.name) for one in SecurityProtocol))
     return f.transform(
-        told,
+        stated,
         lambda one: f.struct(
             one["name"].alias("listener"),
             one["host"].alias("host"),
@@ -179,7 +177,7 @@ def _endpoints() -> Column:
     )
 
 
-def _merged(told: DataFrame) -> DataFrame:
+def _merged(stated: DataFrame) -> DataFrame:
     """Every event with the whole state after it, as :func:`intervals` takes it."""
     order = Window.partitionBy(*_KEY, "broker_epoch").orderBy("offset", "ordinal")
     registered = _carried("registered", order)
@@ -190,7 +188,7 @@ def _merged(told: DataFrame) -> DataFrame:
         .when(~fenced & _carried("in_shutdown", order), CONTROLLED_SHUTDOWN)
         .when(~fenced, UNFENCED)
     )
-    return told.select(
+    return stated.select(
         *_KEY,
         "broker_epoch",
         registered["incarnation_id"].alias("incarnation_id"),
@@ -208,7 +206,7 @@ def _merged(told: DataFrame) -> DataFrame:
 
 
 def _carried(name: str, order: WindowSpec) -> Column:
-    """What was told last."""
+    """The last value that is not null."""
     return f.last(name, ignorenulls=True).over(order)
 
 

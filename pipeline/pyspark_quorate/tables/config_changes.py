@@ -26,8 +26,8 @@ SCHEMA: Final = StructType(
         column("resource_type", StringType(), "what is configured: TOPIC, BROKER, GROUP, CLIENT_METRICS"),
         column("resource_name", StringType(), "topic, broker id or group; empty: the default of all brokers"),
         column("name", StringType(), "name of the config"),
-        column("old_value", StringType(), "null: it had none, or none that is known of", is_nullable=True),
-        column("new_value", StringType(), "null: deleted, or gone with its topic", is_nullable=True),
+        column("old_value", StringType(), "null: it had none, or it is unknown", is_nullable=True),
+        column("new_value", StringType(), "null: deleted, or its topic was deleted", is_nullable=True),
         column(
             "exact",
             BooleanType(),
@@ -45,7 +45,7 @@ def config_changes(lines: DataFrame) -> DataFrame:
     order = Window.partitionBy(*_KEY).orderBy("offset", "ordinal")
     # The last record in a snapshot set the very secret that the snapshot has.
     just_set = f.col("is_snapshot") & (f.lag("offset").over(order) == placed(f.col("offset")))
-    told = records_of(lines, "ConfigRecord").select(
+    stated = records_of(lines, "ConfigRecord").select(
         "cluster_id",
         name_of(ConfigResourceType, field("resourceType", "int")).alias("resource_type"),
         field("resourceName", "string").alias("resource_name"),
@@ -54,7 +54,7 @@ def config_changes(lines: DataFrame) -> DataFrame:
         *(name for name in EVENT_COLUMNS if name != "removed"),
     )
     events = (
-        told.unionByName(_gone_with_topics(told, lines))
+        stated.unionByName(_gone_with_topics(stated, lines))
         .withColumn("set_offset", f.when(secret_set, f.col("offset")))
         .withColumn(
             "set_offset", f.when(just_set, f.lag("set_offset").over(order)).otherwise(f.col("set_offset"))
@@ -75,14 +75,14 @@ def config_changes(lines: DataFrame) -> DataFrame:
 
 
 def _is_same_secret() -> Column:
-    """A snapshot states a secret that was there before: nobody can tell whether it is the same one."""
+    """A snapshot contains a secret that existed before: whether it is the same one is unknown."""
     same = f.col("before.value") == f.col("after.value")
     return f.coalesce(same & f.col("after.set_offset").isNull(), f.lit(False))
 
 
-def _gone_with_topics(told: DataFrame, lines: DataFrame) -> DataFrame:
+def _gone_with_topics(stated: DataFrame, lines: DataFrame) -> DataFrame:
     """Topics take their configs with them, without records of their own (ConfigurationsDelta.deleteTopic)."""
-    of_topics = told.where(f.col("resource_type") == ConfigResourceType.TOPIC.name)
+    of_topics = stated.where(f.col("resource_type") == ConfigResourceType.TOPIC.name)
     ends = topic_ends(lines).drop("topic_id").withColumnRenamed("topic", "resource_name")
     return (
         of_topics.select(*_KEY)
@@ -101,7 +101,7 @@ def _gone_with_topics(told: DataFrame, lines: DataFrame) -> DataFrame:
 
 TABLE: Final = Table(
     name="config_changes",
-    doc="Each change of a dynamic config. Who changed it, no record tells. Secrets are redacted.",
+    doc="Changes of dynamic configs. Kafka does not record by whom. Secrets are redacted.",
     schema=SCHEMA,
     inputs=("timeline",),
     key=(*_KEY, "offset"),

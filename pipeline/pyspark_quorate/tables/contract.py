@@ -1,4 +1,4 @@
-"""What a table promises: its name, its columns, and the function that makes it from others."""
+"""The contract of a table: its name, its columns, and the function that builds it from other tables."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 Build = Callable[..., DataFrame]
-"""Takes the DataFrames of `Table.inputs`, in their order."""
+"""Takes the DataFrames of `Table.inputs`, in that order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """A table of the lake. Each column's documentation is its field's comment.
 
-    `inputs` are names of other tables, or "rows": what the data source yields. `day` is the timestamp column
-    whose UTC day the stored table is partitioned by, next to `cluster_id`, which every table has.
-    `key` identifies a row; together with `build` it makes a rerun the same. In tables of intervals it ends with
-    from_offset: intervals of a key do not overlap, and none is without length.
+    `inputs` are names of other tables, or "rows": the output of the data source. `day` is the timestamp column
+    by whose UTC day the stored table is partitioned, in addition to `cluster_id`, which every table has.
+    `key` identifies a row. In tables of intervals it ends with from_offset: intervals of the same key do not overlap,
+    and none is empty.
     """
 
     name: str
@@ -30,12 +30,16 @@ class Table:
     build: Build
 
     def make(self, tables: Mapping[str, DataFrame]) -> DataFrame:
-        """The table, made of its inputs, with exactly the columns of its schema in their order and types."""
+        """Build the table from its inputs, with exactly the columns of its schema, in order."""
         return conform(self.build(*(tables[name] for name in self.inputs)), self.schema)
 
 
 def conform(frame: DataFrame, schema: StructType) -> DataFrame:
-    """The columns of `schema` with its types and comments. A column that is missing is an AnalysisException."""
+    """Select the columns of `schema`, with its types and comments.
+
+    Raises:
+        AnalysisException: when it is analyzed, if a column is missing.
+    """
     return frame.select(
         *(
             f.col(field.name).cast(field.dataType).alias(field.name, metadata=field.metadata)

@@ -42,7 +42,7 @@ FEATURES: Final = ArrayType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """Which records register and unregister nodes of a role, and how they name the node."""
+    """The records that register and unregister nodes of a role, and their field of the node's id."""
 
     name: str
     register: str
@@ -86,11 +86,11 @@ def registrations(lines: DataFrame, role: Role) -> DataFrame:
 
 def _endpoints() -> Column:
     """Sorted, because a snapshot may have them in another order."""
-    told = field("endPoints", "array<struct<name: string, host: string, port: int, securityProtocol: int>>")
+    stated = field("endPoints", "array<struct<name: string, host: string, port: int, securityProtocol: int>>")
     protocols = f.array(*(f.lit(one.name) for one in SecurityProtocol))
     return f.array_sort(
         f.transform(
-            told,
+            stated,
             lambda one: f.struct(
                 one["name"].alias("name"),
                 one["host"].alias("host"),
@@ -102,12 +102,12 @@ def _endpoints() -> Column:
 
 
 def _features() -> Column:
-    told = field(
+    stated = field(
         "features", "array<struct<name: string, minSupportedVersion: short, maxSupportedVersion: short>>"
     )
     return f.array_sort(
         f.transform(
-            told,
+            stated,
             lambda one: f.struct(
                 one["name"].alias("name"),
                 one["minSupportedVersion"].alias("min_level"),
@@ -123,27 +123,27 @@ SCHEMA: Final = StructType(
     [
         column("cluster_id", StringType(), "Kafka's cluster id"),
         column("controller_id", IntegerType(), "node.id of the controller"),
-        column("incarnation_id", StringType(), "of the process: a restart has another one; uuid in base64"),
-        column("endpoints", ENDPOINTS, "its listeners, by name"),
-        column("features", FEATURES, "the levels that it supports, by name of the feature"),
         column(
-            "zk_migration_ready", BooleanType(), "whether it could take part in a migration from ZooKeeper"
+            "incarnation_id", StringType(), "id of the process, new at each start: 22 characters of base64"
         ),
+        column("endpoints", ENDPOINTS, "its advertised listeners"),
+        column("features", FEATURES, "supported feature levels"),
+        column("zk_migration_ready", BooleanType(), "whether it was ready for a migration from ZooKeeper"),
         *INTERVAL_COLUMNS,
     ]
 )
 
 
 def controller_registrations(lines: DataFrame) -> DataFrame:
-    """One line for each registration of a controller, until the next one or until it is unregistered."""
+    """One row per registration of a controller, until its next one or until it is unregistered."""
     return registrations(lines, CONTROLLER).withColumnRenamed("node_id", "controller_id")
 
 
 TABLE: Final = Table(
     name="controller_registrations",
     doc=(
-        "Registrations of controllers (KIP-919), each until the next of the same node or until it is unregistered "
-        "(KIP-1312). A controller that has gone stays registered, and blocks levels that it does not support."
+        "Registrations of controllers (KIP-919), each until the node's next one or until it is unregistered "
+        "(KIP-1312). A controller that was removed stays registered, and blocks levels that it does not support."
     ),
     schema=SCHEMA,
     inputs=("timeline",),

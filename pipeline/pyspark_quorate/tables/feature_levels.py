@@ -19,8 +19,12 @@ SCHEMA: Final = StructType(
     [
         column("cluster_id", StringType(), "Kafka's cluster id"),
         column("feature", StringType(), "such as metadata.version or kraft.version"),
-        column("level", ShortType(), "the finalized level; at level 0 a feature is off, and has no line"),
-        column("level_name", StringType(), "of metadata.version, such as 4.3-IV0; else the number"),
+        column("level", ShortType(), "the finalized level; a feature at level 0 is off and has no row"),
+        column(
+            "level_name",
+            StringType(),
+            "metadata.version: its name, such as 4.3-IV0; other features: the number",
+        ),
         *INTERVAL_COLUMNS,
     ]
 )

@@ -29,7 +29,7 @@ SCHEMA: Final = StructType(
         column(
             "source",
             StringType(),
-            "the file or controller that it is told of; null: of all of them together",
+            "the file or controller that has the gap; null: all of them together",
             is_nullable=True,
         ),
         column("first_offset", LongType(), "the first offset; null: not known", is_nullable=True),
@@ -71,7 +71,7 @@ def gaps(raw: DataFrame, epochs: DataFrame, islands: DataFrame, kept: DataFrame)
     The others are the parts of :class:`pyspark_quorate.tables.timeline.Evidence`.
     """
     log = effective_log(raw, epochs)
-    found = _told(raw).unionByName(_missing(islands, kept)).unionByName(_truncated(raw, epochs))
+    found = _recorded(raw).unionByName(_missing(islands, kept)).unionByName(_truncated(raw, epochs))
     numbered = found.withColumn("id", f.to_json(f.struct(*found.columns), {"ignoreNullFields": "false"}))
     return (
         numbered.join(_covered(numbered, islands), "id", "left")
@@ -86,7 +86,7 @@ def gaps(raw: DataFrame, epochs: DataFrame, islands: DataFrame, kept: DataFrame)
     )
 
 
-def _told(raw: DataFrame) -> DataFrame:
+def _recorded(raw: DataFrame) -> DataFrame:
     payload = f.from_json("payload", "endOffset bigint, detail string")
     return (
         raw.where(f.col("kind") == rows.GAP)
@@ -104,7 +104,7 @@ def _told(raw: DataFrame) -> DataFrame:
 
 
 def _missing(islands: DataFrame, kept: DataFrame) -> DataFrame:
-    """Offsets that nobody has, up to the last that anybody tells of."""
+    """Offsets that no file has, up to the last known offset."""
     known = islands.select("cluster_id", "first", "end").unionByName(
         kept.where("after_gap").select(
             "cluster_id", f.col("offset").alias("first"), f.col("offset").alias("end")
@@ -221,7 +221,7 @@ def _instants(numbered: DataFrame, log: DataFrame, islands: DataFrame, kept: Dat
 TABLE: Final = Table(
     name="gaps",
     doc=(
-        "What the other tables can't know: damage that a file has, offsets that nobody has, and records of leaders "
+        "What the other tables lack: damaged parts of files, offsets that no node has, and records that leaders "
         "that lost. Where `hides_records`, something may have happened that no table shows; intervals that are not "
         "exact begin or end at such a gap."
     ),

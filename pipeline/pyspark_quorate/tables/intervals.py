@@ -1,20 +1,20 @@
-"""From what happened to what was: events of a key become the intervals of its states.
+"""Converts events to intervals: the events of a key become the intervals of its states.
 
-Where offsets are missing, an instant may hide in the gap. Then the interval begins or ends at the first offset
-that showed it, and says that this is not exact; table `gaps` tells since when it may have been so.
+If offsets are missing, a change may be hidden in the gap. The interval then starts or ends at the first offset
+that shows the change, and is marked as not exact; table `gaps` has the earliest possible time.
 
-- A snapshot behind a gap states everything. Keys that it lacks end there, and keys that are new or have another
-  state begin there: both not exact. Keys whose state is the one from before the gap go on: whether they were
-  something else in between is not known.
-- Behind a gap without a snapshot everything goes on until the next event of the key. If that tells another
-  state, then the old one ended somewhere since the gap began (to_exact is false), and the new one may have begun
+- A snapshot after a gap is complete. Keys that it lacks end there, and keys that are new or have another state
+  start there: both not exact. Keys with the same state as before the gap continue: whether they had another
+  state in between is unknown.
+- After a gap without a snapshot, every state continues until the next event of the key. If that event has another
+  state, the old one ended somewhere after the gap began (to_exact is false), and the new one may have started
   before that event (from_exact is false).
-- Whatever has such a gap between its beginning and its end says so: `through_gap`.
-- History that begins with a snapshot, or with a log whose beginning is gone, begins behind a gap.
+- An interval that contains such a gap is marked: `through_gap`.
+- A history that starts with a snapshot, or with a truncated log, starts after a gap.
 
-A snapshot tells what was so behind the last record in it, and is placed at that record: its own offset is that of
-the next one, which may already tell something else of the same key. So every interval lasts at least one offset, and
-no two of a key begin at the same one.
+A snapshot is the state after the last record in it, and is placed at that record: its own offset is that of the
+next record, which may already change the same key. So every interval spans at least one offset, and no two of a key
+start at the same one.
 """
 
 from collections.abc import Sequence
@@ -30,36 +30,36 @@ INTERVAL_COLUMNS: Final[tuple[StructField, ...]] = (
     column(
         "valid_from",
         TimestampType(),
-        "since when it was so: the time of the record or snapshot that shows it",
+        "start: the time of the record or snapshot that shows it",
     ),
     column(
         "valid_to",
         TimestampType(),
-        "until when: the time of the record or snapshot that shows its end; null: it is still so",
+        "end: the time of the record or snapshot that shows it; null: it still holds",
         is_nullable=True,
     ),
     column(
         "from_offset",
         LongType(),
-        "offset of the record, or of the last one in the snapshot, that valid_from is the time of",
+        "offset of the record at valid_from, or of the last record in that snapshot",
     ),
     column(
         "to_offset",
         LongType(),
-        "the same for valid_to, always above from_offset; null: it is still so",
+        "the same for valid_to, always above from_offset; null: it still holds",
         is_nullable=True,
     ),
-    column(
-        "from_exact", BooleanType(), "false: a gap hides the beginning, which may have been before valid_from"
-    ),
+    column("from_exact", BooleanType(), "false: a gap hides the start, which may be before valid_from"),
     column(
         "to_exact",
         BooleanType(),
-        "false: a gap hides the end, which may have been before valid_to; null: it is still so",
+        "false: a gap hides the end, which may be before valid_to; null: it still holds",
         is_nullable=True,
     ),
     column(
-        "through_gap", BooleanType(), "true: offsets are missing within, after which it was the same again"
+        "through_gap",
+        BooleanType(),
+        "true: offsets are missing within the interval; the state was the same before and after",
     ),
 )
 """What every table of intervals has behind its key and state. Intervals are half open, and follow offsets.
@@ -108,7 +108,7 @@ def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state
                 "valid_to": f.lead("time").over(order),
                 "to_offset": f.lead("from_offset").over(order),
                 "to_exact": f.lead("exact").over(order),
-                # What a record told in part, the snapshot right behind it tells in full: from that record on.
+                # The snapshot right after a record is complete where the record is partial: from that record on.
                 "valid_from": f.when(completes, f.lag("time").over(order)).otherwise(f.col("time")),
                 "from_exact": f.when(completes, f.lag("exact").over(order)).otherwise(f.col("exact")),
             }
@@ -162,19 +162,19 @@ def mark_gaps(made: DataFrame, breaks: DataFrame) -> DataFrame:
     )
 
 
-def statements(told: DataFrame, sets: DataFrame, *, key: Sequence[str]) -> DataFrame:
+def statements(stated: DataFrame, sets: DataFrame, *, key: Sequence[str]) -> DataFrame:
     """Events of records that state a whole set each, such as all voters: what one lacks is removed by it.
 
-    `told` has a line for each member of each set, `sets` one for each set: both with `EVENT_COLUMNS` but `removed`.
+    `stated` has a line for each member of each set, `sets` one for each set: both with `EVENT_COLUMNS` but `removed`.
     """
     place = ["cluster_id", "offset", "ordinal"]
     lacking = (
         sets.select(*place, "time", "is_snapshot")
-        .join(told.select(*key).distinct(), "cluster_id")
-        .join(told, [*key, "offset", "ordinal"], "left_anti")
+        .join(stated.select(*key).distinct(), "cluster_id")
+        .join(stated, [*key, "offset", "ordinal"], "left_anti")
         .withColumn("removed", f.lit(True))
     )
-    return told.withColumn("removed", f.lit(False)).unionByName(lacking, allowMissingColumns=True)
+    return stated.withColumn("removed", f.lit(False)).unionByName(lacking, allowMissingColumns=True)
 
 
 def following(key: Sequence[str]) -> WindowSpec:
@@ -239,8 +239,8 @@ def _observations(
     events: DataFrame, breaks: DataFrame, key: Sequence[str], state: Sequence[str]
 ) -> DataFrame:
     """What is known of each key: its events, and all breaks of its cluster, as rows of key and `now`, time, ..."""
-    told = events.withColumn("now", f.when(~f.col("removed"), f.struct(*state)))
-    kind = told.schema["now"].dataType
+    stated = events.withColumn("now", f.when(~f.col("removed"), f.struct(*state)))
+    kind = stated.schema["now"].dataType
     event = f.struct("now", "time", "offset", "ordinal", "is_snapshot", f.lit(False).alias("is_break"))
     marks = f.transform(
         f.coalesce("breaks", f.array()),
@@ -258,7 +258,7 @@ def _observations(
     )
     number = f.row_number().over(Window.partitionBy(*key).orderBy("offset", "ordinal"))
     return (
-        told.withColumn("number", number)
+        stated.withColumn("number", number)
         .join(f.broadcast(all_breaks), "cluster_id", "left")
         .select(
             *key,
@@ -268,10 +268,10 @@ def _observations(
 
 
 def boundaries(lives: DataFrame, *, key: Sequence[str], state: Sequence[str]) -> DataFrame:
-    """key, time, offset, before, after (structs of `state`; null: the key was not there), exact.
+    """Converts intervals to changes: key, time, offset, before, after (structs of `state`; null: absent), exact.
 
-    `lives` comes from :func:`intervals`. Where one interval follows another without
-    a hole, their boundary is one line.
+    `lives` comes from :func:`intervals`. Where one interval follows another
+    directly, their boundary is one row.
     """
     order = following(key)
     now = f.struct(*state)

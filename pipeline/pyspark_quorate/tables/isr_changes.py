@@ -41,7 +41,7 @@ SCHEMA: Final = StructType(
         column(
             "exact",
             BooleanType(),
-            "false: a gap hides when it was, at or before `time`, and whether there were more",
+            "false: the time is hidden by a gap and is at or before `time`; there may have been more changes",
         ),
     ]
 )

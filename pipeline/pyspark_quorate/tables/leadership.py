@@ -1,4 +1,4 @@
-"""Table `leadership`: which controller was the active one, and when."""
+"""Table `leadership`: the active controller over time."""
 
 from typing import Final
 
@@ -18,24 +18,29 @@ _VOTERS: Final = "array<struct<voterId: int, voterDirectoryId: string>>"
 SCHEMA: Final = StructType(
     [
         column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("epoch", IntegerType(), "leader epoch; those that elected nobody have no line"),
+        column("epoch", IntegerType(), "leader epoch; epochs without a leader have no row"),
         column(
             "leader_id",
             IntegerType(),
-            "node.id of the leader of the quorum, which is the active controller; null: a gap hides its election",
+            "node.id of the leader, which is the active controller; null: a gap hides the election",
             is_nullable=True,
         ),
         column(
             "voters", ArrayType(IntegerType()), "node.ids of the voters at the election", is_nullable=True
         ),
-        column("granting_voters", ArrayType(IntegerType()), "who voted for it", is_nullable=True),
+        column(
+            "granting_voters",
+            ArrayType(IntegerType()),
+            "node.ids of the voters that granted their vote",
+            is_nullable=True,
+        ),
         *INTERVAL_COLUMNS,
     ]
 )
 
 
 def leadership(lines: DataFrame) -> DataFrame:
-    """One line for each epoch that has records. A leader begins its epoch with a LeaderChangeMessage."""
+    """One row per epoch that has records. A leader starts its epoch with a LeaderChangeMessage."""
     first = (
         lines.where(~f.col("is_snapshot") & (f.col("type") != rows.GAP))
         .groupBy("cluster_id", "epoch")
@@ -61,11 +66,11 @@ def leadership(lines: DataFrame) -> DataFrame:
         f.lit(0).alias("ordinal"),
         f.lit(False).alias("is_snapshot"),
     )
-    # Snapshots don't tell who leads: for this table they bridge nothing.
+    # Snapshots do not contain the leader: for this table they bridge no gap.
     gaps = breaks(lines).where("not is_snapshot")
     state = ["epoch", "leader_id", "voters", "granting_voters"]
     made = intervals(events, gaps, key=["cluster_id"], state=state)
-    # An election tells its instant itself, whatever is missing before it.
+    # The time of an election is exact, whatever is missing before it.
     return made.withColumn("from_exact", f.col("from_exact") | f.col("leader_id").isNotNull())
 
 
@@ -76,8 +81,8 @@ def _ids(name: str) -> Column:
 TABLE: Final = Table(
     name="leadership",
     doc=(
-        "Leaders of the quorum, which are the active controllers, from the LeaderChangeMessage that begins an epoch. "
-        "A line lasts until the next leader's begins: how long there was none in between does not stand in the log."
+        "Leaders of the quorum, which are the active controllers, from the LeaderChangeMessage that starts an epoch. "
+        "A row ends when the next leader's starts: the log does not record the time without a leader in between."
     ),
     schema=SCHEMA,
     inputs=("timeline",),

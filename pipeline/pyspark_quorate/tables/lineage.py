@@ -1,10 +1,10 @@
-"""Which records of several nodes' logs belong to the one log that the quorum agreed on.
+"""Finds the records of several nodes' logs that belong to the log that the quorum kept.
 
-A leader that lost its epoch may leave records behind that the next leaders never had, so that one offset is known
-with several epochs. The log of the newest epoch tells: records at the same offset and epoch are the same, and so
-is everything before them (Raft, "Log Matching"). So from the newest epoch we walk back: what stands directly before
-the first record of an epoch, in the same file, names the epoch that came before it in that leader's log, and
-epochs between the two lost. Where nobody has that place, the newest epoch before it is taken.
+A leader that lost may leave records that the next leaders never had, so that one offset exists with several epochs.
+The log of the newest epoch decides: records at the same offset and epoch are identical, and so is everything before
+them (Raft, "Log Matching"). The walk starts at the newest epoch and goes back: the record directly before the first
+record of an epoch, in the same file, has the epoch before it in that leader's log, and epochs between the two lost.
+If no file has that record, the newest earlier epoch is taken.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ _WALK: Final = "struct<until: bigint, prior: int, kept: array<struct<epoch: int,
 def effective_epochs(raw: DataFrame) -> DataFrame:
     """cluster_id, epoch, until: records of `epoch` count at offsets below `until` (null: all of them).
 
-    Epochs that lost as a whole have no row.
+    Epochs that lost completely have no row.
     """
     walked = (
         _beginnings(raw)

@@ -1,4 +1,4 @@
-"""Table `membership`: who was a voter when, with which directory."""
+"""Table `membership`: voters over time, with their directories."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ SCHEMA: Final = StructType(
     [
         column("cluster_id", StringType(), "Kafka's cluster id"),
         column("voter_id", IntegerType(), "node.id of the voter"),
-        column("directory_id", StringType(), "of its metadata log directory; uuid in base64"),
+        column("directory_id", StringType(), "id of its metadata log directory: 22 characters of base64"),
         column(
             "endpoints",
             ArrayType(
@@ -33,7 +33,7 @@ SCHEMA: Final = StructType(
                     ]
                 )
             ),
-            "where the other voters find it, by name of the listener",
+            "its advertised listeners",
         ),
         column("kraft_version_min", ShortType(), "lowest kraft.version that it supports"),
         column("kraft_version_max", ShortType(), "highest kraft.version that it supports"),
@@ -43,9 +43,9 @@ SCHEMA: Final = StructType(
 
 
 def membership(lines: DataFrame) -> DataFrame:
-    """One line for each stretch in which a voter was one, with the same endpoints and versions."""
+    """One row per interval in which a node was a voter with the same endpoints and versions."""
     sets = records_of(lines, VOTERS_RECORD)
-    told = sets.select(
+    stated = sets.select(
         "cluster_id",
         "time",
         "offset",
@@ -66,7 +66,7 @@ def membership(lines: DataFrame) -> DataFrame:
     )
     key = ["cluster_id", "voter_id", "directory_id"]
     return intervals(
-        statements(told, sets, key=key),
+        statements(stated, sets, key=key),
         breaks(lines),
         key=key,
         state=["endpoints", "kraft_version_min", "kraft_version_max"],
@@ -77,8 +77,8 @@ TABLE: Final = Table(
     name="membership",
     doc=(
         "Voters of the quorum, from the VotersRecords of a dynamic quorum (KIP-853). The voters of a static quorum "
-        "(kraft.version 0) stand in controller.quorum.voters of each node and not in the log: such a cluster has no "
-        "line here. A voter that comes back with another directory is another line."
+        "(kraft.version 0) are configured in controller.quorum.voters and not recorded in the log: such a cluster "
+        "has no rows here. A voter that returns with another directory has another row."
     ),
     schema=SCHEMA,
     inputs=("timeline",),

@@ -85,21 +85,21 @@ _TOLD: Final = {
     "elr": ("eligibleLeaderReplicas", "array<int>"),
     "last_known_elr": ("lastKnownElr", "array<int>"),
 }
-"""Our names of what a record may tell: its field and SQL type. Null is not told; a leader may be told as "none"."""
+"""Columns by name: the record's field and SQL type. Null: not in this record; a leader can be "none"."""
 
 
 def partition_leadership(lines: DataFrame) -> DataFrame:
     """The table, of the timeline."""
-    told = _told(lines)
-    events = _merged(told.unionByName(_ends(told, lines)).unionByName(_clearings(told, lines)))
+    stated = _stated(lines)
+    events = _merged(stated.unionByName(_ends(stated, lines)).unionByName(_clearings(stated, lines)))
     lives = intervals(events, breaks(lines), key=PARTITION, state=_STATE)
     return lives.join(topic_names(lines), ["cluster_id", "topic_id"], "left")
 
 
-def _told(lines: DataFrame) -> DataFrame:
-    """What PartitionRecords and PartitionChangeRecords tell; a PartitionRecord tells every field."""
+def _stated(lines: DataFrame) -> DataFrame:
+    """The fields of PartitionRecords, which have all of them, and of PartitionChangeRecords."""
     of_record = f.col("type") == _RECORD
-    told = records_of(lines, _RECORD, _CHANGE).select(
+    stated = records_of(lines, _RECORD, _CHANGE).select(
         "cluster_id",
         field("topicId", "string").alias("topic_id"),
         field("partitionId", "int").alias("partition"),
@@ -116,28 +116,30 @@ def _told(lines: DataFrame) -> DataFrame:
     )
     nobody = f.array().cast("array<int>")
     return (
-        told.withColumn("leader", f.when(of_record | (f.col("leader") != NO_LEADER_CHANGE), f.col("leader")))
+        stated.withColumn(
+            "leader", f.when(of_record | (f.col("leader") != NO_LEADER_CHANGE), f.col("leader"))
+        )
         .withColumn("recovery", f.when(f.col("recovery") >= 0, f.col("recovery")))
         .withColumn("elr", f.coalesce("elr", f.when(of_record, nobody)))
         .withColumn("last_known_elr", f.coalesce("last_known_elr", f.when(of_record, nobody)))
     )
 
 
-def _ends(told: DataFrame, lines: DataFrame) -> DataFrame:
+def _ends(stated: DataFrame, lines: DataFrame) -> DataFrame:
     """Where partitions end with their topic."""
-    partitions = told.where(f.col("type") == _RECORD).select(*PARTITION).distinct()
+    partitions = stated.where(f.col("type") == _RECORD).select(*PARTITION).distinct()
     ends = topic_ends(lines).drop("topic").join(partitions, ["cluster_id", "topic_id"])
     return _like(
-        told,
+        stated,
         ends.select("*", f.lit(_END).alias("type"), f.lit(False).alias("is_snapshot"), f.lit(0).alias("run")),
     )
 
 
-def _clearings(told: DataFrame, lines: DataFrame) -> DataFrame:
+def _clearings(stated: DataFrame, lines: DataFrame) -> DataFrame:
     """ClearElrRecords as events of each partition that ever had eligible leader replicas.
 
     Such a record names its topic, or has no name and means all. `since_offset` is that of the snapshot before it:
-    what was not told again since then did not exist any more.
+    partitions without a record since then no longer existed.
     """
     as_of = Window.partitionBy("cluster_id", "name").orderBy("offset", "ordinal")
     named = (
@@ -161,12 +163,14 @@ def _clearings(told: DataFrame, lines: DataFrame) -> DataFrame:
         )
         .agg(f.max("snapshot").alias("since_offset"))
     )
-    eligible = told.where((f.size("elr") > 0) | (f.size("last_known_elr") > 0)).select(*PARTITION).distinct()
+    eligible = (
+        stated.where((f.size("elr") > 0) | (f.size("last_known_elr") > 0)).select(*PARTITION).distinct()
+    )
     of_topic = placed.where("name != ''").join(eligible, ["cluster_id", "topic_id"])
     of_all = placed.where("name = ''").drop("topic_id").join(eligible, "cluster_id")
     nobody = f.array().cast("array<int>")
     return _like(
-        told,
+        stated,
         of_topic.unionByName(of_all)
         .drop("name")
         .withColumn("elr", nobody)
@@ -174,24 +178,24 @@ def _clearings(told: DataFrame, lines: DataFrame) -> DataFrame:
     )
 
 
-def _like(told: DataFrame, events: DataFrame) -> DataFrame:
-    """`events` with the columns of `told`; those that it lacks are null."""
+def _like(stated: DataFrame, events: DataFrame) -> DataFrame:
+    """`events` with the columns of `stated`; those that it lacks are null."""
     return events.select(
         *(
             (f.col(one.name) if one.name in events.columns else f.lit(None))
             .cast(one.dataType)
             .alias(one.name)
-            for one in told.schema.fields
+            for one in stated.schema.fields
         )
     )
 
 
-def _merged(told: DataFrame) -> DataFrame:
+def _merged(stated: DataFrame) -> DataFrame:
     """Every event with the whole state after it, as :func:`intervals` takes it."""
     order = Window.partitionBy(*PARTITION).orderBy("offset", "ordinal")
     is_base = f.col("type").isin(_RECORD, _END)
     base = f.struct("type", "offset", "run")
-    carried = told.withColumns(
+    carried = stated.withColumns(
         {
             "names_leader": (f.col("type") == _CHANGE) & f.col("leader").isNotNull(),
             "base": _carried(f.when(is_base, base), order),
@@ -230,9 +234,9 @@ def _merged(told: DataFrame) -> DataFrame:
     )
 
 
-def _carried(told: Column, order: WindowSpec) -> Column:
-    """What was told last."""
-    return f.last(told, ignorenulls=True).over(order.rowsBetween(Window.unboundedPreceding, 0))
+def _carried(stated: Column, order: WindowSpec) -> Column:
+    """The last value that is not null."""
+    return f.last(stated, ignorenulls=True).over(order.rowsBetween(Window.unboundedPreceding, 0))
 
 
 def _count(condition: Column, order: WindowSpec) -> Column:
@@ -240,9 +244,9 @@ def _count(condition: Column, order: WindowSpec) -> Column:
     return f.sum(condition.cast("int")).over(order.rowsBetween(Window.unboundedPreceding, 0))
 
 
-def _epoch(told: str, count: str, order: WindowSpec) -> Column:
-    """The epoch that a PartitionRecord told, and what was counted since; null where offsets between are missing."""
-    start = _carried(f.col(told) - f.col(count), order)
+def _epoch(stated: str, count: str, order: WindowSpec) -> Column:
+    """The epoch of the last PartitionRecord plus the changes since; null if offsets in between are missing."""
+    start = _carried(f.col(stated) - f.col(count), order)
     return f.when(f.col("run") == f.col("base.run"), start + f.col(count))
 
 

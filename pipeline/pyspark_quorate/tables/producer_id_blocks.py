@@ -24,7 +24,7 @@ SCHEMA: Final = StructType(
         column(
             "broker_id",
             IntegerType(),
-            "who got the block; null: a gap, or what was before history began, hides it",
+            "the broker that received the block; null: hidden by a gap or by the start of the history",
             is_nullable=True,
         ),
         column("broker_epoch", LongType(), "the broker's epoch then; null as broker_id", is_nullable=True),
@@ -40,7 +40,7 @@ def producer_id_blocks(lines: DataFrame) -> DataFrame:
     order = Window.partitionBy("cluster_id").orderBy("offset", "ordinal")
     known_until = f.max("next").over(order.rowsBetween(Window.unboundedPreceding, -1))
     size = f.when(f.col("is_snapshot"), 0).otherwise(PRODUCER_ID_BLOCK_SIZE)
-    told = (
+    stated = (
         records_of(lines, "ProducerIdsRecord")
         .withColumn("next", field("nextProducerId", "bigint"))
         .withColumn("known_until", f.coalesce(known_until, f.lit(0)))
@@ -61,14 +61,14 @@ def producer_id_blocks(lines: DataFrame) -> DataFrame:
         f.lit(True).alias("exact"),
     )
     blocks = f.array(unseen, block)
-    return told.select("cluster_id", "time", placed(f.col("offset")).alias("offset"), f.inline(blocks)).where(
-        "first_producer_id <= last_producer_id"
-    )
+    return stated.select(
+        "cluster_id", "time", placed(f.col("offset")).alias("offset"), f.inline(blocks)
+    ).where("first_producer_id <= last_producer_id")
 
 
 TABLE: Final = Table(
     name="producer_id_blocks",
-    doc="Each block of producer ids that a broker was given.",
+    doc="Blocks of producer ids that brokers received.",
     schema=SCHEMA,
     inputs=("timeline",),
     key=("cluster_id", "first_producer_id"),

@@ -1,4 +1,4 @@
-"""Quotas of clients: which value was set for whom, from when to when."""
+"""Table `quotas`: client quotas over time."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ SCHEMA: Final = StructType(
         column(
             "entity",
             _ENTITY,
-            "whom it is for: all of these together, sorted by type",
+            "the entity: all of these parts together, sorted by type",
         ),
         column(
             "quota_key",
@@ -54,10 +54,10 @@ def quotas(lines: DataFrame) -> DataFrame:
 
 
 def _entity() -> Column:
-    told = field("entity", "array<struct<entityType: string, entityName: string>>")
+    stated = field("entity", "array<struct<entityType: string, entityName: string>>")
     return f.array_sort(
         f.transform(
-            told,
+            stated,
             lambda one: f.struct(
                 one["entityType"].alias("entity_type"), one["entityName"].alias("entity_name")
             ),
@@ -67,7 +67,7 @@ def _entity() -> Column:
 
 TABLE: Final = Table(
     name="quotas",
-    doc="Each quota of users, clients and addresses, from when to when.",
+    doc="Quotas of users, clients and IP addresses over time.",
     schema=SCHEMA,
     inputs=("timeline",),
     key=(*_KEY, "from_offset"),

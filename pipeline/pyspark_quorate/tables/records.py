@@ -1,4 +1,4 @@
-"""Table `records`: everything that was read, each record once, as it stands in logs and checkpoints."""
+"""Table `records`: every record of logs and checkpoints, once."""
 
 from typing import Final
 
@@ -23,13 +23,13 @@ SCHEMA: Final = StructType(
     [
         column("cluster_id", StringType(), "Kafka's cluster id"),
         column("kind", StringType(), "log or snapshot"),
-        column("offset", LongType(), "of a snapshot, the offset that its state comes before"),
-        column("ordinal", IntegerType(), "snapshot: the record's place in it, from 0; else 0"),
+        column("offset", LongType(), "log: the record's offset; snapshot: its end offset, exclusive"),
+        column("ordinal", IntegerType(), "snapshot: the record's index, from 0; otherwise 0"),
         column("epoch", IntegerType(), "leader epoch of the batch, or of the snapshot id"),
         column(
             "time",
             TimestampType(),
-            "log: when the active controller appended it; snapshot: that of the last record in it; null if not told",
+            "log: when the active controller appended it; snapshot: the time of its last record; null: unknown",
             is_nullable=True,
         ),
         column("type", StringType(), "the record's name in Kafka's schema"),
@@ -39,13 +39,13 @@ SCHEMA: Final = StructType(
             VariantType(),
             "the record's fields, by their names in Kafka's schema; secrets redacted",
         ),
-        column("source", StringType(), "a file or controller that has it; others may have it too"),
+        column("source", StringType(), "a file or controller that has the record; others may have it too"),
     ]
 )
 
 
 def records(raw: DataFrame) -> DataFrame:
-    """Rows without copies and gaps. What the quorum did not keep is there too, at its epoch."""
+    """Rows without copies and gaps, including records that the quorum did not keep."""
     log = raw.where(f.col("kind") == rows.LOG)
     first = Window.partitionBy("cluster_id", "offset", "epoch").orderBy("source")
     once = log.withColumn("rank", f.row_number().over(first)).where("rank = 1").drop("rank")
@@ -67,9 +67,9 @@ def records(raw: DataFrame) -> DataFrame:
 TABLE: Final = Table(
     name="records",
     doc=(
-        "Every record of the logs and checkpoints that were read. One that several nodes have is here once; "
-        "a checkpoint that several nodes have is here as one of them wrote it. What leaders wrote in vain is here "
-        "too: the same offset with a lower epoch. What took effect is what all other tables are made of."
+        "Every record of the logs and checkpoints that were read. Copies on several nodes are removed; of a "
+        "checkpoint that several nodes have, one copy is kept. Records that a leader lost are included: they have "
+        "the same offset and a lower epoch. The other tables contain only records that took effect."
     ),
     schema=SCHEMA,
     inputs=("rows",),

@@ -29,7 +29,7 @@ from pyspark_quorate.tables.timeline import Share, as_is, evidence, timeline_of
 
 ROWS: Final = "rows"
 TIMELINE: Final = "timeline"
-"""What :func:`pyspark_quorate.tables.timeline.timeline` makes of the rows. It is not stored."""
+"""The result of :func:`pyspark_quorate.tables.timeline.timeline_of`. It is not stored."""
 EPOCHS: Final = "epochs"
 STRETCHES: Final = "stretches"
 BRIDGES: Final = "bridges"
@@ -54,7 +54,7 @@ TABLES: Final[tuple[Table, ...]] = (
     quotas.TABLE,
     producer_id_blocks.TABLE,
 )
-"""In an order in which inputs come before what is made of them."""
+"""Inputs come before the tables that read them."""
 
 
 def make_all(
@@ -62,10 +62,10 @@ def make_all(
     tables: Iterable[Table] = TABLES,
     share: Share = as_is,
 ) -> dict[str, DataFrame]:
-    """Every table by its name. With `share` as it is, nothing is read before somebody asks for a table.
+    """The wanted tables and the timeline, by name. With the default `share`, nothing is computed yet.
 
-    Most tables read the same few frames, whose plans are long: a `share` that makes them at once, such as
-    `lambda frame: frame.localCheckpoint()`, saves planning and making them over and over.
+    Most tables read the same few frames, whose plans are long: a `share` that computes them at once, such as
+    `lambda frame: frame.localCheckpoint()`, saves planning and computing them for each table.
     """
     wanted = tuple(tables)
     read = {name for table in wanted for name in table.inputs}
@@ -80,4 +80,4 @@ def make_all(
     for table in wanted:
         frame = table.make(made)
         made[table.name] = share(frame) if table.name in read else frame
-    return {table.name: made[table.name] for table in wanted}
+    return {name: made[name] for name in (TIMELINE, *(table.name for table in wanted))}

@@ -1,11 +1,11 @@
-"""The one history of a cluster, from what several nodes' directories tell of it.
+"""The timeline: a cluster's single history, merged from the directories of several nodes.
 
-A line is a record that took effect: of records that leaders disagreed on, those that the quorum kept
-(:mod:`.lineage`); no copies; nothing of a metadata transaction that was aborted or has no end yet. A checkpoint is
-left out where the log tells the same, and stays where it bridges a gap: then its lines state everything that there
-is at that offset. NoOpRecords and the brackets of transactions are left out.
+A line is a record that took effect. If leaders disagreed, it is the record that the quorum kept (:mod:`.lineage`).
+Copies, and records of metadata transactions that were aborted or are still open, are left out. So are checkpoints
+that the log covers; a checkpoint that bridges a gap stays, and its lines are the complete state at that offset.
+NoOpRecords and the brackets of transactions are left out.
 
-`rows` has to hold all record types: offsets are counted to see what is missing.
+`rows` must contain all record types: offsets are counted to find what is missing.
 """
 
 from collections.abc import Callable
@@ -69,29 +69,31 @@ SCHEMA: Final = StructType(
             IntegerType(),
             "number of the stretch, from 0; one begins after each gap and with each snapshot",
         ),
-        column("is_snapshot", BooleanType(), "whether it states what is, rather than what changed"),
+        column(
+            "is_snapshot", BooleanType(), "whether it belongs to a complete state rather than being a change"
+        ),
     ]
 )
 """Lines are ordered by (cluster_id, offset, ordinal)."""
 
 
 Share = Callable[[DataFrame], DataFrame]
-"""What is done to a frame that is read several times, such as `frame.localCheckpoint()`."""
+"""Prepares a frame that is read several times, such as `frame.localCheckpoint()`."""
 
 
 def as_is(frame: DataFrame) -> DataFrame:
-    """Shares nothing: Spark makes a frame again for each who reads it."""
+    """Shares nothing: Spark computes a frame again for each reader."""
     return frame
 
 
 def timeline(raw: DataFrame, share: Share = as_is) -> DataFrame:
-    """The lines of `SCHEMA`, made of rows (see :mod:`pyspark_quorate.rows`). Small frames are shared."""
+    """The lines of `SCHEMA`, from rows (see :mod:`pyspark_quorate.rows`). Small frames are shared."""
     return timeline_of(raw, evidence(raw, share), share)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of what is there. Small frames: what makes them has their columns."""
+    """Which records exist and count. Small frames; the functions that build them document their columns."""
 
     epochs: DataFrame
     """From :func:`pyspark_quorate.tables.lineage.effective_epochs`."""
@@ -100,14 +102,14 @@ class Evidence:
 
 
 def evidence(raw: DataFrame, share: Share = as_is) -> Evidence:
-    """Which epochs count, which offsets there are, and which snapshots are needed."""
+    """The epochs that count, the offsets that exist, and the snapshots that are needed."""
     epochs = share(effective_epochs(raw))
     islands = share(stretches(effective_log(raw, epochs)))
     return Evidence(epochs, islands, share(bridging(complete_snapshots(raw), islands)))
 
 
 def timeline_of(raw: DataFrame, known: Evidence, share: Share = as_is) -> DataFrame:
-    """The timeline, where the evidence is at hand."""
+    """The lines of `SCHEMA`, from rows (see :mod:`pyspark_quorate.rows`) and their evidence."""
     log = effective_log(raw, known.epochs)
     snapshots = complete_snapshots(raw)
     kept = known.bridges
@@ -121,7 +123,7 @@ def timeline_of(raw: DataFrame, known: Evidence, share: Share = as_is) -> DataFr
 
 
 def effective_log(raw: DataFrame, epochs: DataFrame) -> DataFrame:
-    """Rows of the log that the quorum agreed on, each offset once. `epochs` are those that count."""
+    """Rows of the log that the quorum kept, each offset once. `epochs` are those that count."""
     return (
         raw.where(f.col("kind") == rows.LOG)
         .join(f.broadcast(epochs), ["cluster_id", "epoch"])
@@ -185,9 +187,9 @@ def complete_snapshots(raw: DataFrame) -> DataFrame:
 
 
 def bridging(snapshots: DataFrame, islands: DataFrame) -> DataFrame:
-    """cluster_id, offset, time, after_gap: checkpoints that tell what the log does not.
+    """cluster_id, offset, time, after_gap: checkpoints that are needed because the log is incomplete.
 
-    In a stretch that begins at offset 0 the log tells all; in any other the first checkpoint does what is needed.
+    A stretch from offset 0 needs none; in any other, the first checkpoint is enough.
     """
     ids = snapshots.groupBy("cluster_id", "offset").agg(f.max("time").alias("time"))
     placed = ids.join(
@@ -331,7 +333,7 @@ def _gap_lines(runs: DataFrame) -> DataFrame:
 
 
 def breaks(lines: DataFrame) -> DataFrame:
-    """cluster_id, offset, ordinal, time, is_snapshot: where gaps end, and where a snapshot states everything."""
+    """cluster_id, offset, ordinal, time, is_snapshot: the ends of gaps, and the snapshots, which are complete."""
     return lines.where(f.col("type").isin(rows.GAP, SNAPSHOT_HEADER)).select(
         "cluster_id", "offset", "ordinal", "time", "is_snapshot"
     )
@@ -345,8 +347,8 @@ def records_of(lines: DataFrame, *types: str) -> DataFrame:
 def field(path: str, kind: str) -> Column:
     """A field of the payload, by its name in Kafka's schema (such as "brokerId"), as the given SQL type.
 
-    A field that a record does not have is null. So is one of another type: Spark reads it from every record, also
-    those that are filtered away behind, and "id" is a number in some and a uuid in others.
+    Null if the record lacks the field or has it with another type: Spark also reads it from records that are
+    filtered out later, and "id" is a number in some records and a UUID in others.
     """
     return f.try_variant_get("payload", f"$.{path}", kind)
 

@@ -15,17 +15,17 @@ SCHEMA: Final = StructType(
     [
         column("cluster_id", StringType(), "Kafka's cluster id"),
         column("topic", StringType(), "name of the topic"),
-        column("topic_id", StringType(), "its id, which is never used again: 22 characters of base64"),
+        column("topic_id", StringType(), "its id, never reused: 22 characters of base64"),
         column(
             "partitions",
             IntegerType(),
-            "how many partitions it had last; null where no record tells",
+            "its last number of partitions; null: unknown",
             is_nullable=True,
         ),
         column(
             "previous_topic_id",
             StringType(),
-            "the topic that had the name before; null: none that is known of",
+            "the previous topic of the same name; null: none known",
             is_nullable=True,
         ),
         *INTERVAL_COLUMNS,
@@ -58,7 +58,7 @@ def topics(lines: DataFrame) -> DataFrame:
 
 
 def topic_names(lines: DataFrame) -> DataFrame:
-    """cluster_id, topic_id, topic: of all topics that there were."""
+    """cluster_id, topic_id, topic: of all topics ever created."""
     return (
         records_of(lines, "TopicRecord")
         .select("cluster_id", _topic_id(), field("name", "string").alias("topic"))
@@ -67,10 +67,10 @@ def topic_names(lines: DataFrame) -> DataFrame:
 
 
 def topic_ends(lines: DataFrame) -> DataFrame:
-    """cluster_id, topic_id, topic (or null), time, offset, ordinal: where the log says that a topic is gone.
+    """cluster_id, topic_id, topic (or null), time, offset, ordinal: where the log shows that a topic was deleted.
 
-    They say so, too, where they give its name to another one: its RemoveTopicRecord is then in a gap. What ended
-    before such a record may end there once more.
+    A record that gives a topic's name to another topic shows it too: the RemoveTopicRecord is then in a gap. A topic
+    that ended before such a record may end there once more.
     """
     removed = (
         records_of(lines, "RemoveTopicRecord")
@@ -103,7 +103,7 @@ def _topic_id() -> Column:
 
 TABLE: Final = Table(
     name="topics",
-    doc="Each topic from its creation to its deletion, and which one had its name before.",
+    doc="Topics from creation to deletion, and the previous topic of the same name.",
     schema=SCHEMA,
     inputs=("timeline",),
     key=("cluster_id", "topic_id", "from_offset"),

@@ -1,4 +1,4 @@
-"""Table `upgrade_blockers`: which registration keeps the cluster from which level, and since when."""
+"""Table `upgrade_blockers`: registrations that block feature levels, over time."""
 
 from typing import Final
 
@@ -17,26 +17,30 @@ SCHEMA: Final = StructType(
     [
         column("cluster_id", StringType(), "Kafka's cluster id"),
         column("feature", StringType(), "the feature that can't be raised"),
-        column("level", ShortType(), "a level that some registered node supports, and this one does not"),
-        column("level_name", StringType(), "of metadata.version, such as 4.3-IV0; else the number"),
-        column("role", StringType(), "broker or controller: whose registration it is"),
-        column("node_id", IntegerType(), "node.id of the registration"),
+        column("level", ShortType(), "a level that another registered node supports and this one does not"),
+        column(
+            "level_name",
+            StringType(),
+            "metadata.version: its name, such as 4.3-IV0; other features: the number",
+        ),
+        column("role", StringType(), "role of the registered node: broker or controller"),
+        column("node_id", IntegerType(), "node.id of the registered node"),
         column(
             "supported_max",
             ShortType(),
-            "the highest level that it supports; 0: it does not know the feature, as Kafka sees it",
+            "the highest level that it supports; 0: it does not support the feature",
         ),
         column(
             "is_ghost",
             BooleanType(),
-            "controller: it was registered and no voter when the interval ended, or is so now; null: a broker, or "
-            "a static quorum, whose voters do not stand in the log",
+            "controller: registered but not a voter when the interval ended, or now if it still holds; null: a "
+            "broker, or a static quorum, whose voters are not in the log",
             is_nullable=True,
         ),
         column(
             "ghost_since",
             TimestampType(),
-            "when it left the voters for the last time; null: it is no ghost, or was never seen as a voter",
+            "when it last stopped being a voter; null: not a ghost, or never seen as a voter",
             is_nullable=True,
         ),
         *INTERVAL_COLUMNS,
@@ -47,10 +51,10 @@ _LEVEL: Final = ["cluster_id", "feature", "level"]
 
 
 def upgrade_blockers(lines: DataFrame, voters: DataFrame) -> DataFrame:
-    """One line for each registration and each level that another registration supports at the same time.
+    """One row per registration and level that another registration supports at the same time.
 
-    Kafka asks every registration, of fenced brokers and stopped controllers too
-    (FeatureControlManager.reasonNotSupported); a feature that one does not name counts as level 0.
+    Kafka checks every registration, also of fenced brokers and stopped controllers
+    (FeatureControlManager.reasonNotSupported); a feature that a registration lacks counts as level 0.
     """
     nodes = (
         registrations(lines, BROKER)
@@ -125,9 +129,9 @@ def _with_ghosts(blocking: DataFrame, voters: DataFrame) -> DataFrame:
 TABLE: Final = Table(
     name="upgrade_blockers",
     doc=(
-        "What keeps features from a level: for every level that at least one registered node supports, the "
+        "Registrations that block feature levels: for each level that at least one registered node supports, the "
         "registrations whose range ends below it, while both are registered. Kafka refuses to raise a feature past "
-        "such a registration, also when its node has long gone: a ghost."
+        "such a registration, even if its node no longer exists: a ghost."
     ),
     schema=SCHEMA,
     inputs=("timeline", "membership"),

@@ -55,6 +55,13 @@ def blocker(
     return interval(begin, end, **{**facts, **columns})
 
 
+def lines_of(finding: Finding, tables: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """The lines about a finding that has a past."""
+    past = past_of(finding, tables)
+    assert past is not None
+    return list(past_lines(finding, past))
+
+
 GHOST = {
     "upgrade_blockers": [
         blocker(28, 7, 9),
@@ -113,11 +120,8 @@ def test_the_past_of_a_broker() -> None:
         interval(6, broker_id=1, broker_epoch=5, state="fenced"),
         interval(9, broker_id=2, broker_epoch=9, state="fenced"),
     ]
-    past = past_of(
-        finding, {"broker_sessions": sessions, "upgrade_blockers": [blocker(28, 5, role="broker", node_id=1)]}
-    )
-    assert past is not None
-    assert list(past_lines(finding, past)) == [
+    rows = {"broker_sessions": sessions, "upgrade_blockers": [blocker(28, 5, role="broker", node_id=1)]}
+    assert lines_of(finding, rows) == [
         "It keeps metadata.version from level 28 since 2026-01-31 12:05:00 UTC.",
         "It registered 2 times, last 2026-01-31 12:05:00 UTC.",
         "It is fenced since 2026-01-31 12:06:00 UTC.",
@@ -127,9 +131,7 @@ def test_the_past_of_a_broker() -> None:
 def test_what_a_lake_does_not_know_is_said() -> None:
     """Goal: no guess. Method: an empty lake, a gap that hides the beginning, a voter that still is one."""
     finding = blocking(NodeKind.CONTROLLER)
-    past = past_of(finding, {})
-    assert past is not None
-    assert list(past_lines(finding, past)) == [
+    assert lines_of(finding, {}) == [
         "The lake does not have yet that it keeps metadata.version from level 28: take in what is new.",
         "The lake has no voters of this cluster: those of a static quorum are not in the log.",
     ]
@@ -138,16 +140,13 @@ def test_what_a_lake_does_not_know_is_said() -> None:
         "controller_registrations": [interval(5, controller_id=99, exact=False)],
         "membership": [interval(6, voter_id=99, directory_id="A" * 22)],
     }
-    past = past_of(finding, rows)
-    assert past is not None
-    assert list(past_lines(finding, past)) == [
+    assert lines_of(finding, rows) == [
         "It keeps metadata.version from level 28 since 2026-01-31 12:05:00 UTC or earlier.",
         "It registered once, 2026-01-31 12:05:00 UTC or earlier.",
         f"It is a voter since 2026-01-31 12:06:00 UTC, with the directory {'A' * 22}.",
     ]
-    past = past_of(finding, {"membership": [interval(1, voter_id=1, directory_id="C" * 22)]})
-    assert past is not None
-    assert list(past_lines(finding, past))[-1] == "It was not a voter in what the lake has."
+    others = {"membership": [interval(1, voter_id=1, directory_id="C" * 22)]}
+    assert lines_of(finding, others)[-1] == "It was not a voter in what the lake has."
 
 
 def test_many_features_are_one_sentence_and_a_lake_that_is_behind_says_so() -> None:
@@ -160,9 +159,7 @@ def test_many_features_are_one_sentence_and_a_lake_that_is_behind_says_so() -> N
         "upgrade_blockers": [blocker(28, 5), blocker(1, 5, feature="kraft.version")],
         "membership": [interval(1, voter_id=99, directory_id="A" * 22)],
     }
-    past = past_of(finding, rows)
-    assert past is not None
-    assert list(past_lines(finding, past)) == [
+    assert lines_of(finding, rows) == [
         "It keeps metadata.version from level 28 and kraft.version from level 1 since 2026-01-31 12:05:00 UTC.",
         "The lake does not have yet that it keeps a from level 1 and b from level 2: take in what is new.",
         f"In the lake it is still a voter, since 2026-01-31 12:01:00 UTC, with the directory {'A' * 22}.",
