@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from quorate_operator.models.status import KafkaBrokerStatus, PlanStep, RefusalStatus
+from quorate_operator.view.wording import WITHOUT_LEADER, quorum_words
 
 from quorate.clusters.findings import ClusterFinding, is_healthy
 from quorate.clusters.resources import Cluster, Pool
@@ -42,10 +43,9 @@ def cluster_text(cluster: Cluster) -> str:
     status = cluster.status
     quorum = status.quorum
     led = (
-        f"led by {quorum.leader_id} in epoch {quorum.epoch}, high watermark {quorum.high_watermark}, "
-        f"kraft.version {quorum.kraft_version}"
+        quorum_words(quorum.leader_id, quorum.epoch, quorum.high_watermark, quorum.kraft_version)
         if quorum
-        else "without a leader"
+        else WITHOUT_LEADER
     )
     named = f"{cluster.namespace}/{cluster.name} ({status.cluster_id or 'no cluster id yet'})"
     state = "paused" if cluster.is_paused else _readiness(cluster.controllers)

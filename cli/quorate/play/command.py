@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 from quorate_operator.models.manifests import ManifestError, load_manifests
 from quorate_operator.planning.steps import StepError
-from quorate_operator.runtime.describing import idle_status
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import (
@@ -23,6 +22,7 @@ from quorate_operator.runtime.local.errors import (
     PlayError,
 )
 from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.status import idle_status
 from quorate_operator.runtime.local.supervisor import Snapshot
 
 from quorate.console import Output, print_json, report_failures, write

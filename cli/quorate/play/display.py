@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TextIO
 
 from quorate_operator.planning.cluster import NodeState
+from quorate_operator.runtime.local.status import ClusterStatus
 from quorate_operator.runtime.local.supervisor import Event, Snapshot
-from quorate_operator.runtime.status import ClusterStatus
+from quorate_operator.view.wording import WITHOUT_LEADER, quorum_words
 from rich.console import Console, Group
 from rich.live import Live
 from rich.spinner import Spinner
@@ -90,10 +91,9 @@ def show_status(console: Console, status: ClusterStatus) -> None:
     """The state of a cluster, for people."""
     quorum = status.quorum
     led = (
-        f"led by {quorum.leader_id} in epoch {quorum.leader_epoch}, high watermark {quorum.high_watermark}, "
-        f"kraft.version {quorum.kraft_version}"
+        quorum_words(quorum.leader_id, quorum.leader_epoch, quorum.high_watermark, quorum.kraft_version)
         if quorum
-        else "without a leader"
+        else WITHOUT_LEADER
     )
     ready = Text("ready", style="green") if status.ready else Text("not ready", style="yellow")
     head = Text.assemble(f"{status.name} ({status.cluster_id}): ", ready, f"; the quorum is {led}")

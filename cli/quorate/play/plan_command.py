@@ -11,10 +11,10 @@ from quorate_operator.models.manifests import ManifestError
 from quorate_operator.planning.cluster import DesiredCluster
 from quorate_operator.planning.planner import plan as plan_of
 from quorate_operator.planning.steps import Plan
-from quorate_operator.runtime.describing import idle_observation, label_in
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
-from quorate_operator.view.wording import plan_as_json
+from quorate_operator.runtime.local.status import idle_observation, plan_as_json, played_view
+from quorate_operator.view.cluster import view_of
 
 from quorate.console import Output, print_json, report_failures, write
 
@@ -50,8 +50,7 @@ def plan(
 
 def plan_text(plan: Plan, desired: DesiredCluster) -> str:
     """A plan for people: numbered steps with their reasons, and what is refused. Pure."""
-    labels = {node.node_id: node.label for node in desired.nodes}
-    return _as_text(plan_as_json(plan, lambda node_id: labels.get(node_id, f"node {node_id}")))
+    return _as_text(plan_as_json(view_of(desired.name, desired, None, plan)))
 
 
 async def _local_plan(manifest: str, source: str, directory: Path | None) -> dict[str, Any]:
@@ -61,8 +60,9 @@ async def _local_plan(manifest: str, source: str, directory: Path | None) -> dic
     if request.directory.held:
         return await play_session.ask_plan(request)
     layout = play_session.settle(request)
-    found = plan_of(layout.desired, idle_observation(layout), int(time.time() * 1000))
-    return plan_as_json(found, label_in(layout))
+    observed = idle_observation(layout)
+    found = plan_of(layout.desired, observed, int(time.time() * 1000))
+    return plan_as_json(played_view(layout, observed, found))
 
 
 def _as_text(plan: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@
         handlers/statuses.py       the status of the resources, which `quorate status` and kubectl show
         handlers/metrics.py        quorate_resource_state, from the conditions of that status
         web/                       the status page
-        runtime/describing.py      `quorate play status`
+        runtime/local/status.py    `quorate play status`
 
 A surface renders a view and decides nothing about the cluster. Who is a ghost, who is caught up and how many voters
 can be spared is judged in `planning.judgement`.
@@ -217,9 +217,13 @@ def view_of(
     plan: Plan | None,
     *,
     problem: str | None = None,
+    label: Label | None = None,
 ) -> ClusterView:
-    """Returns the view of a cluster; None is for what is not known yet."""
-    label = _label_of(desired, observed)
+    """Returns the view of a cluster; None is for what is not known yet.
+
+    `label` names nodes; without it, those that are neither desired nor observed have no name but their id.
+    """
+    label = label or _label_of(desired, observed)
     steps = _steps(plan, label) if plan is not None else ()
     kafka = observed.kafka if observed is not None else None
     formation = observed.formation if observed is not None else None

@@ -1,12 +1,11 @@
-"""Steps, levels, times and sizes in words, and plans as JSON. Pure."""
+"""Steps, levels, times and sizes in words. Pure."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
 
-from quorate_operator.planning.cluster import ObservedQuorum
 from quorate_operator.planning.relocation import format_bytes
 from quorate_operator.planning.steps import (
     Action,
@@ -17,7 +16,6 @@ from quorate_operator.planning.steps import (
     FinalizeFeature,
     ForgetNode,
     FormCluster,
-    Plan,
     PublishAddress,
     ReassignPartitions,
     RebuildQuorum,
@@ -37,6 +35,7 @@ Label = Callable[[int], str]
 """A node's name for people, by its id."""
 UNKNOWN: Final = "\N{EN DASH}"
 """Stands in a table for what is not known."""
+WITHOUT_LEADER: Final = "without a leader"
 
 VERBS: dict[type[Action], tuple[str, str]] = {
     FormCluster: ("form", "forming"),
@@ -66,28 +65,6 @@ def in_words(step: Step, label: Label, *, under_way: bool = False) -> str:
     if isinstance(step, WaitFor):
         return f"wait for {step.reason}"
     return f"{VERBS[type(step)][under_way]} {_object(step, label)}: {step.reason}"
-
-
-def plan_as_json(plan: Plan, label: Label) -> dict[str, Any]:
-    """The plan for programs: steps in order, and what is refused. Documented in docs/play.md."""
-    due = plan.due
-    return {
-        "steps": [
-            _step_as_json(step, label, is_due=place < len(due)) for place, step in enumerate(plan.steps)
-        ],
-        "refusals": [{"code": one.code, "message": one.message} for one in plan.refusals],
-    }
-
-
-def _step_as_json(step: Step, label: Label, *, is_due: bool) -> dict[str, Any]:
-    return {
-        "step": type(step).__name__,
-        "nodeId": None if isinstance(step, WaitFor) else step.node_id,
-        "text": in_words(step, label),
-        "reason": step.reason,
-        "due": is_due,
-        "untilMs": step.until_ms if isinstance(step, WaitFor) else None,
-    }
 
 
 def _object(action: Action, label: Label) -> str:
@@ -120,13 +97,10 @@ def action_words(action: Action, label: Label) -> str:
     return words[:1].upper() + words[1:]
 
 
-def quorum_words(quorum: ObservedQuorum | None) -> str:
+def quorum_words(leader_id: int, epoch: int, high_watermark: int, kraft_version: int) -> str:
     """Returns who leads: `led by 3000 in epoch 4, high watermark 812, kraft.version 1`."""
-    if quorum is None:
-        return "without a leader"
     return (
-        f"led by {quorum.leader_id} in epoch {quorum.leader_epoch}, high watermark {quorum.high_watermark}, "
-        f"kraft.version {quorum.kraft_version}"
+        f"led by {leader_id} in epoch {epoch}, high watermark {high_watermark}, kraft.version {kraft_version}"
     )
 
 

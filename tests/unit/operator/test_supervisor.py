@@ -34,8 +34,8 @@ from quorate_operator.runtime import loop
 from quorate_operator.runtime.local import play_session, supervisor
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.status import ClusterStatus
 from quorate_operator.runtime.local.supervisor import Snapshot, Supervisor
-from quorate_operator.runtime.status import ClusterStatus
 
 pytestmark = pytest.mark.usefixtures("own_ports")
 

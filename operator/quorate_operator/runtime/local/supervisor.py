@@ -13,15 +13,20 @@ from quorate_operator import clock
 from quorate_operator.models.manifests import ManifestError
 from quorate_operator.planning.cluster import Implementation, NodeState, ObservedCluster
 from quorate_operator.planning.steps import Action, KafkaAction, Plan, StartNode, StepError
-from quorate_operator.runtime.describing import label_in, running_status
 from quorate_operator.runtime.local.control_socket import serve
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.status import (
+    ClusterStatus,
+    label_in,
+    plan_as_json,
+    played_view,
+    running_status,
+)
 from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
 from quorate_operator.runtime.port import Runtime
-from quorate_operator.runtime.status import ClusterStatus
-from quorate_operator.view.wording import in_words, plan_as_json
+from quorate_operator.view.wording import in_words
 
 EVENTS_MAX = 1_000
 PACE = Pace(working_ms=200, settled_ms=5_000, asleep_ms=5_000, retry_ms_min=500, retry_ms_max=30_000)
@@ -146,7 +151,7 @@ class Supervisor:
                 self._infrastructure,
                 observed,
                 self._plan,
-                ready=self._running and self._serves(observed),
+                is_stopping=self.stopping,
                 trouble=self._trouble,
             ),
             stopping=self.stopping,
@@ -280,7 +285,7 @@ class Supervisor:
         """Returns the plan for an edited manifest. Changes nothing."""
         layout = self._settle(arguments, self._infrastructure.layout, self._infrastructure.running)
         look = await self._loop.look_at(layout.desired)
-        return plan_as_json(look.plan, label_in(layout))
+        return plan_as_json(played_view(layout, look.observed, look.plan))
 
     def _kill(self, node_id: int, number: signal.Signals) -> int:
         pid = self._infrastructure.send_signal(node_id, number)

@@ -1,0 +1,306 @@
+"""The status of a played cluster, running or not, rendered from its view.
+
+`ClusterStatus.as_json` is a documented interface.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from quorate_operator.planning.cluster import (
+    NodeState,
+    ObservedCluster,
+    ObservedNode,
+    ObservedQuorum,
+    ObservedVoter,
+    Publication,
+    Role,
+)
+from quorate_operator.planning.steps import Plan, WaitFor
+from quorate_operator.runtime.local import disks
+from quorate_operator.runtime.local.child_process import ChildProcess
+from quorate_operator.runtime.local.forwarding import own_publications
+from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
+from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.view.cluster import ClusterView, NodeView, view_of
+from quorate_operator.view.wording import Label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """One node. `state` is a NodeState; `pid` and `rss_bytes` are None while it has no process."""
+
+    node_id: int
+    role: str
+    pid: int | None
+    state: str
+    directory_id: str | None
+    address: str
+    dir: str
+    rss_bytes: int | None
+
+    @property
+    def label(self) -> str:
+        """The node's name for people and directories: `controller-3000`."""
+        return f"{self.role}-{self.node_id}"
+
+
+NO_PLAN: Mapping[str, Any] = {"steps": [], "refusals": []}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """The cluster. `quorum` is None while no leader answers; `ready` means that every node is in service.
+
+    `plan` is as `plan_as_json` returns it; `addresses` are those that lead to nodes, `trouble` is why the last step
+    failed.
+    """
+
+    name: str
+    cluster_id: str
+    ready: bool
+    bootstrap_servers: str
+    bootstrap_controllers: str
+    quorum: ObservedQuorum | None
+    nodes: tuple[NodeStatus, ...] = field(default=())
+    plan: Mapping[str, Any] = field(default_factory=lambda: NO_PLAN)
+    addresses: Sequence[Mapping[str, Any]] = ()
+    trouble: str | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the cluster is as its manifest desires it."""
+        return self.ready and not self.plan["steps"]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `quorate play status -o json` prints."""
+        quorum = self.quorum
+        return {
+            "name": self.name,
+            "clusterId": self.cluster_id,
+            "ready": self.ready,
+            "settled": self.settled,
+            "bootstrapServers": self.bootstrap_servers,
+            "bootstrapControllers": self.bootstrap_controllers,
+            "quorum": quorum
+            and {
+                "leaderId": quorum.leader_id,
+                "leaderEpoch": quorum.leader_epoch,
+                "highWatermark": quorum.high_watermark,
+                "kraftVersion": quorum.kraft_version,
+                "voters": sorted(quorum.voters),
+            },
+            "nodes": [
+                {
+                    "nodeId": node.node_id,
+                    "role": node.role,
+                    "pid": node.pid,
+                    "state": node.state,
+                    "directoryId": node.directory_id,
+                    "address": node.address,
+                    "dir": node.dir,
+                    "rssBytes": node.rss_bytes,
+                }
+                for node in self.nodes
+            ],
+            "plan": dict(self.plan),
+            "addresses": [dict(one) for one in self.addresses],
+            "trouble": self.trouble,
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Returns what `as_json` was made from; of the voters, only their ids."""
+        quorum = content["quorum"]
+        return cls(
+            name=content["name"],
+            cluster_id=content["clusterId"],
+            ready=content["ready"],
+            bootstrap_servers=content["bootstrapServers"],
+            bootstrap_controllers=content["bootstrapControllers"],
+            quorum=quorum and _quorum_from(quorum),
+            nodes=tuple(
+                NodeStatus(
+                    node_id=node["nodeId"],
+                    role=node["role"],
+                    pid=node["pid"],
+                    state=node["state"],
+                    directory_id=node["directoryId"],
+                    address=node["address"],
+                    dir=node["dir"],
+                    rss_bytes=node["rssBytes"],
+                )
+                for node in content["nodes"]
+            ),
+            plan=content["plan"],
+            addresses=tuple(content["addresses"]),
+            trouble=content["trouble"],
+        )
+
+
+def _quorum_from(content: Mapping[str, Any]) -> ObservedQuorum:
+    return ObservedQuorum(
+        leader_id=content["leaderId"],
+        leader_epoch=content["leaderEpoch"],
+        high_watermark=content["highWatermark"],
+        kraft_version=content["kraftVersion"],
+        voters={
+            node_id: ObservedVoter(
+                node_id=node_id,
+                directory_id=None,
+                log_end_offset=-1,
+                last_fetch_ms=None,
+                last_caught_up_ms=None,
+            )
+            for node_id in content["voters"]
+        },
+    )
+
+
+def label_in(layout: Layout) -> Label:
+    """Returns the names of the nodes that a layout has or had."""
+
+    def label(node_id: int) -> str:
+        return layout.identity.label(node_id) if node_id in layout.identity.nodes else f"node {node_id}"
+
+    return label
+
+
+def played_view(
+    layout: Layout, observed: ObservedCluster, plan: Plan | None, trouble: str | None = None
+) -> ClusterView:
+    """Returns the view of a played cluster, which also names nodes that the layout no longer has."""
+    return view_of(
+        layout.desired.name, layout.desired, observed, plan, problem=trouble, label=label_in(layout)
+    )
+
+
+def running_status(
+    infrastructure: LocalInfrastructure,
+    observed: ObservedCluster,
+    plan: Plan,
+    *,
+    is_stopping: bool,
+    trouble: str | None = None,
+) -> ClusterStatus:
+    """Returns the status of a cluster that a supervisor runs; `trouble` is why its last step failed."""
+    layout = infrastructure.layout
+    view = played_view(layout, observed, plan, trouble)
+    return _status(
+        layout,
+        view,
+        {node.seen.node_id: infrastructure.process_of(node.seen.node_id) for node in view.nodes},
+        ready=view.is_ready and not is_stopping,
+        addresses=observed.publications,
+    )
+
+
+def idle_observation(layout: Layout) -> ObservedCluster:
+    """Returns what is known of a cluster while nobody runs it."""
+    wanted = {node.node_id for node in layout.desired.nodes}
+    published = {one.address: one for one in layout.identity.publications}
+    own = [
+        one
+        for one in own_publications(layout.desired, layout.own_address, int(time.time() * 1000))
+        if one.address not in published
+    ]
+    nodes = {}
+    for node_id, kept in layout.identity.nodes.items():
+        label = layout.identity.label(node_id)
+        has_volume = disks.has_volume(layout, label)
+        if node_id in wanted or (has_volume and not kept.is_forgotten):
+            directory_id = layout.directory_id_of(label)
+            nodes[node_id] = ObservedNode(
+                node_id=node_id,
+                role=kept.role,
+                state=NodeState.ABSENT if directory_id is None else NodeState.STOPPED,
+                pool=kept.pool,
+                directory_id=directory_id,
+                has_volume=has_volume,
+                configured=kept.advertised_last,
+            )
+    return ObservedCluster(
+        nodes=nodes,
+        quorum=None,
+        formation=layout.identity.formation,
+        publications=(*published.values(), *own),
+    )
+
+
+def idle_status(layout: Layout) -> ClusterStatus:
+    """Returns the status of a cluster that nobody runs."""
+    view = played_view(layout, idle_observation(layout), None)
+    return _status(layout, view, {}, ready=False, addresses=layout.identity.publications)
+
+
+def plan_as_json(view: ClusterView) -> dict[str, Any]:
+    """Returns the plan for programs: steps in order, and what is refused. Documented in docs/play.md."""
+    return {
+        "steps": [
+            {
+                "step": type(one.step).__name__,
+                "nodeId": None if isinstance(one.step, WaitFor) else one.step.node_id,
+                "text": one.text,
+                "reason": one.step.reason,
+                "due": one.is_due,
+                "untilMs": one.step.until_ms if isinstance(one.step, WaitFor) else None,
+            }
+            for one in view.steps
+        ],
+        "refusals": [{"code": one.code, "message": one.message} for one in view.refusals],
+    }
+
+
+def _status(
+    layout: Layout,
+    view: ClusterView,
+    processes: Mapping[int, ChildProcess | None],
+    *,
+    ready: bool,
+    addresses: Iterable[Publication],
+) -> ClusterStatus:
+    return ClusterStatus(
+        name=view.name,
+        cluster_id=layout.identity.cluster_id,
+        ready=ready,
+        bootstrap_servers=layout.bootstrap(Role.BROKER),
+        bootstrap_controllers=layout.bootstrap(Role.CONTROLLER),
+        quorum=view.described,
+        nodes=tuple(_node_status(layout, node, processes.get(node.seen.node_id)) for node in view.nodes),
+        plan=plan_as_json(view),
+        addresses=tuple(_address_as_json(one) for one in addresses),
+        trouble=view.problem,
+    )
+
+
+def _node_status(layout: Layout, node: NodeView, process: ChildProcess | None) -> NodeStatus:
+    seen = node.seen
+    kept = layout.identity.nodes[seen.node_id]
+    own = kept.own_addresses
+    first = next(iter(own))
+    desired = {one.node_id: one.advertised for one in layout.desired.nodes}.get(seen.node_id, {})
+    # A node that runs has the addresses that it was started with, until it is restarted.
+    configured = seen.configured if seen.state.runs else {}
+    address = configured.get(first) or desired.get(first) or own[first]
+    return NodeStatus(
+        node_id=seen.node_id,
+        role=kept.role,
+        pid=process.pid if process else None,
+        state=seen.state,
+        directory_id=seen.directory_id,
+        address=str(address),
+        dir=str(layout.directory.node(node.label)),
+        rss_bytes=process.rss_bytes if process else None,
+    )
+
+
+def _address_as_json(one: Publication) -> dict[str, Any]:
+    return {
+        "address": str(one.address),
+        "nodeId": one.node_id,
+        "listener": one.listener,
+        "sinceMs": one.since_ms,
+        "retiredAtMs": one.retired_at_ms,
+        "connections": one.connections,
+    }
