@@ -14,13 +14,11 @@ ROOT = Path(__file__).parents[1]
 PLACES = {
     "Dockerfile": (r"-t quorate:(\S+)", r"ARG VERSION=(\S+)"),
     "charts/quorate/Chart.yaml": (r"^version: (\S+)", r'^appVersion: "(\S+)"'),
-    "controller_node/quorate_controller/server/raft_wire/requests.py": (
-        r'CLIENT_SOFTWARE_VERSION: Final = "([^"]+)"',
-    ),
     "docker/lake/Dockerfile": (r"-t quorate-lake:(\S+)", r"ARG VERSION=(\S+)"),
     "docs/lake.md": (r"quorate-lake:([\w.]+)",),
     "docs/operations.md": (r"quorate-lake:([\w.]+)",),
     "examples/gitops/operator/kustomization.yaml": (r"newTag: (\S+)",),
+    "protocol/quorate_protocol/wire/versions.py": (r'SOFTWARE_VERSION: Final = "([^"]+)"',),
     "kustomize/base/operator.yaml": (
         r"app.kubernetes.io/version: (\S+)",
         r"(?:image|value): quorate(?:-lake)?:(\S+)",

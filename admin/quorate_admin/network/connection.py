@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from quorate_protocol.errors import ErrorCode, FrameTooLarge, ProtocolError, UnsupportedVersion
-from quorate_protocol.kafka.apis import APIS, ApiKey, api_of
+from quorate_protocol.kafka.apis import Api, ApiKey, api_of
 from quorate_protocol.wire.client import ClientConnection
+from quorate_protocol.wire.versions import IDENTITY_SINCE, Negotiation, PeerVersions
 
 from quorate_admin.config import Address
 from quorate_admin.errors import (
@@ -31,9 +32,6 @@ logger = logging.getLogger(__name__)
 
 READ_SIZE_BYTES = 64 * 1024
 IN_FLIGHT_MAX = 100
-SOFTWARE_NAME = "quorate"
-SOFTWARE_VERSION = "1"
-API_VERSIONS_WITH_IDENTITY = 5
 _TLS_ALERT = b"\x15\x03"
 
 
@@ -61,7 +59,7 @@ class Connection:
         self._answers: deque[asyncio.Future[Any]] = deque()
         self._room = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._open_for_requests = asyncio.Lock()
-        self._versions: dict[int, tuple[int, int]] = {}
+        self._versions = PeerVersions()
         self._failure: AdminError | None = None
         self._reauthenticate_at_s: float | None = None
         self._security: SecurityConfig | None = None
@@ -112,35 +110,30 @@ class Connection:
         With `identity` the server checks whom we mean, if it is new enough. Raises RebootstrapRequiredError
         when it is another, ServerError, RequestTimeoutError, ConnectionFailedError.
         """
-        api = APIS[ApiKey.API_VERSIONS]
-        request = api.canonical_request(
-            client_software_name=SOFTWARE_NAME,
-            client_software_version=SOFTWARE_VERSION,
+        negotiation = Negotiation(
             cluster_id=identity.cluster_id if identity else None,
             node_id=identity.node_id if identity else -1,
+            known=self._versions,
         )
-        version = api.version_max
-        if self._versions:
-            version = min(version, self._versions.get(ApiKey.API_VERSIONS, (0, 0))[1])
-        response = await self._exchange(request, version, timeout_ms)
-        if response.error_code is ErrorCode.unsupported_version and version > 0:
-            # It told what it knows in version 0 (KIP-511); a server before that tells nothing.
-            known = next(
-                (key.max_version for key in response.api_keys if key.api_key == ApiKey.API_VERSIONS), 0
-            )
-            version = min(known, version - 1)
-            response = await self._exchange(request, version, timeout_ms)
-        if response.error_code is ErrorCode.rebootstrap_required:
-            raise RebootstrapRequiredError(f"{self.address}: the server says that it is not whom we meant")
-        if response.error_code is not ErrorCode.none:
-            raise ServerError(response.error_code)
-        self._versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
-        self.identity = identity if version >= API_VERSIONS_WITH_IDENTITY else None
+        try:
+            while True:
+                response = await self._exchange(negotiation.request, negotiation.version, timeout_ms)
+                versions = negotiation.receive(response)
+                if versions is not None:
+                    break
+        except ProtocolError as error:
+            if error.error_code is ErrorCode.rebootstrap_required:
+                raise RebootstrapRequiredError(
+                    f"{self.address}: the server reports that it is not the node that is meant"
+                ) from None
+            raise ServerError(error.error_code) from None
+        self._versions = versions
+        self.identity = identity if negotiation.version >= IDENTITY_SINCE else None
         return response
 
     async def verify(self, identity: Identity, timeout_ms: int) -> None:
         """Have the server check whom we mean, if it can and has not done so. Errors as in `negotiate`."""
-        can_check = self._versions.get(ApiKey.API_VERSIONS, (0, 0))[1] >= API_VERSIONS_WITH_IDENTITY
+        can_check = self._versions.range_of(ApiKey.API_VERSIONS)[1] >= IDENTITY_SINCE
         if can_check and self.identity != identity:
             await self.negotiate(timeout_ms, identity)
 
@@ -149,15 +142,15 @@ class Connection:
 
         Raises UnsupportedByServerError, RequestTimeoutError, ConnectionFailedError, AuthenticationError.
         """
-        api = api_of(request)
-        lowest, highest = self._versions.get(api.key, (0, -1))
-        version = min(api.version_max, highest)
-        if version < max(api.version_min, lowest):
-            raise UnsupportedByServerError(
-                f"{self.address} has no version of {api.name} that this client has"
-            )
+        version = self._version_for(api_of(request))
         await self._reauthenticate_if_due(timeout_ms)
         return await self._exchange(request, version, timeout_ms)
+
+    def _version_for(self, api: Api) -> int:
+        try:
+            return self._versions.version_for(api)
+        except UnsupportedVersion as error:
+            raise UnsupportedByServerError(f"{self.address}: {error.message}") from None
 
     async def close(self) -> None:
         """Close the connection; requests under way fail."""
@@ -178,13 +171,12 @@ class Connection:
 
         async def ask(request: Any) -> Any:
             api = api_of(request)
-            _, highest = self._versions.get(api.key, (0, -1))
-            if highest < 0:
+            if api.key not in self._versions:
                 raise AuthenticationError(
                     f"{self.address} is not a SASL listener: security.protocol is "
                     f"{self._security.protocol.name if self._security else ''}"
                 )
-            return await self._exchange(request, min(api.version_max, highest), timeout_ms, is_urgent=True)
+            return await self._exchange(request, self._version_for(api), timeout_ms, is_urgent=True)
 
         try:
             lifetime_ms = await authenticate(self._security.sasl, self.address.host, ask)

@@ -14,27 +14,24 @@ import logging
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
-from quorate_protocol.kafka.apis import APIS, ApiKey, api_of
-from quorate_protocol.kafka.generated.api_versions_response import ApiVersionsResponse
+from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.wire.client import ClientConnection
+from quorate_protocol.wire.versions import Negotiation, PeerVersions
 
 from quorate_controller.raft.messages import FailureReason
 from quorate_controller.server.listener import set_no_delay
-from quorate_controller.server.raft_wire import api_versions_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from random import Random
 
     from kio.static.protocol import Payload
 
 log = logging.getLogger(__name__)
-
-_ASK_VERSIONS: Final = APIS[ApiKey.API_VERSIONS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +152,8 @@ class PeerLane:
         self._codec = ClientConnection(client_id)
         self._wire: _Wire | None = None
         self._transport: asyncio.Transport | None = None
-        self._versions: Mapping[int, tuple[int, int]] = {}
+        self._negotiation = Negotiation()
+        self._versions = PeerVersions()
         self._failures = 0
         self._not_before_s = 0.0
         self._last_used_s = 0.0
@@ -222,7 +220,10 @@ class PeerLane:
             in_flight_max=self._limits.in_flight_max,
         )
         self._state = _State.NEGOTIATING
-        self._ask_versions(_ASK_VERSIONS.version_max)
+        # Versions of ApiVersions below 5 have no place for the node that we mean, and leave it out.
+        is_known = self.address.node_id >= 0
+        self._negotiation = Negotiation(self._cluster_id, self.address.node_id) if is_known else Negotiation()
+        self._ask_versions()
 
     def _disconnect(self) -> None:
         """Give the connection up without telling anybody."""
@@ -291,36 +292,24 @@ class PeerLane:
 
     # -------------------------------------------------------------------------------------- the protocol
 
-    def _ask_versions(self, version: int) -> None:
+    def _ask_versions(self) -> None:
         assert self._transport is not None
-        # Whom we mean, as far as we know (KIP-1242); versions below 5 have no place for it and leave it out.
-        meant = (self._cluster_id, self.address.node_id) if self.address.node_id >= 0 else (None, -1)
-        request = api_versions_request(*meant)
-        self._transport.write(self._codec.send(request, version))
+        self._transport.write(self._codec.send(self._negotiation.request, self._negotiation.version))
 
     def _send_waiting(self) -> None:
         assert self._transport is not None
         while self._waiting and self._codec.can_send:
             outbound = self._waiting.popleft()
             try:
-                frame = self._codec.send(outbound.request, self._version_for(outbound.request))
+                frame = self._codec.send(
+                    outbound.request, self._versions.version_for(api_of(outbound.request))
+                )
             except UnsupportedVersion as error:
                 self._log(logging.WARNING, "peer_too_old", error.message)
                 outbound.fail(FailureReason.UNSUPPORTED_VERSION)
                 continue
             self._in_flight.append(outbound)
             self._transport.write(frame)
-
-    def _version_for(self, request: Payload) -> int:
-        """The highest version that both sides speak."""
-        api = api_of(request)
-        lowest, highest = self._versions.get(api.key, (0, -1))
-        version = min(highest, api.version_max)
-        if version < max(lowest, api.version_min):
-            raise UnsupportedVersion(
-                f"{api.name} {lowest}-{highest} there, {api.version_min}-{api.version_max} here"
-            )
-        return version
 
     def received(self, data: bytes) -> None:
         """Bytes from the peer."""
@@ -340,21 +329,19 @@ class PeerLane:
             self._advance()
 
     def _take_versions(self, response: Payload) -> None:
-        assert isinstance(response, ApiVersionsResponse), "nothing else was asked"
-        ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        if response.error_code is ErrorCode.unsupported_version and ApiKey.API_VERSIONS in ranges:
-            lowest, highest = ranges[ApiKey.API_VERSIONS]
-            if lowest <= highest < _ASK_VERSIONS.version_max:
-                self._ask_versions(highest)
-                return
-        if response.error_code is ErrorCode.rebootstrap_required:
+        try:
+            versions = self._negotiation.receive(response)
+        except ProtocolError as error:
+            if error.error_code is not ErrorCode.rebootstrap_required:
+                raise
             self._misrouted()
             return
-        if response.error_code is not ErrorCode.none:
-            raise ProtocolError(response.error_code, f"ApiVersions answered {response.error_code.name}")
+        if versions is None:
+            self._ask_versions()
+            return
         assert self._setup_timer is not None, "it runs until the lane is ready"
         self._setup_timer.cancel()
-        self._versions = ranges
+        self._versions = versions
         self._failures = 0
         self._state = _State.READY
         self._send_waiting()

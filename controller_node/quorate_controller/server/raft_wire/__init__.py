@@ -10,7 +10,6 @@ else, the cluster id included, is for the raft core to judge.
 
 from quorate_controller.server.raft_wire.quorum import describe_quorum_to_wire
 from quorate_controller.server.raft_wire.requests import (
-    api_versions_request,
     request_from_wire,
     request_to_wire,
 )
@@ -19,7 +18,6 @@ from quorate_controller.server.raft_wire.sole_partition import RefusedMessage
 
 __all__ = [
     "RefusedMessage",
-    "api_versions_request",
     "describe_quorum_to_wire",
     "request_from_wire",
     "request_to_wire",

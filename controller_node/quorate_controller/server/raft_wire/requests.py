@@ -15,7 +15,7 @@ import kio.schema.remove_raft_voter.v0.request as remove_voter
 import kio.schema.update_raft_voter.v0.request as update_voter
 import kio.schema.vote.v2.request as vote
 from kio.schema.errors import ErrorCode
-from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.wire.versions import api_versions_request
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, OffsetAndEpoch, ReplicaKey, VersionRange
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 HIGH_WATERMARK_UNSUPPORTED: Final = 0x7FFF_FFFF_FFFF_FFFF
 """FetchRequest.HighWatermark of a replica that does not tell it (KIP-1166)."""
-
-CLIENT_SOFTWARE_NAME: Final = "quorate"
-CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
 
 
 def request_from_wire(request: Payload) -> messages.RaftRequest:
@@ -115,17 +112,8 @@ def request_to_wire(request: messages.RaftRequest) -> Payload:
         case messages.UpdateRaftVoterRequest():
             return _update_voter_to_wire(request)
         case messages.ApiVersionsProbe():
-            return api_versions_request()
-
-
-def api_versions_request(cluster_id: str | None = None, node_id: int = NO_NODE_ID) -> ApiVersionsRequest:
-    """What we ask first on a connection; naming whom we mean to reach, or neither of the two (KIP-1242)."""
-    return ApiVersionsRequest(
-        client_software_name=CLIENT_SOFTWARE_NAME,
-        client_software_version=CLIENT_SOFTWARE_VERSION,
-        cluster_id=cluster_id,
-        node_id=node_id,
-    )
+            probe: Payload = api_versions_request()
+            return probe
 
 
 def _milliseconds(duration: timedelta) -> int:

@@ -62,7 +62,7 @@ async def test_the_server_is_told_whom_we_mean() -> None:
 async def test_a_server_that_is_another_says_so(meant: Identity) -> None:
     """Goal: a misrouted connection is not used. Method: mean another cluster, and another node."""
     async with FakeCluster() as cluster:
-        with pytest.raises(RebootstrapRequiredError, match="not whom we meant"):
+        with pytest.raises(RebootstrapRequiredError, match="not the node that is meant"):
             await connect(cluster, meant)
 
 
@@ -102,7 +102,7 @@ async def test_the_highest_common_version_is_spoken() -> None:
         connection = await connect(cluster)
         await connection.request(describe_cluster(), 5000)
         assert cluster.received("DescribeCluster")[0].version == 1
-        with pytest.raises(UnsupportedByServerError, match="has no version of UnregisterBroker"):
+        with pytest.raises(UnsupportedByServerError, match="supports no version of UnregisterBroker"):
             await connection.request(find_api(64).canonical_request(broker_id=1), 5000)
         await connection.close()
 
