@@ -16,7 +16,7 @@ from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.types.cluster import ControllerListener, ControllerRegistration, QuorumDescription
 from quorate_operator.planning.cluster import DesiredNode, Role
-from quorate_operator.properties.nodes import initial_controllers
+from quorate_operator.properties import initial_controllers
 from quorate_operator.runtime.local.identity import quorum_facts
 from quorate_operator.runtime.local.layout import QUORATE
 from quorate_protocol.uuids import uuid_to_text

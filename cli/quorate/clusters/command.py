@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from quorate_operator.models.annotations import ANNOTATION_PAUSE, ANNOTATION_RESTART
+from quorate_operator.models.base import ANNOTATION_PAUSE, ANNOTATION_RESTART
 
 from quorate.console import CommandError, Output, UsageError, print_json, report_failures, write
 

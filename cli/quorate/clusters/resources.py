@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from quorate_operator.models.annotations import ANNOTATION_PAUSE
+from quorate_operator.models.base import ANNOTATION_PAUSE
 from quorate_operator.models.status import Condition, KafkaBrokerStatus, KafkaControllerStatus
 from quorate_operator.models.v1alpha1 import BROKER_IDS, CONTROLLER_IDS
 

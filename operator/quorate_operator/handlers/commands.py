@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from quorate_operator.models.annotations import ANNOTATION_PAUSE, ANNOTATION_RESTART
+from quorate_operator.models.base import ANNOTATION_PAUSE, ANNOTATION_RESTART
 from quorate_operator.runtime.kubernetes.api import (
     BROKERS,
     CONTROLLERS,

@@ -11,11 +11,10 @@ from functools import partial
 from typing import Any
 
 from quorate_operator.gateway.kafka import KafkaGateway
-from quorate_operator.handlers.clusters import Clusters
+from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.commands import AnnotationCommands
 from quorate_operator.handlers.events import EventTeller
 from quorate_operator.handlers.health import Pulse, health_app, served
-from quorate_operator.handlers.leading import tell_leading
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import LOOKS_AT_A_TIME_MAX, ClusterReconciler, Shared
 from quorate_operator.handlers.resources import QuorumOf, ResourceStore
@@ -23,7 +22,7 @@ from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.handlers.wiring import run_kopf
 from quorate_operator.resources.facts import Images
 from quorate_operator.runtime.composite import ClusterRuntime
-from quorate_operator.runtime.kubernetes.api import ApiError, KubernetesApi
+from quorate_operator.runtime.kubernetes.api import POD, ApiError, KubernetesApi
 from quorate_operator.runtime.kubernetes.cache import ObjectCache, Watcher
 from quorate_operator.runtime.kubernetes.infrastructure import KubernetesInfrastructure
 from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
@@ -34,6 +33,8 @@ LEADER_LEASE = "quorate-operator"
 LOOKUPS_AT_A_TIME_MAX = 64
 """Names of nodes that are resolved at the same time, each in a thread: while some take their resolver's whole time,
 other clusters go on. asyncio's own number is 4 more than there are cores."""
+LEADS_LABEL = "quorate.dev/leads"
+"""On the pod of the replica that works: the Service of the status page selects it."""
 EXPECTED_ERRORS = (LeaseLostError, ApiError, OSError)
 """What ends the process with a line for people."""
 
@@ -79,7 +80,7 @@ async def run_operator(options: OperatorOptions) -> None:
             page = StatusPage(snapshots, AnnotationCommands(api), options.web_token)
             await page.start(*options.web)
             stack.push_async_callback(page.close)
-            await tell_leading(api, options.lease_namespace, options.identity, leads=False)
+            await label_leading(api, options.lease_namespace, options.identity, leads=False)
         shared = Shared(
             api=api,
             store=ResourceStore(),
@@ -117,7 +118,7 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
         log.info("%s leads", options.identity)
         shared.metrics.leading.set(1)
         if options.web is not None:
-            await tell_leading(shared.api, options.lease_namespace, options.identity, leads=True)
+            await label_leading(shared.api, options.lease_namespace, options.identity, leads=True)
         work.append(_reconcile_all(options, shared, stop))
         await _until_stopped(work, stop)
 
@@ -177,3 +178,19 @@ async def _until_stopped(work: Collection[Coroutine[Any, Any, None]], stop: asyn
 
 async def _waiting(stop: asyncio.Event) -> None:
     await stop.wait()
+
+
+async def label_leading(api: KubernetesApi, namespace: str, identity: str, *, leads: bool) -> None:
+    """Sets or removes LEADS_LABEL on the pod of this name. Does nothing if there is none, outside of Kubernetes.
+
+    A replica that starts removes the label that an earlier process of its pod left.
+    """
+    patch = {"metadata": {"labels": {LEADS_LABEL: "true" if leads else None}}}
+    try:
+        await api.merge(POD, namespace, identity, patch)
+    except ApiError as error:
+        if not error.is_missing:
+            # Clusters matter more than the page.
+            log.warning(
+                "the pod %s/%s can't be labelled, see the status page on it: %s", namespace, identity, error
+            )

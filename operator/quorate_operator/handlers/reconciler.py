@@ -32,7 +32,7 @@ from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.planning.departure import has_pod, with_departure
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.planning.shutdown import GRACE_MS
+from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.steps import (
     Action,
     AddVoter,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from quorate_operator.models.annotations import ANNOTATION_PAUSE
+from quorate_operator.models.base import ANNOTATION_PAUSE
 from quorate_operator.models.manifests import ManifestError, Manifests, joined, load_object
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Object

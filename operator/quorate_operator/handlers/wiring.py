@@ -10,7 +10,7 @@ from typing import Any
 
 import kopf
 
-from quorate_operator.handlers.clusters import Clusters
+from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.resources import KOPF_PREFIX
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, REQUEST_TIMEOUT_S, Object
 

@@ -1,4 +1,4 @@
-"""What the parts of a manifest share: the base model, the kinds of text, and rules for the API server."""
+"""What the parts of a manifest share: the base model, kinds of text, rules for the API server, annotations."""
 
 import base64
 import binascii
@@ -202,3 +202,11 @@ class Metadata(Model):
     """Set by the API server: what owner references point at."""
     generation: int | None = None
     """Set by the API server: counts the changes of the spec."""
+
+
+ANNOTATION_RESTART = "quorate.dev/restart"
+"""Any text: each node of the pool, or with `-<nodeId>` behind it one node, restarts when it changes."""
+ANNOTATION_RECOVER = "quorate.dev/recover-quorum-from"
+"""The node id of the controller from whose disk a lost quorum is to be rebuilt."""
+ANNOTATION_PAUSE = "quorate.dev/pause"
+"""`true`: like spec.paused."""

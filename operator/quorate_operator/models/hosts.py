@@ -1,11 +1,92 @@
-"""Hosts and templates of hosts, `b{nodeId}.kafka.example.com`, as types of fields."""
+"""Hosts and templates of hosts, `b{nodeId}.kafka.example.com`: filled in for a node, and as types of fields."""
 
 import re
+import string
+from collections.abc import Mapping
+from difflib import get_close_matches
+from ipaddress import ip_address
 from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from quorate_operator.planning.templates import HOST_LENGTH_MAX, PLACEHOLDERS
+PLACEHOLDERS = ("nodeId", "offset", "pod", "pool", "cluster", "service", "namespace")
+HOST_LENGTH_MAX = 253
+"""The longest name that DNS has (RFC 1035)."""
+
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
+
+
+class TemplateError(ValueError):
+    """A template that can't be used. The message has the field, its value and what is allowed."""
+
+
+def template_values(
+    *, cluster: str, pool: str, node_id: int, first: int, namespace: str, service: str | None = None
+) -> dict[str, str]:
+    """What the placeholders stand for at one node; `first` is the pool's nodeIds.first.
+
+    The Service is named like the pool, unless it has another name.
+    """
+    return {
+        "nodeId": str(node_id),
+        "offset": str(node_id - first),
+        "pod": f"{pool}-{node_id}",
+        "pool": pool,
+        "cluster": cluster,
+        "service": service or pool,
+        "namespace": namespace,
+    }
+
+
+def check_template(template: str, field: str) -> None:
+    """Whether a template can be filled in at all. Raises TemplateError; `field` is its path in the manifest."""
+    _parts(template, field)
+
+
+def fill_host(template: str, values: Mapping[str, str], field: str) -> str:
+    """The host that a template gives with the values of `template_values`. Raises TemplateError.
+
+    A literal IPv6 address is a template without placeholders.
+    """
+    host = "".join(
+        literal + (values[name] if name is not None else "") for literal, name in _parts(template, field)
+    )
+    if not _is_host(host):
+        raise TemplateError(
+            f"{field}: {template!r}: gives {host!r}, which is no host: names have letters, digits, '-' and '.', "
+            f"parts of at most 63 and {HOST_LENGTH_MAX} characters in all; addresses are IPv4 or IPv6"
+        )
+    return host
+
+
+def _parts(template: str, field: str) -> list[tuple[str, str | None]]:
+    """Literal text, and the placeholder behind it, in order."""
+    known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+    try:
+        parsed = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise TemplateError(f"{field}: {template!r}: {error}; placeholders are {known}") from error
+    parts: list[tuple[str, str | None]] = []
+    for literal, name, form, conversion in parsed:
+        if name is not None and (name not in PLACEHOLDERS or form or conversion):
+            written = f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
+            close = get_close_matches(name, PLACEHOLDERS, n=1)
+            hint = f"did you mean {{{close[0]}}}? " if close else ""
+            raise TemplateError(
+                f"{field}: {template!r}: unknown placeholder {{{written}}}; {hint}placeholders are {known}"
+            )
+        parts.append((literal, name))
+    return parts
+
+
+def _is_host(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        labels = host.removesuffix(".").split(".")
+        return len(host) <= HOST_LENGTH_MAX and all(_LABEL.fullmatch(label) for label in labels)
+    return True
+
 
 NODE_PLACEHOLDERS = ("nodeId", "offset", "pod")
 """Those that differ from node to node."""

@@ -11,8 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from quorate_operator.models.annotations import ANNOTATION_RECOVER
-from quorate_operator.models.base import Metadata
+from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata
 from quorate_operator.models.v1alpha1 import API_VERSION, KINDS, KafkaBroker, KafkaController, Resource
 
 DOCUMENTS_MAX = 100

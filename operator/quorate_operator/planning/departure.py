@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from quorate_operator.planning.cluster import KafkaFacts, NodeState, ObservedNode
+from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.part import Part, label
-from quorate_operator.planning.shutdown import GRACE_MS
 from quorate_operator.planning.steps import (
     DeleteVolume,
     ForgetNode,

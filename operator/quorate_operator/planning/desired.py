@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from quorate_operator.models.annotations import ANNOTATION_PAUSE, ANNOTATION_RECOVER, ANNOTATION_RESTART
-from quorate_operator.models.base import duration_ms
+from quorate_operator.models.base import ANNOTATION_PAUSE, ANNOTATION_RECOVER, ANNOTATION_RESTART, duration_ms
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import (

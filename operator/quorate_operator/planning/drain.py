@@ -21,9 +21,9 @@ from quorate_operator.planning.cluster import (
     RolloutPolicy,
     VolumePolicy,
 )
+from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.liveness import restart_backoff_ms
 from quorate_operator.planning.relocation import Relocation, format_bytes
-from quorate_operator.planning.shutdown import GRACE_MS
 from quorate_operator.planning.steps import (
     Action,
     DeleteVolume,

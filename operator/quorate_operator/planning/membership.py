@@ -21,10 +21,10 @@ from quorate_operator.planning.cluster import (
     VolumePolicy,
 )
 from quorate_operator.planning.formation import Phase, phase_of
+from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.part import Part, listed, merge
 from quorate_operator.planning.registrations import awaits_unregistration
 from quorate_operator.planning.safety import QuorumView, has_other_disk, view_quorum
-from quorate_operator.planning.shutdown import GRACE_MS
 from quorate_operator.planning.steps import (
     AddVoter,
     DeleteVolume,

@@ -19,17 +19,15 @@ from dataclasses import replace
 from quorate_operator.planning.addresses import plan_addresses
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, NodeState, ObservedCluster
 from quorate_operator.planning.drain import plan_drain
-from quorate_operator.planning.features import plan_features, target_level
+from quorate_operator.planning.features import plan_features, plan_migration, target_level
 from quorate_operator.planning.formation import plan_formation
+from quorate_operator.planning.lifecycle import stop_all, wait_for_ready
 from quorate_operator.planning.liveness import plan_starts
 from quorate_operator.planning.membership import plan_membership
-from quorate_operator.planning.migration import plan_migration
 from quorate_operator.planning.part import Part, merge
-from quorate_operator.planning.readiness import wait_for_ready
 from quorate_operator.planning.recovery import plan_recovery, refuse_without_quorum
 from quorate_operator.planning.registrations import plan_registrations
 from quorate_operator.planning.rollout import due_for_restart, plan_rollout
-from quorate_operator.planning.shutdown import stop_all
 from quorate_operator.planning.steps import (
     AddVoter,
     CreateNode,

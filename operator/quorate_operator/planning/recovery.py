@@ -9,7 +9,7 @@ a living voter, so its disk counts as there. What is done, only by the annotatio
 
 from quorate_admin.diagnosis import majority
 
-from quorate_operator.models.annotations import ANNOTATION_RECOVER
+from quorate_operator.models.base import ANNOTATION_RECOVER
 from quorate_operator.planning.cluster import (
     DesiredCluster,
     NodeState,
@@ -18,8 +18,8 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.formation import Phase, phase_of
+from quorate_operator.planning.lifecycle import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
 from quorate_operator.planning.part import Part, label
-from quorate_operator.planning.shutdown import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
 from quorate_operator.planning.steps import Action, DeleteVolume, RebuildQuorum, Refusal, StopNode, WaitFor
 
 

@@ -21,10 +21,10 @@ from quorate_operator.planning.cluster import (
     RolloutPolicy,
 )
 from quorate_operator.planning.features import forbids_version
+from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.membership import is_changing
 from quorate_operator.planning.part import Part, listed
 from quorate_operator.planning.safety import view_quorum
-from quorate_operator.planning.shutdown import GRACE_MS
 from quorate_operator.planning.steps import ElectPreferredLeaders, Refusal, StartNode, Step, StopNode, WaitFor
 
 BROKER_GRACE_MS = 120_000

@@ -6,10 +6,10 @@ own name leads to it as long as the pod lives, and nobody has to point it. Other
 
 from collections.abc import Mapping
 
+from quorate_operator.models.hosts import fill_host, template_values
 from quorate_operator.models.listeners import BrokerListener, Listener
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredNode, Role
-from quorate_operator.planning.templates import fill_host, template_values
 from quorate_operator.resources.facts import Context, ListenerOf
 from quorate_operator.resources.names import exposure_name, is_service_name, pod_host, pod_name
 

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
-from quorate_operator.properties.logging import LOG4J2
-from quorate_operator.properties.nodes import (
+from quorate_operator.properties import (
     ADVERTISED_LISTENERS,
     ANY_HOST,
+    LOG4J2,
     QuorumFacts,
     Voter,
     internal_topic_properties,
     listener_properties,
     quorum_properties,
+    render_properties,
 )
-from quorate_operator.properties.text import render_properties
 from quorate_operator.resources.addresses import HTTP_PORT, contact, listener_port
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from quorate_operator.models.base import quantity_bytes
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
-from quorate_operator.properties.nodes import initial_controllers
+from quorate_operator.properties import initial_controllers
 from quorate_operator.resources.addresses import HTTP_PORT, listener_port
 from quorate_operator.resources.configs import (
     CONFIG_DIRECTORY,
@@ -291,3 +291,20 @@ def _heap_bytes(memory_limit: str) -> int | None:
     if re.search(r"m$", memory_limit):
         return None  # thousandths of bytes: nobody means that
     return max(_HEAP_BYTES_MIN, quantity_bytes(memory_limit) // 2)
+
+
+def volume_claim(context: Context, node: DesiredNode) -> Object:
+    """The claim of one node; applying it again with a larger size makes the volume grow where it can."""
+    storage = context.pool(node.pool).spec.storage
+    spec: Object = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage.size}},
+    }
+    if storage.class_name is not None:
+        spec["storageClassName"] = storage.class_name
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata(context, volume_claim_name(node.pool, node.node_id), labels_of(context, node)),
+        "spec": spec,
+    }

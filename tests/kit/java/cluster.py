@@ -14,7 +14,7 @@ from kit.cluster import Cluster, environment_for, free_ports, manifests
 from kit.java.tls import Certificates
 from kit.java.tools import JavaTools
 from quorate_operator.planning.cluster import DesiredNode, Role
-from quorate_operator.properties.text import render_properties
+from quorate_operator.properties import render_properties
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.loopback import LOOPBACK

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock, Timer
 from typing import IO, Any, Self
 
-from quorate_operator.properties.logging import TOOLS_LOG4J2
+from quorate_operator.properties import TOOLS_LOG4J2
 
 SERVER = Path(__file__).with_name("ToolServer.java")
 JVM = (

@@ -4,7 +4,7 @@ import logging
 from typing import Any, cast
 
 import pytest
-from quorate_operator.handlers.leading import LEADS_LABEL, tell_leading
+from quorate_operator.handlers.process import LEADS_LABEL, label_leading
 from quorate_operator.runtime.kubernetes.api import POD, ApiError, Kind, KubernetesApi
 
 
@@ -25,8 +25,8 @@ class Api:
 async def test_the_label_comes_and_goes() -> None:
     """Goal: a Service can select who works. Method: lead, then begin anew."""
     api = Api()
-    await tell_leading(cast("KubernetesApi", api), "system", "operator-1", leads=True)
-    await tell_leading(cast("KubernetesApi", api), "system", "operator-1", leads=False)
+    await label_leading(cast("KubernetesApi", api), "system", "operator-1", leads=True)
+    await label_leading(cast("KubernetesApi", api), "system", "operator-1", leads=False)
     assert api.patches == [
         (POD, "system", "operator-1", {LEADS_LABEL: "true"}),
         (POD, "system", "operator-1", {LEADS_LABEL: None}),
@@ -40,5 +40,5 @@ async def test_clusters_matter_more_than_the_page(
     """Goal: the operator works without the label. Method: no such pod, no right to it, no answer."""
     caplog.set_level(logging.WARNING)
     api = Api(ApiError(status, "No", "no"))
-    await tell_leading(cast("KubernetesApi", api), "system", "operator-1", leads=True)
+    await label_leading(cast("KubernetesApi", api), "system", "operator-1", leads=True)
     assert ("can't be labelled" in caplog.text) == is_told

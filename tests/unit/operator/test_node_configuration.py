@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.properties.text import render_properties
+from quorate_operator.properties import render_properties
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.identity import settle_identity
 from quorate_operator.runtime.local.layout import Layout

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from quorate_operator.models.hosts import TemplateError
 from quorate_operator.models.manifests import ManifestError, Manifests
 from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import (
@@ -44,26 +45,18 @@ from quorate_operator.planning.steps import (
     StopNode,
     WithdrawAddress,
 )
-from quorate_operator.planning.templates import TemplateError
 from quorate_operator.resources.addresses import listener_port
-from quorate_operator.resources.budgets import brokers_budget, controllers_budget
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Images
-from quorate_operator.resources.names import ANNOTATION_VERIFIED, LABEL_NODE_ID, LABEL_PURPOSE
-from quorate_operator.resources.network import controllers_policy
+from quorate_operator.resources.names import ANNOTATION_VERIFIED, LABEL_NODE_ID
 from quorate_operator.resources.pods import (
     node_pod,
     rebuild_quorum_arguments,
     task_pod,
+    volume_claim,
 )
 from quorate_operator.resources.secrets import with_secrets
-from quorate_operator.resources.services import (
-    PURPOSE_EXPOSURE,
-    exposures,
-    headless_service,
-)
-from quorate_operator.resources.volumes import volume_claim
 from quorate_operator.runtime.kubernetes.api import (
     CONFIG_MAP,
     MACHINE,
@@ -83,7 +76,6 @@ from quorate_operator.runtime.kubernetes.formations import (
     with_leader,
     write_formation,
 )
-from quorate_operator.runtime.kubernetes.history import history_status, keep_history
 from quorate_operator.runtime.kubernetes.objects import DELETION_LOOK_S, DELETION_SLACK_S, ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import (
     ANNOTATION_CLUSTER_ID,
@@ -103,6 +95,7 @@ from quorate_operator.runtime.kubernetes.observing import (
     verified_text,
 )
 from quorate_operator.runtime.kubernetes.published_names import PublishedNames
+from quorate_operator.runtime.kubernetes.surroundings import history_status, keep_surroundings
 
 TASK_TIMEOUT_S = 300.0
 _ENDED = ("Succeeded", "Failed")
@@ -250,38 +243,15 @@ class KubernetesInfrastructure:
         """
         if desired.lifecycle is Lifecycle.PAUSED:
             return
-        context = self._required_context()
-        pods = [found for found in self._objects.nodes().values() if found.pod is not None]
-        voters = len(observed.quorum.voters) if observed.quorum else len(desired.of_role(Role.CONTROLLER))
-        # A pod that is evicted is counted until it is back: else its absence would make room for another eviction.
-        controllers = max(
-            sum(found.role is Role.CONTROLLER for found in pods), len(desired.of_role(Role.CONTROLLER))
+        voters = len(observed.quorum.voters) if observed.quorum else None
+        await keep_surroundings(
+            self._objects,
+            self._required_context(),
+            desired,
+            cluster=self._name,
+            pools=self._pools(),
+            voters=voters,
         )
-        wanted = [
-            headless_service(context, desired, self._name, Role.CONTROLLER),
-            controllers_budget(context, voters=voters, pods=controllers),
-            controllers_policy(context, desired),
-        ]
-        for pool in self._pools():
-            members = sum(node.pool == pool for node in desired.of_role(Role.BROKER))
-            running = max(sum(found.pool == pool for found in pods), members)
-            wanted += [
-                headless_service(context, desired, pool, Role.BROKER),
-                brokers_budget(context, pool, pods=running),
-            ]
-        for node in desired.nodes:
-            wanted += exposures(context, node)
-        for item in wanted:
-            await self._objects.keep(item)
-        await keep_history(self._objects, context, desired.lifecycle)
-        names = {item["metadata"]["name"] for item in wanted if item["kind"] == SERVICE.name}
-        for service in self._objects.of_kind(SERVICE):
-            labels = service["metadata"]["labels"]
-            is_ours = labels.get(LABEL_PURPOSE) == PURPOSE_EXPOSURE and any(
-                labels.get(LABEL_NODE_ID) == str(node.node_id) for node in desired.nodes
-            )
-            if is_ours and service["metadata"]["name"] not in names:
-                await self._objects.delete(SERVICE, service)
 
     async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:
         """Stop the pods of some pools, or without `pools` all, brokers first, where no plan does it.

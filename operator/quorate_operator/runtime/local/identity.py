@@ -19,7 +19,7 @@ from quorate_operator.planning.cluster import (
     Role,
     Verification,
 )
-from quorate_operator.properties.nodes import QuorumFacts, Voter
+from quorate_operator.properties import QuorumFacts, Voter
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.loopback import LOOPBACK, PORT_MAX, first_free, is_free, owner_of

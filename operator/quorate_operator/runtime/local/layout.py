@@ -7,9 +7,7 @@ from pathlib import Path
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
-from quorate_operator.properties.logging import LOG4J2
-from quorate_operator.properties.nodes import initial_controllers
-from quorate_operator.properties.text import render_properties
+from quorate_operator.properties import LOG4J2, initial_controllers, render_properties
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.identity import ClusterIdentity, quorum_facts
 from quorate_operator.runtime.local.server_properties import COMMENT, broker_properties, controller_properties

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 
+from quorate_operator.models.hosts import TemplateError, fill_host, template_values
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode
-from quorate_operator.planning.templates import TemplateError, fill_host, template_values
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.identity import ClusterIdentity
 from quorate_operator.runtime.local.loopback import LOOPBACK

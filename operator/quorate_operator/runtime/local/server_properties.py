@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from quorate_operator.planning.cluster import Address, DesiredNode, Implementation
-from quorate_operator.properties.nodes import (
+from quorate_operator.properties import (
     ADVERTISED_LISTENERS,
     QuorumFacts,
     internal_topic_properties,

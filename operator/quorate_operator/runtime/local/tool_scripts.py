@@ -4,7 +4,7 @@ import shlex
 from dataclasses import dataclass
 
 from quorate_operator.planning.cluster import Role
-from quorate_operator.properties.logging import TOOLS_LOG4J2
+from quorate_operator.properties import TOOLS_LOG4J2
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.stock_kafka import Kafka
 

@@ -1,10 +1,10 @@
 """What manifests ask for: node ids, lifecycle, rollouts, requests by annotation; and host templates."""
 
 import pytest
+from quorate_operator.models.hosts import TemplateError, check_template, fill_host, template_values
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role, RolloutPolicy, VolumePolicy
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.planning.templates import TemplateError, check_template, fill_host, template_values
 
 VALUES = template_values(cluster="quorum", pool="brokers", node_id=1002, first=1000, namespace="kafka")
 

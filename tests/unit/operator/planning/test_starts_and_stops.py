@@ -13,9 +13,9 @@ from quorate_operator.planning.cluster import (
     ObservedQuorum,
 )
 from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.planning.lifecycle import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
 from quorate_operator.planning.liveness import RESTART_BACKOFF_MS_MAX, restart_backoff_ms
 from quorate_operator.planning.planner import plan
-from quorate_operator.planning.shutdown import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
 from quorate_operator.planning.steps import StartNode, StopNode
 
 MANIFESTS = """\

@@ -2,8 +2,8 @@
 
 import pytest
 from kit.desired_cluster import Make
+from quorate_operator.models.hosts import TemplateError
 from quorate_operator.planning.cluster import Address
-from quorate_operator.planning.templates import TemplateError
 from quorate_operator.resources.addresses import listener_port, published_name
 from quorate_operator.resources.facts import ListenerOf
 

@@ -7,9 +7,8 @@ from kit.desired_cluster import Make
 from quorate_operator.models.manifests import load_object
 from quorate_operator.models.v1alpha1 import KafkaController
 from quorate_operator.planning.cluster import Address, Publication, Role
-from quorate_operator.resources.budgets import brokers_budget, controllers_budget
 from quorate_operator.resources.names import node_labels, owner_references
-from quorate_operator.resources.network import controllers_policy
+from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
 from quorate_operator.resources.services import (
     exposures,
     headless_service,

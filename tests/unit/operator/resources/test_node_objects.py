@@ -12,8 +12,13 @@ from quorate_operator.planning.cluster import Address
 from quorate_operator.resources.configs import DATA_DIRECTORY, config_map
 from quorate_operator.resources.facts import SecretFacts
 from quorate_operator.resources.names import exposure_name, parse_address
-from quorate_operator.resources.pods import format_arguments, node_pod, rebuild_quorum_arguments, task_pod
-from quorate_operator.resources.volumes import volume_claim
+from quorate_operator.resources.pods import (
+    format_arguments,
+    node_pod,
+    rebuild_quorum_arguments,
+    task_pod,
+    volume_claim,
+)
 from quorate_protocol.properties import parse_properties
 
 LONGEST = "q" * 52

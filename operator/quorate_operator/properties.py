@@ -1,4 +1,4 @@
-"""What every node's configuration says of its listeners, of those of others, and of the quorum."""
+"""Nodes' configuration files: server.properties with Kafka's names, its text, and log4j2.properties. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -85,3 +85,48 @@ def internal_topic_properties(broker_count: int) -> dict[str, str]:
 
 def _endpoints(listeners: Sequence[Listener], addresses: Mapping[str, Address]) -> str:
     return ",".join(f"{listener.name}://{addresses[listener.name]}" for listener in listeners)
+
+
+def render_properties(properties: Mapping[str, str], comment: str) -> str:
+    """The text of a .properties file that Java reads back as `properties`; `comment` is its first line."""
+    lines = [f"{_escaped(key, in_key=True)}={_escaped(value)}\n" for key, value in properties.items()]
+    return f"# {comment}\n" + "".join(lines)
+
+
+def _escaped(text: str, *, in_key: bool = False) -> str:
+    escapes = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+    if in_key:
+        escapes |= {"=": "\\=", ":": "\\:", " ": "\\ ", "#": "\\#", "!": "\\!"}
+    # Java reads these files as Latin-1, and anything beyond as UTF-16 units in escapes.
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[place : place + 2]) for place in range(0, len(units), 2)]
+    escaped = "".join(escapes.get(chr(code), chr(code)) if code < 127 else f"\\u{code:04x}" for code in codes)
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
+
+
+LOG4J2 = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = INFO
+rootLogger.appenderRef.out.ref = out
+logger.kafka.name = kafka
+logger.kafka.level = INFO
+logger.clients.name = org.apache.kafka.clients
+logger.clients.level = WARN
+logger.config.name = org.apache.kafka.common.config
+logger.config.level = WARN
+"""
+
+TOOLS_LOG4J2 = """\
+status = error
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = WARN
+rootLogger.appenderRef.err.ref = err
+"""

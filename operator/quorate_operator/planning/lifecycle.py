@@ -1,0 +1,102 @@
+"""A whole cluster starts and stops: what a start still waits for, and the order in which nodes stop."""
+
+from collections.abc import Collection
+
+from quorate_operator.planning.cluster import (
+    DesiredCluster,
+    DesiredNode,
+    NodeState,
+    ObservedCluster,
+    Role,
+)
+from quorate_operator.planning.part import listed
+from quorate_operator.planning.steps import Step, StopNode, WaitFor
+
+
+def wait_for_ready(
+    desired: DesiredCluster, observed: ObservedCluster, told: Collection[int] = ()
+) -> tuple[WaitFor, ...]:
+    """The waits between the last action and a cluster that serves; empty when it does.
+
+    `told` are the nodes of which other waits tell already.
+    """
+    waits: list[WaitFor] = []
+    if observed.quorum is None:
+        waits.append(WaitFor(reason="a leader of the controller quorum"))
+    controllers = _not_ready(desired.of_role(Role.CONTROLLER), observed, told)
+    if controllers:
+        waits.append(
+            WaitFor(
+                reason=f"controllers to catch up: {_named(controllers, observed)}",
+                node_ids=controllers,
+            )
+        )
+    brokers = _not_ready(desired.of_role(Role.BROKER), observed, told)
+    if brokers:
+        waits.append(
+            WaitFor(
+                reason=f"brokers to be registered and unfenced: {_named(brokers, observed)}",
+                node_ids=brokers,
+            )
+        )
+    return tuple(waits)
+
+
+def _not_ready(
+    nodes: tuple[DesiredNode, ...], observed: ObservedCluster, told: Collection[int]
+) -> tuple[int, ...]:
+    return tuple(
+        node.node_id
+        for node in nodes
+        if observed.nodes[node.node_id].state is not NodeState.READY and node.node_id not in told
+    )
+
+
+def _named(node_ids: tuple[int, ...], observed: ObservedCluster) -> str:
+    """The ids, each with what keeps it, where somebody knows."""
+    return ", ".join(f"{node_id}{_problem(observed, node_id)}" for node_id in node_ids)
+
+
+def _problem(observed: ObservedCluster, node_id: int) -> str:
+    seen = observed.nodes[node_id]
+    if seen.unreachable_host:
+        return " (its machine does not answer; decommission it if it is gone for ever)"
+    return f" ({seen.problem})" if seen.problem else ""
+
+
+GRACE_MS = 30_000
+GRACE_WITHOUT_QUORUM_MS = 3_000
+
+
+def stop_all(observed: ObservedCluster, *, reason: str) -> tuple[Step, ...]:
+    """The steps that stop every node that runs, in the order that keeps a quorum for those who need one."""
+    leader_id = observed.quorum.leader_id if observed.quorum else None
+    running = [node for node in observed.nodes.values() if node.state.runs and not node.unreachable_host]
+    away = tuple(node.node_id for node in observed.nodes.values() if node.unreachable_host)
+    brokers = [node.node_id for node in running if node.role is Role.BROKER]
+    controllers = [node.node_id for node in running if node.role is Role.CONTROLLER]
+    followers = [node_id for node_id in controllers if node_id != leader_id]
+    leader = [node_id for node_id in controllers if node_id == leader_id]
+    # A broker asks the active controller for its controlled shutdown, and would wait for one in vain.
+    broker_grace_ms = GRACE_MS if leader else GRACE_WITHOUT_QUORUM_MS
+    others = (
+        ("standby controllers", "before the active one") if leader else ("controllers", "while nobody leads")
+    )
+    steps: list[Step] = []
+    for node_ids, grace_ms, who, order in (
+        (brokers, broker_grace_ms, "brokers", "first"),
+        (followers, GRACE_MS, *others),
+        (leader, GRACE_MS, "the active controller", "last"),
+    ):
+        if not node_ids:
+            continue
+        if steps:
+            steps.append(WaitFor(reason=f"the turn of {who}"))
+        steps += [
+            StopNode(node_id=node_id, grace_ms=grace_ms, reason=f"{reason}, {who} {order}")
+            for node_id in node_ids
+        ]
+    if away:
+        what = f"the machines of {listed(away)} to answer, or to be given up: nobody knows whether these still run"
+        steps.append(WaitFor(reason=what, node_ids=away))
+    return tuple(steps)
