@@ -23,7 +23,7 @@ class Exposure(Model):
         default="Internal",
         description=(
             "Internal: inside Kubernetes only. LoadBalancer, NodePort: one Service of this type for each node. "
-            "External: by names that somebody else points at the nodes; they are verified and waited for."
+            "External: names that are managed elsewhere; the operator waits until each reaches its node."
         ),
     )
     annotations: Annotations = Field(
@@ -36,8 +36,8 @@ class Tls(Model):
 
     secret_name: ResourceName = Field(
         description=(
-            "A Secret of type kubernetes.io/tls, with tls.crt and tls.key, and ca.crt where clients are to "
-            "present certificates. A change rolls the nodes."
+            "A Secret of type kubernetes.io/tls, with tls.crt and tls.key, and ca.crt if clients must "
+            "present certificates. A change restarts the nodes."
         )
     )
 
@@ -45,12 +45,14 @@ class Tls(Model):
 class Listener(Model):
     """A listener of each node of the pool."""
 
-    name: ListenerName = Field(description="Its name in Kafka: capital letters, digits and underscores.")
+    name: ListenerName = Field(
+        description="The listener name in Kafka: capital letters, digits and underscores."
+    )
     port: Port | None = Field(
         default=None,
         description=(
-            "The port. Pods have addresses of their own and share one; local processes listen on port + offset, "
-            "or on a free port without it."
+            "The port. All pods listen on it; local processes listen on port + offset, "
+            "or without it on a free port."
         ),
     )
     protocol: Protocol = Field(default="PLAINTEXT", description="The security protocol.")
@@ -81,23 +83,23 @@ class BrokerListener(Listener):
     advertised_host: HostTemplate | None = Field(
         default=None,
         description=(
-            "Template of the host that clients are told, with {nodeId}, {offset}, {pod}, {pool}, {cluster}, "
-            "{service}, {namespace}. Without it: the pod's name on Kubernetes, or the address of its "
+            "Template of the advertised host, with {nodeId}, {offset}, {pod}, {pool}, {cluster}, "
+            "{service}, {namespace}. Default: the pod's name on Kubernetes, or the address of its "
             "load balancer or machine; 127.0.0.1 for local processes."
         ),
     )
     advertised_port: Port | None = Field(
-        default=None, description="The port that clients are told, where it is not the listener's."
+        default=None, description="The advertised port, if it differs from the listener's."
     )
     interim_host: HostTemplate | None = Field(
         default=None,
         description=(
-            "Template of a host that belongs to one node for ever: nodes that swap their names go through it."
+            "Template of a host that always belongs to the same node: nodes that swap their hosts use it."
         ),
     )
-    tls: Tls | None = Field(default=None, description="The certificate; needed with protocol SSL.")
+    tls: Tls | None = Field(default=None, description="The certificate; required with protocol SSL.")
     exposure: Exposure = Field(
-        default_factory=Exposure, description="How clients outside of the cluster's network reach it."
+        default_factory=Exposure, description="How clients outside Kubernetes reach the listener."
     )
 
     @model_validator(mode="after")

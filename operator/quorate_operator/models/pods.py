@@ -31,9 +31,9 @@ Amounts = Annotated[dict[Text, Amount], Field(max_length=16)]
 class Resources(Model):
     """What the node's container asks for and is limited to."""
 
-    requests: Amounts = Field(default_factory=dict, description="What is set aside for it: cpu, memory.")
+    requests: Amounts = Field(default_factory=dict, description="Reserved resources: cpu, memory.")
     limits: Amounts = Field(
-        default_factory=dict, description="What it may use at most. Half of a broker's memory becomes heap."
+        default_factory=dict, description="Maximum resources. Half of a broker's memory becomes heap."
     )
 
 
@@ -46,18 +46,16 @@ class SecretReference(Model):
 class PodTemplate(Model):
     """What is added to the pods of a pool. A change of it rolls them."""
 
-    resources: Resources = Field(
-        default_factory=Resources, description="What a node asks for and is limited to."
-    )
+    resources: Resources = Field(default_factory=Resources, description="Requests and limits of a node.")
     labels: Labels = Field(default_factory=dict, description="Labels besides those that Quorate sets.")
     annotations: Annotations = Field(
         default_factory=dict, description="Annotations besides those that Quorate sets."
     )
     node_selector: Annotated[dict[Text, LabelValue], Field(max_length=KUBERNETES_OBJECTS_MAX)] = Field(
-        default_factory=dict, description="Labels of the machines that pods may be on."
+        default_factory=dict, description="Labels of the Kubernetes nodes that may run the pods."
     )
     tolerations: Annotated[tuple[AnyObject, ...], Field(strict=False, max_length=KUBERNETES_OBJECTS_MAX)] = (
-        Field(default=(), description="Taints that are put up with, as in a pod.")
+        Field(default=(), description="Tolerations, as in a pod.")
     )
     affinity: AnyObject | None = Field(default=None, description="As in a pod.")
     priority_class_name: ResourceName | None = Field(default=None, description="As in a pod.")
@@ -67,7 +65,7 @@ class PodTemplate(Model):
     image_pull_secrets: Annotated[
         tuple[SecretReference, ...],
         Field(strict=False, max_length=16, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
-    ] = Field(default=(), description="Secrets for the registry that the image comes from.")
+    ] = Field(default=(), description="Secrets for the registry of the image.")
 
 
 class Storage(Model):
@@ -90,12 +88,12 @@ class Storage(Model):
         )
     )
 
-    size: Size = Field(default="10Gi", description="How much is asked for. It can grow, not shrink.")
+    size: Size = Field(default="10Gi", description="Requested size. It can grow, but not shrink.")
     class_name: Text | None = Field(
-        default=None, description="The storage class; the cluster's default without it. It can't be changed."
+        default=None, description="The storage class. Default: that of Kubernetes. It can't be changed."
     )
     on_decommission: OnDecommission = Field(
-        default="Retain", description="What happens to the volume of a node that was decommissioned."
+        default="Retain", description="What happens to the volume of a decommissioned node."
     )
 
 
@@ -104,10 +102,10 @@ class Rollout(Model):
 
     overlap: Duration = Field(
         default="10m",
-        description="How long a name that was left keeps pointing at its node: 90s, 10m, 2h, 1d.",
+        description="How long an old address keeps leading to its node: 90s, 10m, 2h, 1d.",
     )
     max_unavailable: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=1, description="How many nodes of the pool may be down for a restart at a time."
+        default=1, description="How many nodes of the pool may restart at the same time."
     )
 
     @property

@@ -28,25 +28,25 @@ class StatusModel(Model):
 class Condition(StatusModel):
     """A condition, as Kubernetes' own resources have them."""
 
-    type: ConditionType = Field(description="What it says something about.")
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
+    type: ConditionType = Field(description="The type of the condition.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether the condition holds.")
     observed_generation: int | None = Field(
-        default=None, description="The metadata.generation that it was judged by."
+        default=None, description="The metadata.generation that the condition is based on."
     )
     last_transition_time: str = Field(
-        description="When status changed last.", json_schema_extra={"format": "date-time"}
+        description="When the status last changed.", json_schema_extra={"format": "date-time"}
     )
     reason: Annotated[
         str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
-    ] = Field(description="Why, for programs.")
-    message: Message = Field(description="Why, for people.")
+    ] = Field(description="The reason, for programs.")
+    message: Message = Field(description="The reason, for people.")
 
 
 class InitialVoter(StatusModel):
     """A controller whose disk is formatted as one of the first voters."""
 
-    node_id: NodeId = Field(description="Which controller.")
-    directory_id: str = Field(description="The directory id its disk is formatted with.")
+    node_id: NodeId = Field(description="The node id of the controller.")
+    directory_id: str = Field(description="The directory id of its formatted disk.")
 
 
 class FormationStatus(StatusModel):
@@ -62,11 +62,11 @@ class FormationStatus(StatusModel):
     ] = Field(default=(), description="The first voters.")
     is_formed: bool = Field(
         default=False,
-        description="Whether a leader was seen since. From then on an empty disk joins and never forms.",
+        description="Whether a leader has been seen. From then on an empty disk joins the quorum.",
     )
     is_static: bool = Field(
         default=False,
-        description="Whether it was formed with static voters, and has not been seen with dynamic ones since.",
+        description="Whether it was formed with static voters and has not been seen with dynamic ones.",
     )
     is_rebuilt: bool = Field(
         default=False, description="Whether the quorum was rebuilt from the disk of the only initial voter."
@@ -77,60 +77,62 @@ class QuorumStatus(StatusModel):
     """The quorum as its leader describes it."""
 
     leader_id: int = Field(description="The active controller.")
-    epoch: int = Field(description="Its epoch.")
-    high_watermark: int = Field(description="The offset up to which the metadata log is committed.")
-    kraft_version: int = Field(description="0: static voters. 1: dynamic.")
+    epoch: int = Field(description="The leader epoch.")
+    high_watermark: int = Field(description="The high watermark of the metadata log.")
+    kraft_version: int = Field(description="0: static voters, 1: dynamic voters.")
 
 
 class VoterStatus(StatusModel):
     """A voter of the metadata quorum."""
 
-    node_id: NodeId = Field(description="Which controller.")
-    directory_id: str | None = Field(default=None, description="The directory id that votes.")
-    endpoint: str | None = Field(default=None, description="host:port in the voter set.")
-    caught_up: bool = Field(default=False, description="Whether it has all that is committed.")
-    lag: int | None = Field(default=None, description="How many records it is behind the leader.")
+    node_id: NodeId = Field(description="The node id of the controller.")
+    directory_id: str | None = Field(default=None, description="The directory id of the voter.")
+    endpoint: str | None = Field(default=None, description="Its host:port in the voter set.")
+    caught_up: bool = Field(default=False, description="Whether it is caught up with the committed log.")
+    lag: int | None = Field(default=None, description="Its lag behind the leader, in records.")
 
 
 class RegistrationStatus(StatusModel):
     """A registration of a controller in the metadata log."""
 
-    node_id: NodeId = Field(description="Which controller.")
-    ghost: bool = Field(default=False, description="Whether there is no such node any more.")
+    node_id: NodeId = Field(description="The node id of the controller.")
+    ghost: bool = Field(
+        default=False, description="Whether the registration is a ghost: its controller no longer exists."
+    )
     blocks: str | None = Field(
-        default=None, description="What it blocks: the feature and the level that it does not support."
+        default=None, description="The feature and level that it blocks, because it does not support them."
     )
 
 
 class BrokerStatus(StatusModel):
     """A broker of a pool."""
 
-    node_id: NodeId = Field(description="Which broker.")
-    state: str = Field(
-        description="Where it is in its life: absent, stopped, starting, ready, unready, crashed."
-    )
-    fenced: bool | None = Field(default=None, description="Whether the controllers fence it.")
-    replicas: int | None = Field(default=None, description="How many replicas lie on it.")
+    node_id: NodeId = Field(description="The node id of the broker.")
+    state: str = Field(description="Its state: absent, stopped, starting, ready, unready, crashed.")
+    fenced: bool | None = Field(default=None, description="Whether the broker is fenced.")
+    replicas: int | None = Field(default=None, description="Number of replicas on the broker.")
     rack: str | None = Field(default=None, description="Its rack.")
     advertised: dict[str, str] = Field(
-        default_factory=dict, description="By listener name, host:port as clients are told."
+        default_factory=dict, description="Advertised host:port by listener name."
     )
 
 
 class PlanStep(StatusModel):
     """A step that is left to do."""
 
-    step: str = Field(description="What is done: AddVoter, StartNode, WaitFor and so on.")
-    node_id: int | None = Field(default=None, description="To which node; absent for the cluster as a whole.")
-    reason: Message = Field(description="Why.")
-    waits_for: Message | None = Field(default=None, description="What has to hold before it is done.")
+    step: str = Field(description="The kind of step: AddVoter, StartNode, WaitFor and so on.")
+    node_id: int | None = Field(default=None, description="The node; absent for a step of the whole cluster.")
+    reason: Message = Field(description="The reason of the step.")
+    waits_for: Message | None = Field(
+        default=None, description="The condition that must hold before the step is done."
+    )
 
 
 class RefusalStatus(StatusModel):
     """Something that was asked for and is not done."""
 
-    code: str = Field(description="What, for programs.")
-    message: Message = Field(description="Why, and the way out.")
+    code: str = Field(description="The kind of refusal, for programs.")
+    message: Message = Field(description="The reason, and what to do.")
 
 
 _CONDITIONS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
@@ -142,24 +144,22 @@ class _PoolStatus(StatusModel):
     """What quorums and pools of brokers share."""
 
     observed_generation: int | None = Field(
-        default=None, description="The metadata.generation that this was observed for."
+        default=None, description="The metadata.generation of the observed spec."
     )
     conditions: Annotated[
         tuple[Condition, ...], Field(strict=False, max_length=16, json_schema_extra=_CONDITIONS)
     ] = Field(default=(), description="Ready, Progressing, Degraded, QuorumHealthy, UpgradeBlocked.")
-    replicas: int | None = Field(
-        default=None, description="How many nodes there are, for the scale subresource."
-    )
-    ready_replicas: int | None = Field(default=None, description="How many of them are ready.")
+    replicas: int | None = Field(default=None, description="Number of nodes, for the scale subresource.")
+    ready_replicas: int | None = Field(default=None, description="Number of ready nodes.")
     selector: str | None = Field(
         default=None, description="The label selector of the pods, for the scale subresource."
     )
     plan: Annotated[
         tuple[PlanStep, ...], Field(strict=False, max_length=PLAN_STEPS_MAX, json_schema_extra=_ATOMIC)
-    ] = Field(default=(), description="What is left to do, in order; the first steps of a long plan.")
+    ] = Field(default=(), description="The remaining steps in order, or the first ones of a long plan.")
     refusals: Annotated[
         tuple[RefusalStatus, ...], Field(strict=False, max_length=REFUSALS_MAX, json_schema_extra=_ATOMIC)
-    ] = Field(default=(), description="What was asked for and is not done.")
+    ] = Field(default=(), description="Parts of the spec that are not carried out.")
 
 
 class HistoryStatus(StatusModel):
@@ -167,12 +167,12 @@ class HistoryStatus(StatusModel):
 
     last_schedule_time: str | None = Field(
         default=None,
-        description="When a job was started last.",
+        description="When a job last started.",
         json_schema_extra={"format": "date-time"},
     )
     last_ingest_time: str | None = Field(
         default=None,
-        description="When all that had been shipped was in the lake.",
+        description="When everything shipped so far was last in the lake.",
         json_schema_extra={"format": "date-time"},
     )
 
@@ -189,11 +189,13 @@ class KafkaControllerStatus(_PoolStatus):
         )
     )
 
-    cluster_id: ClusterId | None = Field(default=None, description="The id that is on every disk.")
-    version: str | None = Field(default=None, description="The release that every node of the quorum runs.")
-    metadata_version: str | None = Field(default=None, description="The metadata.version that is finalized.")
+    cluster_id: ClusterId | None = Field(default=None, description="The cluster id, which is on every disk.")
+    version: str | None = Field(
+        default=None, description="The Kafka version that every node of the quorum runs."
+    )
+    metadata_version: str | None = Field(default=None, description="The finalized metadata.version.")
     formation: FormationStatus | None = Field(
-        default=None, description="The identity that was settled before the first node."
+        default=None, description="The identity of the cluster, stored before the first node starts."
     )
     quorum: QuorumStatus | None = Field(default=None, description="The quorum, while a leader answers.")
     voters: Annotated[
@@ -201,14 +203,16 @@ class KafkaControllerStatus(_PoolStatus):
     ] = Field(default=(), description="The voters, while a leader answers.")
     registrations: Annotated[
         tuple[RegistrationStatus, ...], Field(strict=False, max_length=NODES_MAX, json_schema_extra=_BY_NODE)
-    ] = Field(default=(), description="The controllers that are registered.")
-    history: HistoryStatus | None = Field(default=None, description="The history, where one is kept.")
+    ] = Field(default=(), description="The registered controllers.")
+    history: HistoryStatus | None = Field(default=None, description="The history, if the spec has one.")
 
 
 class KafkaBrokerStatus(_PoolStatus):
     """What the operator knows of a pool of brokers."""
 
-    version: str | None = Field(default=None, description="The release that every broker of the pool runs.")
+    version: str | None = Field(
+        default=None, description="The Kafka version that every broker of the pool runs."
+    )
     brokers: Annotated[
         tuple[BrokerStatus, ...], Field(strict=False, max_length=NODES_MAX, json_schema_extra=_BY_NODE)
-    ] = Field(default=(), description="The brokers that are there or should be.")
+    ] = Field(default=(), description="The existing and the desired brokers.")

@@ -62,26 +62,26 @@ class NodeIds(Model):
 
 
 class ControllerNode(Model):
-    """What differs for one controller; `implementation` is for mixed quorums and for migrations."""
+    """Settings of one controller; `implementation` is for mixed quorums and migrations."""
 
-    node_id: NodeId = Field(description="Which controller.")
+    node_id: NodeId = Field(description="The node id of the controller.")
     implementation: Literal["python", "java"] = Field(
-        default="python", description="What runs it: Quorate's controller, or stock Apache Kafka."
+        default="python", description="The implementation: Quorate's controller, or stock Apache Kafka."
     )
     advertised_hosts: AdvertisedHosts = Field(
-        default_factory=dict, description="By listener name, its host in place of the template's."
+        default_factory=dict, description="Advertised hosts by listener name, instead of the template's."
     )
 
 
 class BrokerNode(Model):
-    """What differs for one broker."""
+    """Settings of one broker."""
 
-    node_id: NodeId = Field(description="Which broker.")
+    node_id: NodeId = Field(description="The node id of the broker.")
     rack: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
         default=None, description="Its broker.rack. Replicas of a partition are spread over racks."
     )
     advertised_hosts: AdvertisedHosts = Field(
-        default_factory=dict, description="By listener name, its host in place of the template's."
+        default_factory=dict, description="Advertised hosts by listener name, instead of the template's."
     )
 
 
@@ -127,26 +127,25 @@ class _PoolSpec(Model):
 
     replicas: int
     node_ids: NodeIds
-    version: KafkaVersion = Field(default=KAFKA_VERSION, description="The release of Apache Kafka.")
+    version: KafkaVersion = Field(default=KAFKA_VERSION, description="The version of Apache Kafka.")
     image: Image | None = Field(
-        default=None, description="The image of the pods, in place of the one that goes with the version."
+        default=None, description="The image of the pods. Default: the image of the version."
     )
     config: Properties = Field(
         default_factory=dict,
-        description="Kafka's properties by name, besides those that follow from the rest. "
-        "Kubernetes wants true and 0.5 in quotes.",
+        description="More properties with Kafka's names. On Kubernetes, quote true and 0.5.",
     )
     storage: Storage = Field(default_factory=Storage, description="The volume of each node.")
     template: PodTemplate = Field(
-        default_factory=PodTemplate, description="What is added to the pods. A change rolls them."
+        default_factory=PodTemplate, description="Additions to the pods. A change restarts the nodes."
     )
-    rollout: Rollout = Field(default_factory=Rollout, description="How nodes are restarted and renamed.")
+    rollout: Rollout = Field(default_factory=Rollout, description="How nodes restart and change hosts.")
     decommission: Annotated[
         tuple[NodeId, ...],
         Field(strict=False, max_length=BROKERS_MAX, json_schema_extra={"x-kubernetes-list-type": "set"}),
     ] = Field(
         default=(),
-        description="Node ids that are to leave, and that the pool uses no more: others take their place.",
+        description="Node ids that leave the pool and are not used again; other ids take their place.",
     )
 
     def all_node_ids(self) -> tuple[int, ...]:
@@ -246,12 +245,12 @@ class KafkaControllerSpec(_PoolSpec):
     )
 
     replicas: Annotated[int, Field(ge=1, le=CONTROLLERS_MAX)] = Field(
-        default=3, description="How many voters; an odd number is best."
+        default=3, description="Number of voters; an odd number is best."
     )
-    node_ids: NodeIds = Field(default=NodeIds(first=3000), description="Where the node ids come from.")
+    node_ids: NodeIds = Field(default=NodeIds(first=3000), description="The range of node ids.")
     cluster_id: ClusterId | None = Field(
         default=None,
-        description="The id of the cluster, as kafka-storage random-uuid prints one; made up without it. "
+        description="The cluster id, as kafka-storage random-uuid prints one. Default: random. "
         "It can't be changed.",
     )
     metadata_version: MetadataVersion | None = Field(
@@ -260,12 +259,12 @@ class KafkaControllerSpec(_PoolSpec):
     )
     quorum: Literal["dynamic", "static"] = Field(
         default="dynamic",
-        description="dynamic: voters are added and removed (KIP-853). static to dynamic migrates.",
+        description="dynamic: voters can be added and removed (KIP-853). static can be changed to dynamic.",
     )
     advertised_host: HostTemplate | None = Field(
         default=None,
-        description="Template of the controllers' hosts, as in a broker's listener. "
-        'Without it: "{pod}.{service}.{namespace}.svc" on Kubernetes, 127.0.0.1 for local processes.',
+        description="Template of the controllers' advertised hosts, as in a broker's listener. "
+        'Default: "{pod}.{service}.{namespace}.svc" on Kubernetes, 127.0.0.1 for local processes.',
     )
     listeners: ControllerListeners = Field(
         default=(ControllerListener(name="CONTROLLER"),),
@@ -274,25 +273,25 @@ class KafkaControllerSpec(_PoolSpec):
     )
     nodes: Annotated[tuple[ControllerNode, ...], Field(strict=False, max_length=CONTROLLER_IDS)] = Field(
         default=(),
-        description="What differs for single controllers. An entry for one that isn't there waits for it.",
+        description="Settings of single controllers. An entry may precede its controller.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]},
     )
     rollout: ControllerRollout = Field(
-        default_factory=ControllerRollout, description="How controllers are restarted and renamed."
+        default_factory=ControllerRollout, description="How controllers restart and change hosts."
     )
     decommission: Annotated[
         tuple[NodeId, ...],
         Field(strict=False, max_length=CONTROLLER_IDS, json_schema_extra={"x-kubernetes-list-type": "set"}),
     ] = Field(
         default=(),
-        description="Node ids that are to leave the quorum, and that it uses no more: others take their place.",
+        description="Node ids that leave the quorum and are not used again; other ids take their place.",
     )
     paused: bool = Field(
-        default=False, description="Nothing of the cluster is changed while this is true; status goes on."
+        default=False, description="While true, the cluster is not changed; its status is still updated."
     )
     hibernated: bool = Field(
         default=False,
-        description="Every node of the cluster is stopped, brokers first; volumes and registrations stay.",
+        description="While true, every node is stopped, brokers first; volumes and registrations are kept.",
     )
     history: History | None = Field(
         default=None,
@@ -341,7 +340,7 @@ class KafkaBrokerSpec(_PoolSpec):
     )
 
     controllers: ResourceName = Field(
-        description="The name of the KafkaController that this pool belongs to.",
+        description="The name of the KafkaController of this pool.",
         json_schema_extra=rules(
             {
                 "rule": "self == oldSelf",
@@ -349,16 +348,16 @@ class KafkaBrokerSpec(_PoolSpec):
             }
         ),
     )
-    replicas: Annotated[int, Field(ge=0, le=BROKERS_MAX)] = Field(default=3, description="How many brokers.")
-    node_ids: NodeIds = Field(default=NodeIds(first=0), description="Where the node ids come from.")
+    replicas: Annotated[int, Field(ge=0, le=BROKERS_MAX)] = Field(default=3, description="Number of brokers.")
+    node_ids: NodeIds = Field(default=NodeIds(first=0), description="The range of node ids.")
     listeners: BrokerListeners = Field(
         default=(BrokerListener(name="PLAINTEXT"),),
-        description="The brokers' listeners; brokers talk to each other by the first one.",
+        description="The brokers' listeners; brokers use the first one among themselves.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     nodes: Annotated[tuple[BrokerNode, ...], Field(strict=False, max_length=BROKERS_MAX)] = Field(
         default=(),
-        description="What differs for single brokers. An entry for one that isn't there waits for it.",
+        description="Settings of single brokers. An entry may precede its broker.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]},
     )
 
