@@ -1,5 +1,5 @@
--- The health of KafkaControllers and KafkaBrokers for Argo CD; one script for both. argocd/README.md says how to use it.
-local health = { status = "Progressing", message = "the operator has not looked at it yet" }
+-- The health of KafkaControllers and KafkaBrokers for Argo CD; one script for both. See argocd/README.md.
+local health = { status = "Progressing", message = "the operator has not reconciled it yet" }
 if obj.metadata ~= nil and obj.metadata.deletionTimestamp ~= nil then
   health.message = "its nodes are being stopped"
   return health
@@ -21,10 +21,10 @@ local function said(kind)
   return conditions[kind].message or conditions[kind].reason or ""
 end
 
--- Conditions of an older generation say nothing about what is asked for now.
+-- Conditions of an older generation do not apply to the present spec.
 local seen = obj.status.observedGeneration
 if seen ~= nil and obj.metadata ~= nil and obj.metadata.generation ~= nil and seen < obj.metadata.generation then
-  health.message = "the operator has not looked at the latest change yet"
+  health.message = "the operator has not reconciled the latest change yet"
   return health
 end
 

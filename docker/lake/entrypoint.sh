@@ -1,7 +1,7 @@
 #!/bin/sh
-# `driver` and `executor` are what Spark starts its pods in a Kubernetes with, and what they get is in their
-# environment; anything else is a command of Quorate. Spark leaves processes behind that somebody has to reap, and the
-# first process of a container is not ended by a signal that it does not handle: both are what tini is for.
+# On Kubernetes, Spark starts its pods with the arguments `driver` and `executor` and passes the rest in the environment;
+# other arguments are a command of Quorate. tini reaps the processes that Spark leaves behind, and ends on signals that
+# the first process of a container would ignore.
 set -eu
 case "${1:-}" in
 driver)
