@@ -14,8 +14,10 @@ With `--dist loadgroup`, tests that share a real part run in one process, and so
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 FAST = ("tests/unit/", "tests/property/", "tests/golden/", "tests/simulation/")
 """Folders whose tests run in `make test` unless a table says otherwise."""
@@ -60,8 +62,32 @@ NIGHTLY = {
 }
 """Tests that only `make nightly` runs, each with its reason."""
 
-SHARED = ("spark", "gatekeeper", "java_cluster", "shared_cluster", "api_server", "kind_cluster")
-"""Fixtures of a whole session, the costly ones first: tests that use one of them share a process."""
+_INTEGRATION = "tests/integration"
+SHARED = {
+    "shared_cluster": (
+        f"{_INTEGRATION}/admin/test_operations_python.py",
+        f"{_INTEGRATION}/test_client_libraries.py",
+        f"{_INTEGRATION}/test_stock_tools.py",
+    ),
+    "java_cluster": (
+        f"{_INTEGRATION}/admin/",
+        f"{_INTEGRATION}/tools/test_acls.py",
+        f"{_INTEGRATION}/tools/test_configs.py",
+        f"{_INTEGRATION}/tools/test_delegation_tokens.py",
+        f"{_INTEGRATION}/tools/test_reassign_partitions.py",
+        f"{_INTEGRATION}/tools/test_topics.py",
+        f"{_INTEGRATION}/parity/test_documentation.py",
+        f"{_INTEGRATION}/parity/test_support_java_cluster.py",
+    ),
+    "gatekeeper": (f"{_INTEGRATION}/gateway/",),
+    "spark": ("tests/pipeline/jobs/", "tests/pipeline/tables/", "tests/pipeline/test_rows.py"),
+    "api_server": (
+        *("tests/kubernetes/chart/", "tests/kubernetes/commands/", "tests/kubernetes/crds/"),
+        "tests/kubernetes/test_api_server.py",
+    ),
+    "operators": ("tests/kubernetes/operator/",),
+}
+"""Tests that run in one process, because they share what a fixture starts; the first row counts."""
 
 
 def tier_of(node_id: str) -> str | None:
@@ -83,16 +109,14 @@ def _is_row(row: str, node_id: str) -> bool:
     )
 
 
-def _group_of(item: pytest.Item) -> str | None:
-    """The name of the process that a test shares; none if it can run anywhere."""
-    if item.nodeid.startswith(("tests/simulation/", "tests/property/")):
-        return None
-    fixtures = set(getattr(item, "fixturenames", ()))
-    if callspec := getattr(item, "callspec", None):  # parity: the cluster is a parameter
-        fixtures.add(
-            {"java": "java_cluster", "python": "shared_cluster"}.get(callspec.params.get("cluster"), "")
-        )
-    return next((name for name in SHARED if name in fixtures), item.nodeid.partition("::")[0])
+def group_of(node_id: str) -> str:
+    """What tests that run in one process have in common: a part that they share, or their file."""
+    if node_id.startswith(_PARITY):  # the cluster is a parameter
+        return "java_cluster" if "-java-" in node_id else "shared_cluster"
+    if node_id.startswith(("tests/simulation/", "tests/property/")):
+        return node_id
+    shared = (name for name, rows in SHARED.items() if _in(rows, node_id))
+    return next(shared, node_id.partition("::")[0])
 
 
 def _order(item: pytest.Item) -> int:
@@ -106,14 +130,25 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "nightly: `make nightly` alone runs it; see tests/kit/tiers.py")
 
 
+class _Groups(LoadScopeScheduling):  # type: ignore[misc]
+    """Sends the tests of a group to one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Groups | None:
+    """Groups by `group_of`: xdist's own groups are marks, which it writes where pytest 9.2 no longer looks."""
+    return _Groups(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test with its tier and its group, before `-m` and xdist read them."""
+    """Mark each test with its tier, before `-m` reads it."""
     for item in items:
         if (tier := tier_of(item.nodeid)) is not None:
             item.add_marker(tier)
-        if (group := _group_of(item)) is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
         if item.nodeid.startswith(FAST):  # they depend on no other process: a second attempt would hide a bug
             item.add_marker(pytest.mark.flaky(reruns=0))
     if not any("::" in argument for argument in config.args) and not config.getoption("keyword"):
