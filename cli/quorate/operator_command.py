@@ -90,10 +90,10 @@ def run_command(
         Path | None, typer.Option(help="A file with the token that allows pause and restart on the page.")
     ] = None,
     log_format: Annotated[
-        LogFormat, typer.Option(case_sensitive=False, help="How a line of the log looks.")
+        LogFormat, typer.Option(case_sensitive=False, help="The format of a log line.")
     ] = LogFormat.JSON,
     log_level: Annotated[
-        LogLevel, typer.Option(case_sensitive=False, help="From which level on events are logged.")
+        LogLevel, typer.Option(case_sensitive=False, help="The lowest level that is logged.")
     ] = LogLevel.INFO,
 ) -> None:
     """Reconcile KafkaControllers and KafkaBrokers until SIGTERM. The log goes to stderr."""

@@ -56,11 +56,15 @@ ConfigOption = Annotated[
 def format_command(
     config: ConfigOption,
     cluster_id: Annotated[
-        str, typer.Option("--cluster-id", "-t", help="The cluster's id; random-uuid makes one.")
+        str,
+        typer.Option(
+            "--cluster-id", "-t", help="The cluster's id; the command random-uuid prints a new one."
+        ),
     ],
     *,
     standalone: Annotated[
-        bool, typer.Option("--standalone", "-s", help="This controller alone is the dynamic quorum.")
+        bool,
+        typer.Option("--standalone", "-s", help="Make this controller the only voter of a dynamic quorum."),
     ] = False,
     initial_controllers: Annotated[
         str | None,
@@ -73,11 +77,13 @@ def format_command(
     ] = None,
     no_initial_controllers: Annotated[
         bool,
-        typer.Option("--no-initial-controllers", "-N", help="The node will find its dynamic quorum."),
+        typer.Option("--no-initial-controllers", "-N", help="The node joins an existing dynamic quorum."),
     ] = False,
     release_version: Annotated[
         str | None,
-        typer.Option("--release-version", "-r", help="Release whose features the cluster starts with."),
+        typer.Option(
+            "--release-version", "-r", help="The Kafka release whose feature levels the cluster starts with."
+        ),
     ] = None,
     feature: Annotated[
         list[str] | None,
@@ -85,14 +91,14 @@ def format_command(
     ] = None,
     ignore_formatted: Annotated[
         bool,
-        typer.Option("--ignore-formatted", "-g", help="Skip directories that are formatted already."),
+        typer.Option("--ignore-formatted", "-g", help="Skip directories that are already formatted."),
     ] = False,
     directory_id_to: Annotated[
         Path | None,
         typer.Option(
             "--directory-id-to",
             metavar="FILE",
-            help="Write the id of the first directory, new or not, to this file as well.",
+            help="Also write the id of the first directory, new or not, to this file.",
         ),
     ] = None,
     output: Annotated[
@@ -125,13 +131,13 @@ def format_command(
 def run_command(
     config: ConfigOption,
     log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="How a line of the log looks.")
+        LogFormat, typer.Option("--log-format", help="The format of a log line.")
     ] = LogFormat.TEXT,
     log_level: Annotated[
-        LogLevel, typer.Option("--log-level", help="From which level on events are logged.")
+        LogLevel, typer.Option("--log-level", help="The lowest level that is logged.")
     ] = LogLevel.INFO,
 ) -> None:
-    """Run a controller until SIGTERM, which makes it hand over and leave. The log goes to stderr."""
+    """Run a controller. On SIGTERM it hands over leadership and stops. The log goes to stderr."""
     configure_logs(level=log_level, log_format=log_format)
     with _failures():
         parsed = load_config(config)
@@ -148,9 +154,10 @@ def rebuild_quorum_command(
         Output, typer.Option("--output", "-o", help="How the result is printed.")
     ] = Output.TEXT,
 ) -> None:
-    """Make a stopped controller the only voter of its quorum, when a majority of disks is lost for good.
+    """Make a stopped controller the only voter of its quorum, after a majority of disks is lost for good.
 
-    What only the lost ones had is lost. The others must never be started again with the disks that they had.
+    Records that only the lost controllers had are lost. Never start the other controllers again with their old
+    disks.
     """
     from quorate_controller.directories.rebuild import rebuild_quorum  # noqa: PLC0415 - for this command alone
 
@@ -180,24 +187,23 @@ def ship_command(
     ],
     to: Annotated[
         Path,
-        typer.Option("--to", metavar="HISTORY", help="A directory for the histories of any number of nodes."),
+        typer.Option("--to", metavar="HISTORY", help="The directory of histories; many nodes can share it."),
     ],
     *,
     follow: Annotated[
         bool,
-        typer.Option("--follow", help="Go on until SIGTERM, beside the controller. The log goes to stderr."),
+        typer.Option("--follow", help="Keep shipping until SIGTERM. The log goes to stderr."),
     ] = False,
     interval: Annotated[
-        str, typer.Option("--interval", help="With --follow: how often to look, 30s or 5m.")
+        str,
+        typer.Option("--interval", help="With --follow: the time between two looks, for instance 30s or 5m."),
     ] = "30s",
     include_active: Annotated[
         bool,
-        typer.Option(
-            "--include-active", help="Ship the segment that is being written to as well, as far as it goes."
-        ),
+        typer.Option("--include-active", help="Also ship the active segment, up to its current end."),
     ] = False,
     log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="With --follow: how a line of the log looks.")
+        LogFormat, typer.Option("--log-format", help="With --follow: the format of a log line.")
     ] = LogFormat.TEXT,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="How the result is printed.")
@@ -205,8 +211,8 @@ def ship_command(
 ) -> None:
     """Copy closed segments and checkpoints to where `quorate lake ingest` reads them.
 
-    They go to HISTORY/CLUSTER ID/NODE ID. It works beside a running controller, Java's as well, and changes
-    nothing of it; what is there already is not copied again, and nothing in HISTORY is deleted.
+    The files go to HISTORY/CLUSTER ID/NODE ID. The controller, Python or Java, may run meanwhile; its files are
+    only read. Files that were shipped before are not copied again, and nothing in HISTORY is deleted.
     """
     interval_s = _interval_s(interval)
     from quorate_controller.shipping.following import follow as follow_log  # noqa: PLC0415 - for this command
@@ -238,7 +244,7 @@ def ship_command(
 
 @app.command("random-uuid", context_settings=_CONTEXT)
 def random_uuid_command() -> None:
-    """Print a random uuid, for a cluster or a directory."""
+    """Print a random UUID for a cluster or a directory."""
     sys.stdout.write(f"{uuid_to_text(random_uuid())}\n")
 
 
@@ -280,7 +286,7 @@ def _quorum_choice(
 
 
 def _write_directory_id(file: Path, result: FormatResult) -> None:
-    """For whoever can read a file of this process and not what it prints: an operator its termination log."""
+    """Serves a caller that reads a file of this process, not its output: Kubernetes' termination log."""
     directory_id = result.directories[0].directory_id
     try:
         file.write_text(uuid_to_text(directory_id) if directory_id else "")

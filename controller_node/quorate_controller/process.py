@@ -78,7 +78,7 @@ class _Process:
                 await server.start()
             except OSError as error:
                 raise StartError(
-                    f"cannot listen: {error}. Choose another port, or stop what uses it"
+                    f"cannot listen: {error}. Choose another port, or stop the process that uses it"
                 ) from error
             self._watch_signals()
             driver.start(peers)

@@ -61,9 +61,9 @@ def parse_listeners(key: str, entries: Iterable[str], problem: Problems) -> tupl
             continue
         listener = ListenerAddress(name=match[1].upper(), host=match[2] or match[3], port=int(match[4]))
         if any(other.name == listener.name for other in listeners):
-            problem(f"{key}: the name {listener.name} is there twice; each listener has a name of its own")
+            problem(f"{key}: the name {listener.name} appears twice; each listener needs its own name")
         elif listener.port and any((o.host, o.port) == (listener.host, listener.port) for o in listeners):
-            problem(f"{key}: port {listener.port} is there twice; each listener has a port of its own")
+            problem(f"{key}: port {listener.port} appears twice; each listener needs its own port")
         else:
             listeners.append(listener)
     return tuple(listeners)
@@ -91,22 +91,22 @@ def advertised_listeners(
     local_host: Callable[[], str],
     problem: Problems,
 ) -> tuple[ListenerAddress, ...]:
-    """What other nodes are told, in the order of `listeners`: as advertised, else as bound."""
+    """Returns the endpoints for other nodes, in the order of `listeners`: as advertised, else as bound."""
     by_name = {listener.name: listener for listener in advertised}
     bound = {listener.name for listener in listeners}
     for name in by_name.keys() - bound:
         problem(f"{ADVERTISED_LISTENERS}: {name} does not appear in {LISTENERS}")
     result = []
     for listener in listeners:
-        told = by_name.get(listener.name, listener)
+        endpoint = by_name.get(listener.name, listener)
         key = ADVERTISED_LISTENERS if listener.name in by_name else LISTENERS
-        if told.host == ALL_INTERFACES:
+        if endpoint.host == ALL_INTERFACES:
             problem(
-                f"{key}: {told.name}://{told.host}:{told.port} can't be advertised; set "
+                f"{key}: {endpoint.name}://{endpoint.host}:{endpoint.port} can't be advertised; set "
                 f"{ADVERTISED_LISTENERS} to a host name or address that the other nodes can reach"
             )
-        host = told.host or local_host()
-        result.append(ListenerAddress(name=told.name, host=host, port=told.port))
+        host = endpoint.host or local_host()
+        result.append(ListenerAddress(name=endpoint.name, host=host, port=endpoint.port))
     return tuple(result)
 
 
@@ -115,7 +115,7 @@ def parse_protocol_map(
 ) -> Mapping[str, str]:
     """listener.security.protocol.map: listener name -> security protocol.
 
-    As in Kafka, controller listeners speak PLAINTEXT when nothing was said about them.
+    As in Kafka, controller listeners use PLAINTEXT while the map is not set.
     """
     protocols: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -147,9 +147,9 @@ def parse_voters(entries: Iterable[str], problem: Problems) -> tuple[StaticVoter
         if not _NODE_ID.fullmatch(node_id) or int(node_id) > _NODE_ID_MAX or host_port is None:
             problem(f"{VOTERS}: {entry!r} is not of the form id@host:port")
         elif host_port[0] == ALL_INTERFACES:
-            problem(f"{VOTERS}: {entry!r} names no host that other nodes can reach")
+            problem(f"{VOTERS}: {entry!r} has no host that other nodes can reach")
         elif int(node_id) in voters:
-            problem(f"{VOTERS}: node {node_id} is there twice")
+            problem(f"{VOTERS}: node {node_id} appears twice")
         else:
             voters[int(node_id)] = StaticVoter(node_id=int(node_id), host=host_port[0], port=host_port[1])
     return tuple(voters[node_id] for node_id in sorted(voters))

@@ -61,22 +61,23 @@ _DEFAULT_PRINCIPAL_BUILDER: Final = (
 _REFUSED: Final[Mapping[str, Refusal]] = {
     "authorizer.class.name": Refusal(
         is_harmless=_is_unset,
-        advice="access control is not supported yet; leave it out and let the network keep strangers away",
+        advice="access control is not supported yet; remove it and restrict access at the network",
     ),
     "create.topic.policy.class.name": Refusal(
         is_harmless=_is_unset,
-        advice="Java classes can't run here; leave it out and check topics where they are declared",
+        advice="Java classes can't run here; remove it and check topics where they are declared",
     ),
     "alter.config.policy.class.name": Refusal(
         is_harmless=_is_unset,
-        advice="Java classes can't run here; leave it out and check configs where they are declared",
+        advice="Java classes can't run here; remove it and check configs where they are declared",
     ),
     "config.providers": Refusal(
-        is_harmless=_is_unset, advice="values are not looked up elsewhere; leave it out and write them here"
+        is_harmless=_is_unset,
+        advice="config providers are not supported; remove it and write the values here",
     ),
     "principal.builder.class": Refusal(
         is_harmless=lambda value: _is_unset(value) or value == _DEFAULT_PRINCIPAL_BUILDER,
-        advice="Java classes can't run here; leave it out",
+        advice="Java classes can't run here; remove it",
     ),
 }
 
@@ -95,7 +96,7 @@ def typed_values(properties: Mapping[str, str], problem: Problems) -> dict[str, 
         values[name] = tuple(value) if isinstance(value, list) else value
     for name in _REQUIRED:
         if not properties.get(name, "").strip():
-            problem(f"{name} is missing; every node needs it")
+            problem(f"{name} is missing and required")
     return values
 
 
@@ -124,9 +125,9 @@ def check_refused(values: Mapping[str, ConfigValue], problem: Problems) -> None:
 
 
 def notes_on_ignored(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Keys that are set although nothing here depends on them; values are not told, some are secrets."""
+    """Returns a note for each key that is set but has no effect. Values are left out: some are secrets."""
     return tuple(
-        f"{name} is for brokers: it changes nothing on a controller"
+        f"{name} is a broker config and has no effect on a controller"
         for name in sorted(properties)
         if name not in _MEANINGFUL and not name.startswith(_MEANINGFUL_PREFIXES)
     )

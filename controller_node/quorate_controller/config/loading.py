@@ -1,7 +1,7 @@
 """A stock controller.properties as frozen data: Kafka's names, defaults and ranges.
 
-All problems of a file are reported together. Unknown keys are refused, unlike in Kafka, which logs a warning
-that nobody reads; keys for brokers, which a stock file has many of, are accepted and noted.
+All problems of a file are reported together. Unknown keys are refused; Kafka only logs a warning. Broker configs,
+of which a stock file has many, are accepted and noted.
 """
 
 import socket
@@ -78,7 +78,7 @@ class ControllerConfig:
     listeners: tuple[ListenerAddress, ...]
     """The controller listeners, in the order of controller.listener.names."""
     advertised_listeners: tuple[ListenerAddress, ...]
-    """What other nodes are told, in the same order; hosts are never empty."""
+    """The endpoints for other nodes, in the same order; hosts are never empty."""
     static_voters: tuple[StaticVoter, ...]
     bootstrap_servers: tuple[tuple[str, int], ...]
     auto_join: bool
@@ -109,7 +109,7 @@ class FormatTarget:
     process_roles: tuple[str, ...]
     controller_listener_name: str
     controller_address: ListenerAddress | None
-    """First controller listener as advertised, the host empty if not told; None for a broker."""
+    """First controller listener as advertised, the host empty if not configured; None for a broker."""
     metadata_log_dir: Path
     log_dirs: tuple[Path, ...]
     """Ascending, metadata_log_dir among them."""
@@ -149,9 +149,7 @@ def parse_config(
     check_refused(values, problem)
     process_roles = _strings(values["process.roles"])
     if process_roles and process_roles != (CONTROLLER,):
-        problem(
-            f"process.roles={','.join(process_roles)}: only controller is run here; brokers are stock Kafka"
-        )
+        problem(f"process.roles={','.join(process_roles)}: must be controller; brokers are stock Kafka")
     names = tuple(name.upper() for name in _strings(values[CONTROLLER_LISTENER_NAMES]))
     listeners = _bound_listeners(properties, values, names, problem)
     advertised = advertised_listeners(
@@ -221,7 +219,7 @@ def parse_format_target(properties: Mapping[str, str]) -> FormatTarget:
     if CONTROLLER in process_roles:
         address = next((listeners[name] for name in names if name in listeners), None)
         if names and address is None:
-            problem(f"{LISTENERS}: none of them is one of {CONTROLLER_LISTENER_NAMES}={','.join(names)}")
+            problem(f"{LISTENERS}: none of them is in {CONTROLLER_LISTENER_NAMES}={','.join(names)}")
     voters = parse_voters(_strings(values[VOTERS]), problem)
     parse_bootstrap_servers(_strings(values[BOOTSTRAP_SERVERS]), problem)
     log_dirs, metadata_log_dir = _directories(values, problem)
@@ -280,7 +278,7 @@ def _require_plaintext(
         if protocols[name] != PLAINTEXT:
             problem(
                 f"{PROTOCOL_MAP}: controller listener {name} has {protocols[name]}; only {PLAINTEXT} is "
-                f"supported yet, so set {name}:{PLAINTEXT} and keep the listener in a network of its own"
+                f"supported yet; set {name}:{PLAINTEXT} and keep the listener in a private network"
             )
 
 
@@ -289,7 +287,7 @@ def _node_id(properties: Mapping[str, str], values: Mapping[str, ConfigValue], p
     if not isinstance(node_id, int):
         return -1  # reported as missing or wrong
     if "broker.id" in properties and values["broker.id"] != node_id:
-        problem(f"broker.id={properties['broker.id']}: must be that of node.id={node_id}, or be left out")
+        problem(f"broker.id={properties['broker.id']}: must equal node.id={node_id}; or remove it")
     return node_id
 
 
@@ -313,14 +311,14 @@ def _check_relations(values: Mapping[str, ConfigValue], problem: Problems) -> No
     session_ms = _number(values["broker.session.timeout.ms"])
     if heartbeat_ms * 2 > session_ms:
         problem(
-            f"broker.heartbeat.interval.ms={heartbeat_ms}: at most half of "
+            f"broker.heartbeat.interval.ms={heartbeat_ms}: must be at most half of "
             f"broker.session.timeout.ms={session_ms}"
         )
     queued_bytes = _number(values["queued.max.request.bytes"])
     request_bytes = _number(values["socket.request.max.bytes"])
     if 0 < queued_bytes < request_bytes:
         problem(
-            f"queued.max.request.bytes={queued_bytes}: at least "
+            f"queued.max.request.bytes={queued_bytes}: must be at least "
             f"socket.request.max.bytes={request_bytes}, or -1"
         )
 

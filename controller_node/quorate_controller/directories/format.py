@@ -136,7 +136,7 @@ def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
             raise FormatError(f"--initial-controllers: in {entry!r} the directory id {error}") from None
         node_id = int(match[1])
         if node_id in controllers:
-            raise FormatError(f"--initial-controllers: node {node_id} is there twice")
+            raise FormatError(f"--initial-controllers: node {node_id} appears twice")
         controllers[node_id] = InitialController(
             node_id=node_id, host=address[0], port=address[1], directory_id=directory_id
         )
@@ -153,7 +153,7 @@ def parse_features(entries: list[str]) -> dict[str, int]:
                 f"--feature: {entry!r} is not of the form name=level, for instance {KRAFT_VERSION}=1"
             )
         if name in features:
-            raise FormatError(f"--feature: {name} is there twice")
+            raise FormatError(f"--feature: {name} appears twice")
         features[name] = int(level)
     return features
 
@@ -271,7 +271,7 @@ def _metadata_version(target: FormatTarget, options: FormatOptions) -> int:
     if level > METADATA_VERSION_LATEST_PRODUCTION and not target.allows_unstable_features:
         raise FormatError(
             f"{METADATA_VERSION} {metadata_version_name(level)} is not yet stable. "
-            "Set unstable.feature.versions.enable=true in a cluster that may be lost."
+            "Set unstable.feature.versions.enable=true only on a cluster that you can afford to lose."
         )
     return level
 

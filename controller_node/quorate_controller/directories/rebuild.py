@@ -50,8 +50,8 @@ def _rebuild(storage: ControllerStorage, config: ControllerConfig, now_ms: int) 
     ):
         raise StorageError(
             config.storage.metadata_log_dir / METADATA_PARTITION,
-            "has no voters: the quorum is static (kraft.version 0), or the controller never was one of it",
-            advice="In a static quorum, name the survivor alone in controller.quorum.voters",
+            "has no voters: the quorum is static (kraft.version 0), or this controller was never a voter",
+            advice="For a static quorum, set controller.quorum.voters to the survivor alone",
         )
     survivor = Voter(
         key=ReplicaKey(node_id=config.node_id, directory_id=storage.directory_id),

@@ -91,11 +91,11 @@ class Shipper:
         properties = read_meta_properties(OsFileSystem(), self.log_dir)
         if properties is None:
             raise NotFormattedError(
-                f"{self.log_dir}: has no {META_PROPERTIES}; it must be a formatted log directory of a controller"
+                f"{self.log_dir}: has no {META_PROPERTIES}; it is not a formatted log directory of a controller"
             )
         if "/" in properties.cluster_id or properties.cluster_id in ("", ".", ".."):
             path = self.log_dir / META_PROPERTIES
-            raise ShipError(f"{path}: cluster.id: {properties.cluster_id!r}: can't be a directory's name")
+            raise ShipError(f"{path}: cluster.id: {properties.cluster_id!r}: is not a valid directory name")
         return properties
 
     def _ship_properties(self, home: Path) -> None:

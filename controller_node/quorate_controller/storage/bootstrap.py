@@ -78,5 +78,5 @@ def read_bootstrap_records(file_system: FileSystem, path: Path) -> tuple[Metadat
         raise CorruptFileError(
             path,
             f"is not a bootstrap checkpoint ({error})",
-            advice="Take that of another node of the cluster, or format the directory again",
+            advice="Copy the file from another node of the cluster, or format the directory again",
         ) from error

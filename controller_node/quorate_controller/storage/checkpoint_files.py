@@ -39,7 +39,9 @@ def ensure_partition_metadata(file_system: FileSystem, directory: Path) -> None:
         return
     text = file_system.read_file(path, _FILE_BYTES_MAX).decode(errors="replace")
     if text.split() != _PARTITION_METADATA_TEXT.split():
-        raise CorruptFileError(path, f"says {text!r} instead of the metadata topic's id {_METADATA_TOPIC_ID}")
+        raise CorruptFileError(
+            path, f"contains {text!r} instead of the metadata topic's id {_METADATA_TOPIC_ID}"
+        )
 
 
 def _leader_epochs_text(epochs: list[EpochStart]) -> bytes:

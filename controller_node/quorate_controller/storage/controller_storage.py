@@ -197,7 +197,7 @@ class ControllerStorage:
         except (ProtocolError, StopIteration) as error:
             raise CorruptFileError(
                 self._config.metadata_log_dir / METADATA_PARTITION / snapshot_file_name(snapshot_id),
-                f"does not begin like a snapshot ({error})",
+                f"does not start with a snapshot header ({error})",
                 advice=DAMAGE_ADVICE,
             ) from error
 
@@ -283,7 +283,7 @@ class ControllerStorage:
             if not covering:
                 raise CorruptFileError(
                     self._config.metadata_log_dir / METADATA_PARTITION,
-                    f"the log starts at {self.log.start_offset}, but no snapshot holds what was before it",
+                    f"the log starts at {self.log.start_offset}, but no snapshot covers the records before it",
                     advice=DAMAGE_ADVICE,
                 )
             self.log.advance_start(min(snapshot_id.offset for snapshot_id in covering))
@@ -304,6 +304,6 @@ def _refuse_other_metadata(file_system: FileSystem, expected: Path, directories:
         if directory != expected and file_system.exists(directory / METADATA_PARTITION):
             raise StorageError(
                 directory / METADATA_PARTITION,
-                f"is a metadata log outside of the metadata directory {expected}",
-                advice="Set metadata.log.dir to the directory that holds the log that is to be used",
+                f"is a metadata log outside the metadata directory {expected}",
+                advice="Set metadata.log.dir to the directory of the log to use",
             )

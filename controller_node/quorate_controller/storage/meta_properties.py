@@ -34,7 +34,7 @@ def read_meta_properties(file_system: FileSystem, directory: Path) -> MetaProper
         return _parse(parse_properties(file_system.read_file(path, _FILE_BYTES_MAX).decode("latin-1")))
     except ValueError as error:
         raise CorruptFileError(
-            path, str(error), advice="Restore it: version=1, cluster.id, node.id, directory.id"
+            path, str(error), advice="Restore it with version=1, cluster.id, node.id and directory.id"
         ) from error
 
 
@@ -62,13 +62,13 @@ def check_ensemble(
             raise StorageError(
                 path,
                 f"belongs to cluster {properties.cluster_id}, not {cluster_id}",
-                advice="Use the directory of this cluster, or move the old one away and format an empty one",
+                advice="Use the directory of this cluster, or move this one away and format an empty one",
             )
         if properties.node_id != node_id:
             raise StorageError(
                 path,
                 f"belongs to node {properties.node_id}, but node.id is {node_id}",
-                advice="Set node.id to that of the directory, or use a directory of this node",
+                advice="Set node.id to the directory's, or use a directory of this node",
             )
         if properties.directory_id is None:
             continue
@@ -93,7 +93,7 @@ def read_ensemble(file_system: FileSystem, directories: Iterable[Path]) -> dict[
 def _parse(properties: Mapping[str, str]) -> MetaProperties:
     version = properties.get("version", "0")
     if version != _VERSION:
-        raise ValueError(f"has version {version}, which is not that of a KRaft node (1)")
+        raise ValueError(f"has version {version}; a KRaft node has version 1")
     missing = [key for key in ("cluster.id", "node.id") if key not in properties]
     if missing:
         raise ValueError(f"lacks {' and '.join(missing)}")

@@ -126,7 +126,7 @@ class OsLock:
                 raise DirectoryInUseError(
                     path.parent,
                     "another process uses this directory",
-                    advice="Stop it first, or give this node a directory of its own in log.dirs",
+                    advice="Stop it first, or give this node its own directory in log.dirs",
                 ) from error
             raise _storage_error(path, "lock", error) from error
 
@@ -154,7 +154,7 @@ class OsFileSystem:
         try:
             if file.size_bytes > size_bytes_max:
                 raise CorruptFileError(
-                    path, f"is {file.size_bytes} bytes long, more than the {size_bytes_max} that it can need"
+                    path, f"is {file.size_bytes} bytes long; at most {size_bytes_max} are expected"
                 )
             return file.read_at(0, file.size_bytes)
         finally:

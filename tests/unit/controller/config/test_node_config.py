@@ -73,7 +73,7 @@ def test_stock_file_is_taken(tmp_path: Path):
     assert (config.node_id, config.process_roles) == (1, ("controller",))
     assert config.advertised_listeners == (ListenerAddress(name="CONTROLLER", host="localhost", port=9093),)
     assert config.storage.metadata_log_dir == Path("/tmp/kraft-controller-logs")
-    assert "log.retention.hours is for brokers: it changes nothing on a controller" in config.notes
+    assert "log.retention.hours is a broker config and has no effect on a controller" in config.notes
     assert not any("listeners" in note or "node.id" in note for note in config.notes)
 
 
@@ -161,10 +161,10 @@ def test_several_listeners_follow_the_names():
             "node.id=-1: Invalid value -1 for configuration node.id: Value must be at least 0",
         ),
         ({"node.id": "x"}, "node.id=x: Invalid value x for configuration node.id: Not a number of type INT"),
-        ({"broker.id": "7"}, "broker.id=7: must be that of node.id=3000"),
+        ({"broker.id": "7"}, "broker.id=7: must equal node.id=3000"),
         ({"process.roles": None}, "process.roles is missing"),
         ({"process.roles": "controler"}, "String must be one of: broker, controller"),
-        ({"process.roles": "broker,controller"}, "only controller is run here; brokers are stock Kafka"),
+        ({"process.roles": "broker,controller"}, "must be controller; brokers are stock Kafka"),
         ({"listeners": None}, "listeners is missing; for instance listeners=CONTROLLER://:9093"),
         ({"listeners": "CONTROLLER:9093"}, "'CONTROLLER:9093' is not of the form NAME://host:port"),
         ({"listeners": "CONTROLLER://:99999"}, "is not of the form NAME://host:port"),
@@ -173,7 +173,7 @@ def test_several_listeners_follow_the_names():
             {"listeners": "CONTROLLER://:9093,PLAINTEXT://:9092"},
             "PLAINTEXT is not one of controller.listener.names",
         ),
-        ({"listeners": "CONTROLLER://:1,CONTROLLER://:2"}, "the name CONTROLLER is there twice"),
+        ({"listeners": "CONTROLLER://:1,CONTROLLER://:2"}, "the name CONTROLLER appears twice"),
         ({"listeners": "CONTROLLER://0.0.0.0:9093"}, "can't be advertised; set advertised.listeners"),
         ({"advertised.listeners": "OTHER://a:1"}, "advertised.listeners: OTHER does not appear in listeners"),
         (
@@ -189,16 +189,19 @@ def test_several_listeners_follow_the_names():
         ({"controller.quorum.bootstrap.servers": "a"}, "'a' is not of the form host:port"),
         ({"controller.quorum.voters": "1@h:1"}, "this controller, node.id=3000, is not among them"),
         ({"controller.quorum.voters": "3000@h"}, "'3000@h' is not of the form id@host:port"),
-        ({"controller.quorum.voters": "3000@0.0.0.0:1"}, "names no host that other nodes can reach"),
-        ({"controller.quorum.voters": "3000@h:1,3000@i:1"}, "node 3000 is there twice"),
+        ({"controller.quorum.voters": "3000@0.0.0.0:1"}, "has no host that other nodes can reach"),
+        ({"controller.quorum.voters": "3000@h:1,3000@i:1"}, "node 3000 appears twice"),
         (
             {"controller.quorum.voters": "3000@h:1", "controller.quorum.auto.join.enable": "true"},
             "controller.quorum.auto.join.enable=true: needs a dynamic quorum",
         ),
         ({"controller.quorum.fetch.timeout.ms": "soon"}, "Not a number of type INT"),
         ({"metadata.log.segment.bytes": "100"}, "Value must be at least 8388608"),
-        ({"broker.session.timeout.ms": "3000"}, "broker.heartbeat.interval.ms=2000: at most half of"),
-        ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes=5: at least socket.request.max.bytes"),
+        ({"broker.session.timeout.ms": "3000"}, "broker.heartbeat.interval.ms=2000: must be at most half of"),
+        (
+            {"queued.max.request.bytes": "5"},
+            "queued.max.request.bytes=5: must be at least socket.request.max.bytes",
+        ),
         ({"log.dirs": "/a,,/b"}, "log.dirs"),
         ({"controller.quorum.voter": "x"}, "did you mean controller.quorum.voters"),
         ({"zookeeper.connect": "x"}, "zookeeper.connect=x: there is no such key in Kafka 4.3"),
@@ -207,7 +210,7 @@ def test_several_listeners_follow_the_names():
         ({"authorizer.class.name": "a.B"}, "authorizer.class.name=a.B: access control is not supported yet"),
         ({"create.topic.policy.class.name": "a.B"}, "Java classes can't run here"),
         ({"alter.config.policy.class.name": "a.B"}, "Java classes can't run here"),
-        ({"config.providers": "file"}, "config.providers=file: values are not looked up elsewhere"),
+        ({"config.providers": "file"}, "config.providers=file: config providers are not supported"),
         ({"principal.builder.class": "a.B"}, "Java classes can't run here"),
     ],
 )
@@ -242,7 +245,7 @@ def test_secrets_are_not_told():
 )
 def test_legal_keys_without_meaning_here_are_noted(key: str):
     """Keys of listeners, plugins, TLS and brokers may stand in a shared file."""
-    assert parse({key: "1"}).notes == (f"{key} is for brokers: it changes nothing on a controller",)
+    assert parse({key: "1"}).notes == (f"{key} is a broker config and has no effect on a controller",)
 
 
 def test_files_that_cannot_be_read_are_told(tmp_path: Path):
@@ -275,7 +278,7 @@ def test_format_takes_brokers():
     assert target.log_dirs == (Path("/a"), Path("/b"))
     assert target.metadata_log_dir == Path("/b")
     assert (target.controller_address, target.has_static_voters) == (None, False)
-    with pytest.raises(ConfigError, match=r"none of them is one of controller\.listener\.names"):
+    with pytest.raises(ConfigError, match=r"none of them is in controller\.listener\.names"):
         parse_format_target({**MINIMAL, "listeners": "X://:1"})
 
 

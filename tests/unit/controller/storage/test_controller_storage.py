@@ -138,7 +138,7 @@ def test_directories_must_belong_together(open_storage: Open, os_files: OsFileSy
     write_meta_properties(os_files, other, MetaProperties(cluster_id="c", node_id=1))
     open_storage(log_dirs=(other,)).close()
     (other / PARTITION).mkdir()
-    with pytest.raises(StorageError, match="is a metadata log outside of the metadata directory"):
+    with pytest.raises(StorageError, match="is a metadata log outside the metadata directory"):
         open_storage(log_dirs=(other,))
 
 
@@ -204,7 +204,7 @@ def test_snapshot_that_is_none_is_refused(open_storage: Open, make_batches):
         writer = storage.create_snapshot(snapshot_id)
         writer.append(content)
         writer.freeze()
-        with pytest.raises(CorruptFileError, match="does not begin like a snapshot"):
+        with pytest.raises(CorruptFileError, match="does not start with a snapshot header"):
             storage.log_state()
         storage.snapshots.remove(snapshot_id)
     storage.close()
@@ -259,7 +259,7 @@ def test_log_without_its_snapshot_is_refused(open_storage: Open, tmp_path: Path,
     storage.clean(0)
     storage.close()
     (tmp_path / "meta" / PARTITION / "00000000000000000080-0000000001.checkpoint").unlink()
-    with pytest.raises(CorruptFileError, match="no snapshot holds what was before it"):
+    with pytest.raises(CorruptFileError, match="no snapshot covers the records before it"):
         open_storage()
 
 
