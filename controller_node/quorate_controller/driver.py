@@ -1,4 +1,4 @@
-"""The event loop around a `ControllerNode`: sockets and clock outside, turns inside.
+"""The event loop around a `ControllerNode`. Sockets and the clock are outside of it.
 
 Everything that arrives in one pass of the loop is taken in one turn, so that its appends share one flush.
 """
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVENTS_PER_TURN_MAX: Final = 1_000
-"""What one turn takes; the rest waits for the next, so that a burst cannot starve the timers."""
+"""Events that one turn takes. The rest wait for the next turn, so that a burst cannot starve the timers."""
 
 TURN_INTERVAL_MS_MAX: Final = 1_000
-"""A node turns at least this often, idle or not: liveness means that it does."""
+"""The longest time between two turns, idle or not. Liveness is judged by it."""
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 
 
 class Clock:
-    """Unix milliseconds that never go back: the wall clock at the start, the monotonic one from then on."""
+    """Unix milliseconds that never decrease: the wall clock at the start plus the monotonic clock."""
 
     def __init__(self) -> None:
         self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
@@ -52,7 +52,7 @@ class Clock:
 
 
 class Driver:
-    """Turns the node. Implements `NodePort` for the server; hands outbound requests to a `PeerTransport`."""
+    """Runs the node's turns. Implements `NodePort` for the server; outbound requests go to a `PeerTransport`."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class Driver:
     # ----------------------------------------------------------------------------------------- lifetime
 
     def start(self, peers: PeerTransport) -> None:
-        """The first turn; from here on the node takes part in the quorum."""
+        """Runs the first turn. From here on the node takes part in the quorum."""
         self._peers = peers
         self._take(self._node.start(self._clock.now_ms()))
 
     async def shut_down(self) -> None:
-        """Leaves the quorum: hands a leadership over, answers what is committed, then releases the disk."""
+        """Hands leadership over, answers what is committed, then releases the disk."""
         self._enqueue(Shutdown(timeout_ms=SHUTDOWN_TIMEOUT_MS))
         try:
             async with asyncio.timeout(SHUTDOWN_TIMEOUT_MS / 1000 + 1):
@@ -103,7 +103,7 @@ class Driver:
         self.stop()
 
     def stop(self) -> None:
-        """Ends the turns and releases the disk, at once."""
+        """Ends the turns and releases the disk immediately."""
         if self._stopped:
             return
         self._end_turns()
@@ -146,7 +146,7 @@ class Driver:
         self._take(effects)
 
     def _take(self, effects: Effects) -> None:
-        """Sends what a turn gave, and sets the timer for the next one."""
+        """Sends the effects of a turn and sets the timer for the next one."""
         assert self._peers is not None
         for note in effects.notes:
             level = logging.WARNING if note.is_warning else logging.INFO
@@ -264,7 +264,7 @@ class Driver:
 
 
 def _resolve(future: Future[Any] | None, outcome: object) -> None:
-    """Gives an answer to whoever still waits for it."""
+    """Resolves the future of an answer, unless its waiter has gone."""
     if future is None or future.done():
         return
     if isinstance(outcome, Exception):

@@ -1,8 +1,8 @@
 """One controller as a synchronous whole: raft, storage, image and control, without sockets or clocks.
 
-`ControllerNode.turn(events, now_ms)` takes everything that happened since the last turn and gives what is to
-be sent. Whatever one turn appends is flushed once and replicated together (group commit, no linger), and
-nothing leaves before what it promises is durable.
+`ControllerNode.turn(events, now_ms)` takes everything that happened since the last turn and returns what is to
+be sent. All records of one turn are flushed once and replicated together (group commit, no linger). A message
+leaves only after what it promises is durable.
 """
 
 from quorate_controller.node.events import (

@@ -1,4 +1,4 @@
-"""Puts a `ControllerNode` together from a configuration and what its disk holds."""
+"""Builds a `ControllerNode` from a configuration and the content of its disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from quorate_controller.storage.filesystem import FileSystem
 
 STATIC_VOTER_KRAFT_VERSIONS: Final = VersionRange(lowest=KRAFT_VERSION_STATIC, highest=KRAFT_VERSION_STATIC)
-"""A voter of controller.quorum.voters has not told yet what it supports; UpdateRaftVoter will."""
+"""What is assumed of a voter of controller.quorum.voters until its UpdateRaftVoter says what it supports."""
 
 
 def open_node(
@@ -40,7 +40,8 @@ def open_node(
 ) -> ControllerNode:
     """Opens the directories of `config` and builds the node on them; `start` it next.
 
-    Raises StorageError when the directories cannot be used; nothing stays open then.
+    Raises:
+        StorageError: the directories cannot be used. Nothing stays open.
     """
     storage = ControllerStorage.open(file_system, config.storage)
     try:
@@ -88,7 +89,7 @@ def _build(
 
 
 def raft_config(config: ControllerConfig, storage: ControllerStorage) -> RaftConfig:
-    """What the raft core wants to know of a controller's configuration."""
+    """Returns raft's part of a controller's configuration."""
     listener = config.controller_listener_names[0]
     voters = tuple(
         Voter(
@@ -125,7 +126,7 @@ def raft_config(config: ControllerConfig, storage: ControllerStorage) -> RaftCon
 def control_config(
     config: ControllerConfig, storage: ControllerStorage, incarnation_id: UUID
 ) -> ControlConfig:
-    """What the state machine wants to know of a controller's configuration."""
+    """Returns the state machine's part of a controller's configuration."""
     values = config.values
     return ControlConfig(
         node_id=config.node_id,
@@ -152,7 +153,7 @@ def _number(value: object) -> int:
 
 
 class _QuorumOf:
-    """The control package's view of raft."""
+    """Raft as the control package sees it."""
 
     def __init__(self, raft: RaftNode) -> None:
         self._raft = raft

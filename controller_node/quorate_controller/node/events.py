@@ -1,4 +1,4 @@
-"""What a controller node takes in a turn, and what it gives back."""
+"""Input and output of a turn: the events that a controller node takes, and their effects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks: `User:ANONYMOUS` on a connection without authentication."""
+    """The sender of a request: `User:ANONYMOUS` on a connection without authentication."""
 
     type: str = "User"
     name: str = "ANONYMOUS"
@@ -28,7 +28,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The circumstances of one request, as authorization and version-dependent answers need them.
+    """What authorization and version-dependent answers need to know about a request.
 
     A forwarded request (Envelope) has the principal and host of the client that asked the broker, and the
     listener on which the broker reached us.
@@ -66,7 +66,7 @@ class ControlRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationResponse:
-    """What the active controller said of our `RegistrationSend`."""
+    """The active controller's response to our `RegistrationSend`."""
 
     response: ControllerRegistrationResponse
 
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlAnswer:
-    """The outcome of the `ControlRequest` with that token: a canonical response, or why it is refused."""
+    """The outcome of the `ControlRequest` with that token: a canonical response, or the reason for its refusal."""
 
     token: int
     outcome: Payload | ControlError
@@ -108,7 +108,7 @@ class RegistrationSend:
 
 @dataclass(slots=True, kw_only=True)
 class Effects:
-    """What follows from a turn. Everything that these messages promise is durable already."""
+    """The result of a turn. Everything that these messages promise is already durable."""
 
     sends: list[Send] = field(default_factory=list)
     raft_replies: list[RaftReply] = field(default_factory=list)

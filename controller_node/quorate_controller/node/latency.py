@@ -12,13 +12,13 @@ LATENCY_BOUNDS_MS: Final = (0.5, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_50
 
 
 class LatencyHistogram:
-    """How often something took how long, in buckets."""
+    """Counts of durations, in buckets."""
 
     __slots__ = ("count", "counts", "sum_ms")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
-        """Observations at most as long as each bound, and longer than the one before; last: longer than all.
+        """Durations up to each bound and above the one before; the last bucket has those above all bounds.
         """
         self.count = 0
         self.sum_ms = 0.0
@@ -30,7 +30,7 @@ class LatencyHistogram:
         self.sum_ms += duration_ms
 
     def cumulative(self) -> Sequence[tuple[str, int]]:
-        """Buckets as Prometheus has them: upper bound in seconds and how many were at most that long."""
+        """Returns Prometheus' buckets: the upper bound in seconds, and the number of durations up to it."""
         buckets, total = [], 0
         for bound_ms, count in zip((*LATENCY_BOUNDS_MS, None), self.counts, strict=True):
             total += count

@@ -1,4 +1,4 @@
-"""The replicated state machine of one node: the image, what it has applied, and who waits for a commit.
+"""The replicated state machine of one node: the image, the applied offset, and answers that wait for a commit.
 
 On a standby the image follows the high watermark. On the active controller it runs ahead: each decision is
 replayed at once, so that the next one sees it, and is undone if leadership is lost before its commit.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from quorate_controller.storage.controller_storage import ControllerStorage
 
 REPLAY_READ_BYTES: Final = 1024 * 1024
-"""What one step of catching up reads from the log: some 10,000 records."""
+"""Bytes of log that one step of catching up reads: about 10,000 records."""
 
 BATCH_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Decisions of one turn share batches up to this size; a single larger decision still gets one batch."""
@@ -48,7 +48,7 @@ class Waiter:
 
 
 class MetadataState:
-    """Image and control of one node, between log and answers. Knows nothing of raft's roles."""
+    """Image and control of one node, between log and answers. It does not depend on raft's roles."""
 
     def __init__(self, image: MetadataImage, control: QuorumController) -> None:
         self.image = image
@@ -57,7 +57,7 @@ class MetadataState:
         """Everything below is committed and in the image."""
         self.applied_timestamp_ms = 0
         self.finalized_levels: Mapping[str, int] = {}
-        """Committed feature levels: the image's own may still be taken back."""
+        """Committed feature levels. The image's own may include levels that can still be reverted."""
         self._features_change_at: int | None = None
         self._waiters: deque[Waiter] = deque()
         self._pending: list[bytes] = []
@@ -67,7 +67,7 @@ class MetadataState:
     # ------------------------------------------------------------------------------- following the log
 
     def load(self, storage: ControllerStorage, snapshot_id: SnapshotId) -> None:
-        """Replaces the image by a checkpoint of our disk."""
+        """Replaces the image by a checkpoint on our disk."""
         if snapshot_id != BOOTSTRAP_SNAPSHOT_ID:
             checkpoint = read_checkpoint(_chunks(storage, snapshot_id))
             provenance = Provenance(
@@ -80,7 +80,7 @@ class MetadataState:
         self.applied_offset = snapshot_id.offset
 
     def catch_up(self, storage: ControllerStorage, high_watermark: int, now_ms: int) -> int:
-        """Replays one slice of committed log; gives its size in bytes, 0 when there is none left."""
+        """Replays one slice of the committed log. Returns its size in bytes, 0 when nothing is left."""
         if self.applied_offset >= high_watermark:
             return 0
         data = storage.log.read(self.applied_offset, REPLAY_READ_BYTES, high_watermark)
@@ -111,7 +111,7 @@ class MetadataState:
                 self._features_change_at = offset
 
     def _finalize_features(self) -> None:
-        """Takes the levels over once nothing uncommitted is among them."""
+        """Publishes the image's levels once all of them are committed."""
         if self._features_change_at is not None and self._features_change_at < self.applied_offset:
             self._features_change_at = None
             self.finalized_levels = dict(self.image.features)
@@ -119,9 +119,10 @@ class MetadataState:
     # ---------------------------------------------------------------------------------- running ahead
 
     def apply_decision(self, records: Sequence[MetadataRecord], offset: int, now_ms: int) -> None:
-        """Replays what was decided at `offset`, which is where the log and what is pending end.
+        """Replays the records of a decision. `offset` is the end of the log and of the pending records.
 
-        Raises any exception of encoding or replaying a record; nothing of the decision is left then.
+        Raises:
+            Exception: a record cannot be encoded or replayed. Nothing of the decision is kept.
         """
         if not records:
             return
@@ -139,12 +140,12 @@ class MetadataState:
 
     @property
     def pending_count(self) -> int:
-        """Records decided and replayed, but not yet given to raft."""
+        """The number of records that are decided and replayed, but not yet proposed to raft."""
         return len(self._pending)
 
     @property
     def pending_is_full(self) -> bool:
-        """Whether what is pending should become a batch before more is added."""
+        """Whether the pending records should become a batch before more are added."""
         return self._pending_size_bytes >= BATCH_SIZE_BYTES_MAX
 
     def take_batch(self, epoch: int, now_ms: int) -> bytes:
@@ -156,7 +157,7 @@ class MetadataState:
         return batch
 
     def skip_to(self, end_offset: int, epoch: int, now_ms: int) -> None:
-        """A batch ends before `end_offset`: ours, replayed already, or one of raft's control records."""
+        """Moves past a batch that ends before `end_offset`: ours, already replayed, or raft's control records."""
         self.image.advance(end_offset=end_offset, epoch=epoch, timestamp_ms=now_ms)
 
     def wait(self, end_offset: int, token: int, outcome: Payload | ControlError) -> None:
@@ -164,7 +165,7 @@ class MetadataState:
         self._waiters.append(Waiter(end_offset, token, outcome))
 
     def committed(self, high_watermark: int, now_ms: int) -> list[Waiter]:
-        """The high watermark moved over decisions of ours: gives the answers that may leave."""
+        """Notes that the high watermark passed decisions of ours. Returns the answers that may leave."""
         if high_watermark > self.applied_offset:
             self.image.commit(high_watermark)
             self.applied_offset = high_watermark
@@ -176,7 +177,7 @@ class MetadataState:
         return released
 
     def abandon(self) -> list[Waiter]:
-        """Leadership is lost: undoes what is not committed; gives those who waited for it."""
+        """Undoes what is not committed, because leadership is lost. Returns the answers that waited for it."""
         self.control.deactivate()
         self._pending = []
         self._pending_size_bytes = 0

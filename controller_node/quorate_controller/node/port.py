@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalizedFeatures:
-    """What ApiVersions tells about features.
+    """The features in ApiVersions.
 
     `levels` are finalized levels as of `epoch` (the offset of the last committed record seen, -1 when
     unknown); `supported` maps each feature to the (lowest, highest) level that this node can run.
@@ -55,15 +55,17 @@ class NodePort(Protocol):
         """Whether this node is the active controller: leader, and caught up with its own log. Cheap."""
 
     def control(self, request: Payload, caller: Caller) -> Future[Payload]:
-        """Decide on a canonical control request; the answer comes when what it changed or saw is committed.
+        """Decide on a canonical control request. The answer comes after the commit of all that it changed or saw.
 
-        The future fails with `quorate_protocol.errors.ProtocolError` (or `ControlError`), whose error code
-        goes to the client; NOT_CONTROLLER when leadership is lost before the commit. Reads (DescribeCluster,
-        DescribeConfigs) are answered on a standby too; the server itself refuses the others there.
+        A standby answers reads (DescribeCluster, DescribeConfigs); the server refuses all other requests there.
+
+        Raises (the future):
+            ControlError: its error code goes to the client. NOT_CONTROLLER when leadership is lost before the
+                commit, UNKNOWN_SERVER_ERROR when the decision failed.
         """
 
     def raft(self, request: messages.RaftRequest, listener: str) -> Future[RaftAnswer]:
-        """Step raft with a request received on `listener`; a Fetch may stay unanswered for its max wait."""
+        """Pass a request that was received on `listener` to raft. A Fetch may wait for up to its max wait."""
 
     def describe_quorum(self) -> messages.QuorumDescription:
         """What DescribeQuorum answers: leader, epoch, high watermark, voters and observers with their
@@ -82,17 +84,17 @@ class NodePort(Protocol):
     def raft_event(
         self, event: messages.ResponseReceived | messages.RequestFailed | messages.ConnectionLost
     ) -> None:
-        """Tell how an outbound raft request ended, or that an established connection to a peer broke."""
+        """Report the outcome of an outbound raft request, or the loss of the connection for votes to a peer."""
 
 
 class PeerTransport(Protocol):
     """Outbound raft requests, for the driver. Implemented by `peers.PeerConnections`."""
 
     def send(self, send: messages.Send) -> None:
-        """Send a request when its turn comes. One `ResponseReceived` or `RequestFailed` with its id follows."""
+        """Queue a request. Exactly one `ResponseReceived` or `RequestFailed` with its id follows."""
 
     def send_registration(self, registration: RegistrationSend) -> Future[ControllerRegistrationResponse]:
-        """Register with the active controller; the future fails with OSError or ProtocolError."""
+        """Register with the active controller. The future raises OSError or ProtocolError."""
 
     async def close(self) -> None:
-        """Close all connections; what is in flight ends without a word."""
+        """Close all connections; requests in flight end without an event."""

@@ -1,4 +1,4 @@
-"""Registering this controller with the active one, and again whenever the log does not say so (KIP-919)."""
+"""Registers this controller with the active one whenever its registration in the log differs (KIP-919)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REQUEST_TIMEOUT_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerIdentity:
-    """What this process registers: a new incarnation each time it starts."""
+    """The registration of this process. The incarnation is new at each start."""
 
     node_id: int
     incarnation_id: UUID
@@ -35,7 +35,7 @@ class ControllerIdentity:
     """Lowest and highest supported level by feature."""
 
     def request(self) -> ControllerRegistrationRequest:
-        """The registration as it goes over the wire."""
+        """Returns the ControllerRegistration request."""
         return ControllerRegistrationRequest(
             controller_id=self.node_id,
             incarnation_id=self.incarnation_id,
@@ -56,7 +56,7 @@ class ControllerIdentity:
         )
 
     def difference(self, registration: ControllerRegistration | None) -> str | None:
-        """Why what is registered is not what we are; None when it is.
+        """Returns how the registration in the log differs from this process; None when it is the same.
 
         Java compares incarnations alone. Somebody who registers on behalf of an id may have copied ours.
         """
@@ -85,24 +85,24 @@ class RegistrationKeeper:
         self._difference = identity.difference(None)
 
     def difference(self, registration: ControllerRegistration | None) -> str | None:
-        """Why to register again, None while there is no reason. Cheap: asked in each turn."""
+        """Returns the reason to register again, or None. Cheap: called in each turn."""
         if registration is not self._judged:
             self._judged, self._difference = registration, self.identity.difference(registration)
         return self._difference
 
     def due(self, *, metadata_version: int, now_ms: int) -> bool:
-        """Whether a request should leave now, there being a difference."""
+        """Whether to send a request now, given that there is a difference."""
         deadline_ms = self.deadline_ms(metadata_version=metadata_version)
         return deadline_ms is not None and now_ms >= deadline_ms
 
     def deadline_ms(self, *, metadata_version: int) -> int | None:
-        """When to send, there being a difference; None while metadata.version has no place for it."""
+        """When to send, given that there is a difference; None below the metadata.version that has registrations."""
         if metadata_version < CONTROLLER_REGISTRATION_SINCE:
             return None
         return max(self._not_before_ms, self._in_flight_until_ms or 0)
 
     def sent(self, now_ms: int) -> None:
-        """A request left. It counts as lost when nothing came back in twice its timeout."""
+        """Notes that a request was sent. It counts as lost after twice its timeout without a response."""
         self._in_flight_until_ms = now_ms + 2 * REQUEST_TIMEOUT_MS
 
     def answered(self, error_code: ErrorCode | None, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints of the committed metadata, written a slice per turn so that no turn takes long (KIP-630)."""
+"""Writes checkpoints of the committed metadata, one slice per turn so that turns stay short (KIP-630)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from quorate_controller.storage.snapshots import SnapshotWriter
 
 SLICE_BYTES: Final = 256 * 1024
-"""What one turn writes of a checkpoint at least: about 10 ms of encoding."""
+"""The least that one turn writes of a checkpoint: about 10 ms of encoding."""
 
 
 RETRY_MS: Final = 1_000
-"""When to look again after a checkpoint was due, but nothing new could go into it."""
+"""The pause after a checkpoint was due, but had nothing new to contain."""
 
 
 class Snapshotter:
@@ -46,7 +46,7 @@ class Snapshotter:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a checkpoint is half written: the node should turn again soon."""
+        """Whether a checkpoint is being written, so that the node should turn again soon."""
         return self._writer is not None
 
     @property
@@ -60,7 +60,7 @@ class Snapshotter:
         self._bytes_since += size_bytes
 
     def restart(self, now_ms: int) -> None:
-        """A checkpoint was fetched from the leader: begin counting anew, drop what was half written."""
+        """A checkpoint was fetched from the leader: reset the counters and drop an unfinished checkpoint."""
         if self._writer is not None:
             self._writer.abort()
         self._writer = self._slices = None
@@ -74,7 +74,7 @@ class Snapshotter:
         return max(self._since_ms + self._interval_ms, self._not_before_ms)
 
     def begin_if_due(self, image: MetadataImage, now_ms: int) -> Note | None:
-        """Begins a checkpoint of what is committed and replayed, short of an open metadata transaction."""
+        """Begins a checkpoint of the committed metadata, up to an open metadata transaction."""
         stable = image.stable
         deadline_ms = self.deadline_ms()
         due = self._bytes_since >= self._bytes_max or (deadline_ms is not None and now_ms >= deadline_ms)
@@ -104,7 +104,7 @@ class Snapshotter:
         )
 
     def write_slice(self) -> SnapshotId | None:
-        """Writes on; gives the id once the checkpoint is complete and durable."""
+        """Writes the next slice. Returns the id once the checkpoint is complete and durable."""
         if self._writer is None or self._slices is None:
             return None
         end_bytes = self._writer.size_bytes + SLICE_BYTES

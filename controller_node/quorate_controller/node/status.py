@@ -24,7 +24,7 @@ FENCED, CONTROLLED_SHUTDOWN, ACTIVE = 10, 20, 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """A snapshot of the node for readiness and metrics; taken on a scrape, so it may cost some microseconds.
+    """The state of the node at one instant, for readiness and metrics. Taking it costs some microseconds.
 
     Offsets are of the metadata log. `current_state` is Kafka's word: leader, candidate, follower,
     observer, resigned, unattached or prospective, the last two with -voted once this node has voted. Ids and
@@ -49,7 +49,7 @@ class NodeStatus:
     last_applied_offset: int
     last_applied_timestamp_ms: int
     is_caught_up: bool
-    """Whether all that the leader last told to be committed is applied here; False without a leader."""
+    """Whether all records up to the last known high watermark are applied; False without a leader."""
     voter_ids: Sequence[int]
     observer_count: int
     active_broker_count: int
@@ -64,7 +64,7 @@ class NodeStatus:
     metadata_version: int = 0
     kraft_version: int = 0
     is_registered: bool = False
-    """Whether the metadata says of this controller what it is (KIP-919)."""
+    """Whether the metadata has the registration of this process (KIP-919)."""
     controller_count: int = 0
     """Registered controllers, ghosts among them."""
     broker_states: Mapping[int, int] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class NodeStatus:
 def node_status(
     node: ControllerNode, *, node_id: int, cluster_id: str, event_queue_time: LatencyHistogram
 ) -> NodeStatus:
-    """Costs some microseconds; the counts are kept up to date by the image."""
+    """Returns the state now. The image keeps the counts up to date."""
     raft, metadata = node.raft, node.metadata
     image_counts = counts(metadata.image)
     snapshot_id = node.snapshotter.latest_id
@@ -123,7 +123,7 @@ def node_status(
 
 
 def _state_name(raft: RaftNode) -> str:
-    """As Kafka's metric current-state spells it."""
+    """Returns the value of Kafka's metric current-state."""
     if raft.role in {Role.UNATTACHED, Role.PROSPECTIVE} and raft.voted_id >= 0:
         return f"{raft.role.value}-voted"
     return "observer" if raft.role is Role.FOLLOWER and not raft.is_voter else raft.role.value

@@ -1,4 +1,4 @@
-"""`ControllerNode`: one turn of a controller, from what happened to what is to be sent.
+"""`ControllerNode`: one turn of a controller, from events to effects.
 
 The order of the code is the proof of durability: hard state, truncation and appends reach the disk as raft
 asks for them; one flush closes the turn; only then do messages and answers leave, and only then does raft
@@ -109,7 +109,7 @@ class ControllerNode:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the image says of this controller what it is; never below metadata.version 15."""
+        """Whether the image has the registration of this process; never below metadata.version 15."""
         return self._registration_reason() is None
 
     def finalized_features(self) -> tuple[Mapping[str, int], int]:
@@ -123,7 +123,7 @@ class ControllerNode:
 
     @property
     def deadline_ms(self) -> int:
-        """When the next turn is due, if nothing happens before."""
+        """When the next turn is due without another event."""
         if self._is_behind or self.snapshotter.is_writing:
             return self.now_ms
         deadlines = [
@@ -137,15 +137,16 @@ class ControllerNode:
     # -------------------------------------------------------------------------------------------- turns
 
     def start(self, now_ms: int) -> Effects:
-        """The first turn. The image holds the latest checkpoint already; the log follows as it commits."""
+        """The first turn. The image has the latest checkpoint; the log follows as it commits."""
         self.now_ms = now_ms
         self._perform(self.raft.start(now_ms))
         return self._finish()
 
     def turn(self, events: Sequence[NodeEvent], now_ms: int) -> Effects:
-        """Takes what happened since the last turn; `now_ms` is Unix time and never goes back.
+        """Takes the events since the last turn. `now_ms` is Unix time and never decreases.
 
-        Raises StorageError: the disk no longer does its part, and the process has to end.
+        Raises:
+            StorageError: the disk failed. The process has to end.
         """
         self.now_ms = now_ms
         for event in events:
@@ -174,7 +175,7 @@ class ControllerNode:
         return effects
 
     def _settle(self) -> None:
-        """Makes this turn's appends durable and follows the high watermark until nothing is left to do."""
+        """Flushes the records of this turn and follows the high watermark until nothing is left to do."""
         self._is_behind = False
         while True:
             self._propose_pending()
@@ -198,7 +199,7 @@ class ControllerNode:
     # --------------------------------------------------------------------------------- raft's effects
 
     def _perform(self, ready: Ready, *, is_proposal: bool = False) -> None:
-        """Does what raft asks for, in its order. The flush and the messages wait for the end of the turn."""
+        """Carries out raft's effects in their order. The flush and the messages wait for the end of the turn."""
         if ready.hard_state is not None:
             self.storage.save_hard_state(ready.hard_state, kraft_version=self.raft.kraft_version)
         if ready.truncate_to is not None:
@@ -220,7 +221,7 @@ class ControllerNode:
             self._restore(ready.restore)
 
     def _restore(self, snapshot_id: SnapshotId) -> None:
-        """A snapshot was fetched whole: it replaces log and image."""
+        """A complete snapshot was fetched: it replaces log and image."""
         self.storage.restore(snapshot_id)
         self._needs_flush = False
         self.snapshotter.restart(self.now_ms)
@@ -248,7 +249,7 @@ class ControllerNode:
             self._note("no_longer_active", epoch=change.epoch, leader_id=change.leader_id)
 
     def _follow_high_watermark(self) -> bool:
-        """Applies what is newly committed; gives whether that left something to append."""
+        """Applies newly committed records. Returns whether there is something to append now."""
         high_watermark = self.raft.high_watermark
         if self.is_active:
             while self._proposals and self._proposals[0][0] <= high_watermark:
@@ -263,7 +264,7 @@ class ControllerNode:
         return self._activate_if_leader()
 
     def _activate_if_leader(self) -> bool:
-        """A leader decides from the moment on that its whole log, its LeaderChange included, is replayed."""
+        """A leader becomes active once its whole log, its LeaderChange included, is replayed."""
         epoch_start_offset = self.raft.epoch_start_offset
         if epoch_start_offset is None or self.metadata.applied_offset <= epoch_start_offset:
             return False
@@ -302,7 +303,7 @@ class ControllerNode:
 
     @property
     def _next_offset(self) -> int:
-        """The offset that the next decided record gets."""
+        """The offset of the next decided record."""
         return self.raft.log_end_offset + self.metadata.pending_count
 
     def _decide(self, event: ControlRequest) -> None:
@@ -322,8 +323,8 @@ class ControllerNode:
     def _decide_request(self, request: Payload, context: RequestContext, token: int) -> None:
         """Decides on a request and answers it.
 
-        An exception that nobody foresaw is answered and logged, and does not end the process: the sender
-        would repeat the request at the next active controller, and end one after the other.
+        An unforeseen exception is answered and logged, and does not end the process. Otherwise the sender would
+        repeat the request at the next active controller and end all of them, one after the other.
         """
         try:
             result = self.metadata.control.decide(request, context)
@@ -344,8 +345,8 @@ class ControllerNode:
     ) -> None:
         """Replays and proposes the records of a decision, and answers the request that it was made on.
 
-        A decision that cannot be replayed leaves nothing behind when it is atomic, and whole batches when it
-        is not. One that no request asked for has to succeed: its exception ends the process.
+        When replay fails, an atomic decision leaves nothing behind; of any other, whole batches may stay. A decision
+        without a request has to succeed: its exception ends the process.
         """
         step = len(result.records) if result.atomic else RECORDS_PER_BATCH_MAX
         for start in range(0, len(result.records), max(step, 1)):
@@ -369,7 +370,7 @@ class ControllerNode:
             self._answer(token, result.response)
 
     def _answer(self, token: int, outcome: Payload | ControlError) -> None:
-        """Answers once all that the decision wrote or saw is committed; on a standby that is so already."""
+        """Answers after the commit of all that the decision wrote or saw; on a standby at once."""
         if self.is_active:
             self.metadata.wait(self._next_offset, token, outcome)
         else:
@@ -412,11 +413,11 @@ class ControllerNode:
         self._decide_request(request, context, REGISTRATION_TOKEN)
 
     def _registration_reason(self) -> str | None:
-        """Why the image is wrong about this controller; None while it is right, which is nearly always."""
+        """Returns how the image's registration of this controller differs; None nearly always."""
         return self._registration.difference(self.metadata.image.cluster.controllers.get(self.node_id))
 
     def _registration_endpoint(self) -> Endpoint | None:
-        """Where the active controller takes registrations; None while that is not known, or not yet active."""
+        """Returns the endpoint for registrations; None while the active controller is unknown or not yet active."""
         raft = self.raft
         if raft.high_watermark < 0 or raft.leader_id < 0:
             return None
@@ -425,7 +426,7 @@ class ControllerNode:
         return find_endpoint(raft.leader_endpoints, self._listener)
 
     def _registration_answered(self, error_code: ErrorCode | None, message: str | None) -> None:
-        """A response of the active controller, or None when none will come."""
+        """Notes the active controller's response; None when there will be none."""
         self._registration.answered(error_code, self.now_ms)
         if error_code is ErrorCode.none:
             self._note("registered")
