@@ -63,8 +63,8 @@ LEAVING = {
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"metadata": {"generation": 1}}, ("Progressing", "the operator has not looked at it yet")),
-        ({"status": {}}, ("Progressing", "the operator has not looked at it yet")),
+        ({"metadata": {"generation": 1}}, ("Progressing", "the operator has not reconciled it yet")),
+        ({"status": {}}, ("Progressing", "the operator has not reconciled it yet")),
         (resource(Ready="True", Degraded="False", QuorumHealthy="True"), ("Healthy", "about Ready")),
         (resource(Ready="False", Progressing="True", Degraded="False"), ("Progressing", "about Progressing")),
         (resource(Ready="False", Progressing="False"), ("Progressing", "about Ready")),
@@ -80,7 +80,7 @@ LEAVING = {
         ),
         (
             resource(Ready="True", seen=1),
-            ("Progressing", "the operator has not looked at the latest change yet"),
+            ("Progressing", "the operator has not reconciled the latest change yet"),
         ),
         (resource({"paused": True}, Ready="True"), ("Suspended", "paused")),
         (resource({"hibernated": True}, Ready="False"), ("Suspended", "hibernated")),
