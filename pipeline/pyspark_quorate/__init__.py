@@ -1,7 +1,7 @@
-"""A Kafka cluster's metadata history on Spark: a data source, tables made from it, jobs and a report.
+"""Metadata history of Kafka clusters on Spark: a data source, tables, jobs and a report.
 
-`spark.read.format("quorate").load("DIR")` reads the metadata logs and checkpoints below a directory;
-:mod:`pyspark_quorate.rows` has the columns, :mod:`pyspark_quorate.tables` what is made of them.
+`spark.read.format("quorate").load("DIR")` reads the metadata logs and checkpoints below a directory.
+:mod:`pyspark_quorate.rows` defines its columns, :mod:`pyspark_quorate.tables` the tables built from them.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ __all__ = ("DefaultSource", "register")
 
 
 def __getattr__(name: str) -> Any:
-    """`DefaultSource`, which Spark looks for; loaded when it does, so that commands can say that Spark is missing."""
+    """`DefaultSource`, by which Spark finds the source; loaded lazily, so that commands can report missing Spark."""
     if name != "DefaultSource":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from pyspark_quorate.source.reader import QuorateDataSource  # noqa: PLC0415
@@ -24,9 +24,9 @@ def __getattr__(name: str) -> Any:
 
 
 def register(spark: "SparkSession") -> None:
-    """Registers the data source with a session and lets Spark push filters down to it.
+    """Register the data source with a session, and let Spark push filters down to it.
 
-    Without it the source registers itself, as every module that is called `pyspark_…` does, and Spark filters.
+    Without this call, Spark finds the source by the module's name (`pyspark_…`), and filters its rows itself.
     """
     from pyspark_quorate.source.reader import FilteringDataSource  # noqa: PLC0415
 

@@ -1,1 +1,1 @@
-"""The data source: finds logs and checkpoints, reads them to rows; follows a living quorum."""
+"""The data source: reads logs and checkpoints as rows, and follows a running quorum."""

@@ -1,4 +1,4 @@
-"""Where the records of batches are, for all batches of a window at once (numpy).
+"""Finds the records of all batches of a window at once (numpy).
 
 A record is: length, attributes i8, timestamp delta, offset delta, key length, key, value length, value, header count;
 its numbers are zigzag varints. Source: Kafka's DefaultRecord.
@@ -15,11 +15,11 @@ from pyspark_quorate.source.runs import Batch, Batches, Integers
 from pyspark_quorate.source.scanning import Gap
 
 PADDING_BYTES: Final = 64
-"""Zeros that follow the bytes in an array, so that a look behind a damaged end finds something."""
+"""Zeros after the bytes of an array, so that reads past a damaged end stay inside the array."""
 _VARINT_BYTES_MAX: Final = 10
 _LENGTH_BYTES_MAX: Final = 5
 _TOGETHER_MIN: Final = 24
-"""So many steps of numpy take as long as one by one."""
+"""With fewer active batches, a Python loop is faster than numpy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,17 @@ class Records:
         return len(self.offset)
 
     def select(self, which: NDArray[np.bool_] | Integers) -> "Records":
-        """Those of a mask or of indices."""
+        """The records of a mask or of indices."""
         return Records(*(getattr(self, field.name)[which] for field in fields(self)))
 
 
 def padded(data: bytes) -> NDArray[np.uint8]:
-    """The bytes as an array that one may look behind the end of."""
+    """The bytes as an array with padding."""
     return np.frombuffer(data + bytes(PADDING_BYTES), np.uint8)
 
 
 def frame_records(data: bytes, window: NDArray[np.uint8], batches: Batches) -> tuple[Records, list[Gap]]:
-    """The records of batches in `data`, of which `window` is the padded array; a gap for each that can't be split."""
+    """The records of batches in `data`, whose padded array is `window`; and a gap per batch that can't be split."""
     start, is_whole = _record_starts(data, window, batches)
     gaps = [_unsplittable(batches[number]) for number in np.flatnonzero(~is_whole).tolist()]
     if gaps:
@@ -88,10 +88,10 @@ def frame_records(data: bytes, window: NDArray[np.uint8], batches: Batches) -> t
 def _record_starts(
     data: bytes, window: NDArray[np.uint8], batches: Batches
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """Where the records of all batches begin; and which batches are filled by their records, others' are wrong.
+    """The positions of all batches' records, and for each batch whether its records fill it exactly.
 
-    The first records of all batches, then the second ones…: the batches with most records come first, so that those
-    that still have one are in front. When few are left, it is faster one by one.
+    Visits the first records of all batches, then the second ones, and so on. Batches with the most records come
+    first, so that the active ones are a prefix. The last few are faster in a Python loop.
     """
     order = np.argsort(-batches.record_count, kind="stable")
     count = batches.record_count[order]
@@ -113,16 +113,16 @@ def _record_starts(
 
 
 def _behind_records(window: NDArray[np.uint8], at: Integers, limit: int) -> Integers:
-    """Where records end, by their lengths; what does not fit shows when the records are compared."""
+    """The ends of records, by their lengths. Lengths that do not fit are detected later."""
     zigzag, behind = read_unsigned_varints(window, at)
     length = np.minimum(zigzag.view(np.uint64) >> np.uint64(1), np.uint64(limit + 1)).astype(np.int64)
-    # Not exactly at the limit, which is where the last batch ends.
+    # Not exactly the limit, where the last batch ends.
     ends: Integers = np.minimum(behind + length, limit + 1)
     return ends
 
 
 def _walk(data: bytes, at: int, starts: Integers) -> int:
-    """Where the records from `at` on begin, and where the last one ends; -1: not in `data`."""
+    """Fill `starts` with the positions of records from `at` on. Returns the end of the last; -1: not in `data`."""
     found: list[int] = []
     add = found.append
     try:
@@ -142,7 +142,7 @@ def _walk(data: bytes, at: int, starts: Integers) -> int:
 
 
 def _behind_long(data: bytes, at: int) -> int:
-    """Where a record ends whose length takes more than two bytes."""
+    """The end of a record whose length has more than two bytes."""
     zigzag, shift = 0, 0
     while shift < 7 * _LENGTH_BYTES_MAX:
         byte = data[at]
@@ -159,7 +159,7 @@ def _unsplittable(batch: Batch) -> Gap:
         offset=batch.base_offset,
         end_offset=batch.base_offset + batch.record_count,
         epoch=batch.epoch,
-        detail=f"the batch of {batch.record_count} records has a right checksum, but its records do not fill it",
+        detail=f"the batch of {batch.record_count} records has a correct checksum, but its records do not fill it",
     )
 
 

@@ -1,7 +1,7 @@
-"""Finds metadata logs: the directories, and the segments and checkpoints in them.
+"""Finds metadata logs: directories with segments and checkpoints.
 
-A directory is one that is called `__cluster_metadata-0`, as Kafka calls it, or one that has such files itself and is
-named as a root or has a meta.properties. To which cluster it belongs says the meta.properties beside or in it.
+A metadata log is a directory `__cluster_metadata-0`, or a directory with such files that is a root or contains
+meta.properties. The cluster id is read from meta.properties beside or in the directory.
 """
 
 import re
@@ -23,19 +23,19 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 class LayoutError(ValueError):
-    """A root that is not there, or where nothing was found."""
+    """A root does not exist, or has no metadata log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Where to look: a file system, a path in it, and what makes the path an address again."""
+    """A place to search: a file system, a path in it, and the prefix that makes paths addresses."""
 
     file_system: fs.FileSystem
     path: str
     prefix: str
 
     def address(self, path: str) -> str:
-        """A path as the user would write it."""
+        """The address of a path, as a user writes it."""
         return self.prefix + path
 
 
@@ -60,7 +60,7 @@ class CheckpointFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataDirectory:
-    """One node's metadata log: files in the order of their offsets."""
+    """One node's metadata log; files are ordered by offset."""
 
     address: str
     cluster_id: str
@@ -70,7 +70,7 @@ class MetadataDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadablePlace:
-    """A place that could not be listed, or of which nobody says to which cluster it belongs."""
+    """A directory that could not be listed, or whose cluster id is unknown."""
 
     address: str
     cluster_id: str
@@ -94,15 +94,15 @@ def open_root(address: str) -> Root:
 
 
 def open_file(address: str) -> tuple[fs.FileSystem, str]:
-    """The file system and the path of a file that was found. Raises LayoutError."""
+    """The file system and the path of a file. Raises LayoutError."""
     root = open_root(address)
     return root.file_system, root.path
 
 
 def find_directories(root: Root, cluster_id: str | None = None) -> list[MetadataDirectory | UnreadablePlace]:
-    """The metadata logs below a root, in the order of their paths. Raises LayoutError if there is no such root.
+    """The metadata logs below a root, ordered by path. Raises LayoutError if the root is not a directory.
 
-    `cluster_id` is for directories of which no meta.properties says it.
+    `cluster_id` is for directories without meta.properties.
     """
     if root.file_system.get_file_info(root.path).type != fs.FileType.Directory:
         raise LayoutError(f"option path: {root.address(root.path)}: not a directory")
@@ -112,7 +112,7 @@ def find_directories(root: Root, cluster_id: str | None = None) -> list[Metadata
 def _search(
     root: Root, path: str, cluster_id: str | None, depth: int
 ) -> Iterator[MetadataDirectory | UnreadablePlace]:
-    """A log directory of Kafka has thousands of partitions: of those only the one of the metadata is looked at."""
+    """In a log directory of Kafka, with thousands of partitions, only the metadata partition is searched."""
     address = root.address(path)
     try:
         entries = sorted(root.file_system.get_file_info(fs.FileSelector(path)), key=lambda entry: entry.path)
@@ -130,7 +130,7 @@ def _search(
     if META_PROPERTIES in files:
         directories = [each for each in directories if _last_part(each) == METADATA_DIRECTORY]
     if directories and depth == _DEPTH_MAX:
-        detail = f"not looked at: it is more than {_DEPTH_MAX} directories below the root"
+        detail = f"not searched: it is more than {_DEPTH_MAX} directories below the root"
         yield UnreadablePlace(address=address, cluster_id=cluster_id or "", detail=detail)
         return
     for directory in directories:
@@ -157,7 +157,7 @@ def _directory(
     cluster_id = found or cluster_id
     address = root.address(path)
     if cluster_id is None:
-        advice = "name the cluster with the option clusterId"
+        advice = "set the option clusterId"
         return UnreadablePlace(address=address, cluster_id="", detail=f"{detail}; {advice}")
     segments = [
         SegmentFile(address=root.address(file.path), size_bytes=file.size, base_offset=int(match[1]))

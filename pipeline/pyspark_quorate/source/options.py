@@ -28,30 +28,29 @@ _NAMES: Final = (
     *("partitionBytes", "pushFilters"),
 )
 _PARTITION_BYTES_DEFAULT: Final = 16 * 1024 * 1024
-"""Rows are some seven times as large."""
+"""Rows are about seven times as large."""
 _PARTITION_BYTES_MIN: Final = 1024
 
 
 class OptionError(ValueError):
-    """An option that is missing or wrong; the message names it, its value and what is allowed."""
+    """An option is missing or invalid; the message names it, its value and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is to be read.
+    """The rows to read.
 
-    Log and checkpoint rows are those whose offset is at least `start_offset` and below `end_offset`; gaps are those
-    that may touch this range.
+    Log and checkpoint rows have offsets from `start_offset` to `end_offset`, exclusive; gaps may overlap this range.
     """
 
     paths: tuple[str, ...]
     """Directories, or addresses of directories in an object store: s3://, gs://, hdfs://."""
     clusters: frozenset[str] | None = None
-    """Cluster ids to read; None: all that are found."""
+    """Cluster ids to read; None: all."""
     cluster_id: str | None = None
-    """Of directories that have no meta.properties."""
+    """The cluster id of directories without meta.properties."""
     record_types: frozenset[str] | None = None
-    """Names of records to read; None: all. Gaps are always told."""
+    """Names of records to read; None: all. Gaps are always included."""
     start_offset: int = 0
     end_offset: int | None = None
     snapshots: str = ALL
@@ -59,26 +58,27 @@ class Options:
     no_ops: bool = False
     """Whether NoOpRecords become rows."""
     partition_bytes: int = _PARTITION_BYTES_DEFAULT
-    """About how much of the files one partition reads."""
+    """The approximate size of the files that one partition reads."""
     push_filters: bool = False
-    """Whether the reader takes filters; needs spark.sql.python.filterPushdown.enabled."""
+    """Whether the reader accepts filters; needs spark.sql.python.filterPushdown.enabled."""
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
-    """Options from what `option` and `load` were given; names in any case, as Spark has them.
+    """Parse the arguments of `option` and `load`; names are case-insensitive, as in Spark.
 
-    :raises OptionError: for the first one that is missing, unknown or wrong.
+    Raises:
+        OptionError: for the first option that is missing, unknown or invalid.
     """
     options = {name.lower(): value for name, value in given.items()}
     unknown = sorted(set(options) - {name.lower() for name in _NAMES})
     if unknown:
-        raise OptionError(f"option {unknown[0]}: not known; allowed are {', '.join(_NAMES)}")
+        raise OptionError(f"option {unknown[0]}: unknown; allowed are {', '.join(_NAMES)}")
     clusters = _names(options, "clusters")
     record_types = _names(options, "recordTypes")
     for name in sorted(record_types or ()):
         if name not in RECORD_NAMES:
             raise OptionError(
-                f"option recordTypes: {name!r} is no record; known are {', '.join(sorted(RECORD_NAMES))}"
+                f"option recordTypes: {name!r} is not a record; allowed are {', '.join(sorted(RECORD_NAMES))}"
             )
     start_offset = _number(options, "startOffset", 0, at_least=0)
     assert start_offset is not None
@@ -110,10 +110,10 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
         except ValueError:
             more = None
         if not isinstance(more, list) or not all(isinstance(each, str) and each for each in more):
-            raise OptionError(f"option paths: {options['paths']!r} is no JSON list of directories")
+            raise OptionError(f"option paths: {options['paths']!r} is not a JSON list of directories")
         paths += more
     if not paths:
-        raise OptionError('option path: missing; name a directory, as in load("DIR")')
+        raise OptionError('option path: missing; pass a directory, as in load("DIR")')
     return tuple(dict.fromkeys(paths))
 
 
@@ -123,9 +123,7 @@ def _names(options: Mapping[str, str], name: str) -> frozenset[str] | None:
         return None
     names = frozenset(each.strip() for each in text.split(",")) - {""}
     if not names:
-        raise OptionError(
-            f"option {name}: {text!r} names nothing; allowed are names with commas between them"
-        )
+        raise OptionError(f"option {name}: {text!r} is empty; allowed are comma-separated names")
     return names
 
 
@@ -134,7 +132,7 @@ def _number(options: Mapping[str, str], name: str, default: int | None, *, at_le
     if text is None:
         return default
     if not text.strip().isdecimal() or int(text) < at_least:
-        raise OptionError(f"option {name}: {text!r} is not a number from {at_least}")
+        raise OptionError(f"option {name}: {text!r} is not a number of at least {at_least}")
     return int(text)
 
 

@@ -1,10 +1,9 @@
-"""Record -> name, version and JSON, one at a time: what is always right, for whatever is rare.
+"""Decodes one record to its name, version and JSON: the general way, for rare records.
 
-:mod:`pyspark_quorate.source.columns` makes the same text of many alike records at once.
+:mod:`pyspark_quorate.source.columns` produces the same text for many records of one type at once.
 
-The JSON is that of Kafka's MetadataJsonConverters: names in camelCase, uuids in URL-safe base64 of 22 characters,
-bytes in base64. Unlike there, fields at their defaults are written too, and those that the record's version does not
-have.
+The JSON follows Kafka's MetadataJsonConverters: names in camelCase, UUIDs in URL-safe base64 of 22 characters, bytes
+in base64. Unlike Kafka's, it includes fields at their defaults, and fields that the record's version lacks.
 """
 
 import json
@@ -43,12 +42,12 @@ CONTROL_NAMES: Final = tuple(
     )
 )
 RECORD_NAMES: Final = frozenset((*METADATA_NAMES.values(), *CONTROL_NAMES))
-"""Every record that can become a row."""
+"""The names of all records that can become rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A record as a row has it."""
+    """A record's columns in a row."""
 
     name: str
     version: int
@@ -57,7 +56,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """Why a record can't become a row."""
+    """The reason why a record can't be decoded."""
 
     detail: str
 
@@ -101,7 +100,7 @@ def to_json(entity: Any) -> str:
 
 
 def field_name(name: str) -> str:
-    """Kafka's name in JSON of a field: broker_id is brokerId."""
+    """The name of a field in Kafka's JSON: broker_id is brokerId."""
     first, *others = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in others)
 
@@ -113,14 +112,14 @@ def field_text(entity: Any, name: str) -> str:
 
 
 def number_text(value: float) -> str:
-    """A float64 as JSON; what JSON has no number for, as a string, as Kafka's Jackson writes it."""
+    """A float64 as JSON; NaN and infinities as strings, as Kafka's Jackson writes them."""
     if math.isfinite(value):
         return repr(value)
     return f'"{"NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}"'
 
 
 def string_text(value: str) -> str:
-    """A string as JSON: only what must be is escaped, as Jackson does."""
+    """A string as JSON with minimal escapes, as Jackson writes it."""
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -16,28 +16,28 @@ from pyspark_quorate.source.scanning import Gap
 from pyspark_quorate.source.selection import Selection
 
 FILE_COST_BYTES: Final = 64 * 1024
-"""What opening a file costs, in bytes that could be read instead: so that a partition gets no thousands of files."""
+"""The cost of opening a file, in bytes of reading: it limits the number of files per partition."""
 _NO_END: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A file, or a stretch of one that begins and ends between batches; or gaps that were found without reading."""
+    """A file, or a part of one between two batches; or gaps that are known without reading."""
 
     origin: Origin
     start: int = 0
     end: int | None = None
-    """In bytes; None: to the end of the file, whatever it is when it is read."""
+    """In bytes; None: to the end of the file at the time of reading."""
     size_bytes: int = 0
     first_offset: int | None = None
     end_offset: int | None = None
-    """Of the records in it; exclusive, None: not known."""
+    """Of its records; exclusive; None: unknown."""
     gaps: tuple[Gap, ...] = ()
-    """If there are any, nothing is read."""
+    """If not empty, nothing is read."""
 
     @property
     def cost_bytes(self) -> int:
-        """What reading it costs."""
+        """The cost of reading it."""
         return FILE_COST_BYTES + self.size_bytes
 
 
@@ -47,7 +47,7 @@ class Piece:
 def plan_pieces(
     place: MetadataDirectory | UnreadablePlace, selection: Selection, snapshots: str
 ) -> Iterator[Piece]:
-    """The pieces of one directory that may have rows of the selection."""
+    """The pieces of one directory that can contain selected rows."""
     if isinstance(place, UnreadablePlace):
         gap = Gap(reason=UNREADABLE_FILE, detail=place.detail)
         if selection.wants_cluster(place.cluster_id) or not place.cluster_id:
@@ -95,14 +95,14 @@ def _segment_pieces(place: MetadataDirectory, selection: Selection) -> Iterator[
 
 
 def _gap_before_the_log(place: MetadataDirectory) -> Gap | None:
-    """What retention removed; a checkpoint has the state, but not how it came about."""
+    """The gap of segments that retention deleted. A checkpoint has their final state, but not the changes."""
     newest = place.checkpoints[-1].end_offset if place.checkpoints else 0
     start = place.segments[0].base_offset if place.segments else newest
     if start == 0:
         return None
     has_state = any(checkpoint.end_offset >= start for checkpoint in place.checkpoints)
-    state = "the state there is in a checkpoint" if has_state else "no checkpoint has the state there"
-    detail = f"the log begins at offset {start}; {state}"
+    state = "a checkpoint has the state there" if has_state else "no checkpoint has the state there"
+    detail = f"the log starts at offset {start}; {state}"
     return Gap(reason=MISSING_OFFSETS, offset=0, end_offset=start, detail=detail)
 
 
@@ -110,9 +110,9 @@ def _gap_before_the_log(place: MetadataDirectory) -> Gap | None:
 
 
 def pack(pieces: Iterable[Piece], partition_bytes: int) -> list[tuple[Piece, ...]]:
-    """Pieces in partitions of at most `partition_bytes`, unless one piece has more.
+    """Pack pieces into partitions of at most `partition_bytes`, except for larger pieces.
 
-    First fit of the largest first: at most 1.7 times as many partitions as are needed. Pieces stay in their order.
+    First fit, largest first: at most 1.7 times the optimal number of partitions. Pieces keep their order.
     """
     order = sorted(enumerate(pieces), key=lambda each: -each[1].cost_bytes)
     partitions: list[list[tuple[int, Piece]]] = []
@@ -128,7 +128,7 @@ def pack(pieces: Iterable[Piece], partition_bytes: int) -> list[tuple[Piece, ...
             free_bytes.append(partition_bytes)
         partitions[place].append((number, piece))
         free_bytes[place] -= piece.cost_bytes
-        # Nothing fits into these any more: many small pieces do not look at all of them again.
+        # Nothing fits into these any more. Skipping them keeps many small pieces linear.
         while first_open < len(partitions) and free_bytes[first_open] < FILE_COST_BYTES:
             first_open += 1
     return [tuple(piece for _, piece in sorted(each, key=_number)) for each in partitions]
@@ -139,7 +139,7 @@ def _number(numbered: tuple[int, Piece]) -> int:
 
 
 def cut(piece: Piece, boundaries: Sequence[tuple[int, int]]) -> list[Piece]:
-    """A file cut at (position, offset of the batch that begins there)."""
+    """Cut a file at boundaries: (position, offset of the batch that starts there)."""
     starts = [(piece.start, piece.first_offset), *boundaries]
     ends = [*boundaries, (piece.end, piece.end_offset)]
     return [

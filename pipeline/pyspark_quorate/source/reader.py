@@ -31,11 +31,11 @@ from pyspark_quorate.source.scanning import BatchScanner, Gap
 from pyspark_quorate.source.selection import Selection, narrow, select
 
 BLOCK_BYTES: Final = 8 * 1024 * 1024
-"""What is read at once. With a batch that ends behind it, as much again and a batch's size are in memory."""
+"""The size of one read. At most two blocks and one batch are in memory."""
 
 
 class PiecesPartition(InputPartition):
-    """Some pieces, of one cluster or of many."""
+    """Pieces of one or more clusters."""
 
     def __init__(self, pieces: tuple[Piece, ...]) -> None:
         super().__init__(None)
@@ -50,10 +50,10 @@ class MetadataLogReader(DataSourceReader):
         self._selection: Selection = select(options)
 
     def partitions(self) -> list[InputPartition]:
-        """Looks for files, on the driver. Raises LayoutError when there is nothing."""
+        """List the files, on the driver. Raises LayoutError if there are none."""
         pieces = list(self._pieces())
         packed = pack(pieces, self._options.partition_bytes)
-        # An empty list would become one partition of None.
+        # Spark turns an empty list into one partition, None.
         return [PiecesPartition(each) for each in packed] or [PiecesPartition(())]
 
     def _pieces(self) -> Iterator[Piece]:
@@ -66,7 +66,7 @@ class MetadataLogReader(DataSourceReader):
                     yield from self._cut(piece)
         if not found:
             raise LayoutError(
-                f"option path: {', '.join(options.paths)}: no {METADATA_DIRECTORY} below it, and no file of one in it"
+                f"option path: {', '.join(options.paths)}: contains no {METADATA_DIRECTORY} and no files of one"
             )
 
     def _cut(self, piece: Piece) -> list[Piece]:
@@ -76,17 +76,17 @@ class MetadataLogReader(DataSourceReader):
         return cut(piece, find_boundaries(piece.origin.source, limit))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition."""
+        """The rows of a partition, on an executor."""
         assert isinstance(partition, PiecesPartition)
         for piece in partition.pieces:
             yield from read_piece(piece, self._selection)
 
 
 class FilteringReader(MetadataLogReader):
-    """Takes filters too. Spark refuses such a reader while spark.sql.python.filterPushdown.enabled is off."""
+    """Accepts filters. Spark refuses such a reader while spark.sql.python.filterPushdown.enabled is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Takes what it applies exactly; returns the others."""
+        """Accept filters that can be applied exactly; return the others."""
         self._selection, others = narrow(self._selection, filters)
         return others
 
@@ -112,14 +112,14 @@ class QuorateDataSource(DataSource):
         return FilteringReader(options) if takes_filters else MetadataLogReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's interface
-        """For a stream from a living quorum, whose options are in :mod:`pyspark_quorate.source.stream_options`."""
+        """For a stream of a running quorum; its options are in :mod:`pyspark_quorate.source.stream_options`."""
         from pyspark_quorate.source.stream import QuorumStreamReader  # noqa: PLC0415 - brings the network client
 
         return QuorumStreamReader(dict(self.options))
 
 
 class FilteringDataSource(QuorateDataSource):
-    """For a session where filters are pushed down: :func:`pyspark_quorate.register` turns that on."""
+    """The source for sessions with filter pushdown, which :func:`pyspark_quorate.register` turns on."""
 
     takes_filters = True
 
@@ -128,7 +128,7 @@ class FilteringDataSource(QuorateDataSource):
 
 
 def read_piece(piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece. What goes wrong becomes a row."""
+    """The rows of a piece. Errors become rows too."""
     origin = piece.origin
     if piece.gaps:
         wanted = [gap for gap in piece.gaps if selection.wants_gap(gap)]
@@ -170,10 +170,10 @@ def _read_file(file: pa.NativeFile, piece: Piece, reader: RowReader) -> Iterator
 
 
 def find_boundaries(address: str, every_bytes: int) -> list[tuple[int, int]]:
-    """Where a file may be cut: (position, offset) of batches that are about `every_bytes` apart.
+    """Positions where a file can be cut: (position, offset) of batches about `every_bytes` apart.
 
-    Goes from header to header and stops where there is none. Only for local files: elsewhere each header costs a
-    request, and nothing is found.
+    Follows the headers and stops at the first damaged one. Returns nothing for remote files, where each header would
+    cost a request.
     """
     boundaries: list[tuple[int, int]] = []
     try:

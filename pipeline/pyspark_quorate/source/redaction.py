@@ -1,7 +1,7 @@
-"""What does not leave the source: keys of SCRAM credentials, and values of configs that may be passwords.
+"""Redacts secrets: keys of SCRAM credentials, and values of configs that may be passwords.
 
-As in Kafka's RecordRedactor, the value of a config that has no definition is secret too: a plug-in's config may be
-anything. Delegation tokens need nothing: their record has the token's id, and the key made of it is not written.
+As in Kafka's RecordRedactor, a config without a definition is secret too, because it may belong to a plug-in.
+Delegation tokens need no redaction: their record has the token's id, but not the key derived from it.
 """
 
 import json
@@ -16,15 +16,15 @@ REDACTED: Final = "[redacted]"
 SECRET_FIELDS: Final = frozenset(
     ("UserScramCredentialRecord", name) for name in ("salt", "stored_key", "server_key")
 )
-"""(Record, field): never told."""
+"""(Record, field) pairs that are always redacted."""
 
 _SECTIONS: Final = {2: "topic", 4: "broker", 16: "client_metrics", 32: "group"}
-"""Number of ConfigResource.Type -> section of the file."""
+"""ConfigResource.Type -> section of the file."""
 _LISTENER_PREFIX: Final = "listener.name."
 
 
 def redact(entity: Any) -> Any:
-    """The record without what only its value makes secret."""
+    """The record with a secret config value redacted."""
     if (
         isinstance(entity, ConfigRecord)
         and entity.value is not None
@@ -43,7 +43,7 @@ def _public_configs() -> dict[int, frozenset[str]]:
 
 
 def is_secret_config(resource_type: int, name: str) -> bool:
-    """Whether a config's value is a password by Kafka's definitions, or none of Kafka's configs."""
+    """Whether a config is a password by Kafka's definitions, or is not one of Kafka's configs."""
     public = _public_configs().get(resource_type)
     if public is None:
         return True

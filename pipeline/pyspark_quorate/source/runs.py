@@ -1,7 +1,7 @@
-"""Record batches as columns, and a run of them that is checked all at once (numpy).
+"""Record batches as columns, and runs of batches that are checked together (numpy).
 
-What a run leaves out (damage, another leader epoch, the end of the bytes) is looked at batch by batch in
-:mod:`pyspark_quorate.source.scanning`.
+A run ends at damage, at another leader epoch or at the end of the bytes;
+:mod:`pyspark_quorate.source.scanning` continues there batch by batch.
 """
 
 from collections.abc import Iterable
@@ -25,13 +25,13 @@ from quorate_protocol.records.batch import (
 Integers: TypeAlias = NDArray[np.int64]
 
 BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""KRaft writes batches of at most 8 MiB, and some bytes."""
+"""KRaft's batches have at most 8 MiB plus headers."""
 
 _HEADER: Final = np.dtype([(name, f">{code}") for name, code in HEADER_FIELDS])
 
 
 class Batch(NamedTuple):
-    """A batch whose checksum is right; its records are from `start` to `end` in the scanned bytes."""
+    """A batch with a correct checksum; its records are at `start` to `end` of the scanned bytes."""
 
     start: int
     end: int
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Columns of batches, in the order of the bytes."""
+    """Columns of batches, in the order of the file."""
 
     start: Integers
     end: Integers
@@ -66,7 +66,7 @@ class Batches:
 
     @classmethod
     def join(cls, parts: Iterable[Batch | Self]) -> Self:
-        """Single ones and columns of them, one after the other."""
+        """Concatenate single batches and columns of batches."""
         columns = [cls._of(), *(cls._of(part) if isinstance(part, Batch) else part for part in parts)]
         return cls(
             *(np.concatenate([getattr(each, field.name) for each in columns]) for field in fields(cls))
@@ -81,15 +81,15 @@ class Batches:
 
 def gather(window: NDArray[np.uint8], at: Integers, width: int) -> NDArray[np.uint8]:
     """`width` bytes from each of the positions, as rows."""
-    # Every stretch of so many bytes as one item: several times as fast as an index for each byte.
+    # Overlapping items of `width` bytes: several times faster than an index for each byte.
     items = np.ndarray(max(len(window) - width + 1, 0), f"V{width}", window, strides=(1,))
     return items[at].view(np.uint8).reshape(len(at), width)
 
 
 def take_usual(data: bytes, at: int, *, next_offset: int, epoch: int, count_max: int) -> Batches:
-    """The batches from `at` on, up to the first that is not what should be there, or is not whole.
+    """The batches from `at` on, up to the first unexpected or incomplete one.
 
-    That is: the right checksum, offsets that follow each other from `next_offset`, this epoch, what KRaft writes.
+    Expected are correct checksums, consecutive offsets from `next_offset`, this epoch, and KRaft's attributes.
     """
     starts = _follow_lengths(data, at, count_max)
     start, end = np.array(starts[:-1], np.int64), np.array(starts[1:], np.int64)
@@ -116,12 +116,12 @@ def take_usual(data: bytes, at: int, *, next_offset: int, epoch: int, count_max:
 
 
 def _true_until(are: NDArray[np.bool_]) -> int:
-    """How many are true before the first that is not."""
+    """The number of leading true values."""
     return len(are) if are.all() else int(are.argmin())
 
 
 def _follow_lengths(data: bytes, at: int, count_max: int) -> list[int]:
-    """Where whole batches begin if their lengths are right, at most so many; and where the last of them ends."""
+    """The positions of at most `count_max` complete batches, by their lengths, and the end of the last one."""
     starts = [at]
     add = starts.append
     prefix_of, behind_all = PREFIX.unpack_from, len(data)

@@ -1,8 +1,8 @@
-"""Splits the bytes of a file into record batches, and tells what is damaged or missing between them.
+"""Splits the bytes of a file into record batches, and reports damaged and missing ones as gaps.
 
-Bytes come in pieces; a batch that a piece does not hold whole is left for the next. After damage the next batch is
-looked for: first where the damaged one says that it ends, then byte by byte. It is believed if its checksum is right
-and its offsets may follow.
+Bytes arrive in pieces; an incomplete batch at the end of a piece is left for the next one. After damage, the scanner
+searches the next batch: first at the end of the damaged one by its length, then byte by byte. A candidate is accepted
+if its checksum is correct and its offsets can follow.
 """
 
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ from pyspark_quorate.source.runs import BATCH_SIZE_BYTES_MAX, Batch, Batches, ta
 _OFFSET_LENGTH_EPOCH: Final = header_struct(slice(3))
 _MAGIC_POSITION: Final = 16
 _RUN_MIN, _RUN_MAX = 8, 4096
-"""So many batches are checked at once: twice as many as before, or the fewest behind one that stands out."""
+"""Batches checked at once: doubled after each full run, reset to the minimum after an unusual batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """What could not be read or is not there. `end_offset` is exclusive; None: not known."""
+    """Missing or unreadable records. `end_offset` is exclusive; None: unknown."""
 
     reason: str
     detail: str
@@ -44,36 +44,36 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What was found in bytes."""
+    """The result of a scan."""
 
     batches: Batches
     gaps: list[Gap]
     consumed_bytes: int
-    """So many are done with: the next scan begins with the others."""
+    """Bytes that are processed; the next scan starts with the others."""
 
 
 class BatchScanner:
-    """Of the bytes of one file, or of a stretch of it that begins and ends between batches."""
+    """Scans one file, or a part of it between two batches."""
 
     def __init__(
         self, *, position: int = 0, first_offset: int | None = None, end_offset: int | None = None
     ) -> None:
-        """`position`: of the first byte in the file; `first_offset` and `end_offset`: where known, of the records."""
+        """`position`: of the first byte in the file; `first_offset`, `end_offset`: of the records, if known."""
         self._position = position
         self._next_offset = first_offset
         self._end_offset = end_offset
         self._damage: tuple[int, str, bool] | None = None
-        """Where it began in the file, what it is, whether something is cut short there."""
+        """Its position in the file, a description, and whether a batch is truncated there."""
         self._epoch = 0
         self._run_max = _RUN_MIN
 
     @property
     def next_offset(self) -> int | None:
-        """The offset that comes next, where known."""
+        """The next expected offset, if known."""
         return self._next_offset
 
     def scan(self, data: bytes, *, is_end: bool) -> Scanned:
-        """What is found in `data`; what is not done with comes again. `is_end`: nothing follows `data`."""
+        """Scan `data`; unprocessed bytes must be passed again. `is_end`: no bytes follow `data`."""
         found: list[Batch | Batches | Gap] = []
         at = 0
         while at < len(data):
@@ -99,7 +99,7 @@ class BatchScanner:
         )
 
     def _take_run(self, data: bytes, at: int, found: list[Batch | Batches | Gap]) -> int:
-        """Takes the batches that are what they should be: nothing that follows can cast doubt on them."""
+        """Takes batches that are exactly as expected, which needs no look at later ones."""
         while self._next_offset is not None:
             asked = self._run_max
             run = take_usual(data, at, next_offset=self._next_offset, epoch=self._epoch, count_max=asked)
@@ -115,18 +115,20 @@ class BatchScanner:
     def _check(
         self, data: bytes, at: int, found: list[Batch | Batches | Gap], *, is_end: bool
     ) -> int | tuple[str, bool]:
-        """Takes the batch at `at`: where the next one begins, `at` itself if bytes are missing, or what is wrong."""
+        """Takes the batch at `at`. Returns the position of the next one, `at` if bytes are missing, or the fault."""
         left = len(data) - at
         if left < HEADER_SIZE_BYTES:
-            return (f"a batch is cut short: {left} bytes", True) if is_end else at
+            return (f"a batch is truncated: {left} bytes", True) if is_end else at
         header: tuple[int, ...] = HEADER.unpack_from(data, at)
         base_offset, length, epoch, magic, crc, attributes, last_delta, base_timestamp_ms, *_, count = header
         size_bytes = length + LENGTH_COUNTS_FROM
         if magic != MAGIC or base_offset < 0 or not HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX:
-            is_blank = not any(data[at : at + HEADER_SIZE_BYTES])  # a file that grew before its bytes came
-            return f"no batch: offset {base_offset}, {size_bytes} bytes, magic {magic}", is_blank
+            is_blank = not any(
+                data[at : at + HEADER_SIZE_BYTES]
+            )  # a file that was extended before its bytes were written
+            return f"not a batch: offset {base_offset}, {size_bytes} bytes, magic {magic}", is_blank
         if size_bytes > left:
-            text = f"the batch at offset {base_offset} of {size_bytes} bytes is cut short: {left} bytes"
+            text = f"the batch at offset {base_offset} of {size_bytes} bytes is truncated: {left} bytes"
             return (text, True) if is_end else at
         end = at + size_bytes
         if crc32c(memoryview(data)[at + CRC_COVERS_FROM : end]) != crc:
@@ -147,7 +149,7 @@ class BatchScanner:
             return at
         following = _peek(data, end)
         if following is not None and following.epoch < batch.epoch and self._epoch < batch.epoch:
-            # One of the two has a wrong epoch. The batch behind them tells which.
+            # One of the two has a wrong epoch. The batch after them decides which.
             behind = end + following.size_bytes
             if len(data) - behind <= _MAGIC_POSITION and not is_end:
                 return at
@@ -158,10 +160,10 @@ class BatchScanner:
         return end
 
     def _place(self, batch: Batch, following: "_Glimpse | None") -> list[Batch | Gap]:
-        """The batch, after what is missing before it.
+        """The batch, preceded by a gap if offsets are missing before it.
 
-        Its offset and epoch are not covered by the checksum: whether they are right is judged by the neighbours.
-        `following`: what seems to be the next batch, if its epoch may be believed.
+        Its offset and epoch are not covered by the checksum: they are checked against its neighbours. `following`:
+        the header that seems to be the next batch's, if its epoch is plausible.
         """
         expected, end = self._next_offset, batch.base_offset + batch.record_count
         fault = self._misplacement(batch, following)
@@ -186,7 +188,7 @@ class BatchScanner:
         return [gap, batch]
 
     def _misplacement(self, batch: Batch, following: "_Glimpse | None") -> str | None:
-        """What is wrong with the batch's offset or epoch."""
+        """The fault of the batch's offset or epoch, if any."""
         expected, end = self._next_offset, batch.base_offset + batch.record_count
         if batch.epoch < self._epoch:
             return f"its epoch is behind {self._epoch}"
@@ -207,7 +209,7 @@ class BatchScanner:
     def _resynchronise(
         self, data: bytes, at: int, found: list[Batch | Batches | Gap], *, is_end: bool
     ) -> tuple[int, bool]:
-        """Where the next batch is and that it was found; or from where more bytes are needed."""
+        """The position of the next batch and True; or the position from which more bytes are needed and False."""
         assert self._damage is not None
         began, text, _ = self._damage
         candidate, is_whole = self._find(data, at, began - self._position, is_end=is_end)
@@ -236,7 +238,7 @@ class BatchScanner:
         while True:
             magic_at = data.find(MAGIC, search_from)
             if magic_at < 0:
-                # The magic may be among the next bytes: up to its position before it, a batch may have begun.
+                # The magic may be among the next bytes: the batch would start up to that many bytes earlier.
                 return len(data) if is_end else max(at, len(data) - _MAGIC_POSITION), False
             candidate = magic_at - _MAGIC_POSITION
             verdict = self._is_batch(data, candidate, is_end=is_end)
@@ -247,7 +249,7 @@ class BatchScanner:
             search_from = magic_at + 1
 
     def _is_batch(self, data: bytes, at: int, *, is_end: bool) -> bool | None:
-        """Whether there is one that may follow; None: more bytes are needed to tell."""
+        """Whether a batch starts at `at` that can follow; None: more bytes are needed to decide."""
         left = len(data) - at
         if left < HEADER_SIZE_BYTES:
             return False if is_end else None
@@ -287,7 +289,7 @@ class BatchScanner:
 
 
 class _Glimpse(NamedTuple):
-    """The front of a batch."""
+    """The first fields of a batch."""
 
     base_offset: int
     epoch: int
@@ -295,7 +297,7 @@ class _Glimpse(NamedTuple):
 
 
 def _peek(data: bytes, at: int) -> _Glimpse | None:
-    """The front of what begins at `at`, if it looks like a batch."""
+    """The first fields of the bytes at `at`, if they look like a batch."""
     if len(data) - at <= _MAGIC_POSITION or data[at + _MAGIC_POSITION] != MAGIC:
         return None
     base_offset, length, epoch = _OFFSET_LENGTH_EPOCH.unpack_from(data, at)

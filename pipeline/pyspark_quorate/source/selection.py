@@ -1,4 +1,4 @@
-"""Which rows are wanted: options and the filters that Spark pushes down, as one thing that is applied exactly."""
+"""The selected rows: options and the filters that Spark pushes down, combined and applied exactly."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ _OFFSET_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """`names` and the range are of records. Gaps have conditions of their own: options keep them, filters do not."""
+    """`names` and the range apply to records. Gaps have their own range: options keep them, filters do not."""
 
     names: frozenset[str] = RECORD_NAMES - {NO_OP}
     start_offset: int = 0
@@ -37,7 +37,7 @@ class Selection:
     types: frozenset[str] | None = None
     """Values of the column `type`."""
     filtered: tuple[int, int] | None = None
-    """Offsets that a filter keeps, gaps included: from, to (exclusive)."""
+    """The offset range of filters, also for gaps: from, to (exclusive)."""
     wanted: frozenset[str] = field(init=False)
     """Names of records that become rows."""
 
@@ -64,7 +64,7 @@ class Selection:
 
     @property
     def wants_undecodable(self) -> bool:
-        """Whether records are looked into only to tell those that can't be decoded."""
+        """Whether records are decoded only to report those that can't be decoded."""
         return self.wants_kind(GAP) and (self.types is None or UNKNOWN_RECORD in self.types)
 
     def wants_gap(self, gap: Gap) -> bool:
@@ -81,7 +81,7 @@ class Selection:
 
 
 def select(options: Options) -> Selection:
-    """What the options ask for."""
+    """The selection of the options."""
     names = RECORD_NAMES if options.record_types is None else options.record_types
     is_no_op_wanted = options.no_ops or NO_OP in (options.record_types or ())
     end_offset = _OFFSET_MAX if options.end_offset is None else options.end_offset
@@ -96,7 +96,7 @@ def select(options: Options) -> Selection:
 
 
 def narrow(selection: Selection, filters: Iterable[Filter]) -> tuple[Selection, list[Filter]]:
-    """A selection with the filters that can be applied exactly, and the others."""
+    """The selection narrowed by the filters that can be applied exactly, and the other filters."""
     others = []
     for each in filters:
         narrowed = _apply(selection, each)
@@ -117,7 +117,7 @@ def _apply(selection: Selection, condition: Filter) -> Selection | None:
     elif isinstance(condition, In):
         values = frozenset(each for each in condition.value if isinstance(each, str))
     elif isinstance(condition, IsNotNull) and column in ("cluster_id", "kind", "type"):
-        return selection  # they never are null
+        return selection  # these columns are never null
     if values is None:
         return None
     if column == "cluster_id":

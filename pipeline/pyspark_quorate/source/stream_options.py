@@ -31,27 +31,27 @@ class InitialOffset(Enum):
     """Where a stream without a checkpoint begins."""
 
     EARLIEST = "earliest"
-    """At offset 0, or with the snapshot that the leader offers when its log begins later."""
+    """At offset 0, or with the leader's snapshot if its log starts later."""
     LATEST = "latest"
-    """At the high watermark: what is committed by then is left out."""
+    """At the high watermark: records committed before are skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What a stream follows, and how.
+    """The options of a stream.
 
     | option | meaning |
     |---|---|
-    | `bootstrapControllers` | `host:port,host:port`; those that were left out are found through them |
-    | `initialOffset` | `earliest` (default) or `latest`; of no effect once there is a checkpoint |
-    | `maxRecordsPerTrigger` | whole batches of the log up to so many records, at least one batch; default 1000000 |
-    | `maxBytesPerTrigger` | the same, by the bytes of their keys and values; default: no limit |
-    | `noOps` | `true`: NoOpRecords become rows, too; default `false` |
+    | `bootstrapControllers` | `host:port,host:port` of controllers; the others are discovered |
+    | `initialOffset` | `earliest` (default) or `latest`; ignored if there is a checkpoint |
+    | `maxRecordsPerTrigger` | maximum records per micro-batch, in whole batches, at least one; default 1000000 |
+    | `maxBytesPerTrigger` | the same by bytes of keys and values; default: no limit |
+    | `noOps` | `true`: include NoOpRecords; default `false` |
     | `configFile` | Kafka client properties; the file is read on the driver and on each executor |
-    | `config.PROPERTY` | one of them, such as `config.security.protocol`; goes before the file |
+    | `config.PROPERTY` | one property, such as `config.security.protocol`; overrides the file |
 
-    `config.default.api.timeout.ms` (60000) bounds how long a micro-batch goes on asking without news before it
-    fails. Secrets belong into `configFile`: Spark may show options.
+    A micro-batch fails after `config.default.api.timeout.ms` (60000) without an answer from a leader. Put secrets
+    into `configFile`: Spark may show options.
     """
 
     bootstrap_controllers: str
@@ -64,13 +64,13 @@ class StreamOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read what was given to `.option()`, whose names may be of any case. Raises OptionError."""
+        """Parse the arguments of `.option()`; names are case-insensitive. Raises OptionError."""
         given = {name.lower(): value for name, value in options.items()}
         known = {name.lower() for name in _NAMES}
         unknown = sorted(name for name in given if name not in known and not name.startswith(_CONFIG_PREFIX))
         if unknown:
             raise OptionError(
-                f"option {unknown[0]}: not known to a stream; allowed are {', '.join(_NAMES)} and "
+                f"option {unknown[0]}: unknown for a stream; allowed are {', '.join(_NAMES)} and "
                 f"{_CONFIG_PREFIX}PROPERTY"
             )
         config_file = given.get(_CONFIG_FILE.lower())
@@ -96,11 +96,11 @@ class StreamOptions:
 
     @property
     def source(self) -> str:
-        """The controllers as rows name them: the same whoever answered, so that a repeated read is the same."""
+        """The controllers, as in the column `source`: independent of which one answers, so that reads repeat."""
         return ",".join(part.strip() for part in self.bootstrap_controllers.split(",") if part.strip())
 
     def admin_config(self) -> AdminConfig:
-        """How the controllers are reached, as the files say now. Raises OptionError."""
+        """The client configuration, from the current content of the file. Raises OptionError."""
         properties = {"client.id": _CLIENT_ID}
         if self.config_file is not None:
             properties |= _read_properties(self.config_file)
@@ -122,7 +122,7 @@ def _read_properties(path: Path) -> dict[str, str]:
     except OSError as error:
         raise OptionError(f"option {_CONFIG_FILE}: {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise OptionError(f"option {_CONFIG_FILE}: {path}: it is not UTF-8 text") from error
+        raise OptionError(f"option {_CONFIG_FILE}: {path}: not UTF-8 text") from error
     except ValueError as error:
         raise OptionError(f"option {_CONFIG_FILE}: {path}: {error}") from error
 

@@ -65,18 +65,21 @@ def test_options_that_are_wrong_say_what_is_allowed() -> None:
     """Goal: name, value and what is allowed in each message. Method: one wrong option at a time."""
     wrong = {
         "path": ({}, "option path: missing"),
-        "paths": ({"paths": "not json"}, "option paths: 'not json' is no JSON list"),
+        "paths": ({"paths": "not json"}, "option paths: 'not json' is not a JSON list"),
         "startOffset": (
             {"path": "d", "startOffset": "-1"},
-            "option startOffset: '-1' is not a number from 0",
+            "option startOffset: '-1' is not a number of at least 0",
         ),
-        "endOffset": ({"path": "d", "startOffset": "5", "endOffset": "4"}, "'4' is not a number from 5"),
+        "endOffset": (
+            {"path": "d", "startOffset": "5", "endOffset": "4"},
+            "'4' is not a number of at least 5",
+        ),
         "snapshots": ({"path": "d", "snapshots": "some"}, "'some' is not one of all, newest, none"),
         "noOps": ({"path": "d", "noOps": "yes"}, "'yes' is not one of true, false"),
-        "recordTypes": ({"path": "d", "recordTypes": "Topic"}, "option recordTypes: 'Topic' is no record"),
-        "clusters": ({"path": "d", "clusters": ", "}, "option clusters: ', ' names nothing"),
+        "recordTypes": ({"path": "d", "recordTypes": "Topic"}, "option recordTypes: 'Topic' is not a record"),
+        "clusters": ({"path": "d", "clusters": ", "}, "option clusters: ', ' is empty"),
         "partitionBytes": ({"path": "d", "partitionBytes": "7"}, "option partitionBytes: '7'"),
-        "colour": ({"path": "d", "colour": "red"}, "option colour: not known; allowed are path"),
+        "colour": ({"path": "d", "colour": "red"}, "option colour: unknown; allowed are path"),
     }
     for name, (options, message) in wrong.items():
         with pytest.raises(OptionError, match=f"(?i)option {name}") as raised:
@@ -126,7 +129,7 @@ def test_directories_are_found_in_any_tree(tmp_path: Path) -> None:
     assert {row["source"] for row in by_address} >= {f"{tmp_path}/{first[0]}/{0:020d}.log"}
     with pytest.raises(LayoutError, match="not a directory"):
         find_directories(open_root(str(tmp_path / "nowhere")))
-    with pytest.raises(LayoutError, match="no __cluster_metadata-0 below it"):
+    with pytest.raises(LayoutError, match="contains no __cluster_metadata-0"):
         read(path=str(tmp_path / "empty"))
 
 
