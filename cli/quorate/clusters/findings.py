@@ -1,4 +1,4 @@
-"""What is wrong with a cluster, from what its resources tell, and what to type next. Pure."""
+"""What is wrong with a cluster, from the status of its resources, and which command helps. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _ORDER = tuple(Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFinding:
-    """One thing that was found; `about` is the resource, `commands` are to be typed next."""
+    """One finding; `about` is the resource, `commands` are to be typed next."""
 
     severity: Severity
     about: str
@@ -22,7 +22,7 @@ class ClusterFinding:
 
 
 def findings_of(cluster: Cluster) -> tuple[ClusterFinding, ...]:
-    """All that is to be said of a cluster, the worst first."""
+    """Returns all findings about a cluster, the worst first."""
     found = [*_of_quorum(cluster)]
     for pool in cluster.pools:
         found += _of_pool(pool)
@@ -40,7 +40,7 @@ def _of_quorum(cluster: Cluster) -> Iterator[ClusterFinding]:
         yield ClusterFinding(
             severity=Severity.NOTE,
             about=about,
-            message="It is paused: nothing of it is changed.",
+            message="It is paused: the operator changes nothing.",
             commands=(f"kubectl quorate resume {cluster.name} -n {cluster.namespace}",),
         )
     for voter in status.voters:
@@ -49,7 +49,7 @@ def _of_quorum(cluster: Cluster) -> Iterator[ClusterFinding]:
             yield ClusterFinding(
                 severity=Severity.WARNING,
                 about=about,
-                message=f"Voter {voter.node_id} does not follow{behind}.",
+                message=f"Voter {voter.node_id} is not caught up{behind}.",
                 commands=(f"kubectl logs {cluster.name}-{voter.node_id} -n {cluster.namespace}",),
             )
     if len(status.voters) == 1 and cluster.controllers.spec.get("replicas") == 1:
@@ -65,7 +65,7 @@ def _of_quorum(cluster: Cluster) -> Iterator[ClusterFinding]:
             yield ClusterFinding(
                 severity=Severity.BLOCKED if registration.blocks else Severity.NOTE,
                 about=about,
-                message=f"Controller {registration.node_id} is registered and is no more{blocks}.",
+                message=f"Controller {registration.node_id} is a ghost: it is registered and gone{blocks}.",
             )
 
 
@@ -83,8 +83,8 @@ def _of_pool(pool: Pool) -> Iterator[ClusterFinding]:
         yield ClusterFinding(
             severity=Severity.NOTE,
             about=about,
-            message=f"Its last change (generation {pool.generation}) has not been looked at; "
-            f"what is told is of generation {status.observed_generation}.",
+            message=f"The operator has not seen its last change (generation {pool.generation}); "
+            f"the status is that of generation {status.observed_generation}.",
         )
     yield from _of_conditions(about, pool.conditions)
     for refusal in status.refusals:
@@ -100,23 +100,23 @@ def _of_pool(pool: Pool) -> Iterator[ClusterFinding]:
 
 
 def _of_conditions(about: str, conditions: dict[str, Condition]) -> Iterator[ClusterFinding]:
-    """What a condition says that is not as it should be; Ready adds nothing to those that say why."""
+    """Yields the bad conditions; Ready only if no other one says why."""
     bad = {
         "QuorumHealthy": ("False", Severity.DANGER),
         "UpgradeBlocked": ("True", Severity.BLOCKED),
         "Degraded": ("True", Severity.WARNING),
     }
-    told = False
+    is_explained = False
     for kind, (status, severity) in bad.items():
         condition = conditions.get(kind)
         if condition is not None and condition.status == status:
-            told = True
+            is_explained = True
             yield ClusterFinding(
                 severity=severity, about=about, message=f"{kind} is {status}: {condition.message}"
             )
     ready = conditions.get("Ready")
     progressing = conditions.get("Progressing")
-    if ready is not None and ready.status != "True" and not told:
+    if ready is not None and ready.status != "True" and not is_explained:
         moves = progressing is not None and progressing.status == "True"
         yield ClusterFinding(
             severity=Severity.NOTE if moves else Severity.WARNING,

@@ -119,7 +119,7 @@ def show_plan(console: Console, status: ClusterStatus) -> None:
     for one in status.addresses:
         if one["retiredAtMs"] is not None:
             users = "" if one["connections"] is None else f", {one['connections']} connections"
-            text = f"{one['address']} is advertised no more and still leads to node {one['nodeId']}{users}"
+            text = f"{one['address']} is no longer advertised and still leads to node {one['nodeId']}{users}"
             console.print(Text(text), soft_wrap=True)
 
 

@@ -233,7 +233,7 @@ class _Moving:
                 Refusal(
                     code="AddressConflict",
                     message=f"{address} is the address of {who}: each needs one of its own; see "
-                    "listeners[].advertisedHost, advertisedPort and interimHost, where {nodeId} tells nodes apart",
+                    "listeners[].advertisedHost, advertisedPort and interimHost, where {nodeId} makes names unique",
                 )
             )
 
@@ -280,7 +280,7 @@ class _Moving:
                 code="InterimHostMissing",
                 message=f"addresses are exchanged ({changes}), and a client may hold each of them for its old node: "
                 f"set listeners[].interimHost of {listeners} to a name of each node's own, for instance with "
-                "{nodeId} in it, by which one node goes out of the other's way",
+                "{nodeId} in it, which one node takes while the other gets its address",
             )
         )
 

@@ -138,7 +138,7 @@ class _Look:
             self.held_back[node.node_id] = self._wait_until_free(without[0])
             return
         if seen is not None and self._is_unknown(node, seen, slots):
-            reason = f"a leader of the quorum, to see by which addresses {node.label} is known"
+            reason = f"a leader of the quorum, to find the registered addresses of {node.label}"
             self.held_back[node.node_id] = WaitFor(reason=reason, node_ids=(node.node_id,))
             return
         obstacles = {slot.id: self._obstacle(slot) for slot in slots if self._is_move(slot)}
@@ -194,7 +194,7 @@ class _Look:
                 publication = self.addresses.publications.get(address)
                 if publication is not None and (publication.node_id, publication.listener) != slot.id:
                     continue  # it is withdrawn from the other slot first
-                why = "advertises it" if address == slot.current else "is to advertise it next"
+                why = "advertises it" if address == slot.current else "advertises it next"
                 self.steps.append(
                     PublishAddress(
                         address=address,
@@ -234,9 +234,9 @@ class _Look:
         """What a probe found that is not the slot's node, for people; None when it found the node."""
         probe = self.observed.probes.get(address)
         if probe is None:
-            return "nobody has asked there yet"
+            return "it has not been probed yet"
         if probe.node_id is None:
-            return f"nobody answers there now ({probe.error or 'no reason is known'})"
+            return f"nothing answers there now ({probe.error or 'no reason is known'})"
         if probe.cluster_id != self._cluster_id():
             return f"a node of another cluster ({probe.cluster_id}) answers there now"
         if probe.node_id != slot.node.node_id:
@@ -252,7 +252,7 @@ class _Look:
         """Why the slot does not have the address that it wants."""
         subject = f"{slot.wanted} to be free for {slot.node.label} ({slot.listener})"
         if slot.id in self.moves.refused:
-            return self._wait(slot, f"{subject}: it is refused as the manifests have it")
+            return self._wait(slot, f"{subject}: it is refused as the manifests stand")
         owners = sorted(self.addresses.owners(slot.wanted, slot.id))
         advertising = sorted(
             owner for owner in owners if self.addresses.advertises(slot.wanted, owner.node_id)
@@ -286,7 +286,7 @@ class _Look:
         address, node_id = publication.address, publication.node_id
         who = describe_slot(SlotId(node_id, publication.listener), self.desired, self.observed)
         if publication.retired_at_ms is None:
-            reason = f"{who} advertises it no more"
+            reason = f"{who} no longer advertises it"
             self.steps.append(RetireAddress(address=address, node_id=node_id, reason=reason))
             return
         overlap_ms = self._overlap_ms(node_id)

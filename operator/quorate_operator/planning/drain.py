@@ -60,7 +60,7 @@ def plan_drain(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) 
         return DrainPlan()
     if observed.kafka is None:
         wait = WaitFor(
-            reason="a leader of the quorum, to see what lies on brokers that leave", node_ids=leaving
+            reason="a leader of the quorum, to find the replicas on brokers that leave", node_ids=leaving
         )
         return DrainPlan(waits=(wait,), leaving=frozenset(leaving))
     drain = _Drain(desired, observed, observed.kafka, frozenset(leaving), now_ms)
@@ -108,10 +108,10 @@ class _Drain:
             return
         if seen is not None and seen.state.runs:
             if seen.unreachable_host:
-                reason = f"the machine of {_label(node_id)} to answer: nobody knows whether the broker runs"
+                reason = f"the machine of {_label(node_id)} to answer: the broker may still run"
                 self.waits.append(WaitFor(reason=reason, node_ids=(node_id,)))
                 return
-            reason = "it leaves, and holds no replica any more"
+            reason = "it leaves and holds no replica"
             self.steps.append(StopNode(node_id=node_id, grace_ms=GRACE_MS, reason=reason))
             return
         registration = self.kafka.registrations.get(node_id)
@@ -152,7 +152,7 @@ class _Drain:
             self.waits.append(WaitFor(reason=reason, node_ids=(node_id,), until_ms=due_ms))
             return
         reason = (
-            f"{len(alone)} partitions have nobody else in sync that serves"
+            f"{len(alone)} partitions have no other replica in sync"
             if alone
             else "it can't leave, and does not run"
         )

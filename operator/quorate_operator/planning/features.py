@@ -61,9 +61,9 @@ def forbids_version(node: DesiredNode, observed: ObservedCluster) -> Refusal | N
         return None
     return Refusal(
         "UnsafeDowngrade",
-        f"{node.label} is not restarted with version {node.kafka_version}, which knows metadata.version up to "
+        f"{node.label} is not restarted with version {node.kafka_version}, which supports metadata.version up to "
         f"{metadata_version_name(highest)}: {metadata_version_name(current)} is finalized. Lower "
-        "spec.metadataVersion first, if it can be lowered, or leave the version",
+        "spec.metadataVersion first, if it can be lowered, or keep the version",
     )
 
 
@@ -101,7 +101,9 @@ def _unsafe(current: int, target: int) -> Refusal:
         for level, version in features.METADATA_VERSIONS.items()
         if target < level <= current and version.changes_records
     ]
-    what = f"records changed with {', '.join(changed)}" if changed else "that level is not known here"
+    what = (
+        f"records changed with {', '.join(changed)}" if changed else "that level is unknown to this operator"
+    )
     return Refusal(
         "UnsafeDowngrade",
         f"metadata.version is not lowered from {metadata_version_name(current)} to {metadata_version_name(target)}: "
@@ -161,11 +163,9 @@ def _finalize(
     if pending and not is_downgrade:
         # Nobody goes back from a level: it waits until what was asked for with it runs everywhere.
         waited = tuple(sorted(pending))
-        what = (
-            f"{name} {way}: the nodes run what is asked for first, {_named(observed.kafka, waited)} not yet"
-        )
+        what = f"{name} {way}: {_named(observed.kafka, waited)} do not run the desired release yet"
         return Part(rest=(WaitFor(reason=what, node_ids=waited),))
-    why = "asked for, and no record is lost" if is_downgrade else "every registered node supports it"
+    why = "it is desired, and no record is lost" if is_downgrade else "every registered node supports it"
     step = FinalizeFeature(
         feature=name, level=level, is_downgrade=is_downgrade, reason=f"{name} {way}: {why}"
     )
@@ -179,7 +179,7 @@ def _blocked(name: str, level: int, against: list[Blocker], kafka: KafkaFacts) -
     return Refusal(
         "UpgradeBlocked",
         f"{name} {shown} can't be finalized, it stays {now}: {ranges}. Upgrade them (spec.version), "
-        "or ask for a level that all of them support",
+        "or set a level that all of them support",
     )
 
 
@@ -210,12 +210,13 @@ def plan_migration(desired: DesiredCluster, observed: ObservedCluster) -> Part:
         return Part()
     if view.is_dynamic:
         message = (
-            "spec.quorum: static: the quorum is dynamic already (kraft.version 1), and Kafka knows no way back. "
-            "Set spec.quorum: dynamic"
+            "spec.quorum: static: the quorum is dynamic already (kraft.version 1), and Kafka cannot make it static "
+            "again. Set spec.quorum: dynamic"
         )
         return Part(refusals=(Refusal("NoWayBack", message),))
     if view.dead:
-        what = f"{labels(Role.CONTROLLER, view.dead)} to be caught up: every voter tells its disk to a dynamic quorum"
+        behind = labels(Role.CONTROLLER, view.dead)
+        what = f"{behind} to catch up: each voter registers its directory id with a dynamic quorum"
         return Part(rest=(WaitFor(reason=what, node_ids=view.dead),))
     reason = "kraft.version 0 -> 1: the quorum becomes dynamic, and its voters are written into the log"
     return Part(

@@ -72,7 +72,7 @@ def _settle(desired: DesiredCluster) -> Part:
             ),
         ),
         rest=(
-            WaitFor(reason="the identity of the cluster to be written down"),
+            WaitFor(reason="the identity of the cluster to be stored"),
             *(
                 _create(node, "it has no formatted directory", is_initial=node.role is Role.CONTROLLER)
                 for node in desired.nodes
@@ -102,7 +102,7 @@ def _create_founders(desired: DesiredCluster, observed: ObservedCluster, formati
             Refusal(
                 "FormationUnderWay",
                 f"the cluster is being formed with controllers {listed(sorted(formation.initial_voters))}: "
-                f"ask for {listed(left_out)} too until it has a leader, and take them away then",
+                f"keep {listed(left_out)} until it has a leader, and remove them then",
             )
         )
     if founders and (_has_run(observed) or formation.is_rebuilt):

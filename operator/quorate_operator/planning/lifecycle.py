@@ -60,7 +60,7 @@ def _named(node_ids: tuple[int, ...], observed: ObservedCluster) -> str:
 def _problem(observed: ObservedCluster, node_id: int) -> str:
     seen = observed.nodes[node_id]
     if seen.unreachable_host:
-        return " (its machine does not answer; decommission it if it is gone for ever)"
+        return " (its machine does not answer; decommission the node if the machine is gone for good)"
     return f" ({seen.problem})" if seen.problem else ""
 
 
@@ -97,6 +97,8 @@ def stop_all(observed: ObservedCluster, *, reason: str) -> tuple[Step, ...]:
             for node_id in node_ids
         ]
     if away:
-        what = f"the machines of {listed(away)} to answer, or to be given up: nobody knows whether these still run"
+        what = (
+            f"the machines of {listed(away)} to answer or to be decommissioned: the nodes there may still run"
+        )
         steps.append(WaitFor(reason=what, node_ids=away))
     return tuple(steps)

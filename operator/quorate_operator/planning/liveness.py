@@ -53,9 +53,7 @@ def plan_starts(
             )
         )
     due += (
-        StartNode(
-            node_id=seen.node_id, reason="it is to leave the quorum, which may have no leader without it"
-        )
+        StartNode(node_id=seen.node_id, reason="it leaves the quorum, which may have no leader without it")
         for seen in _needed_to_elect(desired, observed)
         if _pause(seen, now_ms) is None
     )

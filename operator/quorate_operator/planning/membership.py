@@ -65,7 +65,7 @@ def _static(desired: DesiredCluster, view: QuorumView) -> Part:
     if desired.dynamic_quorum or asked == view.voters.keys():
         return Part()
     message = (
-        f"the quorum is static, with voters {listed(sorted(view.voters))}, and is to have {listed(sorted(asked))}: "
+        f"the quorum is static, with voters {listed(sorted(view.voters))}, and {listed(sorted(asked))} are desired: "
         "only a dynamic quorum changes its voters. Set spec.quorum: dynamic"
     )
     return Part(refusals=(Refusal("StaticQuorum", message),))
@@ -79,10 +79,8 @@ def _change(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView
     dead = [*lost, *(voter for voter in leaving if voter.node_id not in view.alive and voter not in lost)]
     joining = [node for node in asked.values() if node.node_id not in view.voters]
     if dead:
-        why = (
-            "its disk is gone, or is another one" if dead[0] in lost else "it is to leave and does not answer"
-        )
-        return _remove(dead[0], view, f"{why}: a quorum without it bears more failures")
+        why = "its disk is missing or was replaced" if dead[0] in lost else "it leaves and does not answer"
+        return _remove(dead[0], view, f"{why}: a quorum without it tolerates more failures")
     if joining:
         return _add(joining, observed, view)
     if leaving:
@@ -96,7 +94,7 @@ def _in_leave_order(view: QuorumView, voters: list[ObservedVoter]) -> list[Obser
 
 
 def _turn(voter: ObservedVoter, view: QuorumView) -> WaitFor:
-    last = ", the leader, last of all" if voter.node_id == view.leader_id else ""
+    last = ", which leads, after all others" if voter.node_id == view.leader_id else ""
     return WaitFor(
         reason=f"the turn of controller-{voter.node_id} to leave the quorum{last}", node_ids=(voter.node_id,)
     )
@@ -106,19 +104,19 @@ def _why_leave(voter: ObservedVoter, desired: DesiredCluster) -> str:
     if voter.node_id in desired.decommission:
         return "it is decommissioned"
     size = len(desired.of_role(Role.CONTROLLER))
-    return f"the quorum is to have {size} voter{'s' if size != 1 else ''}, and it is none of them"
+    return f"{size} voter{'s' if size != 1 else ''} are desired, and it is none of them"
 
 
 def _remove(voter: ObservedVoter, view: QuorumView, why: str) -> Part:
     forbidden = view.forbids_removal(voter.node_id)
     if forbidden is None and voter.directory_id is not None:
-        resigns = "; it leads, and resigns with that" if voter.node_id == view.leader_id else ""
+        resigns = "; it leads and resigns" if voter.node_id == view.leader_id else ""
         step = RemoveVoter(node_id=voter.node_id, directory_id=voter.directory_id, reason=f"{why}{resigns}")
         settled = WaitFor(
             reason=f"the quorum to be without controller-{voter.node_id}", node_ids=(voter.node_id,)
         )
         return Part(due=(step,), rest=(settled,))
-    reason = forbidden or "the quorum does not tell its directory id"
+    reason = forbidden or "the quorum does not report its directory id"
     return Part(
         rest=(
             WaitFor(
@@ -149,10 +147,10 @@ def _add(joining: list[DesiredNode], observed: ObservedCluster, view: QuorumView
                     node_id=node.node_id,
                     directory_id=observer.directory_id,
                     endpoints=seen.configured or node.advertised,
-                    reason=f"it has caught up as an observer, and is to be a voter (of {view.size + 1})",
+                    reason=f"it has caught up as an observer, and becomes one of {view.size + 1} voters",
                 )
             )
-            what = f"{node.label} to be a voter that has caught up"
+            what = f"{node.label} to catch up as a voter"
         rest.append(WaitFor(reason=what, node_ids=(node.node_id,)))
     return Part(due=tuple(due), rest=tuple(rest))
 
@@ -192,8 +190,8 @@ def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolic
         return Part(
             rest=(
                 WaitFor(
-                    reason=f"the machine of {name} to answer, or to be given up: nobody knows whether it still "
-                    "runs, so that neither its registration nor its volume is touched",
+                    reason=f"the machine of {name} to answer or to be decommissioned: the controller may still run, "
+                    "so its registration and its volume stay",
                     node_ids=(node_id,),
                 ),
             )
@@ -202,10 +200,10 @@ def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolic
     if seen.state.runs:
         left.append(StopNode(node_id=node_id, grace_ms=GRACE_MS, reason="it has left the quorum"))
     if awaits_unregistration(observed, node_id):
-        left.append(WaitFor(reason=f"the registration of {name} to be gone", node_ids=(node_id,)))
+        left.append(WaitFor(reason=f"{name} to be unregistered", node_ids=(node_id,)))
     if seen.has_volume and policy.volumes is VolumePolicy.DELETE:
         left.append(
-            DeleteVolume(node_id=node_id, reason="it was decommissioned, and volumes are not retained")
+            DeleteVolume(node_id=node_id, reason="it was decommissioned, and its pool deletes volumes")
         )
     if has_publications(observed, node_id):
         left.append(

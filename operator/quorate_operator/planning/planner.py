@@ -49,14 +49,16 @@ def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Pla
     done; what is not done although it is asked for stands in its refusals. `now_ms` is Unix time in milliseconds.
     """
     if not desired.running:
-        return Plan(steps=stop_all(observed, reason="the cluster is to stop"))
+        return Plan(steps=stop_all(observed, reason="the cluster stops"))
     if desired.lifecycle is Lifecycle.PAUSED:
-        return _nothing("Paused", f"the cluster {desired.name} is paused: nothing is changed until it is not")
+        return _nothing(
+            "Paused", f"the cluster {desired.name} is paused: nothing is changed until it is resumed"
+        )
     mismatch = _cluster_id_mismatch(desired, observed)
     if mismatch is not None:
         return _nothing("ClusterIdMismatch", mismatch)
     if desired.lifecycle is Lifecycle.HIBERNATED:
-        return Plan(steps=stop_all(observed, reason="the cluster is to hibernate"))
+        return Plan(steps=stop_all(observed, reason="the cluster hibernates"))
     recovery = plan_recovery(desired, observed)
     if recovery is not None:
         return Plan(steps=(*recovery.due, *recovery.rest), refusals=recovery.refusals)
@@ -79,7 +81,7 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
     first = merge((created, starts, membership, migration))
     rollout = plan_rollout(desired, observed, now_ms, addresses, hold=_hold(first))
     if _stops_leader(rollout, observed) and _asks_kafka(merge((registrations, drained))):
-        hold = "the active controller is asked for something else first"
+        hold = "the active controller has other changes to make first"
         rollout = plan_rollout(desired, observed, now_ms, addresses, hold=hold)
     pending = frozenset(
         (
@@ -141,4 +143,4 @@ def _cluster_id_mismatch(desired: DesiredCluster, observed: ObservedCluster) -> 
     if len({cluster_id for cluster_id, _ in ids}) <= 1:
         return None
     told = ", ".join(f"{what} {cluster_id}" for cluster_id, what in ids)
-    return f"{told}: a cluster keeps its id for ever, and nothing is changed before they agree"
+    return f"{told}: a cluster id never changes, and nothing is done until they agree"

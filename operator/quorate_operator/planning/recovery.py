@@ -44,7 +44,9 @@ def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | 
     away = [seen for seen in _with_disk(_controllers(desired, observed)) if seen.unreachable_host]
     if away:
         names = ", ".join(label(seen) for seen in away)
-        what = f"the machine of {names} to answer, or to be given up: what runs there may still be a quorum"
+        what = (
+            f"the machine of {names} to answer or to be decommissioned: what runs there may still be a quorum"
+        )
         return Part(rest=(WaitFor(reason=what, node_ids=tuple(seen.node_id for seen in away)),))
     running = [seen for seen in observed.nodes.values() if seen.state.runs]
     if running:
@@ -68,7 +70,7 @@ def refuse_without_quorum(desired: DesiredCluster, observed: ObservedCluster) ->
             return ()
         message = (
             f"the quorum has a leader, and {ANNOTATION_RECOVER} is still set to {desired.survivor}: "
-            "remove the annotation, so that it does not act on a later day"
+            "remove the annotation, so that it has no effect later"
         )
         return (Refusal("RecoveryNotNeeded", message),)
     known = _controllers(desired, observed)
@@ -77,25 +79,25 @@ def refuse_without_quorum(desired: DesiredCluster, observed: ObservedCluster) ->
     if not disks:
         way = (
             "No disk is left to rebuild it from. Bring a controller's volume back, or delete the cluster "
-            "and create it anew; brokers' volumes belong to the cluster that is lost"
+            "and create a new one; brokers' volumes belong to the cluster that is lost"
         )
     else:
         # Whoever was the leader, or has the most recent log, is the best choice; nobody here can tell.
         names = " or ".join(f'"{seen.node_id}"' for seen in disks)
         way = (
-            "Bring their volumes back. If they are gone for ever: what one controller has on its disk can be kept, "
-            "and what it has not got is lost. To do that, annotate KafkaController "
+            "Bring their volumes back. If they are gone for good, the quorum can be rebuilt from one controller's "
+            "disk; what is not on that disk is lost. To do that, annotate KafkaController "
             f"{desired.name} with {ANNOTATION_RECOVER}: {names}"
         )
         if desired.survivor is not None and desired.survivor not in {seen.node_id for seen in disks}:
-            way += f". It is set to {desired.survivor}, which is no controller that has its disk"
+            way += f". It is set to {desired.survivor}, which is not a controller with a disk"
     return (Refusal("QuorumLost", f"the quorum has lost a majority of its disks: {states}. {way}"),)
 
 
 def _rebuild(survivor: ObservedNode) -> RebuildQuorum:
     return RebuildQuorum(
         node_id=survivor.node_id,
-        reason=f"asked for by {ANNOTATION_RECOVER}: what {label(survivor)} has on its disk is kept, and no more",
+        reason=f"requested by {ANNOTATION_RECOVER}: only what is on the disk of {label(survivor)} is kept",
     )
 
 
@@ -109,15 +111,15 @@ def _clear_the_others(desired: DesiredCluster, observed: ObservedCluster, surviv
         if seen.state.runs:
             due.append(
                 StopNode(
-                    node_id=seen.node_id, grace_ms=GRACE_MS, reason="it is no voter of the rebuilt quorum"
+                    node_id=seen.node_id, grace_ms=GRACE_MS, reason="it is not a voter of the rebuilt quorum"
                 )
             )
         elif seen.node_id in asked and (seen.has_volume or seen.state is not NodeState.ABSENT):
-            reason = f"the quorum is rebuilt from controller-{survivor}: this one joins anew"
+            reason = f"the quorum is rebuilt from controller-{survivor}: this one joins it with an empty disk"
             due.append(DeleteVolume(node_id=seen.node_id, reason=reason))
     if not due:
         return None
-    return Part(due=tuple(due), rest=(WaitFor(reason="the disks of the old quorum to be gone"),))
+    return Part(due=tuple(due), rest=(WaitFor(reason="the disks of the old quorum to be deleted"),))
 
 
 def _controllers(desired: DesiredCluster, observed: ObservedCluster) -> list[ObservedNode]:

@@ -150,10 +150,10 @@ def _why_not_controller(one: _Due, situation: _Situation) -> str | None:
         peers = [observed.nodes[node.node_id] for node in desired.of_role(Role.CONTROLLER)]
         down = [peer.node_id for peer in peers if peer.unreachable_host or not peer.state.runs]
         if view is None and down:
-            return f"no leader of the quorum answers, and first has to run what is down: {listed(down)}"
+            return f"no leader of the quorum answers, and these have to be started first: {listed(down)}"
         young = [one.seen] if view is not None else peers
         if any(_started_within(seen, now_ms, BROKEN_AFTER_MS) for seen in young):
-            return "what was started a moment ago may get ready yet"
+            return "what was just started may still become ready"
         return None
     if view is None:
         return "no leader of the quorum answers"
@@ -183,7 +183,7 @@ def _why_not_broker(one: _Due, situation: _Situation) -> str | None:
         return "the quorum's voters change"
     if one.seen.state is not NodeState.READY:
         young = _started_within(one.seen, now_ms, BROKEN_AFTER_MS)
-        return "what was started a moment ago may get ready yet" if young else None
+        return "what was just started may still become ready" if young else None
     stopped = _not_back(desired, observed, Role.CONTROLLER, except_for=None)
     if stopped:
         return stopped
@@ -199,7 +199,7 @@ def _why_not_load(load: BrokerLoad | None, offline_partitions: int) -> str | Non
     if offline_partitions:
         return f"{offline_partitions} partitions have no leader"
     if load is None:
-        return "nobody can tell yet what lies on it"
+        return "its replicas are not known yet"
     if load.fragile:
         return f"{load.fragile} partitions would fall below min.insync.replicas without it"
     return None
@@ -222,7 +222,7 @@ def _not_back(
 def _stops_the_roll(observed: ObservedCluster, role: Role, node_id: int) -> str:
     seen = observed.nodes[node_id]
     if seen.state is NodeState.READY:
-        return f"{role}-{node_id} does not tell its new addresses yet"
+        return f"{role}-{node_id} has not registered its new addresses yet"
     problem = seen.problem or (seen.exit_reason if seen.state is NodeState.CRASHED else None)
     return f"{role}-{node_id} is not ready ({problem or seen.state}), and the roll stops until it is"
 

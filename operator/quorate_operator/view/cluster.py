@@ -244,9 +244,7 @@ def view_of(
         is_formed=formation is not None and formation.is_formed,
         is_observed=observed is not None,
         is_planned=plan is not None,
-        is_ready=observed is not None
-        and observed.quorum is not None
-        and all(one.seen.state is NodeState.READY for one in nodes if one.is_desired),
+        is_ready=desired is not None and observed is not None and is_serving(desired, observed),
         quorum=_quorum(observed) if observed is not None else None,
         nodes=nodes,
         registrations=_registrations(observed) if observed is not None else None,
@@ -257,6 +255,14 @@ def view_of(
         refusals=plan.refusals if plan is not None else (),
         addresses=_addresses(desired, observed) if observed is not None else (),
         versions=_versions(desired) if desired is not None else {},
+    )
+
+
+def is_serving(desired: DesiredCluster, observed: ObservedCluster) -> bool:
+    """Whether a leader answers and every desired node is ready."""
+    return observed.quorum is not None and all(
+        node.node_id in observed.nodes and observed.nodes[node.node_id].state is NodeState.READY
+        for node in desired.nodes
     )
 
 

@@ -14,7 +14,7 @@ SECTIONS: Final = ("plan", "quorum", "brokers", "registrations", "addresses", "e
 NOTICES: Final = {
     "paused": "Paused. The operator changes nothing until you resume.",
     "resumed": "Resumed.",
-    "restarting": "The restart is asked for; it happens when the quorum and the partitions allow it.",
+    "restarting": "The restart was requested; it happens when the quorum and the partitions allow it.",
     "unlocked": "Unlocked: you can pause clusters and restart nodes.",
     "locked": "Locked: the page only shows.",
 }

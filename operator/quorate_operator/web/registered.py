@@ -128,7 +128,7 @@ def _reached(reached: Reached | None, node_id: int, cluster_id: str | None) -> C
     if cluster_id is not None and reached.cluster_id not in (None, cluster_id):
         return said(f"another cluster, {reached.cluster_id}", "bad")
     if reached.node_id is None:
-        return said("the cluster; which node is not told", "warn")
+        return said("this cluster; the node is unknown", "warn")
     if reached.node_id != node_id:
         return said(f"node {reached.node_id} instead", "bad")
     return said("the right node", "good")

@@ -414,14 +414,20 @@ class KubernetesInfrastructure:
         return found or NodeObjects(node_id=node_id, role=Role.CONTROLLER, pool=self._name)
 
     def _node(self, desired: DesiredCluster, node_id: int) -> DesiredNode:
-        """A node that is asked for; or one that is to leave, like the others of its pool. Raises StepError."""
+        """Returns a desired node or, for one that leaves, a copy of another of its pool.
+
+        Raises:
+            StepError: the node is not desired, and its pool has no desired node.
+        """
         found = self._objects.node(node_id)
         wanted = [node for node in desired.nodes if node.node_id == node_id]
         alike = [node for node in desired.nodes if found is not None and node.pool == found.pool]
         if wanted:
             return wanted[0]
         if found is None or not alike:
-            raise StepError(f"node {node_id} is none of the nodes that are asked for, nor like one")
+            raise StepError(
+                f"node {node_id} is not desired, and its pool has no desired node to take the settings from"
+            )
         return replace(
             alike[0],
             node_id=node_id,

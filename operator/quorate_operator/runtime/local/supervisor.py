@@ -26,6 +26,7 @@ from quorate_operator.runtime.local.status import (
 )
 from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
 from quorate_operator.runtime.port import Runtime
+from quorate_operator.view.cluster import is_serving
 from quorate_operator.view.wording import in_words
 
 EVENTS_MAX = 1_000
@@ -192,7 +193,7 @@ class Supervisor:
         """Reports what changed, and what the plan refuses, once."""
         self._report_changes(look.observed)
         self._observed, self._plan = look.observed, look.plan
-        self._has_served = self._has_served or self._serves(look.observed)
+        self._has_served = self._has_served or is_serving(self._infrastructure.layout.desired, look.observed)
         refused = frozenset(f"refused ({one.code}): {one.message}" for one in look.plan.refusals)
         for text in sorted(refused - self._refused):
             self._report(text)
@@ -231,12 +232,6 @@ class Supervisor:
                 raise StepError(self._failure)
             return None
         return 0 if self._failure is not None else PACE.after(turn, clock.now_ms())
-
-    def _serves(self, observed: ObservedCluster) -> bool:
-        return observed.quorum is not None and all(
-            node.node_id in observed.nodes and observed.nodes[node.node_id].state is NodeState.READY
-            for node in self._infrastructure.layout.desired.nodes
-        )
 
     def _fail(self, failed: FailedStep) -> None:
         """Ends the play if the cluster has never served: another try would not bring what is missing.

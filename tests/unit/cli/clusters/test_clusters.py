@@ -115,7 +115,7 @@ def test_a_healthy_cluster_has_nothing_wrong() -> None:
                 ],
             },
             "blocked",
-            "Controller 3009 is registered and is no more, which blocks metadata.version 30",
+            "Controller 3009 is a ghost: it is registered and gone, which blocks metadata.version 30",
         ),
         (
             {**HEALTHY, "refusals": [{"code": "UnsafeDowngrade", "message": "4.3 to 4.1 loses metadata"}]},
@@ -125,7 +125,7 @@ def test_a_healthy_cluster_has_nothing_wrong() -> None:
         (
             {**HEALTHY, "voters": [{"nodeId": 3000, "caughtUp": False, "lag": 12}]},
             "warning",
-            "Voter 3000 does not follow, 12 records behind the leader",
+            "Voter 3000 is not caught up, 12 records behind the leader",
         ),
     ],
 )

@@ -93,7 +93,7 @@ def test_a_new_address_is_published_then_probed_then_advertised() -> None:
     beside = published(situation, pointing(NEW, 0))
     asked = look(beside)
     assert not asked.steps
-    assert "new-0:9092 to reach broker-0 of this cluster (PLAINTEXT): nobody has asked there yet" in waits(
+    assert "new-0:9092 to reach broker-0 of this cluster (PLAINTEXT): it has not been probed yet" in waits(
         asked
     )
     verified = look(reaching(beside, NEW, 0))
@@ -108,7 +108,7 @@ def test_a_new_address_is_published_then_probed_then_advertised() -> None:
     [
         (Reached(at_ms=NOW_MS, node_id=1, cluster_id=CLUSTER_ID), "node 1 answers there now"),
         (Reached(at_ms=NOW_MS, node_id=0, cluster_id="other"), "a node of another cluster (other) answers"),
-        (Reached(at_ms=NOW_MS, error="no such host"), "nobody answers there now (no such host)"),
+        (Reached(at_ms=NOW_MS, error="no such host"), "nothing answers there now (no such host)"),
     ],
 )
 def test_a_name_that_leads_elsewhere_is_waited_for(found: Reached, told: str) -> None:

@@ -91,7 +91,7 @@ def test_a_founder_that_is_not_asked_for_any_more_is_told() -> None:
     situation = untouched(3).seeing(formation=FORMING)
     situation = situation.down(3000, directory_id="disk-3000", has_volume=True)
     edited = situation.asking(nodes=(controller(3000), controller(3001)))
-    assert "ask for 3002 too until it has a leader" in edited.refusals()["FormationUnderWay"]
+    assert "keep 3002 until it has a leader" in edited.refusals()["FormationUnderWay"]
 
 
 def test_controllers_that_come_later_wait_for_the_first_leader() -> None:

@@ -53,7 +53,7 @@ def test_who_blocks_an_upgrade_is_named() -> None:
     assert blocked.due() == ()
     assert blocked.refusals()["UpgradeBlocked"] == (
         "metadata.version 4.3-IV0 (30) can't be finalized, it stays 29: broker-77 supports 7-29. "
-        "Upgrade them (spec.version), or ask for a level that all of them support"
+        "Upgrade them (spec.version), or set a level that all of them support"
     )
 
 
@@ -158,7 +158,7 @@ def test_a_static_quorum_becomes_dynamic_when_every_voter_is_there() -> None:
     """Goal: kraft.version 1 is finalized with all voters. Method: one is down, then none."""
     (start,) = static().down(3001).due()
     assert type(start).__name__ == "StartNode"
-    assert "controller-3001 to be caught up: every voter tells its disk" in static().down(3001).waits()
+    assert "controller-3001 to catch up: each voter registers its directory id" in static().down(3001).waits()
     (step,) = static().due()
     assert isinstance(step, FinalizeFeature)
     assert (step.feature, step.level) == ("kraft.version", 1)
@@ -179,4 +179,4 @@ def test_there_is_no_way_back_to_static() -> None:
     """Goal: told, and nothing else held up. Method: ask a dynamic quorum to be static."""
     asked = healthy(3).asking(dynamic_quorum=False).down(3001)
     assert briefly(asked.due()) == ["StartNode 3001"]
-    assert "Kafka knows no way back" in asked.refusals()["NoWayBack"]
+    assert "Kafka cannot make it static again" in asked.refusals()["NoWayBack"]

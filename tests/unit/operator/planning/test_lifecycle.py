@@ -10,7 +10,7 @@ def test_a_paused_cluster_is_left_alone() -> None:
     situation = healthy(3, brokers=1).asking_config().down(3001).asking(lifecycle=Lifecycle.PAUSED)
     assert situation.plan().steps == ()
     assert situation.refusals() == {
-        "Paused": "the cluster quorum is paused: nothing is changed until it is not"
+        "Paused": "the cluster quorum is paused: nothing is changed until it is resumed"
     }
 
 
@@ -62,4 +62,4 @@ def test_a_machine_that_does_not_answer_is_waited_for() -> None:
         situation = situation.down(node_id)
     away = situation.node(3001, state=NodeState.UNREADY, unreachable_host=True)
     assert away.due() == ()
-    assert "the machines of 3001 to answer, or to be given up" in away.waits()
+    assert "the machines of 3001 to answer or to be decommissioned" in away.waits()

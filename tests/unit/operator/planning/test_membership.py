@@ -26,7 +26,7 @@ def test_a_new_controller_is_created_started_and_added_when_it_has_caught_up() -
         node_id=3003,
         directory_id="disk-3003",
         endpoints=controller(3003).advertised,
-        reason="it has caught up as an observer, and is to be a voter (of 4)",
+        reason="it has caught up as an observer, and becomes one of 4 voters",
     )
 
 
@@ -119,7 +119,7 @@ def test_a_leader_that_is_decommissioned_resigns() -> None:
     """Goal: the reason says what happens. Method: decommission 3000, which leads, with 3003 in its place already."""
     situation = healthy(4).asking_controllers(3001, 3002, 3003).asking(decommission=frozenset({3000}))
     (removal,) = situation.due()
-    assert removal.reason == "it is decommissioned; it leads, and resigns with that"
+    assert removal.reason == "it is decommissioned; it leads and resigns"
 
 
 def test_who_comes_joins_before_a_living_voter_leaves() -> None:
@@ -157,7 +157,7 @@ def test_a_lost_disk_is_replaced_by_a_new_voter() -> None:
     assert removal == RemoveVoter(
         node_id=3001,
         directory_id="disk-3001",
-        reason="its disk is gone, or is another one: a quorum without it bears more failures",
+        reason="its disk is missing or was replaced: a quorum without it tolerates more failures",
     )
     removed = lost.no_voter(3001)
     assert briefly(removed.due()) == ["CreateNode 3001", "StartNode 3001"]
@@ -192,7 +192,10 @@ def test_a_voter_on_a_machine_that_does_not_answer_is_not_replaced() -> None:
     """Goal: it may run still, and its disk may come back. Method: its state is unknown."""
     away = healthy(3).node(3001, state=NodeState.UNREADY, unreachable_host=True).voter(3001, caught_up=False)
     assert away.due() == ()
-    assert "3001 (its machine does not answer; decommission it if it is gone for ever)" in away.waits()
+    assert (
+        "3001 (its machine does not answer; decommission the node if the machine is gone for good)"
+        in away.waits()
+    )
 
 
 def test_a_controller_that_left_on_a_silent_machine_keeps_registration_and_volume() -> None:
@@ -200,7 +203,7 @@ def test_a_controller_that_left_on_a_silent_machine_keeps_registration_and_volum
     away = healthy(4).asking_controllers(3000, 3001, 3002).finalized(metadata_version=33).no_voter(3003)
     away = away.node(3003, state=NodeState.UNREADY, unreachable_host=True)
     assert away.due() == ()
-    assert "the machine of controller-3003 to answer, or to be given up" in away.waits()
+    assert "the machine of controller-3003 to answer or to be decommissioned" in away.waits()
 
 
 def test_a_voter_that_nobody_runs_is_removed() -> None:

@@ -19,8 +19,8 @@ def test_a_lost_quorum_is_told_with_the_way_out() -> None:
     assert lost().due() == ()
     assert lost().refusals()["QuorumLost"] == (
         "the quorum has lost a majority of its disks: controller-3000 has its disk and runs; controller-3001 has "
-        "no disk; controller-3002 has no disk. Bring their volumes back. If they are gone for ever: what one "
-        "controller has on its disk can be kept, and what it has not got is lost. To do that, annotate "
+        "no disk; controller-3002 has no disk. Bring their volumes back. If they are gone for good, the quorum "
+        "can be rebuilt from one controller's disk; what is not on that disk is lost. To do that, annotate "
         'KafkaController quorum with quorate.dev/recover-quorum-from: "3000"'
     )
 
@@ -29,7 +29,7 @@ def test_a_survivor_without_disk_is_refused() -> None:
     """Goal: a typing error loses nothing. Method: the annotation names a controller without disk."""
     asked = lost().asking(survivor=3001)
     assert asked.due() == ()
-    assert "It is set to 3001, which is no controller that has its disk" in asked.refusals()["QuorumLost"]
+    assert "It is set to 3001, which is not a controller with a disk" in asked.refusals()["QuorumLost"]
 
 
 def test_a_quorum_is_rebuilt_from_its_survivor() -> None:
@@ -41,7 +41,7 @@ def test_a_quorum_is_rebuilt_from_its_survivor() -> None:
     (rebuild,) = stopped.due()
     assert isinstance(rebuild, RebuildQuorum)
     assert rebuild.reason == (
-        "asked for by quorate.dev/recover-quorum-from: what controller-3000 has on its disk is kept, and no more"
+        "requested by quorate.dev/recover-quorum-from: only what is on the disk of controller-3000 is kept"
     )
     written = Formation(
         cluster_id=CLUSTER_ID, initial_voters={3000: "disk-3000"}, is_formed=False, is_rebuilt=True
@@ -89,7 +89,7 @@ def test_a_machine_that_does_not_answer_may_have_a_quorum() -> None:
         five = five.down(node_id, NodeState.ABSENT)
     waiting = five.asking(survivor=3000)
     assert waiting.due() == ()
-    assert "the machine of controller-3001 to answer, or to be given up" in waiting.waits()
+    assert "the machine of controller-3001 to answer or to be decommissioned" in waiting.waits()
 
 
 @pytest.mark.parametrize("gone", [(), (3001,)])

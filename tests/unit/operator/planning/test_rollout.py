@@ -93,7 +93,7 @@ def test_without_a_leader_only_what_hangs_is_restarted_one_after_another() -> No
     # One that is down explains that nobody leads.
     crashed = blind.down(3002, NodeState.CRASHED, exited_at_ms=NOW_MS, exits_in_a_row=4)
     assert stops(crashed) == []
-    assert "no leader of the quorum answers, and first has to run what is down: 3002" in crashed.waits()
+    assert "no leader of the quorum answers, and these have to be started first: 3002" in crashed.waits()
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_voter_whose_new_address_does_not_show_stops_the_roll() -> None:
     situation = restarted(healthy(3).asking_config(), 3001).asking_node(3001, advertised=new)
     situation = situation.node(3001, configured=new)
     assert stops(situation) == []
-    assert "controller-3001 does not tell its new addresses yet" in situation.waits()
+    assert "controller-3001 has not registered its new addresses yet" in situation.waits()
 
 
 def test_a_machine_that_does_not_answer_is_not_asked_to_stop() -> None:
@@ -149,7 +149,7 @@ def test_brokers_roll_within_their_budget() -> None:
     [
         ({"fragile": 3}, {}, "3 partitions would fall below min.insync.replicas without it"),
         ({}, {"offline_partitions": 2}, "2 partitions have no leader"),
-        ({}, {"loads": {}}, "nobody can tell yet what lies on it"),
+        ({}, {"loads": {}}, "its replicas are not known yet"),
     ],
 )
 def test_a_broker_stays_while_partitions_would_suffer(
@@ -199,7 +199,7 @@ def test_the_leader_finishes_what_it_is_asked_for_before_it_restarts() -> None:
     """Goal: no request to a leader that is being stopped. Method: a ghost to unregister, and the leader's turn."""
     situation = healthy(1).asking_config().finalized(metadata_version=33).registered(3099, Role.CONTROLLER)
     assert briefly(situation.due()) == ["UnregisterController 3099"]
-    assert "the active controller is asked for something else first" in situation.waits()
+    assert "the active controller has other changes to make first" in situation.waits()
 
 
 def test_a_start_says_what_to_advertise() -> None:

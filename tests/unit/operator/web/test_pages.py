@@ -295,7 +295,7 @@ def test_addresses_say_where_they_lead() -> None:
         "the right node",
         "node 2 instead",
         "the name does not resolve",
-        "which node is not told",
+        "the node is unknown",
         "retired",
     ):
         assert part in shown
