@@ -1,7 +1,7 @@
-"""`quorate completion`: the script that makes a shell complete commands and options.
+"""`quorate completion`: the completion script of a shell.
 
-The script asks `quorate` itself at each press of the tab key, with the words so far in the environment; parts
-are loaded only when their options are wanted.
+At each press of the tab key the script calls `quorate` with the words so far in the environment. A command is
+imported only to complete its own options.
 """
 
 import sys
@@ -18,7 +18,7 @@ app = typer.Typer(
 
 
 class Shell(StrEnum):
-    """A shell whose completion is known."""
+    """A supported shell."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -26,12 +26,12 @@ class Shell(StrEnum):
 
 
 @app.command()
-def completion(shell: Annotated[Shell, typer.Argument(help="The shell that will read the script.")]) -> None:
-    """Print a script that makes a shell complete quorate's commands and options.
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
+    """Print the script with which a shell completes quorate's commands and options.
 
     bash: eval "$(quorate completion bash)" in ~/.bashrc
 
-    zsh: eval "$(quorate completion zsh)" in ~/.zshrc, behind compinit
+    zsh: eval "$(quorate completion zsh)" in ~/.zshrc, after compinit
 
     fish: quorate completion fish > ~/.config/fish/completions/quorate.fish
     """

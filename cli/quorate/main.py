@@ -1,4 +1,4 @@
-"""The `quorate` command: composes the commands of the packages, and loads each only when it is called."""
+"""The `quorate` command: lists all commands, and imports the module of a command only when it is called."""
 
 import importlib
 import sys
@@ -12,9 +12,9 @@ from typer.main import get_command
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A command that another package provides as a Typer app.
+    """A command of another module, which has a Typer app.
 
-    `is_member`: the module's app has many commands, of which this is the one of the same name.
+    `is_member`: the module's app has several commands; this is the one of the same name.
     """
 
     module: str
@@ -23,19 +23,23 @@ class Part:
 
 
 TOOLS = "quorate.tools"
-"""Where the tools are that have the options and the output of the Kafka tool of the same name."""
+"""The tools with the options and the output of the Kafka tool of the same name."""
 CLUSTERS = "quorate.clusters.command"
-"""Where the commands for clusters in a Kubernetes are; `kubectl quorate` has them all."""
+"""The commands for clusters on Kubernetes, which `kubectl quorate` has too."""
 
 PARTS = {
     "acls": Part(f"{TOOLS}.acls", "Add, remove and list access control entries."),
-    "broker-api-versions": Part(f"{TOOLS}.broker_api_versions", "List the APIs that each broker has."),
+    "broker-api-versions": Part(
+        f"{TOOLS}.broker_api_versions", "List the APIs of each broker and their versions."
+    ),
     "cluster": Part(f"{TOOLS}.cluster", "Cluster id, endpoints, registrations of brokers and controllers."),
     "configs": Part(f"{TOOLS}.configs", "Describe and alter configs, quotas and SCRAM users."),
     "delegation-tokens": Part(f"{TOOLS}.delegation_tokens", "Create, renew, expire, list delegation tokens."),
-    "doctor": Part(f"{TOOLS}.doctor", "Find what endangers or blocks a cluster, and the way out."),
+    "doctor": Part(
+        f"{TOOLS}.doctor", "Find problems of a cluster and blockers of upgrades, with commands to fix them."
+    ),
     "features": Part(f"{TOOLS}.features", "Describe, upgrade and downgrade feature levels."),
-    "lake": Part("quorate.lake_command", "Keep the history of clusters as tables, on Spark."),
+    "lake": Part("quorate.lake_command", "Keep the metadata history of clusters as tables, on Spark."),
     "leader-election": Part(f"{TOOLS}.leader_election", "Elect preferred, or any, leaders of partitions."),
     "metadata-quorum": Part(
         f"{TOOLS}.metadata_quorum", "Describe the controller quorum; add, remove voters."
@@ -43,30 +47,32 @@ PARTS = {
     "metadata-shell": Part(f"{TOOLS}.metadata_shell", "Browse a cluster's metadata, live or from a file."),
     "reassign-partitions": Part(f"{TOOLS}.reassign_partitions", "Move replicas between brokers."),
     "topics": Part(f"{TOOLS}.topics", "Create, delete, describe and change topics."),
-    "completion": Part("quorate.completion", "Print what makes a shell complete commands and options."),
+    "completion": Part("quorate.completion", "Print the completion script of a shell."),
     "controller": Part(
         "quorate_controller.commands", "Format and run a controller: stock Kafka property names."
     ),
-    "decommission": Part(CLUSTERS, "Have nodes of a cluster in a Kubernetes leave it.", is_member=True),
-    "pause": Part(CLUSTERS, "Have the operator leave a cluster alone.", is_member=True),
-    "restart": Part(CLUSTERS, "Have nodes of a cluster in a Kubernetes restarted.", is_member=True),
-    "resume": Part(CLUSTERS, "End a pause.", is_member=True),
-    "status": Part(CLUSTERS, "Show clusters in a Kubernetes.", is_member=True),
-    "plan": Part("quorate.play.plan_command", "Print what playing manifests would do, with reasons."),
-    "operator": Part("quorate.operator_command", "Run the operator of Kubernetes."),
-    "play": Part("quorate.play.command", "Run a whole cluster on this machine, from its manifests."),
+    "decommission": Part(CLUSTERS, "Decommission nodes of a cluster on Kubernetes.", is_member=True),
+    "pause": Part(CLUSTERS, "Pause the operator for a cluster on Kubernetes.", is_member=True),
+    "restart": Part(CLUSTERS, "Restart nodes of a cluster on Kubernetes.", is_member=True),
+    "resume": Part(CLUSTERS, "End the pause of a cluster on Kubernetes.", is_member=True),
+    "status": Part(CLUSTERS, "Show the status of clusters on Kubernetes.", is_member=True),
+    "plan": Part(
+        "quorate.play.plan_command", "Print what `quorate play` would do for manifests, with reasons."
+    ),
+    "operator": Part("quorate.operator_command", "Run the operator for Kubernetes."),
+    "play": Part("quorate.play.command", "Run a whole cluster on this machine from manifests."),
 }
 
 
 class LazyCommand(TyperGroup):
-    """Stands for a part in the list of commands; the part is imported when it is called."""
+    """A placeholder in the list of commands; the module of the command is imported when it is called."""
 
     def __init__(self, name: str, part: Part) -> None:
         super().__init__(name=name, help=part.help)
         self._part = part
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """The context of the real command, which replaces this one from here on."""
+        """The context of the real command, which replaces this one."""
         command = get_command(importlib.import_module(self._part.module).app)
         if self._part.is_member:
             assert isinstance(command, TyperGroup)
@@ -75,14 +81,14 @@ class LazyCommand(TyperGroup):
 
 
 class RootGroup(TyperGroup):
-    """The commands defined here, and the parts."""
+    """The commands of this module and those of PARTS."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Every command, in the order of the help."""
         return sorted({*super().list_commands(ctx), *PARTS})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command of this module, or what stands for a part."""
+        """A command of this module, or the placeholder of a part."""
         part = PARTS.get(cmd_name)
         return LazyCommand(cmd_name, part) if part else super().get_command(ctx, cmd_name)
 
@@ -97,9 +103,9 @@ app = typer.Typer(
 
 @app.callback()
 def quorate() -> None:
-    """Keeps Apache Kafka's KRaft clusters quorate.
+    """Run and operate Apache Kafka's KRaft clusters.
 
-    Exit code: 0 done, 1 failed, 2 the command line is wrong.
+    Exit code: 0 success, 1 failure, 2 wrong command line.
     """
 
 

@@ -1,4 +1,4 @@
-"""`quorate operator run`: the operator of Kubernetes."""
+"""`quorate operator run`: the operator for Kubernetes."""
 
 import asyncio
 import os
@@ -15,14 +15,14 @@ PORT_MAX = 65_535
 
 
 class LogFormat(StrEnum):
-    """How a line of the log looks."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(StrEnum):
-    """From which level on events are logged."""
+    """The minimum level of log lines."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -31,7 +31,7 @@ class LogLevel(StrEnum):
 
 
 app = typer.Typer(
-    help="The operator of Kubernetes.",
+    help="The operator for Kubernetes.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings=_CONTEXT,
@@ -40,18 +40,23 @@ app = typer.Typer(
 
 @app.callback()
 def operator() -> None:
-    """The operator of Kubernetes."""
+    """The operator for Kubernetes."""
 
 
 @app.command("run", context_settings=_CONTEXT)
 def run_command(
     namespace: Annotated[
         list[str] | None,
-        typer.Option("--namespace", "-n", help="Look after the clusters of this namespace; repeatable."),
+        typer.Option("--namespace", "-n", help="Manage the clusters of this namespace; repeatable."),
     ] = None,
     *,
     all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Look after all clusters, as without --namespace.")
+        bool,
+        typer.Option(
+            "--all-namespaces",
+            "-A",
+            help="Manage the clusters of all namespaces, the default without --namespace.",
+        ),
     ] = False,
     image: Annotated[
         str | None,
@@ -64,30 +69,34 @@ def run_command(
         typer.Option(
             "--lake-image",
             envvar="QUORATE_LAKE_IMAGE",
-            help="The image that makes lakes of histories, by default quorate-lake:<version>.",
+            help="The image of the jobs that write histories, by default quorate-lake:<version>.",
         ),
     ] = None,
     leader_election: Annotated[
-        bool, typer.Option(help="Work only while holding the Lease, so that several replicas may run.")
+        bool, typer.Option(help="Act only while holding the Lease, so that several replicas can run.")
     ] = True,
     lease_namespace: Annotated[
-        str, typer.Option(envvar="POD_NAMESPACE", help="Where the Lease of leader election is.")
+        str, typer.Option(envvar="POD_NAMESPACE", help="The namespace of the Lease for leader election.")
     ] = "default",
     lease_duration: Annotated[
         int, typer.Option(min=2, max=3600, help="Seconds after which another replica takes over.")
     ] = 15,
     identity: Annotated[
         str | None,
-        typer.Option(envvar="POD_NAME", help="The name of this replica, by default host and process id."),
+        typer.Option(
+            envvar="POD_NAME", help="The name of this replica, by default host name and process id."
+        ),
     ] = None,
     listen: Annotated[
-        str, typer.Option(metavar="[HOST]:PORT", help="Where /healthz, /readyz and /metrics are served.")
+        str,
+        typer.Option(metavar="[HOST]:PORT", help="The address that serves /healthz, /readyz and /metrics."),
     ] = ":8080",
     web: Annotated[
-        str | None, typer.Option(metavar="[HOST]:PORT", help="Where the status page is served.")
+        str | None, typer.Option(metavar="[HOST]:PORT", help="The address that serves the status page.")
     ] = None,
     web_token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token that allows pause and restart on the page.")
+        Path | None,
+        typer.Option(help="A file with the token that permits pause and restart on the status page."),
     ] = None,
     log_format: Annotated[
         LogFormat, typer.Option(case_sensitive=False, help="The format of a log line.")
@@ -98,9 +107,9 @@ def run_command(
 ) -> None:
     """Reconcile KafkaControllers and KafkaBrokers until SIGTERM. The log goes to stderr."""
     if namespace and all_namespaces:
-        raise typer.BadParameter("--namespace and --all-namespaces exclude each other")
+        raise typer.BadParameter("--namespace and --all-namespaces can't be used together")
     try:
-        # Needs what only operators install.
+        # Needs packages that only operators install.
         from quorate_operator.handlers import logs, process
         from quorate_operator.resources.facts import Images
     except ModuleNotFoundError as error:

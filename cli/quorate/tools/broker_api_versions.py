@@ -1,4 +1,4 @@
-"""`quorate broker-api-versions`: which APIs each broker has, as kafka-broker-api-versions lists them."""
+"""`quorate broker-api-versions`: the APIs of each broker, as kafka-broker-api-versions lists them."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from quorate_admin.types.cluster import NodeApiVersions, NodeDescription
 
 NODE_TIMEOUT_MS = 5_000
-"""For each node, as in Kafka's tool: one that is down shall not hold up the others."""
+"""For each node, as in Kafka's tool, so that a node that is down does not delay the others."""
 
 app = tool_app()
 
 
 @app.command(cls=ToolCommand)
 def broker_api_versions(context: typer.Context) -> None:
-    """List the APIs of each broker, with their versions, and the version that this client would use.
+    """List the APIs of each broker with their versions, and the version that this client uses.
 
-    With --bootstrap-controller, which Kafka's tool does not have: those of each controller.
+    With --bootstrap-controller, which Kafka's tool does not have, it lists those of each controller.
     """
     found = run(_ask_all, context)
     to_controllers = tool_options(context).bootstrap_controller is not None
@@ -41,7 +41,7 @@ def broker_api_versions(context: typer.Context) -> None:
 
 
 async def _ask_all(admin: "AdminClient") -> "list[tuple[NodeDescription, NodeApiVersions | AdminError]]":
-    """Every node in the order of their ids, with what it speaks or why that is not known."""
+    """All nodes in the order of their ids, with their versions or the reason why those are unknown."""
     import asyncio
 
     async def ask(node: "NodeDescription") -> "NodeApiVersions | AdminError":
@@ -57,7 +57,7 @@ async def _ask_all(admin: "AdminClient") -> "list[tuple[NodeDescription, NodeApi
 def node_text(
     node: "NodeDescription", versions: "NodeApiVersions | AdminError", expected: Collection[int]
 ) -> str:
-    """What Kafka's tool prints of one node; `expected` are the keys of the APIs it should have."""
+    """What Kafka's tool prints for a node; `expected` are the keys of the APIs that it should support."""
     rack = "null" if node.rack is None else node.rack
     fenced = "true" if node.fenced else "false"
     title = f"{node.host}:{node.port} (id: {node.node_id} rack: {rack} isFenced: {fenced}) -> "
@@ -72,7 +72,7 @@ def node_text(
 
 
 def node_json(node: "NodeDescription", versions: "NodeApiVersions | AdminError") -> dict[str, Any]:
-    """The same for programs; `usableVersion` is null where there is none."""
+    """The same as JSON; `usableVersion` is null if there is none."""
     failed = isinstance(versions, AdminError)
     return {
         "id": node.node_id,
@@ -108,12 +108,12 @@ def _api_text(key: int, lowest: int, highest: int) -> str:
 
 
 def _usable(key: int, lowest: int, highest: int) -> int | None:
-    """The highest version that the node and this client know."""
+    """The highest version that both the node and this client support."""
     api = APIS.get(key)
     return None if api is None else api.common_version(lowest, highest)
 
 
 def _name(key: int) -> str:
-    """As Kafka's tool names APIs: by their schemas."""
+    """The name of an API in Kafka's tool: that of its schema."""
     api = APIS.get(key)
     return "UNKNOWN" if api is None else api.name

@@ -1,4 +1,4 @@
-"""`quorate cluster`: id, endpoints and registrations, as kafka-cluster shows and removes them."""
+"""`quorate cluster`: cluster id, endpoints and registrations, as kafka-cluster shows and removes them."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +24,7 @@ HOST_WIDTH_WITHOUT_NODES = 100
 
 
 class ClusterCommand(ToolCommand):
-    """Kafka's tool has an older name of --command-config."""
+    """A command with the former name that Kafka's tool has for --command-config."""
 
     DEPRECATED_CONFIG = "--config"
 
@@ -32,13 +32,14 @@ class ClusterCommand(ToolCommand):
 app = tool_app(ToolGroup)
 
 ControllerIdOption = Annotated[
-    int, typer.Option("--controller-id", "--id", "-i", help="The controller, which must be stopped.")
+    int,
+    typer.Option("--controller-id", "--id", "-i", help="The id of the controller, which must be stopped."),
 ]
 
 
 @app.callback()
 def cluster() -> None:
-    """Show the cluster's id and endpoints; remove registrations of nodes that are gone.
+    """Show the cluster's id and endpoints; unregister nodes that are stopped for good.
 
     Options and output are those of kafka-cluster.
     """
@@ -57,9 +58,11 @@ def cluster_id(context: typer.Context) -> None:
 
 @app.command(cls=ClusterCommand)
 def unregister(
-    context: typer.Context, *, broker_id: Annotated[int, typer.Option("--id", "-i", help="The broker.")]
+    context: typer.Context,
+    *,
+    broker_id: Annotated[int, typer.Option("--id", "-i", help="The id of the broker.")],
 ) -> None:
-    """Remove the registration of a broker that is stopped for good."""
+    """Unregister a broker that is stopped for good."""
     if broker_id < 0:
         raise UsageError(f"--id {broker_id}: it must be 0 or more")
     run(lambda admin: admin.unregister_broker(broker_id), context)
@@ -75,13 +78,13 @@ def list_endpoints(
     context: typer.Context,
     *,
     include_fenced_brokers: Annotated[
-        bool, typer.Option("--include-fenced-brokers", help="Brokers that are out of service too.")
+        bool, typer.Option("--include-fenced-brokers", help="Include fenced brokers.")
     ] = False,
 ) -> None:
-    """List where brokers listen or, with --bootstrap-controller, controllers."""
+    """List the endpoints of brokers or, with --bootstrap-controller, of controllers."""
     controllers = tool_options(context).bootstrap_controller is not None
     if include_fenced_brokers and controllers:
-        raise UsageError("--include-fenced-brokers goes with --bootstrap-server")
+        raise UsageError("--include-fenced-brokers needs --bootstrap-server")
     found = run(lambda admin: admin.describe_cluster(include_fenced_brokers=include_fenced_brokers), context)
     nodes = sorted(found.nodes, key=lambda node: node.node_id)
     show(
@@ -93,10 +96,10 @@ def list_endpoints(
 
 @app.command("unregister-controller", cls=ClusterCommand)
 def unregister_controller(context: typer.Context, *, controller_id: ControllerIdOption) -> None:
-    """Remove the registration of a controller that is stopped for good (KIP-1312).
+    """Unregister a controller that is stopped for good (KIP-1312).
 
-    Take it out of the quorum first, if it is a voter: `quorate metadata-quorum remove-controller`.
-    This needs metadata.version 33 (4.4-IV2).
+    If it is a voter, remove it from the quorum first: `quorate metadata-quorum remove-controller`.
+    Requires metadata.version 33 (4.4-IV2).
     """
     _check_id(controller_id)
     try:
@@ -106,8 +109,8 @@ def unregister_controller(context: typer.Context, *, controller_id: ControllerId
             raise
         bootstrap = tool_options(context).bootstrap_arguments
         raise CommandError(
-            f"{str(error).rstrip('.')}. Controllers can be unregistered from metadata.version 33 (4.4-IV2) on. Until "
-            "then, this makes the registration of a stopped controller harmless, so that the upgrade can be made: "
+            f"{str(error).rstrip('.')}. Unregistering controllers requires metadata.version 33 (4.4-IV2). If the "
+            "registration of a stopped controller blocks the upgrade to it, replace the registration: "
             f"quorate cluster refresh-controller {bootstrap} --controller-id {controller_id}"
         ) from error
     show(
@@ -125,23 +128,27 @@ def refresh_controller(
     allow_unlisted: Annotated[
         bool,
         typer.Option(
-            "--allow-unlisted", help="Also one whose endpoints no controller lists, as after a refresh."
+            "--allow-unlisted",
+            help="Accept a controller without known endpoints, for instance after a refresh.",
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, say what would be sent, and don't send it.")
+        bool,
+        typer.Option("--dry-run", help="Check everything and print the registration, but do not send it."),
     ] = False,
 ) -> None:
-    """Make the registration of a stopped controller harmless: it then supports what the active one does.
+    """Replace the registration of a stopped controller, so that it no longer blocks upgrades of features.
 
-    A stopped controller's registration keeps feature levels from the cluster that it did not know; below
-    metadata.version 33 it can't be removed. It is registered anew in its place, with the feature levels of the
-    active controller and no endpoints; one that comes back registers itself again. Refused if the controller is
-    alive: if it fetched lately, or answers. Kafka has no such tool.
+    The registration of a stopped controller blocks the feature levels that it did not support; below metadata.version
+    33 it can't be removed. The new registration has the feature levels of the active controller and no endpoints. A
+    controller that is started again registers itself again. The command is refused if the controller may be running:
+    if it fetched recently, or answers. Kafka has no such tool.
     """
     _check_id(controller_id)
     if tool_options(context).bootstrap_server is not None:
-        raise UsageError("refresh-controller needs --bootstrap-controller: brokers take no such request")
+        raise UsageError(
+            "refresh-controller needs --bootstrap-controller: brokers do not support the request"
+        )
     registration = run(
         lambda admin: admin.refresh_controller(
             controller_id, allow_unlisted=allow_unlisted, validate_only=dry_run

@@ -29,7 +29,7 @@ app = tool_app()
 
 
 class DelegationTokensCommand(BrokerOptionsCommand):
-    """Adds what is to be done with tokens."""
+    """The command with its actions."""
 
     ACTIONS: ClassVar = ACTIONS
 
@@ -40,22 +40,28 @@ def delegation_tokens(
     *,
     owner_principal: Annotated[
         list[str] | None,
-        typer.Option(metavar="TYPE:NAME", help="Whose token to create; whose tokens to describe."),
+        typer.Option(
+            metavar="TYPE:NAME", help="The owner: of the token to create, or of the tokens to describe."
+        ),
     ] = None,
     renewer_principal: Annotated[
         list[str] | None,
-        typer.Option(metavar="TYPE:NAME", help="With --create: who may renew it besides its owner."),
+        typer.Option(
+            metavar="TYPE:NAME",
+            help="With --create: a principal that may renew the token, besides the owner.",
+        ),
     ] = None,
     max_life_time_period: Annotated[
         int | None,
-        typer.Option(metavar="MS", help="With --create: how long it may live; -1 for what the cluster says."),
+        typer.Option(metavar="MS", help="With --create: the maximum lifetime; -1 for the cluster's default."),
     ] = None,
     renew_time_period: Annotated[
         int | None,
-        typer.Option(metavar="MS", help="With --renew: from now on; -1 for what the cluster says."),
+        typer.Option(metavar="MS", help="With --renew: the time from now; -1 for the cluster's default."),
     ] = None,
     expiry_time_period: Annotated[
-        int | None, typer.Option(metavar="MS", help="With --expire: from now on; -1 for at once.")
+        int | None,
+        typer.Option(metavar="MS", help="With --expire: the time from now; -1 to expire immediately."),
     ] = None,
     hmac: Annotated[
         str | None, typer.Option(metavar="BASE64", help="With --renew, --expire: the token's HMAC.")
@@ -63,7 +69,7 @@ def delegation_tokens(
 ) -> None:
     """Create, renew, expire and describe delegation tokens.
 
-    They are for those who have authenticated: --command-config says how.
+    The client must authenticate: configure that with --command-config.
     """
     given = given_options(context)
     action = check_options(given)
@@ -85,7 +91,7 @@ def delegation_tokens(
 
 
 def check_options(given: Collection[str]) -> str:
-    """The action. Raises UsageError for options that do not go together."""
+    """Returns the action. Raises UsageError for options that exclude each other."""
     action = one_action(given, tuple(ACTIONS), controllers=False)
     require(given, action, "--command-config")
     require(given, "--create", "--max-life-time-period")
@@ -112,7 +118,7 @@ def parse_principals(option: str, texts: Iterable[str]) -> list[KafkaPrincipal]:
 
 
 def parse_hmac(text: str) -> bytes:
-    """Raises UsageError, which does not repeat what may be most of a secret."""
+    """Raises UsageError, whose message does not contain the value, which is a secret."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
@@ -193,13 +199,13 @@ def _describe(context: typer.Context, owners: Sequence[KafkaPrincipal]) -> None:
 
 
 def _announce(context: typer.Context, text: str) -> None:
-    """Kafka's tool says what it is about to do, before it can fail."""
+    """Kafka's tool announces the action before it can fail."""
     if not tool_options(context).is_json:
         write(text)
 
 
 def tokens_text(tokens: Iterable[DelegationToken]) -> str:
-    """Kafka's table, an empty line before each line."""
+    """Kafka's table, with an empty line before each line."""
     rows = (
         (
             token.token_id,
@@ -221,12 +227,12 @@ def _row(values: Sequence[str]) -> str:
 
 
 def date_text(timestamp_ms: int) -> str:
-    """To the minute, in the local time zone."""
+    """A time to the minute, in the local time zone."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone().strftime("%Y-%m-%dT%H:%M")
 
 
 def token_json(token: DelegationToken) -> dict[str, Any]:
-    """A token for programs; times in Unix milliseconds."""
+    """A token as JSON, with times in Unix milliseconds."""
     return {
         "tokenId": token.token_id,
         "hmac": token.hmac_base64,

@@ -1,4 +1,4 @@
-"""`quorate doctor`: what endangers or blocks a cluster, and the way out."""
+"""`quorate doctor`: problems of a cluster and blockers of upgrades, with commands to fix them."""
 
 import os
 import sys
@@ -41,19 +41,19 @@ def doctor(
         typer.Option(
             "--history",
             metavar="LAKE",
-            help="Tell the past of what blocks a level, from a lake of `quorate lake`.",
+            help="A lake of `quorate lake`, to report the history of blockers.",
         ),
     ] = None,
 ) -> None:
-    """Look at a cluster, and say what endangers or blocks it, with the command to type next.
+    """Examine a cluster and report problems and blockers of upgrades, with the next command for each.
 
-    It looks for a lost leader; voters and observers that are down, lag, or are not registered; addresses that
-    differ; registrations without a node, and which of them keep which feature level from the cluster. It changes
-    nothing. With --bootstrap-controller it works without brokers, and sees registrations that brokers don't tell.
-    With --history it tells since when a node blocks a level, when it registered last, until when it was a voter,
-    and who has its address now.
+    It reports a missing leader; voters and observers that are down, lag, or are not registered; addresses that
+    differ; registrations of stopped nodes, and the feature levels that they block. It changes nothing. With
+    --bootstrap-controller it works without brokers, and reads registrations that brokers do not return. With
+    --history it reports since when a node has blocked a level, when it last registered, until when it was a voter,
+    and which node has its address now.
 
-    Exit code: 0 if nothing is wrong, 1 if something is, or if no node answers.
+    Exit code: 0 if there is no finding, 1 if there are findings, or if no node answers.
     """
     from quorate_admin.diagnosis import Commands, diagnose
     from quorate_admin.examination import examine
@@ -75,9 +75,9 @@ def doctor(
 
 
 Paint = Callable[[str, str], str]
-"""Takes a severity and a text, and gives it a colour."""
+"""Colours a text by severity."""
 Pasts = Mapping[int, "Past"]
-"""By the place of a finding in its diagnosis."""
+"""The history by index of the finding."""
 
 
 def diagnosis_text(
@@ -86,7 +86,7 @@ def diagnosis_text(
     paint: Paint = lambda _, text: text,
     pasts: Pasts | None = None,
 ) -> str:
-    """A diagnosis for people."""
+    """A diagnosis as text."""
     known = pasts or {}
     parts = [
         _summary(facts),
@@ -100,7 +100,7 @@ def diagnosis_text(
 
 
 def diagnosis_json(facts: "Facts", diagnosis: "Diagnosis", pasts: Pasts | None = None) -> dict[str, Any]:
-    """A diagnosis for programs."""
+    """A diagnosis as JSON."""
     from quorate_admin.diagnosis.history import past_json
 
     return {
@@ -164,7 +164,7 @@ def _summary(facts: "Facts") -> str:
 def _pasts(
     lake: str | None, facts: "Facts", diagnosis: "Diagnosis"
 ) -> tuple[Pasts | None, CommandError | None]:
-    """The past of each finding that has one; or what is wrong with the lake, which is told after the findings."""
+    """The history of each finding that has one, or the error of the lake, which is reported after the findings."""
     if lake is None or facts.cluster_id is None:
         return None, None
     from quorate_admin.diagnosis.history import HistoryError, past_of
@@ -182,7 +182,7 @@ def _pasts(
 def read_lake(lake: str, cluster_id: str) -> "Mapping[str, Sequence[Row]]":
     """The tables of a lake with the history of one cluster, read by `quorate lake` in a process of its own.
 
-    The process imports Arrow, which the doctor itself does without.
+    That process imports Arrow, which is too slow for a tool's start.
 
     Raises:
         CommandError: the process can't be started, fails or takes too long.
@@ -227,7 +227,7 @@ def _finding_text(finding: "Finding", paint: Paint, past: "Past | None" = None) 
     label = f"{finding.severity.upper():<{_LABEL_WIDTH}}"
     lines = [paint(finding.severity, label) + finding.message]
     history = None if past is None else " ".join(past_lines(finding, past))
-    # The advice is last: it ends with a colon, and the commands follow.
+    # The advice comes last, because it ends with a colon and the commands follow.
     for text in (finding.evidence, history, finding.advice):
         if text is not None:
             lines += _wrapped(text)

@@ -18,14 +18,14 @@ _DEFAULTS = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000"}
 
 
 class Election(StrEnum):
-    """How a leader is chosen."""
+    """The type of an election."""
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
 
 
 class LeaderElectionCommand(ToolCommand):
-    """Kafka's tool has an older name of --command-config."""
+    """A command with the former name that Kafka's tool has for --command-config."""
 
     DEPRECATED_CONFIG = "--admin.config"
 
@@ -46,10 +46,10 @@ def leader_election(
             "leader, and records may be lost.",
         ),
     ],
-    topic: Annotated[str | None, typer.Option("--topic", help="Elect for one partition of it.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="The topic of a partition.")] = None,
     partition: Annotated[int | None, typer.Option("--partition", help="The partition of --topic.")] = None,
     all_topic_partitions: Annotated[
-        bool, typer.Option("--all-topic-partitions", help="Elect wherever it is due.")
+        bool, typer.Option("--all-topic-partitions", help="All partitions that need an election.")
     ] = False,
     path_to_json_file: Annotated[
         Path | None,
@@ -60,7 +60,7 @@ def leader_election(
         ),
     ] = None,
 ) -> None:
-    """Elect leaders of partitions: of one, of those in a file, or of all."""
+    """Elect leaders of a partition, of the partitions in a file, or of all partitions."""
     if (topic is not None) + all_topic_partitions + (path_to_json_file is not None) != 1:
         raise UsageError("give one of --topic, --all-topic-partitions and --path-to-json-file")
     if (topic is None) != (partition is None):
@@ -111,7 +111,7 @@ def results_json(
     not_needed: "Sequence[TopicPartition]",
     failed: "dict[TopicPartition, ServerError]",
 ) -> dict[str, Any]:
-    """The same for programs."""
+    """The same as JSON."""
 
     def named(partition: "TopicPartition") -> dict[str, Any]:
         return {"topic": partition.topic, "partition": partition.partition}
@@ -128,7 +128,7 @@ def results_json(
 
 
 def partitions_in_file(path: Path) -> "list[TopicPartition]":
-    """The partitions that a file lists. Raises CommandError, which names the entry and what is allowed."""
+    """The partitions in a file. Raises CommandError, which names the entry and what is allowed."""
     import json
 
     from quorate_admin.types.partitions import TopicPartition
@@ -142,7 +142,7 @@ def partitions_in_file(path: Path) -> "list[TopicPartition]":
         raise CommandError(f"{what}: it is not JSON: {error}") from error
     entries = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(entries, list):
-        raise CommandError(f'{what}: it has no list "partitions" at its top')
+        raise CommandError(f'{what}: it has no top-level list "partitions"')
     partitions = []
     for number, entry in enumerate(entries):
         match entry:
@@ -157,7 +157,7 @@ def partitions_in_file(path: Path) -> "list[TopicPartition]":
                 )
     twice = sorted({str(one) for one in partitions if partitions.count(one) > 1})
     if twice:
-        raise CommandError(f"{what}: {', '.join(twice)} is there more than once")
+        raise CommandError(f"{what}: {', '.join(twice)} occurs more than once")
     return partitions
 
 

@@ -1,4 +1,4 @@
-"""From the options of `quorate acls` to resource patterns, and to entries for them."""
+"""Parses the options of `quorate acls` to resource patterns and entries."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ Entries = dict[ResourcePatternFilter, set[AccessControlEntry]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclArguments:
-    """What the options say, as text, apart from the action."""
+    """The values of the options as text, apart from the action."""
 
     topics: Sequence[str] = ()
     groups: Sequence[str] = ()
@@ -89,7 +89,7 @@ class AclArguments:
 
 
 def check_options(given: Collection[str]) -> str:
-    """The action. Raises UsageError for options that do not go together."""
+    """Returns the action. Raises UsageError for options that exclude each other."""
     action = one_action(given, tuple(ACTIONS))
     deny = ("--deny-principal", "--deny-host")
     refuse(given, "--list", ("--producer", "--consumer", "--allow-host", "--allow-principal", *deny))
@@ -138,7 +138,7 @@ def parse_principals(option: str, texts: Iterable[str]) -> list[str]:
 
 
 def resource_filters(arguments: AclArguments) -> list[ResourcePatternFilter]:
-    """The resources that are named, each once."""
+    """The resources of the options, each once."""
     named = (
         *((ResourceType.TOPIC, name.strip()) for name in arguments.topics),
         *((ResourceType.GROUP, name.strip()) for name in arguments.groups),
@@ -156,9 +156,10 @@ def resource_filters(arguments: AclArguments) -> list[ResourcePatternFilter]:
 
 
 def entries_by_filter(arguments: AclArguments) -> Entries:
-    """The entries for each resource that is named; none where no principal is given.
+    """The entries for each resource; without a principal there are none.
 
-    Raises UsageError: no resource, an operation that the resource does not have.
+    Raises:
+        UsageError: there is no resource, or a resource does not support an operation.
     """
     filters = resource_filters(arguments)
     if not filters:
@@ -220,7 +221,7 @@ def _check_operations(entries: Entries) -> None:
 
 
 def check_to_add(arguments: AclArguments, entries: Entries) -> None:
-    """Raises UsageError for what can be listed and removed, and not be added."""
+    """Check the arguments of --add. Raises UsageError for filters, which only --list and --remove accept."""
     if arguments.pattern_type not in {PatternType.LITERAL, PatternType.PREFIXED}:
         raise UsageError(
             f"--resource-pattern-type {arguments.pattern_type} can't be used with --add;"

@@ -33,7 +33,7 @@ app = tool_app()
 
 
 class AclsCommand(OptionsCommand):
-    """Adds what is to be done with ACLs."""
+    """The command with its actions."""
 
     ACTIONS: ClassVar = ACTIONS
 
@@ -60,14 +60,14 @@ def acls(
     user_principal: Annotated[
         Names,
         typer.Option(
-            metavar="TYPE:NAME", help="A user, whose tokens this is about.", rich_help_panel=_RESOURCE
+            metavar="TYPE:NAME", help="A user, as the owner of delegation tokens.", rich_help_panel=_RESOURCE
         ),
     ] = None,
     resource_pattern_type: Annotated[
         str,
         typer.Option(
             metavar="TYPE",
-            help="How names compare: literal, prefixed; to list and remove also any, match.",
+            help="The type of the pattern: literal, prefixed; with --list and --remove also any, match.",
             rich_help_panel=_RESOURCE,
         ),
     ] = "literal",
@@ -80,24 +80,29 @@ def acls(
         ),
     ] = None,
     allow_principal: Annotated[
-        Names, typer.Option(metavar="TYPE:NAME", help="Who may: User:alice.", rich_help_panel=_WHO)
+        Names,
+        typer.Option(
+            metavar="TYPE:NAME", help="A principal to allow, for instance User:alice.", rich_help_panel=_WHO
+        ),
     ] = None,
     allow_host: Annotated[
-        Names, typer.Option(metavar="ADDRESS", help="From where they may. [default: *]", rich_help_panel=_WHO)
+        Names, typer.Option(metavar="ADDRESS", help="A host to allow. [default: *]", rich_help_panel=_WHO)
     ] = None,
     deny_principal: Annotated[
         Names,
-        typer.Option(metavar="TYPE:NAME", help="Who may not, whatever allows it.", rich_help_panel=_WHO),
+        typer.Option(
+            metavar="TYPE:NAME", help="A principal to deny; denying takes precedence.", rich_help_panel=_WHO
+        ),
     ] = None,
     deny_host: Annotated[
         Names,
-        typer.Option(metavar="ADDRESS", help="From where they may not. [default: *]", rich_help_panel=_WHO),
+        typer.Option(metavar="ADDRESS", help="A host to deny. [default: *]", rich_help_panel=_WHO),
     ] = None,
     producer: Annotated[
         bool,
         typer.Option(
             "--producer",
-            help="What a producer needs: Write, Describe, Create on topics.",
+            help="The ACLs of a producer: Write, Describe, Create on topics.",
             rich_help_panel=_WHO,
         ),
     ] = False,
@@ -111,18 +116,20 @@ def acls(
         bool,
         typer.Option(
             "--consumer",
-            help="What a consumer needs: Read, Describe on topics, Read on groups.",
+            help="The ACLs of a consumer: Read, Describe on topics, Read on groups.",
             rich_help_panel=_WHO,
         ),
     ] = False,
     principal: Annotated[
-        Names, typer.Option(metavar="TYPE:NAME", help="With --list: only the ACLs of these.")
+        Names, typer.Option(metavar="TYPE:NAME", help="With --list: only the ACLs of these principals.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="With --remove: do not ask.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --remove: do not ask for confirmation.")
+    ] = False,
 ) -> None:
     """Add, remove and list access control entries (ACLs).
 
-    Options for names may be given several times.
+    Options with names can be repeated.
     """
     action = check_options(given_options(context))
     arguments = AclArguments(
@@ -254,7 +261,7 @@ def _remove(context: typer.Context, entries: Entries, *, force: bool) -> None:
 
 
 def _is_confirmed(question: str, *, is_json: bool) -> bool:
-    """Whether the user says y; the question goes where it does not spoil JSON."""
+    """Ask the user; True for the answer y. With JSON the question goes to stderr."""
     if is_json:
         typer.echo(question, err=True, nl=False)
     else:
@@ -262,6 +269,7 @@ def _is_confirmed(question: str, *, is_json: bool) -> bool:
     answer = sys.stdin.readline()
     if not answer:
         raise CommandError(
-            "--remove: nobody answers, so that nothing is removed; --force removes without asking"
+            "--remove: there is no input that could confirm it, so nothing is removed; --force removes "
+            "without confirmation"
         )
     return answer.strip().lower() == "y"

@@ -1,4 +1,4 @@
-"""What `quorate acls` prints: Kafka's text, and JSON for programs."""
+"""The output of `quorate acls`: Kafka's text, and JSON."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -22,12 +22,12 @@ def entry_text(entry: AccessControlEntry) -> str:
 
 
 def binding_text(binding: AclBinding) -> str:
-    """As Kafka writes both."""
+    """As Kafka writes a binding."""
     return f"(pattern={pattern_text(binding.pattern)}, entry={entry_text(binding.entry)})"
 
 
 def added_text(pattern: ResourcePattern, existing: Iterable[AclBinding], added: Sequence[AclBinding]) -> str:
-    """What there was already, and what is added."""
+    """The existing entries, and the added ones."""
     text = "".join(f"Acl {binding_text(binding)} already exists.\n" for binding in existing)
     if added:
         text += (
@@ -41,7 +41,7 @@ def _entries(entries: Iterable[AccessControlEntry]) -> str:
 
 
 def question(resources: ResourcePatternFilter, entries: Collection[AccessControlEntry]) -> str:
-    """What to ask before ACLs are removed; no entries stands for all."""
+    """The question before a removal. No entries means all entries."""
     if not entries:
         return f"Are you sure you want to delete all ACLs for resource filter `{pattern_text(resources)}`? (y/n)\n"
     return (
@@ -51,7 +51,7 @@ def question(resources: ResourcePatternFilter, entries: Collection[AccessControl
 
 
 def list_text(bindings: Iterable[AclBinding], principals: Sequence[str]) -> str:
-    """The entries of each pattern, sorted; once for each principal if there are some."""
+    """The sorted entries of each pattern; repeated for each principal, if principals are given."""
     all_of_them = sorted(set(bindings))
     if not principals:
         return _patterns_text(all_of_them)
@@ -73,7 +73,7 @@ def _patterns_text(bindings: Iterable[AclBinding]) -> str:
 
 
 def bindings_json(bindings: Iterable[AclBinding]) -> list[dict[str, Any]]:
-    """For programs; sorted."""
+    """The bindings as JSON, sorted."""
     return [
         {
             "resourceType": binding.pattern.resource_type.name,

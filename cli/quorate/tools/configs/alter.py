@@ -1,4 +1,4 @@
-"""Changing configs, quotas and credentials."""
+"""Alters configs, quotas and credentials."""
 
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ ALTER_TIMEOUT_MS = 30_000
 
 
 def alteration(entities: Entities, changes: Changes) -> "Callable[[AdminClient], Awaitable[None]]":
-    """What is to be done. Raises UsageError for changes that these entities do not take."""
+    """The alteration of the options. Raises UsageError for changes that these entities do not support."""
     check_changes(entities, changes)
     if entities.type not in QUOTA_TYPES:
         return lambda admin: _alter_configs(admin, entities, changes)

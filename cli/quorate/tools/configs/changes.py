@@ -1,4 +1,4 @@
-"""What is to become of configs, quotas and credentials: from the text of the options."""
+"""Parses the changes of configs, quotas and credentials in options."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ class Changes:
 def parse_add_config(text: str) -> dict[str, str]:
     """The configs of --add-config: `k1=v1,k2=[v1,v2],k3=`; brackets group a value that has commas.
 
-    Raises UsageError, which repeats names but no values: they may be passwords.
+    Raises UsageError, whose message has names but no values, which may be passwords.
     """
     configs: dict[str, str] = {}
     pairs = _COMMA.split(text)
@@ -62,12 +62,12 @@ def parse_add_config(text: str) -> dict[str, str]:
 
 
 def parse_delete_config(texts: Iterable[str]) -> list[str]:
-    """The names of --delete-config: several, with commas between."""
+    """The names of --delete-config, which are separated by commas."""
     return [name.strip() for text in texts for name in text.split(",")]
 
 
 def check_keys(names: Iterable[str]) -> None:
-    """Raises UsageError for names that no config has."""
+    """Check the syntax of config names. Raises UsageError."""
     for name in names:
         if not _KEY.fullmatch(name):
             raise UsageError(
@@ -76,7 +76,7 @@ def check_keys(names: Iterable[str]) -> None:
 
 
 def check_changes(entities: Entities, changes: Changes) -> None:
-    """Raises UsageError for configs that entities with quotas do not have."""
+    """Check that entities with quotas have the configs. Raises UsageError."""
     if entities.type == IPS:
         _only(changes.names, IP_QUOTAS, IPS)
     elif entities.has_any(CLIENTS):
@@ -106,7 +106,7 @@ def changes_credentials(changes: Changes) -> bool:
 
 
 def quota_values(changes: Changes) -> dict[str, float | None]:
-    """Quotas by name, None to remove one. Raises UsageError for what is not a number."""
+    """Quotas by name; None removes a quota. Raises UsageError for a value that is not a number."""
     values: dict[str, float | None] = {}
     for name, text in changes.to_set.items():
         try:
@@ -119,7 +119,7 @@ def quota_values(changes: Changes) -> dict[str, float | None]:
 def credential_alterations(
     user: str, changes: Changes
 ) -> list[UserScramCredentialUpsertion | UserScramCredentialDeletion]:
-    """The credentials of a user to delete and to set. Raises UsageError, without the password."""
+    """The credentials of a user to delete and to set. Raises UsageError, whose message has no password."""
     return [
         *(
             UserScramCredentialDeletion(user=user, mechanism=SCRAM_MECHANISMS[name])
@@ -134,7 +134,7 @@ def _upsertion(user: str, mechanism_name: str, text: str) -> UserScramCredential
     if found is None:
         raise UsageError(
             f"--add-config {mechanism_name}=…: a credential is written"
-            f" {mechanism_name}=[iterations={2 * ITERATIONS_DEFAULT},password=…]; iterations may be left out"
+            f" {mechanism_name}=[iterations={2 * ITERATIONS_DEFAULT},password=…]; iterations may be omitted"
         )
     iterations = ITERATIONS_DEFAULT if found[1] in {None, "-1"} else int(found[1])
     if iterations < ITERATIONS_DEFAULT:

@@ -33,7 +33,7 @@ app = tool_app()
 
 
 class ConfigsCommand(OptionsCommand):
-    """Adds what is to be done with configs."""
+    """The command with its actions."""
 
     ACTIONS: ClassVar = {"--describe": "Print configs.", "--alter": "Set and delete configs."}
     FLAGS: ClassVar = {
@@ -67,11 +67,11 @@ def configs(
     group: Annotated[str | None, _entity_option("A group.", "ID")] = None,
     client_metrics: Annotated[str | None, _entity_option("A subscription to client metrics.")] = None,
     describe_all: Annotated[
-        bool, typer.Option("--all", help="With --describe: static and default values too.")
+        bool, typer.Option("--all", help="With --describe: include static and default values.")
     ] = False,
     add_config: Annotated[
         str | None,
-        typer.Option(metavar="K=V,K=[V,V],…", help="Configs to set; brackets group values that have commas."),
+        typer.Option(metavar="K=V,K=[V,V],…", help="Configs to set; values with commas are in brackets."),
     ] = None,
     add_config_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A file of properties to set.")
@@ -82,8 +82,8 @@ def configs(
 ) -> None:
     """Describe and alter configs of topics, brokers, groups and clients, quotas, and SCRAM credentials.
 
-    Name the entity with --entity-type and --entity-name or --entity-default, or with one option for both.
-    Users and clients may be given together, for the quota of a user's client.
+    Give the entity with --entity-type and --entity-name or --entity-default, or with one option for both.
+    Users and clients can be combined, for the quota of a user's client.
     """
     given = given_options(context)
     action = one_action(given, tuple(ConfigsCommand.ACTIONS))
@@ -121,7 +121,7 @@ def _check_addresses(names: Sequence[str]) -> None:
             socket.getaddrinfo(name, None)
         except (OSError, UnicodeError) as error:
             raise UsageError(
-                f"the entity name for {IPS} must be an IP address or a host, and not {name!r}"
+                f"the entity name for {IPS} must be an IP address or a host name, not {name!r}"
             ) from error
 
 

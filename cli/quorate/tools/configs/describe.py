@@ -1,4 +1,4 @@
-"""Asking for configs, quotas and credentials."""
+"""Describes configs, quotas and credentials."""
 
 from typing import TYPE_CHECKING
 
@@ -38,9 +38,9 @@ QUOTA_TYPES = {USERS: USER, CLIENTS: CLIENT_ID, IPS: IP}
 async def describe_entities(
     admin: "AdminClient", entity_type: str, name: str | None, *, describe_all: bool
 ) -> list[DescribedEntity] | None:
-    """The configs of one entity, or of all of a type; None if the one does not exist.
+    """The configs of an entity, or of all entities of a type; None if the entity does not exist.
 
-    With `describe_all` nobody is asked whether it exists: the answer about its configs will tell.
+    With `describe_all` there is no separate request for its existence: the response with its configs shows it.
     """
     if name is None:
         names = await _existing(admin, entity_type)
@@ -68,7 +68,7 @@ async def _exists(admin: "AdminClient", entity_type: str, name: str) -> bool:
 
 
 async def _existing(admin: "AdminClient", entity_type: str) -> list[str]:
-    """The names of what there is of a type, in the order of Kafka's tool."""
+    """The existing entities of a type, in the order of Kafka's tool."""
     if entity_type == TOPICS:
         return hash_order(await admin.list_topics(list_internal=True))
     if entity_type in {BROKERS, BROKER_LOGGERS}:
@@ -83,7 +83,7 @@ async def _existing(admin: "AdminClient", entity_type: str) -> list[str]:
 
 
 async def _groups_with_configs(admin: "AdminClient") -> list[str]:
-    """Groups may have configs before they have members. Older servers do not list them, or not for everybody."""
+    """The groups with configs, which may be without members. Older servers do not list them, or not for everyone."""
     try:
         listed = await admin.list_config_resources([ConfigResourceType.GROUP])
     except UnsupportedByServerError:
@@ -96,7 +96,7 @@ async def _groups_with_configs(admin: "AdminClient") -> list[str]:
 
 
 async def describe_quotas(admin: "AdminClient", entities: Entities) -> Quotas:
-    """The quotas of the entities of exactly these types, all of a type that has no name."""
+    """The quotas of the entities of exactly these types; a type without a name matches all of its entities."""
     names = (*entities.names, *(None for _ in entities.types))
     return await admin.describe_client_quotas(
         ClientQuotaFilter.contains_only(
@@ -109,12 +109,12 @@ async def describe_quotas(admin: "AdminClient", entities: Entities) -> Quotas:
 
 
 def has_credentials(entities: Entities) -> bool:
-    """Whether credentials are part of the description: users alone have some, and their default has none."""
+    """Whether the description includes credentials: only users have them, and their default has none."""
     return entities.type == USERS and not entities.has_any(CLIENTS) and not entities.has_default
 
 
 async def describe_credentials(
     admin: "AdminClient", entities: Entities
 ) -> Results[str, UserScramCredentialsDescription]:
-    """The credentials of the users that are named, or of all."""
+    """The credentials of the given users, or of all."""
     return await admin.describe_user_scram_credentials(entities.names)

@@ -1,4 +1,4 @@
-"""Whose configs: the entities that the options of `quorate configs` name."""
+"""The entities in the options of `quorate configs`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -43,14 +43,14 @@ DEFAULT_NAME = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entities:
-    """The entity types, and the names that were given, in order; there may be fewer names."""
+    """The entity types and names in the order given; there may be fewer names than types."""
 
     types: tuple[str, ...]
     names: tuple[str, ...]
 
     @property
     def type(self) -> str:
-        """The first type, which decides what is done."""
+        """The first type, which determines the operation."""
         return self.types[0]
 
     @property
@@ -74,7 +74,7 @@ class Entities:
 
 
 def singular(entity_type: str) -> str:
-    """`topics` without its last letter, as Kafka makes a singular of it."""
+    """The type without its last letter, which is how Kafka makes the singular."""
     return entity_type[:-1]
 
 
@@ -84,18 +84,16 @@ def resolve(
     entity_names: Sequence[str],
     shortcuts: Mapping[str, str],
 ) -> Entities:
-    """The entities that the options name.
+    """The entities of the options.
 
-    `given` are the options in order, for names and defaults belong to the types by their order; `shortcuts`
-    has the values of the options of SHORTCUTS that were given. Raises UsageError.
+    `given` are the options in order, because the order assigns names and defaults to types; `shortcuts` has the
+    values of the given options of SHORTCUTS. Raises UsageError.
     """
     defaults = [option for option in DEFAULT_SHORTCUTS if option in given]
     specific = [*shortcuts, *defaults]
     general = [option for option in ("--entity-type", "--entity-name", "--entity-default") if option in given]
     if general and specific:
-        raise UsageError(
-            f"{general[0]} can't be used with {specific[0]}, which names type and entity at once"
-        )
+        raise UsageError(f"{general[0]} can't be used with {specific[0]}, which gives both type and entity")
     waiting = iter(entity_names)
     entities = Entities(
         types=(
@@ -137,13 +135,13 @@ def _check_names(entities: Entities) -> None:
 
 
 def check_node_id(entity_type: str, name: str) -> None:
-    """Raises UsageError if the name of a broker or controller is not a number."""
+    """Check that the name of a broker or controller is a number. Raises UsageError."""
     if not name.removeprefix("-").isdecimal():
-        raise UsageError(f"the entity name for {entity_type} must be a node id, a number, and not {name!r}")
+        raise UsageError(f"the entity name for {entity_type} must be a numeric node id, not {name!r}")
 
 
 def check_describe(entities: Entities, given: Sequence[str]) -> None:
-    """Raises UsageError if these entities can't be described."""
+    """Check that these entities can be described. Raises UsageError."""
     if "--entity-default" in given and not entities.has_any(*HAVE_DEFAULTS):
         raise UsageError(
             f"--entity-default can't be used with --describe of {','.join(entities.types)};"
@@ -156,7 +154,7 @@ def check_describe(entities: Entities, given: Sequence[str]) -> None:
 
 
 def check_alter(entities: Entities, given: Sequence[str]) -> None:
-    """Raises UsageError if these entities can't be altered, or if it is not said how."""
+    """Check that these entities can be altered, and that there is a change. Raises UsageError."""
     if not entities.has_name and not (entities.has_any(*HAVE_DEFAULTS) and entities.has_default):
         or_default = " or --entity-default" if entities.has_any(*HAVE_DEFAULTS) else ""
         raise UsageError(f"--alter of {','.join(entities.types)} needs --entity-name{or_default}")

@@ -1,4 +1,4 @@
-"""What `quorate configs` prints: Kafka's text, and JSON for programs."""
+"""The output of `quorate configs`: Kafka's text, and JSON."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ _QUOTA_WORDS = {USER: "user-principal", CLIENT_ID: "client-id", IP: "ip"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedEntity:
-    """The configs of one topic, node, group or subscription, by name; the default of all has no name."""
+    """The configs of a topic, node, group or subscription. The default has no name."""
 
     name: str
     entries: tuple[ConfigEntry, ...]
@@ -51,7 +51,7 @@ class DescribedEntity:
 def select_entries(
     entity_type: str, name: str, entries: Iterable[ConfigEntry], *, describe_all: bool
 ) -> tuple[ConfigEntry, ...]:
-    """The entries that are set on the entity itself, or all; sorted by name. Loggers are always all shown."""
+    """The entries of the entity itself, or all, sorted by name. For loggers it is always all."""
     source = _DYNAMIC_SOURCES.get(entity_type)
     if entity_type == BROKERS and name == DEFAULT_NAME:
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
@@ -85,12 +85,12 @@ def _value(value: str | None) -> str:
 
 
 def missing_text(entity_type: str, name: str) -> str:
-    """For an entity that there is not."""
+    """The text for an entity that does not exist."""
     return f"The {singular(entity_type)} '{name}' doesn't exist and doesn't have dynamic config.\n"
 
 
 def configs_json(entity_type: str, described: Iterable[DescribedEntity]) -> dict[str, Any]:
-    """The same for programs; the default of all has null for its name."""
+    """The same as JSON; the name of the default is null."""
     return {
         "configs": [
             {
@@ -146,7 +146,7 @@ def _quota_line(entity: ClientQuotaEntity, values: Mapping[str, float]) -> str:
 
 
 def scram_text(users: Results[str, UserScramCredentialsDescription]) -> str:
-    """A line for each user who has credentials."""
+    """A line for each user with credentials."""
     lines = []
     for user, description in users.values.items():
         mechanisms = ", ".join(
@@ -165,7 +165,7 @@ def scram_text(users: Results[str, UserScramCredentialsDescription]) -> str:
 def quotas_json(
     quotas: Quotas, users: Results[str, UserScramCredentialsDescription] | None
 ) -> dict[str, Any]:
-    """Quotas and credentials for programs; the default of a type has null for its name."""
+    """Quotas and credentials as JSON; the name of a default is null."""
     content: dict[str, Any] = {
         "quotas": [
             {"entity": entity.names, "values": dict(sorted(quotas[entity].items()))}
@@ -187,14 +187,14 @@ def quotas_json(
 
 
 def updated_text(entities: Entities) -> str:
-    """That an alteration is done."""
+    """The text after an alteration."""
     if entities.name:
         return f"Completed updating config for {singular(entities.type)} {entities.name}.\n"
     return f"Completed updating default config for {entities.type} in the cluster.\n"
 
 
 def updated_json(entities: Entities, set_: Sequence[str], deleted: Sequence[str]) -> dict[str, Any]:
-    """The same for programs: names, no values, which may be passwords."""
+    """The same as JSON: names without values, which may be passwords."""
     return {
         "entities": [
             {"entityType": entity_type, "entityName": name or None}

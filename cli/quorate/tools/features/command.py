@@ -29,21 +29,22 @@ MetadataOption = Annotated[
 ReleaseVersionOption = Annotated[
     str | None,
     typer.Option(
-        "--release-version", metavar="VERSION", help="All features as of a release, for instance 4.3."
+        "--release-version", metavar="VERSION", help="The default levels of a release, for instance 4.3."
     ),
 ]
 FeatureLevelsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--feature", metavar="NAME=LEVEL", help="For instance metadata.version=30. May be repeated."
+        "--feature",
+        metavar="NAME=LEVEL",
+        help="A feature level, for instance metadata.version=30. Repeatable.",
     ),
 ]
 UnsafeOption = Annotated[
-    bool, typer.Option("--unsafe", help="Even if metadata may be lost that the lower level can't express.")
+    bool,
+    typer.Option("--unsafe", help="Downgrade even if metadata is lost that the lower level can't represent."),
 ]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Ask whether it could be done, and don't do it.")
-]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Validate the change, but do not make it.")]
 
 
 @app.callback()
@@ -58,9 +59,9 @@ def features() -> None:
 def describe(
     context: typer.Context,
     *,
-    node_id: Annotated[int | None, typer.Option("--node-id", help="Ask this node, not any.")] = None,
+    node_id: Annotated[int | None, typer.Option("--node-id", help="The node to ask. [default: any]")] = None,
 ) -> None:
-    """Show the levels that a node supports, and those that are finalized."""
+    """Show the supported levels of a node and the finalized levels of the cluster."""
     if node_id is not None and node_id < 0:
         raise UsageError(f"--node-id {node_id}: it must be 0 or more")
     found = run(lambda admin: admin.describe_features(node_id=node_id), context)
@@ -107,12 +108,12 @@ def disable(
     context: typer.Context,
     *,
     feature: Annotated[
-        list[str] | None, typer.Option("--feature", metavar="NAME", help="To be at level 0. May be repeated.")
+        list[str] | None, typer.Option("--feature", metavar="NAME", help="A feature to disable. Repeatable.")
     ] = None,
     unsafe: UnsafeOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Disable features, which is to downgrade them to level 0."""
+    """Disable features: downgrade them to level 0."""
     levels: dict[str, int] = {}
     for name in feature or ():
         _put_once(levels, name, 0)
@@ -121,7 +122,7 @@ def disable(
 
 @app.command("version-mapping", cls=LocalToolCommand)
 def version_mapping(context: typer.Context, *, release_version: ReleaseVersionOption = None) -> None:
-    """List the levels that a new cluster of a release gets: of the newest stable one, unless one is named."""
+    """List the default levels of a release; by default, of the latest stable one."""
     from quorate_protocol.features import METADATA_VERSION_LATEST_PRODUCTION, metadata_version_name
 
     from quorate.tools.features.text import mapping_text
@@ -136,10 +137,13 @@ def feature_dependencies(
     context: typer.Context,
     *,
     feature: Annotated[
-        list[str], typer.Option("--feature", metavar="NAME=LEVEL", help="For instance metadata.version=30.")
+        list[str],
+        typer.Option(
+            "--feature", metavar="NAME=LEVEL", help="A feature level, for instance metadata.version=30."
+        ),
     ],
 ) -> None:
-    """List what features need of each other at given levels."""
+    """List the dependencies of feature levels."""
     from quorate.tools.features.text import dependencies_json, dependencies_text
 
     levels = [_name_and_level(text) for text in feature]
@@ -157,7 +161,7 @@ def _downgrade_type(*, unsafe: bool) -> "UpgradeType":
 def _wanted_levels(
     metadata: str | None, release_version: str | None, features: list[str] | None
 ) -> dict[str, int]:
-    """Levels by feature name, as the three options say. Raises UsageError and CommandError."""
+    """The levels of the three options by feature name. Raises UsageError and CommandError."""
     if release_version is not None:
         if metadata is not None or features:
             raise UsageError("--release-version can't be given together with --feature or --metadata")
@@ -173,7 +177,7 @@ def _wanted_levels(
 
 def _put_once(levels: dict[str, int], name: str, level: int) -> None:
     if name in levels:
-        raise UsageError(f"{name} is given twice")
+        raise UsageError(f"{name} is given more than once")
     levels[name] = level
 
 
@@ -209,10 +213,10 @@ def _check_known(name: str, level: int) -> None:
     from quorate_protocol.features import SUPPORTED_FEATURES
 
     if name not in SUPPORTED_FEATURES:
-        raise CommandError(f"there is no feature {name!r}; there are {', '.join(SUPPORTED_FEATURES)}")
+        raise CommandError(f"unknown feature {name!r}; known features are {', '.join(SUPPORTED_FEATURES)}")
     lowest, highest = SUPPORTED_FEATURES[name]
     if not lowest <= level <= highest:
-        raise CommandError(f"{name}={level}: there is no such level; there are {lowest} to {highest}")
+        raise CommandError(f"{name}={level}: unknown level; known levels are {lowest} to {highest}")
 
 
 def _update(
@@ -223,7 +227,7 @@ def _update(
     *,
     dry_run: bool,
 ) -> None:
-    """Change levels, tell what became of each, and fail if they were refused: all are, or none."""
+    """Change levels and print the result of each. All are changed or none: then the command fails."""
     from quorate_admin.errors import ServerError
     from quorate_admin.types.cluster import FeatureUpdate
 

@@ -27,7 +27,7 @@ def description_text(description: FeatureDescription) -> str:
 
 
 def description_json(description: FeatureDescription) -> dict[str, Any]:
-    """The same for programs: levels are numbers; `finalizedFeaturesEpoch` is null where it is unknown."""
+    """The same as JSON: levels are numbers; `finalizedFeaturesEpoch` is null if it is unknown."""
     epoch = description.finalized_epoch
     return {
         "finalizedFeaturesEpoch": epoch if epoch >= 0 else None,
@@ -63,7 +63,7 @@ def update_text(
 def update_json(
     operation: str, levels: Mapping[str, int], refusal: ServerError | None, *, dry_run: bool
 ) -> dict[str, Any]:
-    """The same for programs."""
+    """The same as JSON."""
     return {
         "operation": operation,
         "dryRun": dry_run,
@@ -97,7 +97,7 @@ def dependencies_text(levels: Sequence[tuple[str, int]]) -> str:
 
 
 def dependencies_json(levels: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
-    """The same for programs."""
+    """The same as JSON."""
     return [
         {"feature": name, "level": level, "dependencies": _dependencies(name, level)}
         for name, level in levels
@@ -105,7 +105,7 @@ def dependencies_json(levels: Sequence[tuple[str, int]]) -> list[dict[str, Any]]
 
 
 def _dependencies(name: str, level: int) -> dict[str, int]:
-    """What a feature needs at a level; every dependency so far is one on metadata.version."""
+    """The dependencies of a feature level; so far all of them are on metadata.version."""
     feature = FEATURES.get(name)
     needed = None if feature is None else feature.needs_metadata_version.get(level)
     return {} if needed is None else {METADATA_VERSION: needed}

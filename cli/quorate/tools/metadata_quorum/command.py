@@ -33,7 +33,7 @@ _REMOVAL_WORDS = {
     False: ("Removed ", "Unregistered"),
 }
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and don't do it.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, but do not do it.")]
 
 
 @app.callback()
@@ -52,17 +52,18 @@ def describe(
         bool, typer.Option("--status", help="A summary: leader, largest lag, voters, observers.")
     ] = False,
     replication: Annotated[
-        bool, typer.Option("--replication", help="Each voter and observer, and how far it is behind.")
+        bool, typer.Option("--replication", help="Each voter and observer with its lag.")
     ] = False,
     human_readable: Annotated[
-        bool, typer.Option("--human-readable", help="With --replication: how long ago, not at what time.")
+        bool,
+        typer.Option("--human-readable", help="With --replication: elapsed times instead of timestamps."),
     ] = False,
 ) -> None:
     """Show the quorum: --status for a summary, --replication for each replica."""
     if status == replication:
         raise UsageError("give either --status or --replication")
     if status and human_readable:
-        raise UsageError("--human-readable goes with --replication, not with --status")
+        raise UsageError("--human-readable needs --replication")
     from quorate.tools.metadata_quorum import text as texts
 
     if status:
@@ -80,10 +81,10 @@ def describe(
 
 @app.command("add-controller", cls=ToolCommand)
 def add_controller(context: typer.Context, *, dry_run: DryRunOption = False) -> None:
-    """Make a controller that is formatted and runs a voter.
+    """Add a controller, which must be formatted and running, to the voters.
 
-    --command-config names the properties of that controller. They say who it is: node.id, its listeners, and
-    metadata.log.dir or log.dirs, where meta.properties has its directory id.
+    --command-config is the properties file of that controller. The command reads node.id, the listeners, and
+    metadata.log.dir or log.dirs, where meta.properties has the directory id.
     """
     from quorate_protocol.uuids import uuid_to_text
 
@@ -91,7 +92,7 @@ def add_controller(context: typer.Context, *, dry_run: DryRunOption = False) -> 
     from quorate.tools.metadata_quorum.text import endpoint_text
 
     options = tool_options(context)
-    admin_config(options)  # so that a dry run complains about what the real one would
+    admin_config(options)  # a dry run reports the same errors
     if options.command_config is None:
         raise UsageError("add-controller needs --command-config with the properties of the controller to add")
     controller = read_controller_identity(read_properties(options.command_config))
@@ -123,20 +124,22 @@ def add_controller(context: typer.Context, *, dry_run: DryRunOption = False) -> 
 def remove_controller(
     context: typer.Context,
     *,
-    controller_id: Annotated[int, typer.Option("--controller-id", "-i", help="The voter to remove.")],
+    controller_id: Annotated[int, typer.Option("--controller-id", "-i", help="The id of the voter.")],
     controller_directory_id: Annotated[
         str,
         typer.Option(
-            "--controller-directory-id", "-d", help="Its directory id, as describe --status has it."
+            "--controller-directory-id", "-d", help="The directory id of the voter, from describe --status."
         ),
     ],
     unregister: Annotated[
         bool,
-        typer.Option("--unregister", help="Unregister it too: for one that is stopped for good (KIP-1312)."),
+        typer.Option(
+            "--unregister", help="Unregister the controller too, if it is stopped for good (KIP-1312)."
+        ),
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Take a voter out of the quorum. It goes on as an observer until it is stopped."""
+    """Remove a voter from the quorum. It continues as an observer until it is stopped."""
     from quorate_protocol.uuids import uuid_from_text, uuid_to_text
 
     if controller_id < 0:
@@ -146,7 +149,7 @@ def remove_controller(
     except ValueError as error:
         raise UsageError(f"--controller-directory-id: {error}") from None
     options = tool_options(context)
-    admin_config(options)  # so that a dry run complains about what the real one would
+    admin_config(options)  # a dry run reports the same errors
     directory = uuid_to_text(directory_id)
     if not dry_run:
         way_out = (

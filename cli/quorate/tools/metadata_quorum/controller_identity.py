@@ -1,4 +1,4 @@
-"""Who a controller is, read from its properties and its meta.properties, as add-controller needs it."""
+"""The identity of a controller, from its properties file and its meta.properties, for add-controller."""
 
 import re
 import uuid
@@ -21,14 +21,14 @@ LOG_DIRS = "log.dirs"
 DIRECTORY_ID = "directory.id"
 
 _LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._%]*)):([0-9]{1,5})")
-_LISTENER_FORM = "NAME://host:port, the host may be empty, an IPv6 address stands in brackets"
+_LISTENER_FORM = "NAME://host:port, where the host may be empty, and an IPv6 address is in brackets"
 _DEFAULT_HOST = "localhost"
-"""Kafka's add-controller advertises this for a listener without a host."""
+"""The host that Kafka's add-controller uses for a listener without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerIdentity:
-    """A controller that may become a voter."""
+    """A controller to add to the voters."""
 
     node_id: int
     directory_id: uuid.UUID
@@ -36,7 +36,7 @@ class ControllerIdentity:
 
 
 def read_controller_identity(properties: Mapping[str, str]) -> ControllerIdentity:
-    """Who the controller with these properties is; reads its meta.properties. Raises CommandError."""
+    """The identity of the controller with these properties. Reads its meta.properties. Raises CommandError."""
     node_id = _node_id(properties)
     directory = _metadata_directory(properties)
     return ControllerIdentity(
@@ -50,18 +50,18 @@ def _node_id(properties: Mapping[str, str]) -> int:
         raise CommandError(f"{NODE_ID}={text}: it must be a number of 0 or more")
     roles = properties.get(PROCESS_ROLES, "")
     if "controller" not in _entries(roles):
-        raise CommandError(f"{PROCESS_ROLES}={roles}: it must contain controller: is this the file of one?")
+        raise CommandError(
+            f"{PROCESS_ROLES}={roles}: it must contain controller: is this a controller's file?"
+        )
     return int(text)
 
 
 def _metadata_directory(properties: Mapping[str, str]) -> Path:
-    """Where the metadata log is: metadata.log.dir, or the first of log.dirs."""
+    """The directory of the metadata log: metadata.log.dir, or the first of log.dirs."""
     directories = [properties[METADATA_LOG_DIR]] if METADATA_LOG_DIR in properties else []
     directories += _entries(properties.get(LOG_DIRS, ""))
     if not directories:
-        raise CommandError(
-            f"neither {METADATA_LOG_DIR} nor {LOG_DIRS} is there: is this a controller's file?"
-        )
+        raise CommandError(f"neither {METADATA_LOG_DIR} nor {LOG_DIRS} is set: is this a controller's file?")
     return Path(directories[0])
 
 
@@ -100,7 +100,7 @@ def _listeners(properties: Mapping[str, str], key: str) -> Iterator[tuple[str, R
 
 def _required(properties: Mapping[str, str], key: str) -> str:
     if key not in properties:
-        raise CommandError(f"{key} is missing: is this the file of a controller?")
+        raise CommandError(f"{key} is missing: is this a controller's file?")
     return properties[key].strip()
 
 

@@ -36,7 +36,7 @@ def status_text(cluster_id: str, quorum: QuorumDescription) -> str:
 
 
 def status_json(cluster_id: str, quorum: QuorumDescription) -> dict[str, Any]:
-    """The same for programs."""
+    """The same as JSON."""
     lag, lag_time_ms = _largest_lag(quorum)
     return {
         "clusterId": cluster_id,
@@ -68,7 +68,7 @@ def replication_text(quorum: QuorumDescription, now_ms: int | None) -> str:
 
 
 def replication_json(quorum: QuorumDescription) -> list[dict[str, Any]]:
-    """The same for programs; times that are not known are null."""
+    """The same as JSON; unknown times are null."""
     return [
         {
             "nodeId": replica.node_id,
@@ -84,22 +84,22 @@ def replication_json(quorum: QuorumDescription) -> list[dict[str, Any]]:
 
 
 def endpoint_text(endpoint: RaftVoterEndpoint) -> str:
-    """`CONTROLLER://host:port`; an IPv6 address stands in brackets."""
+    """`CONTROLLER://host:port`; an IPv6 address is in brackets."""
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     return f"{endpoint.name}://{host}:{endpoint.port}"
 
 
 def leader_of(quorum: QuorumDescription) -> ReplicaDescription:
-    """The leader's own replica. Raises CommandError when it is no voter, as in the moment of its removal."""
+    """The leader's own replica. Raises CommandError if it is not a voter, as during its removal."""
     for voter in quorum.voters:
         if voter.node_id == quorum.leader_id:
             return voter
     voters = ", ".join(str(voter.node_id) for voter in quorum.voters)
-    raise CommandError(f"the leader {quorum.leader_id} is not among the voters ({voters}); ask again")
+    raise CommandError(f"the leader {quorum.leader_id} is not among the voters ({voters}); try again")
 
 
 def _largest_lag(quorum: QuorumDescription) -> tuple[int, int]:
-    """How far the last voter is behind the leader: offsets, and milliseconds, which are -1 if unknown."""
+    """The largest lag of a voter in offsets and in milliseconds, which are -1 if unknown."""
     leader = leader_of(quorum)
     last = min(quorum.voters, key=lambda voter: voter.log_end_offset)
     if last is leader:

@@ -1,6 +1,6 @@
-"""What `quorate reassign-partitions` does: generate, execute, verify, cancel, list.
+"""The actions of `quorate reassign-partitions`: generate, execute, verify, cancel, list.
 
-Each action says what Kafka's tool says, as it goes, and returns the same for programs.
+Each action prints the text of Kafka's tool as it proceeds, and returns the result for JSON.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Throttles:
 async def generate(
     admin: "AdminClient", say: Say, *, topics: Iterable[str], brokers: Iterable[int], rack_aware: bool
 ) -> dict[str, Any]:
-    """Where partitions are, and where they could be on these brokers."""
+    """Print the current assignment, and a proposed one for the given brokers."""
     current = {
         partition: replicas
         for description in (await _describe(admin, topics)).values()
@@ -78,7 +78,7 @@ async def generate(
 def usable_brokers(
     nodes: "Iterable[NodeDescription]", wanted: Iterable[int], *, rack_aware: bool
 ) -> list[UsableBroker]:
-    """Those of the wanted brokers that are there. Raises CommandError if only some of them have a rack."""
+    """The given brokers that are alive. Raises CommandError if only some of them have a rack."""
     ids = set(wanted)
     brokers = [
         UsableBroker(broker_id=node.node_id, rack=node.rack if rack_aware else None, fenced=False)
@@ -97,9 +97,9 @@ def usable_brokers(
 def propose(
     current: Assignment, brokers: list[UsableBroker], rng: random.Random
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """New places for all partitions of each topic, with as many replicas as the first one has.
+    """A new assignment of all partitions of each topic, with the replication factor of the first partition.
 
-    Raises CommandError when there are too few brokers.
+    Raises CommandError if there are too few brokers.
     """
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
     for topic in sorted({partition.topic for partition in current}):
@@ -122,7 +122,7 @@ async def execute(
     allow_replication_factor_change: bool,
     timeout_ms: int,
 ) -> dict[str, Any]:
-    """Begin to move partitions, then replicas between directories."""
+    """Start to reassign partitions, then to move replicas between log directories."""
     wanted.check_to_execute()
     proposed = wanted.assignment
     under_way = await admin.list_partition_reassignments()
@@ -180,7 +180,7 @@ async def _throttle(
 async def verify(
     admin: "AdminClient", say: Say, *, wanted: Reassignment, preserve_throttles: bool
 ) -> dict[str, Any]:
-    """How far the moves are; takes the throttles away when nothing moves any more."""
+    """Print the progress; remove the throttles when all reassignments are complete."""
     under_way = await admin.list_partition_reassignments()
     described = await admin.describe_topics(
         {partition.topic for partition in wanted.assignment if partition not in under_way}
@@ -208,7 +208,7 @@ async def verify(
 async def cancel(
     admin: "AdminClient", say: Say, *, wanted: Reassignment, preserve_throttles: bool, timeout_ms: int
 ) -> dict[str, Any]:
-    """Move everything back that is still moving."""
+    """Cancel all reassignments that are still in progress."""
     under_way = await admin.list_partition_reassignments(wanted.assignment)
     moving = sorted(
         partition
@@ -242,7 +242,7 @@ async def cancel(
 
 
 async def _describe(admin: "AdminClient", topics: Iterable[str]) -> dict[str, TopicDescription]:
-    """Topics that have to exist. Raises CommandError for one that does not."""
+    """The descriptions of topics. Raises CommandError for a topic that does not exist."""
     names = sorted(set(topics))
     results = await admin.describe_topics(names)
     for name, error in results.errors.items():
@@ -259,7 +259,7 @@ def _replicas(topic: TopicDescription) -> list[tuple[TopicPartition, tuple[int, 
 async def _existing_replicas(
     admin: "AdminClient", wanted: Assignment
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Where partitions are. Raises CommandError for those that are not."""
+    """The current replicas of partitions. Raises CommandError for partitions that do not exist."""
     described = await _describe(admin, (partition.topic for partition in wanted))
     existing = {
         partition: replicas for topic in described.values() for partition, replicas in _replicas(topic)
@@ -273,7 +273,7 @@ async def _existing_replicas(
 async def _log_dirs(
     admin: "AdminClient", assignment: Assignment, nodes: "Iterable[NodeDescription]"
 ) -> dict[TopicPartitionReplica, str]:
-    """The directories of the replicas whose broker is there."""
+    """The log directories of the replicas on live brokers."""
     live = {node.node_id for node in nodes}
     replicas = [
         TopicPartitionReplica(partition.topic, partition.partition, broker)
@@ -308,9 +308,9 @@ async def _log_dir_moves(
 async def _move_replicas(
     admin: "AdminClient", wanted: Mapping[TopicPartitionReplica, str], timeout_ms: int, say: Say
 ) -> None:
-    """Ask brokers to move replicas to directories, again and again for those that they do not have yet.
+    """Move replicas to log directories, with retries for replicas that their brokers do not have yet.
 
-    Raises CommandError when the time is over, or for another reason why a replica can't be moved.
+    Raises CommandError after the timeout, or if a replica can't be moved for another reason.
     """
     pending = dict(wanted)
     deadline_s = time.monotonic() + timeout_ms / 1000
@@ -334,7 +334,7 @@ async def _move_replicas(
 
 
 async def _clear_throttles(admin: "AdminClient", wanted: Reassignment, say: Say) -> None:
-    """Of all brokers: which of them took part, nobody knows any more."""
+    """Remove the throttles of all brokers, because it is not known which of them took part."""
     brokers = {node.node_id for node in (await admin.describe_cluster()).nodes}
     brokers |= {broker for _, replicas in wanted.targets for broker in replicas}
     say(f"Clearing broker-level throttles on broker{_plural(brokers)} {_joined(hash_order(brokers))}\n")

@@ -58,7 +58,7 @@ app = tool_app()
 
 
 class ReassignPartitionsCommand(OptionsCommand):
-    """Adds what is to be done with partitions."""
+    """The command with its actions."""
 
     ACTIONS: ClassVar = ACTIONS
 
@@ -71,9 +71,9 @@ def reassign_partitions(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where partitions shall be: "
+            help="The assignment: "
             '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","/d"]}]};'
-            " log_dirs may be left out.",
+            " log_dirs may be omitted.",
         ),
     ] = None,
     topics_to_move_json_file: Annotated[
@@ -83,10 +83,10 @@ def reassign_partitions(
         ),
     ] = None,
     broker_list: Annotated[
-        str | None, typer.Option(metavar="ID,ID,…", help="With --generate: the brokers to move them to.")
+        str | None, typer.Option(metavar="ID,ID,…", help="With --generate: the target brokers.")
     ] = None,
     disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="With --generate: do not look at racks.")
+        bool, typer.Option("--disable-rack-aware", help="With --generate: ignore racks.")
     ] = False,
     throttle: Annotated[
         int,
@@ -102,16 +102,17 @@ def reassign_partitions(
     ] = -1,
     timeout: Annotated[
         int,
-        typer.Option(metavar="MS", help="How long to wait until moves between directories can begin."),
+        typer.Option(metavar="MS", help="How long to wait until moves between directories can start."),
     ] = TIMEOUT_MS_DEFAULT,
     additional: Annotated[
         bool,
         typer.Option(
-            "--additional", help="With --execute: besides what is moving, or with another throttle."
+            "--additional",
+            help="With --execute: in addition to reassignments in progress, or to change the throttle.",
         ),
     ] = False,
     preserve_throttles: Annotated[
-        bool, typer.Option("--preserve-throttles", help="With --verify, --cancel: leave throttles alone.")
+        bool, typer.Option("--preserve-throttles", help="With --verify, --cancel: keep the throttles.")
     ] = False,
     disallow_replication_factor_change: Annotated[
         bool,
@@ -163,7 +164,7 @@ def reassign_partitions(
 
 
 def check_options(given: Collection[str]) -> str:
-    """The action. Raises UsageError for options that do not go together."""
+    """Returns the action. Raises UsageError for options that exclude each other."""
     action = one_action(given, tuple(ACTIONS))
     require(given, action, *_REQUIRED[action])
     refuse(given, action, sorted(_OPTIONS - {*_REQUIRED[action], *_PERMITTED[action]}))
@@ -173,7 +174,7 @@ def check_options(given: Collection[str]) -> str:
 
 
 def _read(option: str, path: Path, parse: Callable[[str], _Content]) -> _Content:
-    """What a file says. Raises CommandError, which names the option and the file."""
+    """The content of a file. Raises CommandError, which names the option and the file."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -185,7 +186,7 @@ def _read(option: str, path: Path, parse: Callable[[str], _Content]) -> _Content
 
 
 def _run(context: typer.Context, work: "Callable[[AdminClient, Say], Awaitable[dict[str, Any]]]") -> None:
-    """Say what is done as it is done, or all at the end for programs."""
+    """Print text as the action proceeds, or JSON at its end."""
     is_json = tool_options(context).is_json
 
     def say(text: str) -> None:

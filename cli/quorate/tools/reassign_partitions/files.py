@@ -1,4 +1,4 @@
-"""The files of `quorate reassign-partitions`: topics to move, and where partitions shall be."""
+"""The files of `quorate reassign-partitions`: topics to move, and assignments."""
 
 import json
 from collections import Counter
@@ -18,14 +18,14 @@ Assignment = Mapping[TopicPartition, Sequence[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """What a file asks for: brokers of partitions, in the order of the file, and directories of replicas."""
+    """The content of a file: brokers of partitions, in the order of the file, and log directories of replicas."""
 
     targets: tuple[tuple[TopicPartition, tuple[int, ...]], ...]
     log_dirs: Mapping[TopicPartitionReplica, str]
 
     @property
     def assignment(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """The brokers by partition; the last ones if a partition comes twice."""
+        """The brokers by partition; the last entry, if a partition occurs twice."""
         return dict(self.targets)
 
     @property
@@ -34,7 +34,7 @@ class Reassignment:
         return list(dict.fromkeys(partition.topic for partition, _ in self.targets))
 
     def check_to_execute(self) -> None:
-        """Raises CommandError for what can be looked for, and can't be carried out."""
+        """Check that the content can be executed, not only verified. Raises CommandError."""
         if not self.targets:
             raise CommandError("Partition reassignment list cannot be empty")
         for partition, replicas in self.targets:
@@ -96,12 +96,12 @@ def parse_topics(text: str) -> list[str]:
 
 
 def parse_broker_list(text: str) -> list[int]:
-    """The ids of --broker-list: numbers with commas between. Raises UsageError."""
+    """The ids of --broker-list, which are separated by commas. Raises UsageError."""
     try:
         brokers = [int(broker) for broker in text.split(",")]
     except ValueError:
         raise UsageError(
-            f"--broker-list {text!r}: broker ids with commas between are wanted, as in 0,1,2"
+            f"--broker-list {text!r}: it must be broker ids separated by commas, as in 0,1,2"
         ) from None
     twice = _repeated(brokers)
     if twice:

@@ -1,4 +1,4 @@
-"""How far moves are, and what is printed about it."""
+"""The progress of reassignments and moves, as text and JSON."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from quorate.tools.reassign_partitions.files import Reassignment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """Where a partition is, where it shall be, and whether no reassignment of it is under way."""
+    """The current and target replicas of a partition, and whether its reassignment is complete."""
 
     current_replicas: tuple[int, ...]
     target_replicas: tuple[int, ...]
@@ -25,7 +25,7 @@ class PartitionState:
 
 
 class MoveState(StrEnum):
-    """How far a replica is on its way to another directory."""
+    """The progress of a replica that moves to another log directory."""
 
     COMPLETED = "completed"
     ACTIVE = "active"
@@ -36,7 +36,7 @@ class MoveState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirMove:
-    """A replica on its way to another directory."""
+    """A replica that moves to another log directory."""
 
     state: MoveState
     target_log_dir: str
@@ -53,7 +53,7 @@ def partition_states(
     under_way: Mapping[TopicPartition, PartitionReassignment],
     replicas: Mapping[TopicPartition, tuple[int, ...]],
 ) -> dict[TopicPartition, PartitionState]:
-    """The state of each partition; `replicas` has those that are not moving, as far as they exist."""
+    """The state of each partition. `replicas` has the existing partitions that are not being reassigned."""
     return {
         partition: PartitionState(
             current_replicas=under_way[partition].replicas
@@ -89,7 +89,7 @@ def _ids(brokers: Iterable[int]) -> str:
 
 
 def log_dir_move(info: ReplicaLogDirInfo | None, target: str) -> LogDirMove:
-    """The state of a replica that shall be in `target`; None for one that nothing is known about."""
+    """The state of a replica that moves to `target`; None if it is unknown."""
     if info is None:
         return LogDirMove(state=MoveState.MISSING_REPLICA, target_log_dir=target)
     if info.current_log_dir is None:
@@ -109,12 +109,12 @@ def log_dir_move(info: ReplicaLogDirInfo | None, target: str) -> LogDirMove:
 
 
 def by_broker(replica: TopicPartitionReplica) -> tuple[int, str, int]:
-    """The order in which replicas are listed."""
+    """The sort key of replicas."""
     return replica.broker_id, replica.topic, replica.partition
 
 
 def moves_text(moves: LogDirMoves) -> str:
-    """Kafka's text, sorted by broker; an empty line where there are none."""
+    """Kafka's text, sorted by broker; an empty line if there are none."""
     return "\n".join(_move_line(replica, moves[replica]) for replica in sorted(moves, key=by_broker)) + "\n"
 
 
@@ -143,7 +143,7 @@ def _move_line(replica: TopicPartitionReplica, move: LogDirMove) -> str:
 
 
 def states_json(states: PartitionStates, moves: LogDirMoves) -> dict[str, Any]:
-    """Both for programs."""
+    """Both as JSON."""
     return {
         "partitions": [
             {
@@ -169,12 +169,12 @@ def states_json(states: PartitionStates, moves: LogDirMoves) -> dict[str, Any]:
 
 
 def partition_json(partition: TopicPartition) -> dict[str, Any]:
-    """A partition for programs."""
+    """A partition as JSON."""
     return {"topic": partition.topic, "partition": partition.partition}
 
 
 def replica_json(replica: TopicPartitionReplica) -> dict[str, Any]:
-    """A replica for programs."""
+    """A replica as JSON."""
     return {"topic": replica.topic, "partition": replica.partition, "brokerId": replica.broker_id}
 
 
@@ -195,7 +195,7 @@ def reassignments_text(under_way: Mapping[TopicPartition, PartitionReassignment]
 
 
 def reassignments_json(under_way: Mapping[TopicPartition, PartitionReassignment]) -> dict[str, Any]:
-    """The same for programs."""
+    """The same as JSON."""
     return {
         "reassignments": [
             {

@@ -1,4 +1,4 @@
-"""Throttles while partitions move: which replicas of a topic, and which brokers (KIP-73)."""
+"""Throttles of reassignments: on the replicas of topics, and on brokers (KIP-73)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ ConfigChanges = dict[ConfigResource, Sequence[AlterConfigOp]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """From which brokers a partition's data go to which."""
+    """The source and target brokers of a partition's data."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
@@ -33,9 +33,9 @@ Moves = Mapping[TopicPartition, Move]
 def moves_of(
     under_way: Mapping[TopicPartition, PartitionReassignment], proposed: Assignment, current: Assignment
 ) -> dict[TopicPartition, Move]:
-    """The moves under way and those proposed.
+    """The moves in progress and the proposed ones.
 
-    The sources of a partition that moves already are those that it had before.
+    The sources of a partition with a reassignment in progress are its replicas before it.
     """
     moves = {
         partition: Move(
@@ -51,7 +51,7 @@ def moves_of(
 
 
 def throttle_topics(moves: Moves) -> ConfigChanges:
-    """The replicas that are throttled, by topic: as leaders those that send, as followers those that receive."""
+    """The throttled replicas by topic: sources as leaders, targets as followers."""
     leaders: dict[str, set[str]] = defaultdict(set)
     followers: dict[str, set[str]] = defaultdict(set)
     for partition, move in moves.items():
@@ -69,13 +69,13 @@ def throttle_topics(moves: Moves) -> ConfigChanges:
 
 
 def throttle_brokers(moves: Moves, bytes_per_second: int) -> ConfigChanges:
-    """The rate of all brokers that take part in the moves."""
+    """Set the rate of all brokers that take part in the moves."""
     brokers = {broker for move in moves.values() for broker in move.sources | move.destinations}
     return _brokers(brokers, {LEADER_RATE: bytes_per_second, FOLLOWER_RATE: bytes_per_second})
 
 
 def throttle_log_dirs(brokers: Iterable[int], bytes_per_second: int) -> ConfigChanges:
-    """The rate at which brokers move replicas between their directories."""
+    """Set the rate at which brokers move replicas between their log directories."""
     return _brokers(brokers, {LOG_DIRS_RATE: bytes_per_second})
 
 
@@ -89,7 +89,7 @@ def _brokers(brokers: Iterable[int], values: Mapping[str, int]) -> ConfigChanges
 
 
 def clear_brokers(brokers: Iterable[int]) -> ConfigChanges:
-    """No throttle on these brokers."""
+    """Remove the throttles of brokers."""
     return {
         ConfigResource(ConfigResourceType.BROKER, str(broker)): _deletions(
             (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE)
@@ -99,7 +99,7 @@ def clear_brokers(brokers: Iterable[int]) -> ConfigChanges:
 
 
 def clear_topics(topics: Iterable[str]) -> ConfigChanges:
-    """No throttled replicas of these topics."""
+    """Remove the throttled replicas of topics."""
     return {
         ConfigResource(ConfigResourceType.TOPIC, topic): _deletions((LEADER_REPLICAS, FOLLOWER_REPLICAS))
         for topic in topics

@@ -54,14 +54,14 @@ app = tool_app()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which topics an action is about."""
+    """The topics of an action."""
 
     include: str | None
     exclude_internal: bool
     if_exists: bool
 
     async def names(self, admin: "AdminClient") -> list[str]:
-        """Those that exist. Raises CommandError if there have to be some and there are none."""
+        """The names of existing topics. Raises CommandError if there are none, but must be."""
         listed = await admin.list_topics(list_internal=not self.exclude_internal)
         names = list(select_topics(listed, self.include, exclude_internal=self.exclude_internal))
         if self.include and not names and not self.if_exists:
@@ -70,7 +70,7 @@ class Selection:
 
 
 class TopicsCommand(BrokerOptionsCommand):
-    """Adds what is to be done with topics."""
+    """The command with its actions."""
 
     ACTIONS = ACTIONS
 
@@ -84,33 +84,38 @@ def topics(
         typer.Option(metavar="TOPIC", help="The topic; but for --create, a regular expression, or several,…"),
     ] = None,
     topic_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="The topic to describe; goes before --topic.")
+        str | None, typer.Option(metavar="ID", help="The topic to describe; takes precedence over --topic.")
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A config of the new topic; may be given several times."),
+        typer.Option(metavar="NAME=VALUE", help="A config of the new topic; repeatable."),
     ] = None,
     delete_config: Annotated[list[str] | None, typer.Option(metavar="NAME", hidden=True)] = None,
     partitions: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Partitions in all; the cluster's default when creating without."),
+        typer.Option(
+            metavar="N", help="Total number of partitions; with --create the cluster's default applies."
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Replicas of each partition; the cluster's default without."),
+        typer.Option(metavar="N", help="Replicas of each partition. [default: that of the cluster]"),
     ] = None,
     replica_assignment: Annotated[
         str | None,
         typer.Option(
-            metavar="0:1,1:2,…", help="Brokers of each partition: colons between, commas after each."
+            metavar="0:1,1:2,…",
+            help="Brokers of each partition, separated by colons; partitions are separated by commas.",
         ),
     ] = None,
     under_replicated_partitions: Annotated[
         bool,
-        typer.Option("--under-replicated-partitions", help="Only partitions that lack replicas in sync."),
+        typer.Option(
+            "--under-replicated-partitions", help="Only partitions with replicas that are not in sync."
+        ),
     ] = False,
     unavailable_partitions: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Only partitions whose leader is not there.")
+        bool, typer.Option("--unavailable-partitions", help="Only partitions without a live leader.")
     ] = False,
     under_min_isr_partitions: Annotated[
         bool, typer.Option("--under-min-isr-partitions", help="Only partitions below min.insync.replicas.")
@@ -119,19 +124,19 @@ def topics(
         bool, typer.Option("--at-min-isr-partitions", help="Only partitions at min.insync.replicas.")
     ] = False,
     topics_with_overrides: Annotated[
-        bool, typer.Option("--topics-with-overrides", help="Only topics with configs of their own.")
+        bool, typer.Option("--topics-with-overrides", help="Only topics with overridden configs.")
     ] = False,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="It is no failure if there is no such topic.")
+        bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
     ] = False,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="It is no failure if there is such a topic already.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic already exists.")
     ] = False,
     exclude_internal: Annotated[
-        bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")
+        bool, typer.Option("--exclude-internal", help="Exclude Kafka's internal topics.")
     ] = False,
     partition_size_limit_per_response: Annotated[
-        int | None, typer.Option(metavar="N", help="Partitions to ask for at once. [default: 2000]")
+        int | None, typer.Option(metavar="N", help="Partitions per request. [default: 2000]")
     ] = None,
 ) -> None:
     """Create, delete, describe, or change topics.
@@ -141,7 +146,7 @@ def topics(
     given = given_options(context)
     action = check_options(given)
     if delete_config:
-        warn("--delete-config does nothing; `quorate configs` deletes the configs of topics")
+        warn("--delete-config has no effect; `quorate configs` deletes the configs of topics")
     selection = Selection(include=topic, exclude_internal=exclude_internal, if_exists=if_exists)
     assignment = parse_replica_assignment(replica_assignment) if replica_assignment else {}
     if action == "--create":
@@ -180,7 +185,7 @@ def topics(
 
 
 def _topic_id(text: str | None) -> "uuid.UUID | None":
-    """The id, None for the zero id, which stands for none."""
+    """The topic id; None for the zero id."""
     if text is None or text == ZERO_UUID_TEXT:
         return None
     try:
@@ -334,7 +339,7 @@ async def _existing_id(
 async def _reassignments(
     admin: "AdminClient", partitions: "list[TopicPartition]"
 ) -> "Mapping[TopicPartition, PartitionReassignment]":
-    """What is on the move; nothing, where the server does not tell, or not everybody."""
+    """The reassignments in progress; none if the server does not return them, or not to this client."""
     try:
         return await admin.list_partition_reassignments(partitions)
     except UnsupportedByServerError:

@@ -1,4 +1,4 @@
-"""What `quorate topics --describe` prints."""
+"""The output of `quorate topics --describe`."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from quorate.console.java_text import hash_order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """Which partitions or topics are wanted; none set means everything."""
+    """The filters for partitions and topics; without any, all are included."""
 
     under_replicated: bool = False
     unavailable: bool = False
@@ -24,13 +24,13 @@ class Reports:
 
     @property
     def selects_partitions(self) -> bool:
-        """Whether only partitions in some state are wanted, without the lines of topics."""
+        """Whether only partitions in some state are printed, without the lines of topics."""
         return self.under_replicated or self.unavailable or self.under_min_isr or self.at_min_isr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedPartition:
-    """A partition with its reassignment, if one is under way."""
+    """A partition with its reassignment, if one is in progress."""
 
     topic: str
     info: PartitionDescription
@@ -38,9 +38,9 @@ class DescribedPartition:
 
     @property
     def replication_factor(self) -> int:
-        """How many replicas it shall have: those that are being added do not count yet.
+        """The number of replicas, without those that are being added.
 
-        A reassignment may have ended between the two questions; it counts while some of its replicas are here.
+        A reassignment may have completed between the two requests; it counts while some of its replicas are listed.
         """
         moving = self.reassignment
         if moving is not None and {*moving.adding_replicas, *moving.removing_replicas} & {
@@ -71,7 +71,7 @@ class DescribedTopic:
 
     @property
     def min_isr(self) -> int:
-        """The fewest replicas in sync with which it can be written to with acks=all."""
+        """The minimum number of in-sync replicas for writes with acks=all."""
         return int(self.configs["min.insync.replicas"].value or 1)
 
 
@@ -80,7 +80,7 @@ def combine(
     configs: Mapping[str, Iterable[ConfigEntry]],
     reassignments: Mapping[TopicPartition, PartitionReassignment],
 ) -> list[DescribedTopic]:
-    """What was asked for separately, together; in the order of Kafka's tool."""
+    """Combine the responses of several requests, in the order of Kafka's tool."""
     described = []
     by_name = {topic.name: topic for topic in topics}
     for topic in (by_name[name] for name in hash_order(by_name, capacity=len(by_name))):
@@ -106,7 +106,7 @@ def combine(
 def select(
     topics: Iterable[DescribedTopic], reports: Reports, live_brokers: Collection[int]
 ) -> list[DescribedTopic]:
-    """The topics and partitions that the reports are about."""
+    """The topics and partitions that the filters include."""
     selected = []
     for described in topics:
         if reports.topics_with_overrides and not described.overrides:
@@ -189,7 +189,7 @@ def _java_null(value: str | None) -> str:
 
 
 def description_json(topics: Iterable[DescribedTopic]) -> dict[str, Any]:
-    """The same for programs."""
+    """The same as JSON."""
     return {
         "topics": [
             {

@@ -1,4 +1,4 @@
-"""What the options of `quorate topics` mean, and which go together."""
+"""Parses and checks the options of `quorate topics`."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -24,7 +24,7 @@ _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sh
 
 
 def check_options(given: Collection[str]) -> str:
-    """The action. Raises UsageError for options that do not go together."""
+    """Returns the action. Raises UsageError for options that exclude each other."""
     action = one_action(given, tuple(ACTIONS), controllers=False)
     if action not in {"--list", "--describe"}:
         require(given, action, "--topic")
@@ -65,7 +65,7 @@ def parse_replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
         except ValueError:
             raise UsageError(
                 f"--replica-assignment {text!r}: {part!r} of partition {partition} is not a list of broker ids"
-                " with colons between, such as 0:1"
+                " separated by colons, such as 0:1"
             ) from None
         if len(set(brokers)) < len(brokers):
             raise UsageError(
@@ -75,7 +75,7 @@ def parse_replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
         if len(brokers) != len(assignment.get(0, brokers)):
             raise UsageError(
                 f"--replica-assignment {text!r}: partition {partition} has {len(brokers)} replicas and partition 0"
-                f" has {len(assignment[0])}; all must have as many"
+                f" has {len(assignment[0])}; all must have the same number"
             )
         assignment[partition] = brokers
     return assignment
@@ -93,7 +93,7 @@ def parse_configs(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def check_counts(partitions: int | None, replication_factor: int | None) -> None:
-    """Raises UsageError for numbers that no topic can have."""
+    """Check partitions and replication factor. Raises UsageError."""
     if partitions is not None and partitions < 1:
         raise UsageError(f"--partitions {partitions}: it must be greater than 0")
     if replication_factor is not None and not 1 <= replication_factor <= REPLICATION_FACTOR_MAX:
@@ -103,7 +103,7 @@ def check_counts(partitions: int | None, replication_factor: int | None) -> None
 
 
 def select_topics(names: Iterable[str], include: str | None, *, exclude_internal: bool) -> Sequence[str]:
-    """The names, sorted, that `--topic` means: a regular expression, or several with commas between.
+    """The sorted names that match `--topic`: a regular expression, or several, separated by commas.
 
     Raises UsageError.
     """
@@ -119,5 +119,5 @@ def select_topics(names: Iterable[str], include: str | None, *, exclude_internal
 
 
 def may_collide(name: str) -> bool:
-    """Whether the name could become the same as another's in metrics, which write dots as underscores."""
+    """Whether metrics, which replace dots by underscores, could confuse the name with another topic's."""
     return "." in name or "_" in name

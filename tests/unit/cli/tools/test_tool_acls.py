@@ -388,7 +388,10 @@ async def test_without_an_answer_nothing_is_removed(admin: ScriptedAdmin) -> Non
     """Goal: a script without a terminal is told what to do. Method: nothing to read; JSON stays clean."""
     ran = await answering("", "--topic", "t")
     assert ran.exit_code == 1
-    assert "nobody answers, so that nothing is removed; --force removes without asking" in ran.stderr
+    assert (
+        "there is no input that could confirm it, so nothing is removed; --force removes without confirmation"
+        in ran.stderr
+    )
     ran = await answering("n\n", "--topic", "t", "-o", "json")
     assert ran.stderr == ALL_OF_T
     assert ran.stdout == '{\n  "removed": []\n}\n'

@@ -98,7 +98,7 @@ async def test_below_33_unregistering_proposes_to_refresh() -> None:
         ran = await run_tool("cluster", "unregister-controller", "-C", address, "--controller-id", "99")
         assert ran.exit_code == 1
         assert ran.stderr.startswith(
-            "error: UNSUPPORTED_VERSION: Too old. Controllers can be unregistered from"
+            "error: UNSUPPORTED_VERSION: Too old. Unregistering controllers requires metadata.version 33"
         )
         assert ran.stderr.endswith(command)
         del cluster.nodes[3000].apis[94]

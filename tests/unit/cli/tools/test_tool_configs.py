@@ -109,7 +109,7 @@ def test_one_option_stands_for_type_and_name() -> None:
             "--entity-type can't be used with --topic",
         ),
         ("--entity-name --user-defaults", [], ["u"], {}, "--entity-name can't be used with --user-defaults"),
-        ("--broker", [], [], {"--broker": "b"}, "the entity name for brokers must be a node id, a number"),
+        ("--broker", [], [], {"--broker": "b"}, "the entity name for brokers must be a numeric node id"),
     ],
 )
 def test_entities_that_can_not_be_meant(
@@ -540,7 +540,7 @@ async def test_an_address_that_can_not_be_resolved_is_told() -> None:
     """Goal: a quota for nobody is a mistake. Method: a name that is none."""
     ran = await run_tool("configs", *AT, "--describe", "--ip", "not..valid")
     assert ran.exit_code == 2
-    assert "must be an IP address or a host, and not 'not..valid'" in " ".join(
+    assert "must be an IP address or a host name, not 'not..valid'" in " ".join(
         ran.stderr.replace("│", " ").split()
     )
 

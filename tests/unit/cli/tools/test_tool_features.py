@@ -163,8 +163,8 @@ async def test_a_refusal_is_told_for_each_feature_and_fails() -> None:
         (["upgrade", "--feature", "a=x"], "the level must be a number from 0 to 32767"),
         (["upgrade", "--feature", "a=-1"], "the level must be a number from 0 to 32767"),
         (["upgrade", "--feature", "a=0"], "level 0 is a downgrade"),
-        (["upgrade", "--feature", "a=1", "--feature", "a=2"], "a is given twice"),
-        (["disable", "--feature", "a", "--feature", "a"], "a is given twice"),
+        (["upgrade", "--feature", "a=1", "--feature", "a=2"], "a is given more than once"),
+        (["disable", "--feature", "a", "--feature", "a"], "a is given more than once"),
         (["upgrade", "--release-version", "4.0", "--feature", "a=1"], "can't be given together"),
         (["describe", "--node-id", "-1"], "it must be 0 or more"),
         (["feature-dependencies"], "Missing option"),
@@ -224,9 +224,9 @@ async def test_dependencies_are_listed() -> None:
 @pytest.mark.parametrize(
     ("feature", "told"),
     [
-        ("foo=1", "there is no feature 'foo'; there are metadata.version, kraft.version"),
-        ("group.version=9", "group.version=9: there is no such level; there are 0 to 1"),
-        ("metadata.version=99", "metadata.version=99: there is no such level; there are 7 to"),
+        ("foo=1", "unknown feature 'foo'; known features are metadata.version, kraft.version"),
+        ("group.version=9", "group.version=9: unknown level; known levels are 0 to 1"),
+        ("metadata.version=99", "metadata.version=99: unknown level; known levels are 7 to"),
     ],
 )
 async def test_dependencies_of_what_does_not_exist(feature: str, told: str) -> None:

@@ -104,8 +104,8 @@ async def test_partitions_come_from_a_file(tmp_path: Path) -> None:
     [
         (None, "No such file or directory"),
         ("{", "it is not JSON: "),
-        ("[]", 'it has no list "partitions" at its top'),
-        ('{"partitions": 1}', 'it has no list "partitions" at its top'),
+        ("[]", 'it has no top-level list "partitions"'),
+        ('{"partitions": 1}', 'it has no top-level list "partitions"'),
         (
             '{"partitions": [{"topic": "a"}]}',
             'partitions[0] is {"topic": "a"}; it must be {"topic": a string,',
@@ -114,7 +114,7 @@ async def test_partitions_come_from_a_file(tmp_path: Path) -> None:
         ('{"partitions": [{"topic": "a", "partition": true}]}', "a number of 0 or more"),
         (
             '{"partitions": [{"topic": "a", "partition": 1}, {"topic": "a", "partition": 1}]}',
-            "a-1 is there more than",
+            "a-1 occurs more than",
         ),
     ],
 )

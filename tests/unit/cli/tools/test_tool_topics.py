@@ -476,4 +476,4 @@ async def test_delete_config_is_told_to_do_nothing(admin: ScriptedAdmin) -> None
     admin.answers["list_topics"] = {}
     ran = await run_tool("topics", *AT, "--list", "--delete-config", "a")
     assert ran.exit_code == 0
-    assert "--delete-config does nothing" in ran.stderr
+    assert "--delete-config has no effect" in ran.stderr

@@ -20,9 +20,9 @@ __all__ = ("Directory", "Leaf", "Node", "image_root")
 
 
 def image_root(image: ImageState, where: Provenance, version: Callable[[], str]) -> Directory:
-    """The root directory. `where` in the log the image stands, and the version of this program.
+    """The root directory, with the end of the image in the log (`where`) and the version of this program.
 
-    The tree looks at the image as it is when a node is walked to: nothing is copied.
+    Nodes read the image when they are accessed: nothing is copied.
     """
     image_children: dict[str, Callable[[], Node]] = {
         "acls": lambda: acls(image),

@@ -1,4 +1,4 @@
-"""What a tree is made of. A node is made when somebody walks to it, and holds nothing but a reference."""
+"""The nodes of a tree. A node is created when it is accessed, and only holds a reference to the image."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ class Leaf:
     """A file."""
 
     text: Callable[[], str]
-    """What `cat` prints: Kafka's words."""
+    """The text that `cat` prints, as Kafka does."""
     data: Callable[[], Any]
-    """The same for programs: JSON."""
+    """The same as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,6 @@ def by_number(numbers: Mapping[int, Any], node: Callable[[int], Node]) -> Direct
 
 
 def number_of(name: str) -> int | None:
-    """What Java's Integer.parseInt takes: ASCII digits with a sign."""
+    """Parse a number as Java's Integer.parseInt does: ASCII digits with an optional sign."""
     digits = name[1:] if name[:1] in {"+", "-"} else name
     return int(name) if digits.isascii() and digits.isdigit() else None
