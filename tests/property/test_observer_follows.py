@@ -20,6 +20,7 @@ from kio.schema.fetch.v18.response import (
 from kio.schema.fetch_snapshot.v1 import response as snapshots
 from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer import (
     BEGINNING,
     Committed,
@@ -34,7 +35,6 @@ from quorate_protocol.observer import (
     SnapshotLoaded,
     Truncated,
 )
-from quorate_protocol.observer.wire import TOPIC_ID, TOPIC_NAME
 from quorate_protocol.records.batch import build_batch
 
 NODES = 3
@@ -179,7 +179,7 @@ class Quorum:
         return FetchResponse(
             throttle_time=NO_TIME,
             error_code=ErrorCode.none,
-            responses=(FetchableTopicResponse(topic_id=TOPIC_ID, partitions=(part,)),),
+            responses=(FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=(part,)),),
             node_endpoints=tuple(
                 NodeEndpoint(node_id=one, host=one_endpoint.host, port=one_endpoint.port)
                 for one, one_endpoint in enumerate(ENDPOINTS)
@@ -206,7 +206,7 @@ class Quorum:
         return snapshots.FetchSnapshotResponse(
             throttle_time=NO_TIME,
             error_code=ErrorCode.none,
-            topics=(snapshots.TopicSnapshot(name=TOPIC_NAME, partitions=(part,)),),
+            topics=(snapshots.TopicSnapshot(name=METADATA_TOPIC, partitions=(part,)),),
         )
 
 

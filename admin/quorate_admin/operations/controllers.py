@@ -8,6 +8,7 @@ from typing import Any
 
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC
 
 from quorate_admin.config import Address
 from quorate_admin.errors import AdminError, ConnectionFailedError, RefreshRefusedError, ServerError
@@ -22,7 +23,6 @@ from quorate_admin.types.cluster import (
     ReplicaDescription,
 )
 
-METADATA_TOPIC = "__cluster_metadata"
 QUIET_MS = 10_000
 """A running controller fetches at least every 500 ms; Kafka considers one failed after 2 s without a fetch."""
 PROBE_TIMEOUT_MS = 5_000
@@ -66,7 +66,9 @@ class ControllerOperations(ClusterOperations):
         """
         from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 
-        topic = TopicData(topic_name=METADATA_TOPIC, partitions=(PartitionData(partition_index=0),))
+        topic = TopicData(
+            topic_name=METADATA_TOPIC, partitions=(PartitionData(partition_index=METADATA_PARTITION),)
+        )
         response = await self._ask(
             DescribeQuorumRequest(topics=(topic,)),
             To.LEADER_OF_QUORUM,
@@ -314,7 +316,7 @@ def _partitions(response: Any) -> list[Any]:
         partition
         for topic in response.topics
         for partition in topic.partitions
-        if topic.topic_name == METADATA_TOPIC and partition.partition_index == 0
+        if topic.topic_name == METADATA_TOPIC and partition.partition_index == METADATA_PARTITION
     ]
 
 

@@ -6,7 +6,6 @@ from itertools import product
 from typing import Final, Protocol
 
 NAME_LENGTH_MAX: Final = 249
-CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _COLLISION_CHARACTERS: Final = re.compile(r"[._]")

@@ -13,6 +13,7 @@ from kio.schema.create_topics.v7 import response as create_response
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 from kio.schema.errors import ErrorCode
+from quorate_protocol.kafka.metadata_log import METADATA_TOPIC
 from quorate_protocol.records.generated import RemoveTopicRecord, TopicRecord
 from quorate_protocol.uuids import random_uuid
 
@@ -26,7 +27,7 @@ from quorate_controller.control.api import (
     TopicConfigs,
 )
 from quorate_controller.control.assignments import Assignment, check_manual, partition_records, place
-from quorate_controller.control.topic_names import CLUSTER_METADATA_TOPIC, colliding_name, why_invalid
+from quorate_controller.control.topic_names import colliding_name, why_invalid
 
 if TYPE_CHECKING:
     from random import Random
@@ -201,10 +202,10 @@ class TopicManager:
         return records, result
 
     def _check_new_name(self, name: str) -> None:
-        if name == CLUSTER_METADATA_TOPIC:
+        if name == METADATA_TOPIC:
             raise ControlError(
                 ErrorCode.invalid_request,
-                f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.",
+                f"Creation of internal topic {METADATA_TOPIC} is prohibited.",
             )
         existing = self._image.topics.by_name
         if name in existing:

@@ -23,6 +23,7 @@ from quorate_protocol.features import (
     metadata_version_named,
     unmet_dependency,
 )
+from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 from quorate_protocol.uuids import random_uuid, uuid_from_text
 
 from quorate_controller.config.endpoints import parse_host_port
@@ -36,7 +37,6 @@ from quorate_controller.storage.bootstrap import (
     encode_voters_checkpoint,
     feature_records,
 )
-from quorate_controller.storage.controller_storage import METADATA_PARTITION
 from quorate_controller.storage.filesystem import FileSystem, write_atomically
 from quorate_controller.storage.meta_properties import (
     META_PROPERTIES,
@@ -339,7 +339,7 @@ def _directory_kind(
 def _prepare_directory(file_system: FileSystem, path: Path) -> None:
     """Create it; refuse to format over a log whose meta.properties is lost."""
     file_system.make_directory(path)
-    partition = path / METADATA_PARTITION
+    partition = path / METADATA_DIRECTORY
     if file_system.exists(partition) and any(
         name.endswith(LOG_SUFFIX) for name in file_system.list_directory(partition)
     ):
@@ -364,7 +364,7 @@ def _write_voters(
         )
         for controller in controllers.values()
     )
-    directory = log_dir / METADATA_PARTITION
+    directory = log_dir / METADATA_DIRECTORY
     file_system.make_directory(directory)
     store = SnapshotStore.open(file_system, directory)
     if BOOTSTRAP_SNAPSHOT_ID in store.ids:

@@ -8,6 +8,7 @@ controller has, naming it alone. All that it has is committed by that; what only
 from dataclasses import dataclass
 from uuid import UUID
 
+from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 from quorate_protocol.records.control import encode_control_batch
 
 from quorate_controller.config import ControllerConfig
@@ -15,7 +16,7 @@ from quorate_controller.directories.format import SUPPORTED_KRAFT_VERSIONS
 from quorate_controller.raft.model import Endpoint, ReplicaKey, Voter
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC, HardState
 from quorate_controller.raft.voters import VoterSet
-from quorate_controller.storage.controller_storage import METADATA_PARTITION, ControllerStorage
+from quorate_controller.storage.controller_storage import ControllerStorage
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.filesystem import FileSystem
 
@@ -49,7 +50,7 @@ def _rebuild(storage: ControllerStorage, config: ControllerConfig, now_ms: int) 
         one.kraft_version >= KRAFT_VERSION_DYNAMIC for one in state.kraft_versions
     ):
         raise StorageError(
-            config.storage.metadata_log_dir / METADATA_PARTITION,
+            config.storage.metadata_log_dir / METADATA_DIRECTORY,
             "has no voters: the quorum is static (kraft.version 0), or this controller was never a voter",
             advice="For a static quorum, set controller.quorum.voters to the survivor alone",
         )

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
+
 from quorate_controller.shipping.decision import FileFacts, Shipment, Verdict, plan_shipments, verdict_on
 from quorate_controller.storage.batch_spans import read_spans
-from quorate_controller.storage.controller_storage import METADATA_PARTITION
 from quorate_controller.storage.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
 
@@ -64,9 +65,9 @@ class Shipper:
     def ship(self) -> Round:
         """Ship everything that is due. Raises ShipError, NotFormattedError and StoppedError."""
         properties = self._properties()
-        source = self.log_dir / METADATA_PARTITION
+        source = self.log_dir / METADATA_DIRECTORY
         home = self.history / properties.cluster_id / str(properties.node_id)
-        target = home / METADATA_PARTITION
+        target = home / METADATA_DIRECTORY
         there = _listed(source)
         if there is None:
             raise NotFormattedError(f"{source}: there is no metadata log yet")

@@ -5,13 +5,16 @@ Our log never depends on leader-epoch-checkpoint: recovery finds the epochs in t
 
 from pathlib import Path
 
+from quorate_protocol.kafka.metadata_log import METADATA_TOPIC_ID
+from quorate_protocol.uuids import uuid_to_text
+
 from quorate_controller.raft.startup import EpochStart
 from quorate_controller.storage.errors import CorruptFileError
 from quorate_controller.storage.filesystem import FileSystem, write_atomically
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
-_METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+_METADATA_TOPIC_ID = uuid_to_text(METADATA_TOPIC_ID)
 _PARTITION_METADATA_TEXT = f"version: 0\ntopic_id: {_METADATA_TOPIC_ID}"
 _FILE_BYTES_MAX = 16 * 1024 * 1024
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from uuid import UUID
 
 from quorate_protocol.errors import ProtocolError
+from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.records.framing import MetadataRecord
 from quorate_protocol.uuids import random_uuid
@@ -34,7 +35,6 @@ from quorate_controller.storage.snapshots import SnapshotStore, SnapshotWriter, 
 
 _logger = logging.getLogger(__name__)
 
-METADATA_PARTITION = "__cluster_metadata-0"
 LOCK_FILE = ".lock"
 _SNAPSHOT_HEAD_BYTES = 1024 * 1024
 """Enough for the first batch of a checkpoint, which names the voters."""
@@ -74,7 +74,7 @@ class ControllerStorage:
         self._locks = locks
         self._download: SnapshotWriter | None = None
         self._timestamps_ms: dict[SnapshotId, int] = {}
-        directory = config.metadata_log_dir / METADATA_PARTITION
+        directory = config.metadata_log_dir / METADATA_DIRECTORY
         self._quorum_state = QuorumStateFile(file_system, directory / QUORUM_STATE)
         self.log = MetadataLog.open(file_system, directory, config.log)
         self.snapshots = SnapshotStore.open(file_system, directory)
@@ -196,7 +196,7 @@ class ControllerStorage:
             return read_snapshot_quorum(head)
         except (ProtocolError, StopIteration) as error:
             raise CorruptFileError(
-                self._config.metadata_log_dir / METADATA_PARTITION / snapshot_file_name(snapshot_id),
+                self._config.metadata_log_dir / METADATA_DIRECTORY / snapshot_file_name(snapshot_id),
                 f"does not start with a snapshot header ({error})",
                 advice=DAMAGE_ADVICE,
             ) from error
@@ -282,7 +282,7 @@ class ControllerStorage:
             covering = self.snapshots.ids
             if not covering:
                 raise CorruptFileError(
-                    self._config.metadata_log_dir / METADATA_PARTITION,
+                    self._config.metadata_log_dir / METADATA_DIRECTORY,
                     f"the log starts at {self.log.start_offset}, but no snapshot covers the records before it",
                     advice=DAMAGE_ADVICE,
                 )
@@ -301,9 +301,9 @@ def _formatted(found: Mapping[Path, MetaProperties], directory: Path) -> MetaPro
 
 def _refuse_other_metadata(file_system: FileSystem, expected: Path, directories: Iterable[Path]) -> None:
     for directory in directories:
-        if directory != expected and file_system.exists(directory / METADATA_PARTITION):
+        if directory != expected and file_system.exists(directory / METADATA_DIRECTORY):
             raise StorageError(
-                directory / METADATA_PARTITION,
+                directory / METADATA_DIRECTORY,
                 f"is a metadata log outside the metadata directory {expected}",
                 advice="Set metadata.log.dir to the directory of the log to use",
             )

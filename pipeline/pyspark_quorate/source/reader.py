@@ -13,18 +13,13 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.types import StructType
+from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 from quorate_protocol.records.batch import HEADER_SIZE_BYTES, PREFIX
 
 from pyspark_quorate import rows
 from pyspark_quorate.rows import UNREADABLE_FILE
 from pyspark_quorate.source.decoding import RowReader, gap_rows
-from pyspark_quorate.source.layout import (
-    METADATA_DIRECTORY,
-    LayoutError,
-    find_directories,
-    open_file,
-    open_root,
-)
+from pyspark_quorate.source.layout import LayoutError, find_directories, open_file, open_root
 from pyspark_quorate.source.options import Options, parse_options
 from pyspark_quorate.source.pieces import Piece, cut, pack, plan_pieces
 from pyspark_quorate.source.scanning import BatchScanner, Gap

@@ -17,6 +17,7 @@ from quorate_protocol.records.batch import (
     HEADER_SIZE_BYTES,
     LENGTH_COUNTS_FROM,
     MAGIC,
+    MAGIC_POSITION,
     PREFIX,
     RECORD_SIZE_BYTES_MIN,
     header_struct,
@@ -26,7 +27,6 @@ from pyspark_quorate.rows import CORRUPT_BATCH, MISSING_OFFSETS, TORN_TAIL
 from pyspark_quorate.source.runs import BATCH_SIZE_BYTES_MAX, Batch, Batches, take_usual
 
 _OFFSET_LENGTH_EPOCH: Final = header_struct(slice(3))
-_MAGIC_POSITION: Final = 16
 _RUN_MIN, _RUN_MAX = 8, 4096
 """Batches checked at once: doubled after each full run, reset to the minimum after an unusual batch."""
 
@@ -145,13 +145,13 @@ class BatchScanner:
             )
         is_control = attributes == CONTROL
         batch = Batch(at + HEADER_SIZE_BYTES, end, base_offset, count, epoch, is_control, base_timestamp_ms)
-        if len(data) - end <= _MAGIC_POSITION and not is_end:
+        if len(data) - end <= MAGIC_POSITION and not is_end:
             return at
         following = _peek(data, end)
         if following is not None and following.epoch < batch.epoch and self._epoch < batch.epoch:
             # One of the two has a wrong epoch. The batch after them decides which.
             behind = end + following.size_bytes
-            if len(data) - behind <= _MAGIC_POSITION and not is_end:
+            if len(data) - behind <= MAGIC_POSITION and not is_end:
                 return at
             witness = _peek(data, behind)
             if witness is not None and witness.epoch >= batch.epoch:
@@ -234,13 +234,13 @@ class BatchScanner:
             behind = at + length + LENGTH_COUNTS_FROM
             if at + HEADER_SIZE_BYTES < behind <= len(data) and self._is_batch(data, behind, is_end=True):
                 return behind, True
-        search_from = at + _MAGIC_POSITION + (1 if began == at else 0)
+        search_from = at + MAGIC_POSITION + (1 if began == at else 0)
         while True:
             magic_at = data.find(MAGIC, search_from)
             if magic_at < 0:
                 # The magic may be among the next bytes: the batch would start up to that many bytes earlier.
-                return len(data) if is_end else max(at, len(data) - _MAGIC_POSITION), False
-            candidate = magic_at - _MAGIC_POSITION
+                return len(data) if is_end else max(at, len(data) - MAGIC_POSITION), False
+            candidate = magic_at - MAGIC_POSITION
             verdict = self._is_batch(data, candidate, is_end=is_end)
             if verdict:
                 return candidate, True
@@ -298,7 +298,7 @@ class _Glimpse(NamedTuple):
 
 def _peek(data: bytes, at: int) -> _Glimpse | None:
     """The first fields of the bytes at `at`, if they look like a batch."""
-    if len(data) - at <= _MAGIC_POSITION or data[at + _MAGIC_POSITION] != MAGIC:
+    if len(data) - at <= MAGIC_POSITION or data[at + MAGIC_POSITION] != MAGIC:
         return None
     base_offset, length, epoch = _OFFSET_LENGTH_EPOCH.unpack_from(data, at)
     size_bytes = length + LENGTH_COUNTS_FROM

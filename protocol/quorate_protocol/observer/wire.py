@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
-from uuid import UUID
 
 from kio.schema.fetch.v18.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.fetch_snapshot.v1.request import (
@@ -14,12 +13,10 @@ from kio.schema.fetch_snapshot.v1.request import (
 )
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer.events import Endpoint
 from quorate_protocol.observer.position import Position
 
-TOPIC_ID: Final = UUID(int=1)
-TOPIC_NAME: Final = "__cluster_metadata"
-PARTITION: Final = 0
 _NO_REPLICA: Final = -1
 
 
@@ -52,7 +49,7 @@ def fetch_request(
     a higher one (KIP-1166).
     """
     partition = FetchPartition(
-        partition=PARTITION,
+        partition=METADATA_PARTITION,
         current_leader_epoch=leader_epoch,
         fetch_offset=end.offset,
         last_fetched_epoch=end.epoch,
@@ -64,7 +61,7 @@ def fetch_request(
         max_wait=timedelta(milliseconds=max_wait_ms),
         min_bytes=0,
         max_bytes=size_bytes_max,
-        topics=(FetchTopic(topic_id=TOPIC_ID, partitions=(partition,)),),
+        topics=(FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,)),),
         forgotten_topics_data=(),
     )
 
@@ -74,7 +71,7 @@ def fetch_snapshot_request(
 ) -> FetchSnapshotRequest:
     """A FetchSnapshot for the bytes from `position` on."""
     partition = PartitionSnapshot(
-        partition=PARTITION,
+        partition=METADATA_PARTITION,
         current_leader_epoch=leader_epoch,
         snapshot_id=SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch),
         position=position,
@@ -83,7 +80,7 @@ def fetch_snapshot_request(
         cluster_id=cluster_id,
         replica_id=_NO_REPLICA,
         max_bytes=size_bytes_max,
-        topics=(TopicSnapshot(name=TOPIC_NAME, partitions=(partition,)),),
+        topics=(TopicSnapshot(name=METADATA_TOPIC, partitions=(partition,)),),
     )
 
 
@@ -91,7 +88,7 @@ def read_fetch(response: Any) -> Answer | None:
     """The metadata partition of a Fetch response; None when it isn't there."""
     for topic in response.responses:
         for partition in topic.partitions:
-            if topic.topic_id == TOPIC_ID and partition.partition_index == PARTITION:
+            if topic.topic_id == METADATA_TOPIC_ID and partition.partition_index == METADATA_PARTITION:
                 return _answer(response, partition)
     return None
 
@@ -100,7 +97,7 @@ def read_fetch_snapshot(response: Any) -> Answer | None:
     """The metadata partition of a FetchSnapshot response; None when it isn't there."""
     for topic in response.topics:
         for partition in topic.partitions:
-            if topic.name == TOPIC_NAME and partition.index == PARTITION:
+            if topic.name == METADATA_TOPIC and partition.index == METADATA_PARTITION:
                 return _answer(response, partition)
     return None
 

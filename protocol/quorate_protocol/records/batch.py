@@ -32,6 +32,7 @@ __all__ = (
     "HEADER_SIZE_BYTES",
     "LENGTH_COUNTS_FROM",
     "MAGIC",
+    "MAGIC_POSITION",
     "PREFIX",
     "RECORD_SIZE_BYTES_MIN",
     "BatchHeader",
@@ -77,6 +78,7 @@ _BEFORE_CRC: Final = header_struct(slice(_BEFORE_CRC_END))
 _AFTER_CRC: Final = header_struct(slice(_BEFORE_CRC_END, None))
 CRC_COVERS_FROM: Final = _BEFORE_CRC.size
 MAGIC: Final = 2
+MAGIC_POSITION: Final = header_struct(slice(3)).size
 COMPRESSION_MASK: Final = 0x07
 CONTROL: Final = 0x20
 """The attributes of a batch of control records; those of KRaft's other batches are 0."""

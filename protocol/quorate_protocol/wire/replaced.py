@@ -1,6 +1,5 @@
 """Fields that a version of a message replaced by another field, and how their values translate."""
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,13 +7,12 @@ from typing import Any, Final
 from quorate_protocol.errors import UnsupportedVersion
 from quorate_protocol.kafka.enums import UpgradeType
 from quorate_protocol.kafka.generated.api_keys import ApiKey
+from quorate_protocol.kafka.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 
 from .schema import FieldSchema
 
-__all__ = ("METADATA_TOPIC_ID", "METADATA_TOPIC_NAME", "REPLACEMENTS", "Replacement", "Translation")
+__all__ = ("REPLACEMENTS", "Replacement", "Translation")
 
-METADATA_TOPIC_NAME: Final = "__cluster_metadata"
-METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
 
 Translation = Callable[[Any, FieldSchema], Any]
 """(value of the source's field, schema of the target's field) -> value for the target"""
@@ -45,11 +43,11 @@ def _topics_to_topic_names(topics: Any, _: FieldSchema) -> Any:
 
 def _topic_id_of(name: Any, _: FieldSchema) -> Any:
     # Only raft's own topic is fetched from a controller, and its id never changes.
-    return METADATA_TOPIC_ID if name == METADATA_TOPIC_NAME else None
+    return METADATA_TOPIC_ID if name == METADATA_TOPIC else None
 
 
 def _topic_name_of(topic_id: Any, _: FieldSchema) -> Any:
-    return METADATA_TOPIC_NAME if topic_id == METADATA_TOPIC_ID else ""
+    return METADATA_TOPIC if topic_id == METADATA_TOPIC_ID else ""
 
 
 def _ids_to_structs(id_field: str) -> Translation:

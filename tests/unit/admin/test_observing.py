@@ -14,8 +14,8 @@ from quorate_admin.observing.following import ImageFollower
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage, Provenance
 from quorate_protocol.image.snapshot import write_checkpoint
+from quorate_protocol.kafka.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer import Event, SnapshotLoaded
-from quorate_protocol.observer.wire import TOPIC_ID, TOPIC_NAME
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import encode_record
 from quorate_protocol.records.generated import (
@@ -81,7 +81,7 @@ class Leader:
 
     def elsewhere(self, request: Request) -> Any:
         """The answer of a controller that follows."""
-        assert request.body.topics[0].topic_id == TOPIC_ID
+        assert request.body.topics[0].topic_id == METADATA_TOPIC_ID
         return self._fetched(ErrorCode.fenced_leader_epoch, None, b"")
 
     def _fetched(self, error: ErrorCode, snapshot: Any, records: bytes) -> Any:
@@ -96,7 +96,7 @@ class Leader:
             snapshot_id=snapshot or nested("Fetch", "SnapshotId", end_offset=-1, epoch=-1),
             records=records,
         )
-        topic = nested("Fetch", "FetchableTopicResponse", topic_id=TOPIC_ID, partitions=(partition,))
+        topic = nested("Fetch", "FetchableTopicResponse", topic_id=METADATA_TOPIC_ID, partitions=(partition,))
         return answer("Fetch", responses=(topic,), node_endpoints=self.endpoints("Fetch"))
 
     def fetch_snapshot(self, request: Request) -> Any:
@@ -110,7 +110,7 @@ class Leader:
             position=position,
             unaligned_records=self.snapshot[position : position + 1000],
         )
-        topic = nested("FetchSnapshot", "TopicSnapshot", name=TOPIC_NAME, partitions=(partition,))
+        topic = nested("FetchSnapshot", "TopicSnapshot", name=METADATA_TOPIC, partitions=(partition,))
         return answer("FetchSnapshot", topics=(topic,), node_endpoints=self.endpoints("FetchSnapshot"))
 
 

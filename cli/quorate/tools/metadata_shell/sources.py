@@ -13,14 +13,13 @@ from typing import BinaryIO
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import ImageState, MetadataImage, Provenance, ReplayError
 from quorate_protocol.image.snapshot import read_checkpoint
-from quorate_protocol.records.batch import RecordBatch, decode_batches
+from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
+from quorate_protocol.records.batch import PREFIX, RecordBatch, decode_batches
 from quorate_protocol.records.framing import decode_record
 
 BATCH_SIZE_BYTES_MAX = 64 * 1024 * 1024
 """Eight times the longest batch of Kafka's metadata log. A greater length is taken for a corrupt one."""
 NOTES_MAX = 20
-PARTITION = "__cluster_metadata-0"
-_PREFIX_SIZE_BYTES = 12
 _CHUNK_BYTES = 1024 * 1024
 _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SEGMENT = re.compile(r"(\d{20})\.log")
@@ -92,12 +91,14 @@ def load_directory(path: Path) -> Loaded:
         SourceError: there is no such directory, or it holds neither a checkpoint nor a segment.
         OSError: a file can't be read.
     """
-    directory = path / PARTITION if (path / PARTITION).is_dir() else path
+    directory = path / METADATA_DIRECTORY if (path / METADATA_DIRECTORY).is_dir() else path
     if not directory.is_dir():
         raise SourceError(f"{path}: no such directory")
     checkpoints, segments = _files_of(directory)
     if not checkpoints and not segments:
-        raise SourceError(f"{path}: neither a checkpoint nor a log segment; a {PARTITION} directory has them")
+        raise SourceError(
+            f"{path}: neither a checkpoint nor a log segment; a {METADATA_DIRECTORY} directory has them"
+        )
     loaded = Loaded()
     for end_offset, epoch, file in checkpoints:
         if end_offset and _restore(loaded, file, end_offset, epoch):
@@ -174,11 +175,11 @@ def _replay(loaded: Loaded, batch: RecordBatch) -> None:
 def _batches(file: BinaryIO) -> Iterator[RecordBatch]:
     """The batches of a file. Raises TornError."""
     position = 0
-    while prefix := file.read(_PREFIX_SIZE_BYTES):
-        size_bytes = _PREFIX_SIZE_BYTES + int.from_bytes(prefix[8:], "big", signed=True)
+    while prefix := file.read(PREFIX.size):
+        size_bytes = PREFIX.size + int.from_bytes(prefix[8:], "big", signed=True)
         rest = b""
-        if len(prefix) == _PREFIX_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX:
-            rest = file.read(size_bytes - _PREFIX_SIZE_BYTES)
+        if len(prefix) == PREFIX.size < size_bytes <= BATCH_SIZE_BYTES_MAX:
+            rest = file.read(size_bytes - PREFIX.size)
         try:
             yield from decode_batches(prefix + rest)
         except ProtocolError as error:

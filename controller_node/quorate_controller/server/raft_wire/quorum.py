@@ -6,14 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.describe_quorum.v2 import response
 from kio.schema.errors import ErrorCode
+from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC
 
-from quorate_controller.server.raft_wire.sole_partition import (
-    METADATA_PARTITION,
-    METADATA_TOPIC,
-    RefusedMessage,
-    check_partition,
-    sole,
-)
+from quorate_controller.server.raft_wire.sole_partition import RefusedMessage, check_partition, sole
 
 if TYPE_CHECKING:
     from kio.schema.describe_quorum.v2 import request

@@ -15,18 +15,12 @@ import kio.schema.remove_raft_voter.v0.request as remove_voter
 import kio.schema.update_raft_voter.v0.request as update_voter
 import kio.schema.vote.v2.request as vote
 from kio.schema.errors import ErrorCode
+from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.wire.versions import api_versions_request
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, OffsetAndEpoch, ReplicaKey, VersionRange
-from quorate_controller.server.raft_wire.sole_partition import (
-    METADATA_PARTITION,
-    METADATA_TOPIC,
-    METADATA_TOPIC_ID,
-    RefusedMessage,
-    check_partition,
-    sole,
-)
+from quorate_controller.server.raft_wire.sole_partition import RefusedMessage, check_partition, sole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -20,16 +20,11 @@ import kio.schema.update_raft_voter.v0.response as update_voter
 import kio.schema.vote.v2.response as vote
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.generated.api_versions_response import ApiVersionsResponse
+from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, OffsetAndEpoch, VersionRange
-from quorate_controller.server.raft_wire.sole_partition import (
-    METADATA_PARTITION,
-    METADATA_TOPIC,
-    METADATA_TOPIC_ID,
-    check_partition,
-    sole,
-)
+from quorate_controller.server.raft_wire.sole_partition import check_partition, sole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, TypeVar
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError
+from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from kio.static.protocol import Payload
 
-METADATA_TOPIC: Final = "__cluster_metadata"
-METADATA_TOPIC_ID: Final = UUID(int=1)
-METADATA_PARTITION: Final = 0
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ from kio.schema.fetch_snapshot.v1 import response as snapshots
 from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import find_api
+from quorate_protocol.kafka.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer import (
     BEGINNING,
     Committed,
@@ -28,7 +29,6 @@ from quorate_protocol.observer import (
     Truncated,
 )
 from quorate_protocol.observer.fetched import Fetched
-from quorate_protocol.observer.wire import TOPIC_ID, TOPIC_NAME
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.wire.client import encode_request
 
@@ -71,7 +71,7 @@ def answer(
     return fetch.FetchResponse(
         throttle_time=NO_TIME,
         error_code=ErrorCode.none,
-        responses=(fetch.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=(partition,)),),
+        responses=(fetch.FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=(partition,)),),
         node_endpoints=(fetch.NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port),)
         if endpoint
         else (),
@@ -101,7 +101,7 @@ def chunk(
     return snapshots.FetchSnapshotResponse(
         throttle_time=NO_TIME,
         error_code=ErrorCode.none,
-        topics=(snapshots.TopicSnapshot(name=TOPIC_NAME, partitions=(partition,)),),
+        topics=(snapshots.TopicSnapshot(name=METADATA_TOPIC, partitions=(partition,)),),
         node_endpoints=(snapshots.NodeEndpoint(node_id=leader, host="b", port=9093),),
     )
 

@@ -1,0 +1,14 @@
+"""The names of the metadata log: one partition of one topic, on the wire and on disk (KIP-595, KIP-631)."""
+
+from typing import Final
+from uuid import UUID
+
+__all__ = ("METADATA_DIRECTORY", "METADATA_PARTITION", "METADATA_TOPIC", "METADATA_TOPIC_ID")
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""Topic.CLUSTER_METADATA_TOPIC_NAME."""
+METADATA_TOPIC_ID: Final = UUID(int=1)
+"""Uuid.METADATA_TOPIC_ID."""
+METADATA_PARTITION: Final = 0
+METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-{METADATA_PARTITION}"
+"""Its directory in ``metadata.log.dir``."""
