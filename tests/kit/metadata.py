@@ -6,11 +6,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from quorate_protocol.image import MetadataImage, Provenance
-from quorate_protocol.image.snapshot import image_to_records, read_checkpoint
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
+from quorate_protocol.image.snapshot import image_to_records
 from quorate_protocol.image.state import ImageState
 from quorate_protocol.records.batch import RecordBatch, decode_batches
-from quorate_protocol.records.framing import decode_record
 from quorate_protocol.records.generated import MetadataRecord
 
 # Both keep them as hash maps, so that their order has no meaning.
@@ -29,13 +29,7 @@ class Snapshot:
     def image(self) -> MetadataImage:
         """The image that it holds."""
         image = MetadataImage()
-        checkpoint = read_checkpoint([self.path.read_bytes()])
-        provenance = Provenance(
-            end_offset=self.end_offset,
-            epoch=self.epoch,
-            timestamp_ms=checkpoint.last_contained_log_timestamp_ms,
-        )
-        image.restore(checkpoint.records, provenance)
+        load_checkpoint(image, [self.path.read_bytes()], end_offset=self.end_offset, epoch=self.epoch)
         return image
 
 
@@ -136,12 +130,7 @@ def _replay(image: MetadataImage, batch: RecordBatch) -> None:
     if batch.base_offset < image.end_offset:
         return
     assert batch.base_offset == image.end_offset, f"no batch at {image.end_offset}"
-    where = {"epoch": batch.partition_leader_epoch, "timestamp_ms": batch.max_timestamp_ms}
-    if batch.is_control:
-        image.advance(end_offset=batch.last_offset + 1, **where)
-    else:
-        records = [decode_record(one.value) for one in batch.records if one.value is not None]
-        image.replay_batch(records, base_offset=batch.base_offset, **where)
+    replay_log_batch(image, batch)
     image.commit(image.end_offset)
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO
 
-from quorate_protocol.image import MetadataImage, Provenance
-from quorate_protocol.image.snapshot import read_checkpoint
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
 from quorate_protocol.observer import (
     Committed,
     Event,
@@ -14,8 +14,6 @@ from quorate_protocol.observer import (
     SnapshotChunk,
     SnapshotLoaded,
 )
-from quorate_protocol.records.batch import RecordBatch
-from quorate_protocol.records.framing import decode_record
 
 _MEMORY_BYTES_MAX = 8 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
@@ -38,7 +36,7 @@ class ImageFollower:
         """Raises ProtocolError for records or a snapshot that can't be read; OSError when the disk is full."""
         if isinstance(event, Committed):
             for batch in event.batches:
-                self._replay(batch)
+                replay_log_batch(self.image, batch)
             self.image.commit(event.position.offset)
         elif isinstance(event, SnapshotBegun):
             self.close()
@@ -52,32 +50,12 @@ class ImageFollower:
         elif isinstance(event, SnapshotLoaded):
             self._restore(event)
 
-    def _replay(self, batch: RecordBatch) -> None:
-        if batch.is_control:
-            self.image.advance(
-                end_offset=batch.last_offset + 1,
-                epoch=batch.partition_leader_epoch,
-                timestamp_ms=batch.max_timestamp_ms,
-            )
-            return
-        self.image.replay_batch(
-            [decode_record(record.value or b"") for record in batch.records],
-            base_offset=batch.base_offset,
-            epoch=batch.partition_leader_epoch,
-            timestamp_ms=batch.max_timestamp_ms,
-        )
-
     def _restore(self, event: SnapshotLoaded) -> None:
         assert self._snapshot is not None
         try:
             self._snapshot.seek(0)
-            checkpoint = read_checkpoint(_chunks(self._snapshot))
-            where = Provenance(
-                end_offset=event.position.offset,
-                epoch=event.position.epoch,
-                timestamp_ms=checkpoint.last_contained_log_timestamp_ms,
-            )
-            self.image.restore(checkpoint.records, where)
+            offset, epoch = event.position
+            load_checkpoint(self.image, _chunks(self._snapshot), end_offset=offset, epoch=epoch)
         finally:
             self.close()
 

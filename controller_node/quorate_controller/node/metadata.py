@@ -10,10 +10,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from quorate_protocol.image import Provenance
-from quorate_protocol.image.snapshot import read_checkpoint
+from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
 from quorate_protocol.records.batch import build_batch, decode_batches
-from quorate_protocol.records.framing import decode_record, encode_record_at
+from quorate_protocol.records.framing import encode_record_at
 from quorate_protocol.records.generated import FeatureLevelRecord
 
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
@@ -69,13 +68,8 @@ class MetadataState:
     def load(self, storage: ControllerStorage, snapshot_id: SnapshotId) -> None:
         """Replaces the image by a checkpoint on our disk."""
         if snapshot_id != BOOTSTRAP_SNAPSHOT_ID:
-            checkpoint = read_checkpoint(_chunks(storage, snapshot_id))
-            provenance = Provenance(
-                end_offset=snapshot_id.offset,
-                epoch=snapshot_id.epoch,
-                timestamp_ms=checkpoint.last_contained_log_timestamp_ms,
-            )
-            self.image.restore(checkpoint.records, provenance)
+            chunks = _chunks(storage, snapshot_id)
+            load_checkpoint(self.image, chunks, end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
         self.finalized_levels = dict(self.image.features)
         self.applied_offset = snapshot_id.offset
 
@@ -91,19 +85,12 @@ class MetadataState:
         return len(data)
 
     def _replay_committed(self, batch: RecordBatch, now_ms: int) -> None:
-        end_offset = batch.last_offset + 1
-        self.applied_offset = end_offset
+        self.applied_offset = batch.last_offset + 1
         self.applied_timestamp_ms = batch.max_timestamp_ms
-        epoch, timestamp_ms = batch.partition_leader_epoch, batch.max_timestamp_ms
-        if batch.is_control:
-            self.image.advance(end_offset=end_offset, epoch=epoch, timestamp_ms=timestamp_ms)
-            return
-        records = [decode_record(record.value or b"") for record in batch.records]
-        self.image.replay_batch(
-            records, base_offset=batch.base_offset, epoch=epoch, timestamp_ms=timestamp_ms
-        )
-        self._note_features(records, batch.base_offset)
-        self.control.observe(records, batch.base_offset, now_ms)
+        records = replay_log_batch(self.image, batch)
+        if records:
+            self._note_features(records, batch.base_offset)
+            self.control.observe(records, batch.base_offset, now_ms)
 
     def _note_features(self, records: Sequence[MetadataRecord], base_offset: int) -> None:
         for offset, record in enumerate(records, base_offset):

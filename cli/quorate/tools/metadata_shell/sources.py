@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import ImageState, MetadataImage, Provenance, ReplayError
-from quorate_protocol.image.snapshot import read_checkpoint
+from quorate_protocol.image.loading import load_checkpoint
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 from quorate_protocol.records.batch import PREFIX, RecordBatch, decode_batches
 from quorate_protocol.records.framing import decode_record
@@ -128,11 +128,7 @@ def _files_of(directory: Path) -> tuple[list[tuple[int, int, Path]], list[tuple[
 def _restore(loaded: Loaded, path: Path, end_offset: int, epoch: int) -> bool:
     try:
         with path.open("rb") as file:
-            checkpoint = read_checkpoint(_chunks(file))
-            where = Provenance(
-                end_offset=end_offset, epoch=epoch, timestamp_ms=checkpoint.last_contained_log_timestamp_ms
-            )
-            loaded.image.restore(checkpoint.records, where)
+            load_checkpoint(loaded.image, _chunks(file), end_offset=end_offset, epoch=epoch)
     except ProtocolError as error:
         loaded.note(f"{path}: not used: {error.message}")
         return False
