@@ -110,7 +110,7 @@ def past_lines(finding: Finding, past: Past) -> Iterator[str]:
         if feature not in past.blocks_since
     ]
     if unknown:
-        yield f"The lake does not have yet that it keeps {_listed(unknown)}: take in what is new."
+        yield f"The lake does not yet show that it keeps {_listed(unknown)}: ingest what is new."
     if past.registered_at is not None:
         count = past.registrations
         times = (
@@ -126,7 +126,7 @@ def past_lines(finding: Finding, past: Past) -> Iterator[str]:
     for heir in past.heirs:
         yield (
             f"Its address {heir.address} is that of {heir.node_kind} {heir.node_id} since {_text(heir.since)}: "
-            "clients that still hold it meet the wrong node."
+            "clients that still use it reach the wrong node."
         )
 
 
@@ -238,7 +238,7 @@ def _voter_line(past: Past, *, is_behind: bool) -> str:
         is_voter = "In the lake it is still a voter, " if is_behind else "It is a voter "
         return f"{is_voter}since {_text(past.voter_since)}, with the directory {past.directory_id}."
     if past.has_voters:
-        return "It was not a voter in what the lake has."
+        return "The lake has no record of it as a voter."
     return "The lake has no voters of this cluster: those of a static quorum are not in the log."
 
 

@@ -23,7 +23,7 @@ def find_in_quorum(facts: Facts, judged: ClusterFacts, commands: Commands) -> It
             code=Code.NOTHING_COMMITTED,
             message=f"The leader {facts.quorum.leader_id} has not committed anything in its epoch",
             evidence=f"Its high watermark is unknown in epoch {facts.quorum.leader_epoch}: it has no majority "
-            "of the voters behind it, or was elected a moment ago.",
+            "of the voters behind it, or has just been elected.",
             advice="Start the voters that are down.",
             commands=(commands.doctor(),),
         )
@@ -67,9 +67,9 @@ def _size(quorum: QuorumDescription, judged: ClusterFacts, commands: Commands) -
         yield Finding(
             severity=Severity.NOTE,
             code=Code.SINGLE_VOTER,
-            message=f"The quorum has one voter, {quorum.leader_id}: the cluster stops with it",
+            message=f"The quorum has one voter, {quorum.leader_id}: if it fails, the cluster stops",
             evidence="Three voters survive the loss of one.",
-            advice="Format and start another controller, then, with its properties:",
+            advice="Format and start another controller, then run, with its properties:",
             commands=(commands.add_voter(),),
         )
     elif size % 2 == 0:
@@ -78,7 +78,7 @@ def _size(quorum: QuorumDescription, judged: ClusterFacts, commands: Commands) -
             code=Code.EVEN_VOTERS,
             message=f"The quorum has an even number of voters, {size}",
             evidence=f"It survives the loss of {size - majority(size)}, as a quorum of {size - 1} does.",
-            advice="Format and start another controller, then, with its properties:",
+            advice="Format and start another controller, then run, with its properties:",
             commands=(commands.add_voter(),),
         )
     lacking = sorted(judged.voter_ids - judged.caught_up_voters)
@@ -113,9 +113,10 @@ def _voter(
             severity=Severity.WARNING,
             code=Code.VOTER_SILENT,
             message=f"Voter {node_id} does not follow the log",
-            evidence=f"It has not fetched {since}; a live voter fetches at least every {FETCH_SILENCE_MS_MAX} ms.",
+            evidence=f"It has not fetched {since}; a live voter fetches every 500 ms, and counts as silent "
+            f"after {FETCH_SILENCE_MS_MAX} ms.",
             advice=f"Start controller {node_id}."
-            + (" If it is gone for good, take it out of the quorum:" if is_dynamic else ""),
+            + (" If it is gone for good, remove it from the quorum:" if is_dynamic else ""),
             commands=(commands.remove_voter(node_id, voter.directory_id),) if is_dynamic else (),
             node_kind=NodeKind.CONTROLLER,
             node_id=node_id,
@@ -148,19 +149,19 @@ def _registration_of_voter(
             + (
                 "." if facts.is_log_read else "; one that was registered without listeners would not be seen."
             ),
-            advice=f"Start controller {node_id}: it registers by itself. What it says in its log if it does not:",
+            advice=f"Start controller {node_id}: it registers itself. If it does not, its log says why. Then:",
             commands=(commands.doctor(),),
             node_kind=NodeKind.CONTROLLER,
             node_id=node_id,
         )
         return
-    told = {(endpoint.host, endpoint.port) for endpoint in quorum.nodes.get(node_id, ())}
-    if told and registered.endpoints and not told & set(registered.endpoints):
+    listed = {(endpoint.host, endpoint.port) for endpoint in quorum.nodes.get(node_id, ())}
+    if listed and registered.endpoints and not listed & set(registered.endpoints):
         yield Finding(
             severity=Severity.WARNING,
             code=Code.VOTER_ENDPOINTS_DIFFER,
-            message=f"Voter {node_id} is not where the voter set says",
-            evidence=f"The voter set has {_addresses(told)}, it registered {_addresses(registered.endpoints)}.",
+            message=f"Voter {node_id} registered other addresses than the voter set has",
+            evidence=f"The voter set has {_addresses(listed)}, it registered {_addresses(registered.endpoints)}.",
             advice=f"Restart controller {node_id} if its addresses are right: it then corrects its voter entry."
             if facts.finalized(KRAFT_VERSION) >= 1
             else f"Correct {node_id} in controller.quorum.voters of every node, and restart them one by one.",
@@ -176,7 +177,7 @@ def _static(facts: Facts, commands: Commands) -> Iterator[Finding]:
         yield Finding(
             severity=Severity.NOTE,
             code=Code.QUORUM_STATIC,
-            message="The quorum is static, and could be dynamic: voters could be added and removed",
+            message="The quorum is static. It could be dynamic, so that voters can be added and removed",
             evidence=f"{KRAFT_VERSION} is 0, and every node supports {outlook.reachable} (KIP-853).",
             commands=(commands.upgrade(KRAFT_VERSION, outlook.reachable),),
         )

@@ -38,7 +38,7 @@ def find_in_registrations(facts: Facts, judged: ClusterFacts, commands: Commands
         yield Finding(
             severity=Severity.WARNING,
             code=Code.FEATURE_UNKNOWN,
-            message="It is not known how far all features could be upgraded",
+            message="The highest possible level of some features is unknown",
             evidence=facts.outlook_problem,
             commands=(commands.doctor(),),
         )
@@ -113,7 +113,7 @@ def _way_out(
     if presence is Presence.SILENT_VOTER and facts.quorum is not None:
         voter = next(voter for voter in facts.quorum.voters if voter.node_id == node_id)
         return (
-            f"Start controller {node_id} with newer software or, if it is gone for good, take it out:",
+            f"Start controller {node_id} with newer software or, if it is gone for good, remove it from the quorum:",
             (commands.remove_voter(node_id, voter.directory_id), way),
         )
     return None, (way,)
@@ -138,11 +138,11 @@ def _presence_text(presence: Presence, kind: NodeKind) -> str:
         case Presence.SILENT_VOTER:
             return "It is a voter, but does not follow the metadata log."
         case Presence.GONE if kind is NodeKind.CONTROLLER:
-            return "It is no voter and does not follow the metadata log: nobody is there."
+            return "It is not a voter and does not follow the metadata log: no such node runs."
         case Presence.GONE:
-            return "It does not follow the metadata log: nobody is there."
+            return "It does not follow the metadata log: no such node runs."
         case Presence.UNKNOWN:
-            return "Whether it is alive is not known, because there is no leader."
+            return "Whether it is alive is unknown, because there is no leader."
 
 
 def _idle_ghost(facts: Facts, node_id: int, commands: Commands) -> Finding:
@@ -150,13 +150,13 @@ def _idle_ghost(facts: Facts, node_id: int, commands: Commands) -> Finding:
     return Finding(
         severity=Severity.NOTE,
         code=Code.GHOST_CONTROLLER,
-        message=f"Ghost controller {node_id} is registered, and nobody is there",
-        evidence="It is no voter and does not follow the metadata log. It blocks nothing now, but will block the "
-        "first feature level that it does not know.",
+        message=f"Ghost controller {node_id} is registered, and no such node runs",
+        evidence="It is not a voter and does not follow the metadata log. It blocks nothing now, but will "
+        "block the first feature level that it does not support.",
         advice=None
         if can_unregister
-        else f"Nothing is to be done until metadata.version {CONTROLLER_UNREGISTRATION_SINCE}, where it can be "
-        "unregistered.",
+        else f"It can be unregistered from metadata.version {CONTROLLER_UNREGISTRATION_SINCE} on. Until then, do "
+        "nothing.",
         commands=(commands.unregister_controller(node_id),) if can_unregister else (),
         node_kind=NodeKind.CONTROLLER,
         node_id=node_id,

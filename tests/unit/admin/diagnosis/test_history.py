@@ -101,7 +101,7 @@ def test_the_past_of_a_ghost() -> None:
         f"It was a voter until 2026-01-31 12:15:00 UTC, with the directory {'B' * 22}.",
         (
             "Its address c:9093 is that of controller 98 since 2026-01-31 12:16:00 UTC: "
-            "clients that still hold it meet the wrong node."
+            "clients that still use it reach the wrong node."
         ),
     ]
     told = past_json(past)
@@ -132,7 +132,7 @@ def test_what_a_lake_does_not_know_is_said() -> None:
     """Goal: no guess. Method: an empty lake, a gap that hides the beginning, a voter that still is one."""
     finding = blocking(NodeKind.CONTROLLER)
     assert lines_of(finding, {}) == [
-        "The lake does not have yet that it keeps metadata.version from level 28: take in what is new.",
+        "The lake does not yet show that it keeps metadata.version from level 28: ingest what is new.",
         "The lake has no voters of this cluster: those of a static quorum are not in the log.",
     ]
     rows = {
@@ -146,7 +146,7 @@ def test_what_a_lake_does_not_know_is_said() -> None:
         f"It is a voter since 2026-01-31 12:06:00 UTC, with the directory {'A' * 22}.",
     ]
     others = {"membership": [interval(1, voter_id=1, directory_id="C" * 22)]}
-    assert lines_of(finding, others)[-1] == "It was not a voter in what the lake has."
+    assert lines_of(finding, others)[-1] == "The lake has no record of it as a voter."
 
 
 def test_many_features_are_one_sentence_and_a_lake_that_is_behind_says_so() -> None:
@@ -161,7 +161,7 @@ def test_many_features_are_one_sentence_and_a_lake_that_is_behind_says_so() -> N
     }
     assert lines_of(finding, rows) == [
         "It keeps metadata.version from level 28 and kraft.version from level 1 since 2026-01-31 12:05:00 UTC.",
-        "The lake does not have yet that it keeps a from level 1 and b from level 2: take in what is new.",
+        "The lake does not yet show that it keeps a from level 1 and b from level 2: ingest what is new.",
         f"In the lake it is still a voter, since 2026-01-31 12:01:00 UTC, with the directory {'A' * 22}.",
     ]
 

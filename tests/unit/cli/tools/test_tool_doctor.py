@@ -148,7 +148,7 @@ async def test_what_must_not_be_asked_is_told(brokers: FakeCluster) -> None:
         lambda _: answer("UpdateFeatures", error_code=ErrorCode.cluster_authorization_failed),
     )
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0])
-    assert "WARNING  It is not known how far all features could be upgraded" in ran.stdout
+    assert "WARNING  The highest possible level of some features is unknown" in ran.stdout
     assert "CLUSTER_AUTHORIZATION_FAILED" in ran.stdout
     assert ran.exit_code == 1
 
