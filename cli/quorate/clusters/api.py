@@ -1,62 +1,54 @@
-"""Reads and changes clusters through the API server, with the rights of whoever calls.
+"""Reads and changes clusters through the API server, with the rights of the caller.
 
 Imports `kubernetes`, which takes a while: only when a command needs it.
 """
 
-import json
-from collections.abc import Callable, Mapping
-from functools import partial
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import kubernetes.client
-import kubernetes.config
-from kubernetes.client import ApiException
-from kubernetes.config import ConfigException
-from urllib3.exceptions import HTTPError
+from kubernetes.aio import config
+from quorate_operator.runtime.kubernetes.api import (
+    BROKERS,
+    CONTROLLERS,
+    ApiError,
+    KubernetesApi,
+    Object,
+    load_settings,
+)
 
 from quorate.clusters.resources import Cluster, Pool, clusters_of
 from quorate.console import CommandError
 
-GROUP, VERSION = "quorate.dev", "v1alpha1"
-PLURALS = {"KafkaController": "kafkacontrollers", "KafkaBroker": "kafkabrokers"}
-TIMEOUT_S = 30
-PAGE_SIZE = 500
+KINDS = {kind.name: kind for kind in (CONTROLLERS, BROKERS)}
 FIELD_MANAGER = "kubectl-quorate"
-_NOT_FOUND, _CONFLICT = 404, 409
 
 _Answer = TypeVar("_Answer")
 
 
 class ClustersApi:
-    """Clusters in one namespace, or with `namespace` None in all. Raises CommandError for what a user can mend."""
+    """Clusters in one namespace, or with `namespace` None in all. Raises CommandError for what a user can fix."""
 
     def __init__(self, *, kubeconfig: Path | None, context: str | None, namespace: str | None) -> None:
-        config = kubernetes.client.Configuration()
         try:
-            kubernetes.config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=kubeconfig and str(kubeconfig), context=context, client_configuration=config
-            )
-        except ConfigException as error:
-            if kubeconfig is not None or context is not None:
-                raise CommandError(f"no way to a Kubernetes API server: {error}") from error
-            try:
-                kubernetes.config.load_incluster_config(  # type: ignore[no-untyped-call]
-                    client_configuration=config
-                )
-            except ConfigException:
-                raise CommandError(f"no way to a Kubernetes API server: {error}") from error
-        config.retries = False
-        self._api = kubernetes.client.CustomObjectsApi(kubernetes.client.ApiClient(config))
-        self._host = config.host
+            self._settings = asyncio.run(load_settings(context, kubeconfig))
+        except ApiError as error:
+            raise CommandError(str(error)) from error
         self._namespace = namespace
 
     def clusters(self) -> tuple[Cluster, ...]:
-        """Every cluster, by namespace and name."""
-        return tuple(clusters_of(self._list("KafkaController"), self._list("KafkaBroker")))
+        """Returns every cluster, by namespace and name."""
+
+        async def listed(api: KubernetesApi) -> tuple[list[Object], list[Object]]:
+            controllers, _ = await api.list(CONTROLLERS, self._namespace)
+            brokers, _ = await api.list(BROKERS, self._namespace)
+            return controllers, brokers
+
+        return tuple(clusters_of(*self._call(listed)))
 
     def cluster(self, name: str) -> Cluster:
-        """The cluster of this name."""
+        """Returns the cluster of this name."""
         clusters = self.clusters()
         found = next((one for one in clusters if one.name == name), None)
         if found is None:
@@ -67,70 +59,45 @@ class ClustersApi:
         return found
 
     def change(self, pool: Pool, patch: Mapping[str, Any]) -> None:
-        """Merge a patch into a resource, if it is still as it was read."""
+        """Merges a patch into a resource, if it is still as it was read."""
         version = pool.resource["metadata"]["resourceVersion"]
         metadata = {**patch.get("metadata", {}), "resourceVersion": version}
-        self._call(
-            lambda: self._api.patch_namespaced_custom_object(
-                GROUP,
-                VERSION,
-                pool.namespace,
-                PLURALS[pool.kind],
-                pool.name,
-                {**patch, "metadata": metadata},
-                field_manager=FIELD_MANAGER,
-                _content_type="application/merge-patch+json",
-                _request_timeout=TIMEOUT_S,
-            )
-        )
+        changed = {**patch, "metadata": metadata}
+        self._call(lambda api: api.merge(KINDS[pool.kind], pool.namespace, pool.name, changed))
 
-    def _list(self, kind: str) -> list[Mapping[str, Any]]:
-        items: list[Mapping[str, Any]] = []
-        position = ""
-        while True:
-            page = self._call(partial(self._page, kind, position))
-            items += [{**item, "kind": kind} for item in page["items"]]
-            position = page["metadata"].get("continue", "")
-            if not position:
-                return items
+    def _call(self, request: Callable[[KubernetesApi], Awaitable[_Answer]]) -> _Answer:
+        async def answered() -> _Answer:
+            api = KubernetesApi(self._settings, field_manager=FIELD_MANAGER)
+            try:
+                return await request(api)
+            finally:
+                await api.close()
 
-    def _page(self, kind: str, position: str) -> Any:
-        paging: dict[str, Any] = {"limit": PAGE_SIZE, "_continue": position, "_request_timeout": TIMEOUT_S}
-        if self._namespace is None:
-            return self._api.list_cluster_custom_object(GROUP, VERSION, PLURALS[kind], **paging)
-        return self._api.list_namespaced_custom_object(
-            GROUP, VERSION, self._namespace, PLURALS[kind], **paging
-        )
-
-    def _call(self, request: Callable[[], _Answer]) -> _Answer:
         try:
-            return request()
-        except ApiException as error:
+            return asyncio.run(answered())
+        except ApiError as error:
             raise CommandError(self._explained(error)) from error
-        except HTTPError as error:
-            raise CommandError(f"{self._host} does not answer: {error}") from error
 
-    def _explained(self, error: ApiException) -> str:
-        if error.status == _CONFLICT:
+    def _explained(self, error: ApiError) -> str:
+        host = self._settings.host
+        if error.is_conflict:
             return "somebody else changed it at the same time, and nothing was changed here; try again"
-        if error.status == _NOT_FOUND and "page not found" in str(error.body):
+        if error.is_missing and "page not found" in str(error):
             return (
-                f"{self._host} knows no {GROUP}/{VERSION}: install the CRDs, for instance by the Helm chart"
+                f"{host} has no {CONTROLLERS.api_version}: install the CRDs, for instance by the Helm chart"
             )
-        try:
-            message = json.loads(error.body or "")["message"]
-        except (TypeError, ValueError, KeyError):
-            message = f"{error.status} {error.reason}"
-        return f"{self._host} refused: {message}"
+        if error.status == 0:
+            return f"{host} does not answer: {error}"
+        return f"{host} refused: {error}"
 
 
 def default_namespace(kubeconfig: Path | None, context: str | None) -> str:
-    """The namespace that kubectl would use: that of the context, else `default`."""
+    """Returns the namespace that kubectl would use: that of the context, else `default`."""
     try:
-        contexts, active = kubernetes.config.list_kube_config_contexts(  # type: ignore[no-untyped-call]
+        contexts, active = config.list_kube_config_contexts(  # type: ignore[no-untyped-call]
             kubeconfig and str(kubeconfig)
         )
-    except ConfigException:
+    except config.ConfigException:
         return "default"
     chosen = next((one for one in contexts if one["name"] == context), None) if context else active
     return str((chosen or {}).get("context", {}).get("namespace", "default"))

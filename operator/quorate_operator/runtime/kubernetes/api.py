@@ -1,13 +1,14 @@
-"""What Quorate asks of Kubernetes' API: plain objects in, plain objects out.
+"""The client of the Kubernetes API for operator and commands: plain objects in, plain objects out.
 
-It stands on `kubernetes.aio`, which knows kubeconfigs, service accounts and their renewal; kopf's own client is
-private to kopf and has no server-side apply. Objects stay dicts: the builders make them, and the API server
-checks them. Requests are bounded in time; nothing is tried again here, since a reconcile looks again anyway.
+It uses `kubernetes.aio` for kubeconfigs, service accounts and the renewal of tokens (ADR 16). Objects are dicts:
+the builders make them, and the API server checks them. Each request has a time limit. Nothing is retried here: the
+reconcile loop looks again, and a person runs the command again.
 """
 
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -20,6 +21,7 @@ Object = dict[str, Any]
 """An object of the API, as JSON has it."""
 
 FIELD_MANAGER = "quorate"
+PAGE_SIZE = 500
 REQUEST_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 30.0
 WATCH_TIMEOUT_S = 300
@@ -95,30 +97,44 @@ OWNED_KINDS = {
 """What Quorate makes for clusters, by the kind's name."""
 
 
-class KubernetesApi:
-    """The requests. Close it."""
+async def load_settings(context: str | None = None, kubeconfig: Path | None = None) -> Configuration:
+    """Returns how to reach the API server: by a kubeconfig, or by the service account of this pod.
 
-    def __init__(self, client: ApiClient) -> None:
-        self._client = client
+    The kubeconfig is `kubeconfig`, or KUBECONFIG, or ~/.kube/config. The service account is used only if none
+    exists and neither argument is given.
+
+    Raises:
+        ApiError: there is neither, or the kubeconfig can't be used.
+    """
+    settings = Configuration()
+    settings.connection_pool_maxsize = CONNECTIONS_MAX
+    # With it aiohttp looks for a .netrc before each request, in the thread pool where names are looked up: while
+    # names of nodes are slow to resolve, a Lease could not be renewed. A proxy is looked for below, once.
+    settings.client_session_kwargs = {"trust_env": False}
+    try:
+        if context is None and kubeconfig is None:
+            await config.load_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+        else:
+            await config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=kubeconfig and str(kubeconfig), context=context, client_configuration=settings
+            )
+    except (config.ConfigException, OSError) as error:
+        raise ApiError(0, "NoConfiguration", f"no way to a Kubernetes API server: {error}") from error
+    settings.proxy = settings.proxy or _proxy_of_environment(settings.host)
+    return settings
+
+
+class KubernetesApi:
+    """The requests. Close it. `field_manager` owns what is written."""
+
+    def __init__(self, settings: Configuration, *, field_manager: str = FIELD_MANAGER) -> None:
+        self._client = ApiClient(settings)
+        self._manager = {"fieldManager": field_manager}
 
     @classmethod
-    async def connect(cls, context: str | None = None) -> Self:
-        """With a kubeconfig (KUBECONFIG, ~/.kube/config), or else as the service account of this pod.
-
-        Raises ApiError when there is neither.
-        """
-        settings = Configuration()
-        settings.connection_pool_maxsize = CONNECTIONS_MAX
-        # With it aiohttp looks for a .netrc before each request, in the thread pool where names are looked up: while
-        # names of nodes are slow to resolve, a Lease could not be renewed. A proxy is looked for below, once.
-        settings.client_session_kwargs = {"trust_env": False}
-        try:
-            chosen = {"context": context} if context else {}
-            await config.load_config(client_configuration=settings, **chosen)  # type: ignore[no-untyped-call]
-        except (config.ConfigException, OSError) as error:
-            raise ApiError(0, "NoConfiguration", f"no way to a Kubernetes API was found: {error}") from error
-        settings.proxy = settings.proxy or _proxy_of_environment(settings.host)
-        return cls(ApiClient(settings))
+    async def connect(cls) -> Self:
+        """With the settings of this process, see `load_settings`. Raises ApiError."""
+        return cls(await load_settings())
 
     async def close(self) -> None:
         """Close every connection."""
@@ -135,28 +151,32 @@ class KubernetesApi:
 
     async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> tuple[list[Object], str]:
         """All objects of a kind with these labels, and the version of the list, to watch from."""
-        found = await self._request(
-            "GET", kind.path(namespace), {"labelSelector": selector} if selector else {}
-        )
-        # Items of a list come without these.
-        items = [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in found["items"]]
-        return items, found["metadata"]["resourceVersion"]
+        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": selector} if selector else {})
+        items: list[Object] = []
+        while True:
+            page = await self._request("GET", kind.path(namespace), query)
+            # Items of a list come without these.
+            items += [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in page["items"]]
+            position = page["metadata"].get("continue")
+            if not position:
+                return items, page["metadata"]["resourceVersion"]
+            query["continue"] = position
 
     async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> Object:
         """Create it. Raises ApiError, a conflict if it is there."""
-        return await self._request("POST", kind.path(namespace), {"fieldManager": FIELD_MANAGER}, body)
+        return await self._request("POST", kind.path(namespace), self._manager, body)
 
     async def replace(
         self, kind: Kind, namespace: str, body: Mapping[str, Any], subresource: str | None = None
     ) -> Object:
         """Replace it as it was read: a conflict if it changed since."""
         path = kind.path(namespace, body["metadata"]["name"], subresource)
-        return await self._request("PUT", path, {"fieldManager": FIELD_MANAGER}, body)
+        return await self._request("PUT", path, self._manager, body)
 
     async def apply(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> Object:
-        """Server-side apply: the fields in `body` are Quorate's from now on, those it had and lacks now go."""
+        """Server-side apply: the field manager owns the fields in `body`; fields that it owned before are removed."""
         path = kind.path(namespace, body["metadata"]["name"])
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        query = {**self._manager, "force": "true"}
         return await self._request("PATCH", path, query, body, "application/apply-patch+yaml")
 
     async def merge(
@@ -169,8 +189,7 @@ class KubernetesApi:
     ) -> Object:
         """Merge-patch: the fields in `patch` are set, those that are None there are removed."""
         path = kind.path(namespace, name, subresource)
-        query = {"fieldManager": FIELD_MANAGER}
-        return await self._request("PATCH", path, query, patch, "application/merge-patch+json")
+        return await self._request("PATCH", path, self._manager, patch, "application/merge-patch+json")
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, *, uid: str | None = None, grace_s: int | None = None
