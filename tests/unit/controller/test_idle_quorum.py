@@ -1,0 +1,124 @@
+"""Three controllers on loopback sockets in one event loop: connections that nothing uses close, the leader stays."""
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from quorate_controller import commands
+from quorate_controller.config import ControllerConfig, load_config
+from quorate_controller.driver import Clock, Driver
+from quorate_controller.node.assembly import open_node
+from quorate_controller.server.counters import RequestCounters
+from quorate_controller.server.peers import PeerConnections
+from quorate_controller.server.server import ControllerServer
+from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_protocol.features import SUPPORTED_FEATURES
+from typer.testing import CliRunner
+
+IDLE_MS = 1_000
+"""Longer than a Fetch waits at the leader (500 ms), so that only side connections are idle."""
+PERIODS = 3
+NODE_IDS = (3000, 3001, 3002)
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@pytest.fixture
+def configs(tmp_path: Path) -> list[ControllerConfig]:
+    """Three formatted controllers, the voters of one quorum."""
+    ports = dict(zip(NODE_IDS, free_ports(len(NODE_IDS)), strict=True))
+    servers = ",".join(f"127.0.0.1:{port}" for port in ports.values())
+    voters = ",".join(
+        f"{node_id}@127.0.0.1:{port}:CCCCCCCCCCCCCCCCCC{node_id}" for node_id, port in ports.items()
+    )
+    files = []
+    for node_id, port in ports.items():
+        files.append(tmp_path / f"{node_id}.properties")
+        files[-1].write_text(
+            f"process.roles=controller\nnode.id={node_id}\ncontroller.listener.names=CONTROLLER\n"
+            f"listeners=CONTROLLER://127.0.0.1:{port}\ncontroller.quorum.bootstrap.servers={servers}\n"
+            f"connections.max.idle.ms={IDLE_MS}\nlog.dirs={tmp_path}/{node_id}\n"
+        )
+        formatted = CliRunner().invoke(
+            commands.app, ["format", "-c", str(files[-1]), "-t", "abc", "-I", voters]
+        )
+        assert formatted.exit_code == 0, formatted.stderr
+    return [load_config(file) for file in files]
+
+
+@asynccontextmanager
+async def running(config: ControllerConfig) -> AsyncIterator[Driver]:
+    """One controller, as its process runs it."""
+    clock, counters = Clock(), RequestCounters()
+    rng = random.Random(config.node_id)
+    node = open_node(config, file_system=OsFileSystem(), rng=rng, now_ms=clock.now_ms())
+    failures: list[Exception] = []
+    driver = Driver(
+        node,
+        clock=clock,
+        node_id=config.node_id,
+        cluster_id=node.storage.cluster_id,
+        supported_features=dict(SUPPORTED_FEATURES),
+        on_failure=failures.append,
+    )
+    peers = PeerConnections(
+        client_id=str(config.node_id),
+        cluster_id=node.storage.cluster_id,
+        rng=rng,
+        on_raft_event=driver.raft_event,
+        counters=counters,
+    )
+    server = ControllerServer(config, driver, counters)
+    try:
+        await server.start()
+        driver.start(peers)
+        yield driver
+    finally:
+        await server.close()
+        await peers.close()
+        driver.stop()
+        assert failures == []
+
+
+async def test_idle_connections_that_close_depose_nobody(
+    configs: list[ControllerConfig], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a healthy quorum keeps its leader. Method: nothing fails; both followers see the leader close an idle
+    connection, and leader and epoch stay the same for three more idle periods.
+    """
+    caplog.set_level(logging.INFO, "quorate_controller")
+    async with AsyncExitStack() as stack:
+        drivers = [await stack.enter_async_context(running(config)) for config in configs]
+
+        def agreed() -> tuple[int, int] | None:
+            """The leader and its epoch, once all have registered with it."""
+            statuses = [one.status() for one in drivers]
+            seen = {(one.leader_id, one.leader_epoch) for one in statuses}
+            return seen.pop() if len(seen) == 1 and all(one.is_registered for one in statuses) else None
+
+        def closed_by(leader_id: int) -> int:
+            """How many connections to the leader its followers have lost."""
+            lost = [one for one in caplog.records if one.message == "peer_connection_lost"]
+            return sum(one.facts["peer"].startswith(f"{leader_id} ") for one in lost)  # type: ignore[attr-defined]
+
+        async with asyncio.timeout(20):
+            while (before := agreed()) is None:  # noqa: ASYNC110 - the controllers run meanwhile
+                await asyncio.sleep(0.01)
+            while closed_by(before[0]) < len(drivers) - 1:  # noqa: ASYNC110 - the same
+                await asyncio.sleep(0.01)
+        end_s = asyncio.get_running_loop().time() + PERIODS * IDLE_MS / 1000
+        while asyncio.get_running_loop().time() < end_s:
+            assert agreed() == before
+            await asyncio.sleep(0.01)
