@@ -1,6 +1,6 @@
 """Structured logs: one line per event, `key=value` for people or JSON for machines.
 
-The message is the event; what is known about it comes as `extra={"facts": {...}}`. Repeats of the same event
+The message is the event; its details come as `extra={"facts": {...}}`. Repeats of the same event
 within an interval are dropped and counted, so that a peer that is down for a day does not fill a disk.
 """
 
@@ -62,9 +62,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class RepeatFilter(logging.Filter):
-    """Lets an event through a few times per interval; the first one afterwards tells how many were dropped.
+    """Lets an event through a few times per interval; the first one after it has the number of dropped ones.
 
-    Events are told apart by logger, level and message, not by their facts. Errors always pass.
+    Events are the same when logger, level and message are; facts do not count. Errors always pass.
     """
 
     def __init__(

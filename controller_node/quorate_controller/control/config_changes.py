@@ -305,7 +305,7 @@ class ConfigManager:
     def _change(
         self, resource: Resource, changes: Mapping[str, str | None], context: RequestContext
     ) -> Sequence[ConfigRecord]:
-        """Checks what is to become of an existing resource. A broker is told again what it knows already."""
+        """Checks the changes of an existing resource. A broker gets a record for an unchanged value as well."""
         existing = self._effective.dynamic(resource.type, resource.name)
         altered = {
             key: value

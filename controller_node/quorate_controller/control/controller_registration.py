@@ -40,7 +40,7 @@ class ControllerManager:
 
         :raises ControlError: UNSUPPORTED_VERSION below metadata.version 15; INVALID_REQUEST without an
             incarnation id or with an unknown security protocol, which no controller could replay, and for
-            whoever else registers as the active controller.
+            another process registers with the id of the active controller.
         """
         if self._image.metadata_version < features.CONTROLLER_REGISTRATION_SINCE:
             raise ControlError(

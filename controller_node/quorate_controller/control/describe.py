@@ -1,4 +1,4 @@
-"""Telling what is configured and who the controllers are: DescribeConfigs, DescribeCluster (KIP-133,
+"""Answers DescribeConfigs and DescribeCluster: effective configs and registered controllers (KIP-133,
 KIP-919).
 
 Both only read, on the active controller and on standbys alike.

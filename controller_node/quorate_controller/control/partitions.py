@@ -1,4 +1,4 @@
-"""What brokers tell of their partitions: AlterPartition and AssignReplicasToDirs."""
+"""Brokers' reports on their partitions: AlterPartition and AssignReplicasToDirs."""
 
 from collections import Counter
 from datetime import timedelta
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from quorate_protocol.image.topics import TopicImage
 
 EPOCH_UNKNOWN: Final = -1
-"""AlterPartition below version 3 does not tell the epochs of the brokers in the ISR."""
+"""AlterPartition below version 3 lacks the epochs of the brokers in the ISR."""
 
 _RECOVERY_STATES: Final = frozenset(LeaderRecoveryState)
 
 
 class PartitionManager:
-    """Decides on what brokers tell of single partitions. Holds no state of its own."""
+    """Decides on brokers' reports on single partitions. Stateless."""
 
     def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
         self._image = image
@@ -81,7 +81,7 @@ class PartitionManager:
         request: assign_request.AssignReplicasToDirsRequest,
         _context: RequestContext,
     ) -> ControlResult:
-        """AssignReplicasToDirs 0 (KIP-858): a broker tells in which log directory its replicas are.
+        """AssignReplicasToDirs 0 (KIP-858): a broker reports the log directory of each of its replicas.
 
         A replica assigned to a directory that is not online loses leadership and ISR membership. Errors of
         single partitions stand in the response.

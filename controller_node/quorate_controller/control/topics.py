@@ -310,7 +310,7 @@ class TopicManager:
     def _find_deletable(
         self, request: DeleteTopicsRequest, refused: list[DeletableTopicResult]
     ) -> "dict[UUID, TopicImage]":
-        """Topics to delete by id; a result for whatever else is asked for goes to ``refused``."""
+        """Returns the topics to delete by id. The results for all others are added to ``refused``."""
         names = Counter(it.name for it in request.topics if it.name is not None and it.topic_id is None)
         ids = Counter(it.topic_id for it in request.topics if it.topic_id is not None and it.name is None)
         for asked in request.topics:

@@ -62,7 +62,7 @@ def _rebuild(storage: ControllerStorage, config: ControllerConfig, now_ms: int) 
         kraft_versions=SUPPORTED_KRAFT_VERSIONS,
     )
     # An epoch of its own: a former voter that comes back all the same must not have one of the same number with
-    # other records, or their logs could never be told apart.
+    # other records, or their logs could never be distinguished.
     log_epoch = state.epochs[-1].epoch if state.epochs else 0
     snapshot_epoch = state.snapshot_id.epoch if state.snapshot_id is not None else 0
     epoch = max(storage.hard_state.leader_epoch, log_epoch, snapshot_epoch) + 1

@@ -1,4 +1,4 @@
-"""Answers to Fetch, and the Fetch requests that a leader holds back until it has something to tell."""
+"""Answers to Fetch, and the Fetch requests that a leader holds until there are new records."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ def leader_endpoint(replica: "Replica", listener: str) -> LeaderEndpoint | None:
 
 
 def refuse_fetch(replica: "Replica", error_code: ErrorCode, listener: str) -> FetchResponse:
-    """An error for the partition, with whom to ask instead."""
+    """An error for the partition, with the leader to ask instead."""
     return FetchResponse(
         error_code=error_code,
         leader_id=replica.state.leader_id,
@@ -101,13 +101,13 @@ class HeldFetches:
         return True
 
     def take_all(self) -> list[HeldFetch]:
-        """Let go of everybody."""
+        """Remove and return all requests."""
         held, self._held = self._held, []
         self.deadline_ms = NEVER_MS
         return held
 
     def take_expired(self, now_ms: int) -> list[HeldFetch]:
-        """Let go of those that have waited long enough."""
+        """Remove and return the requests whose deadline has passed."""
         if now_ms < self.deadline_ms:
             return []
         expired = [fetch for fetch in self._held if fetch.deadline_ms <= now_ms]

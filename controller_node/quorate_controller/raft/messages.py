@@ -1,4 +1,4 @@
-"""What goes into the raft core and what comes out of it.
+"""Input and output of the raft core.
 
 Requests and responses have the fields of Kafka's messages of the same names at their highest version,
 without the topic and partition nesting around the one partition there is (`__cluster_metadata`, 0). The
@@ -50,7 +50,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochRequest:
-    """A new leader tells a voter of its leadership. `voter` and `leader_endpoints` came with version 1."""
+    """A new leader announces itself to a voter. `voter` and `leader_endpoints` came with version 1."""
 
     cluster_id: str | None
     voter: ReplicaKey | None
@@ -74,7 +74,7 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """A replica asks for records from `fetch_offset`, and so tells how far its log reaches.
+    """A replica asks for records from `fetch_offset`, which is also the end of its log.
 
     `replica.node_id` is -1 for a reader that is no replica. `high_watermark` (version 18, KIP-1166) is the
     one the replica knows, -1 when it knows none, and None when its version lacks the field.
@@ -124,7 +124,7 @@ class RemoveRaftVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRaftVoterRequest:
-    """A voter tells the leader its endpoints and the kraft.version range it supports. KIP-853."""
+    """A voter sends the leader its endpoints and its range of kraft.version. KIP-853."""
 
     cluster_id: str | None
     current_leader_epoch: int
@@ -407,7 +407,7 @@ class Resign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown:
-    """Leave gracefully within `timeout_ms`: a leader hands over; `RaftNode.is_shut_down` tells when done."""
+    """Leave gracefully within `timeout_ms`: a leader hands over. `RaftNode.is_shut_down` is True when done."""
 
     timeout_ms: int
 
@@ -432,7 +432,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Whom to send to. `node_id` is negative for a bootstrap server whose id is unknown (-2, -3, ...: one
+    """The receiver of a request. `node_id` is negative for a bootstrap server whose id is unknown (-2, -3, ...: one
     number per address). A node may change its address: what counts is the one given here.
     """
 
@@ -485,7 +485,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleChange:
-    """Where this node stands now; told whenever role, epoch or leader change.
+    """Role, epoch and leader of this node, whenever one of them changes.
 
     `epoch_start_offset` is set for a leader: the offset of its LeaderChange record. Its state machine must
     have replayed up to there before it may decide anything.
@@ -511,7 +511,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What the driver must do, in the order of the fields: make durable, then send, then tell.
+    """What the driver must do, in the order of the fields: make durable, then send, then report.
 
     After `append` the driver feeds `Persisted`, after `restore` it feeds `SnapshotRestored`; it goes on until
     nothing is left to do. `truncate_to` removes the log from that offset on. `snapshot_chunk` goes to a
@@ -548,7 +548,7 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumDescription:
-    """What DescribeQuorum tells. A node that does not lead has `error_code` NOT_LEADER_OR_FOLLOWER and no
+    """The answer to DescribeQuorum. A node that does not lead has `error_code` NOT_LEADER_OR_FOLLOWER and no
     replicas.
     """
 

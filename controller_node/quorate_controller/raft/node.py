@@ -221,12 +221,12 @@ class RaftNode:
 
     @property
     def leader_endpoints(self) -> "tuple[Endpoint, ...]":
-        """Where the leader can be reached: as it told, which may be newer than the voter set. Maybe none."""
+        """The leader's endpoints as it announced them, which may be newer than the voter set. May be empty."""
         return self._replica.state.leader_endpoints
 
     @property
     def voted_id(self) -> int:
-        """Whom this replica voted for in the current epoch, -1 for nobody."""
+        """The id that this replica voted for in the current epoch, -1 for none."""
         voted_key = self._replica.state.voted_key
         return -1 if voted_key is None else voted_key.node_id
 

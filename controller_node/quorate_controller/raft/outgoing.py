@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def send_votes(replica: "Replica", tally: "VoteTally", *, is_pre_vote: bool) -> int:
-    """Ask every voter that has not said yet."""
+    """Send Vote to every voter whose answer is missing."""
     for voter_id in tally.unrecorded:
         voter = replica.voters.get(voter_id)
         if voter is None:
@@ -46,7 +46,7 @@ def send_votes(replica: "Replica", tally: "VoteTally", *, is_pre_vote: bool) -> 
 
 
 def send_begin_epoch(replica: "Replica", voters: Iterable[ReplicaKey]) -> None:
-    """Tell these voters that we lead."""
+    """Send BeginQuorumEpoch to these voters."""
     for voter in voters:
         request = BeginQuorumEpochRequest(
             cluster_id=replica.config.cluster_id,
@@ -74,7 +74,7 @@ def send_end_epoch(
 
 
 def send_update_voter(replica: "Replica") -> bool:
-    """Tell the leader who we are now; False when it is busy."""
+    """Send UpdateRaftVoter to the leader. Returns False while another request to it is in flight."""
     request = UpdateRaftVoterRequest(
         cluster_id=replica.config.cluster_id,
         current_leader_epoch=replica.epoch,
@@ -86,7 +86,7 @@ def send_update_voter(replica: "Replica") -> bool:
 
 
 def send_join(replica: "Replica") -> bool:
-    """Ask to become a voter; first have a voter of our id with another directory removed."""
+    """Send AddRaftVoter for this replica; first RemoveRaftVoter for a voter of our id with another directory."""
     request: RaftRequest
     predecessor = replica.voters.get(replica.key.node_id)
     if predecessor is not None:
@@ -122,7 +122,7 @@ def fetch(replica: "Replica", download: Download | None) -> int:
 
 
 def discover(replica: "Replica") -> int:
-    """Fetch from any voter or bootstrap server, in order to be told who leads."""
+    """Fetch from any voter or bootstrap server, to learn the leader from the response."""
     now_ms = replica.now_ms
     wake_ms = replica.peers.wake_ms(now_ms)
     if not replica.can_fetch or replica.peers.has_any_in_flight(now_ms):
@@ -133,7 +133,7 @@ def discover(replica: "Replica") -> int:
     if not ready:
         return wake_ms
     destination = ready[replica.rng.randrange(len(ready))]
-    # Whoever does not know a leader answers at once: ask again after a pause, not in a loop.
+    # A node that knows no leader answers at once: ask again after a pause, not in a loop.
     replica.next_discovery_ms = now_ms + replica.config.retry_backoff_ms
     replica.peers.send(replica.effects, destination, _fetch_request(replica, None), now_ms)
     return replica.peers.wake_ms(now_ms)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class RoleState(ABC):
-    """A role in an epoch. `leader_endpoints` are those we know, maybe none, when `leader_id` is known."""
+    """A role in an epoch. `leader_endpoints` may be empty although `leader_id` is known."""
 
     role: ClassVar[Role]
     epoch: int
@@ -40,7 +40,7 @@ class RoleState(ABC):
 
     @property
     def hard_state(self) -> HardState:
-        """What a restart must not forget of this role."""
+        """The part of this role that must survive a restart."""
         return HardState(leader_epoch=self.epoch, leader_id=self.leader_id, voted_key=self.voted_key)
 
     @property
@@ -70,7 +70,7 @@ class RoleState(ABC):
 
     @abstractmethod
     def poll(self, replica: "Replica") -> int:
-        """Do what is due now, and say when to look again (Unix milliseconds).
+        """Do what is due now. Returns when the next call is due (Unix milliseconds).
 
         May change the role; it then returns a time that has come, so that the new role is polled, too.
         """
@@ -154,7 +154,7 @@ class Replica(ABC):
 
     @property
     def can_fetch(self) -> bool:
-        """Whether everything we have is durable, and no snapshot is being put in place of it."""
+        """Whether the whole log is durable, and no snapshot is replacing it."""
         return self.restoring is None and self.log.persisted_offset == self.log.end_offset
 
     @property
@@ -245,7 +245,7 @@ class Replica(ABC):
         self._voters_changed()
 
     def truncate_to(self, end_offset: int) -> None:
-        """Cut off what the leader does not have, and forget the voter sets in it."""
+        """Remove the records that the leader does not have, and the voter sets in them."""
         assert end_offset >= self.high_watermark, "what is committed stays"
         voters = self.voters
         self.log.truncate_to(end_offset)
@@ -264,7 +264,7 @@ class Replica(ABC):
     def end_restore(
         self, snapshot_id: SnapshotId, kraft_version: int | None, voters: VoterSet | None
     ) -> None:
-        """Storage has done so, and tells what the snapshot says of the quorum."""
+        """Storage has loaded the snapshot. `kraft_version` and `voters` are those in it."""
         assert self.restoring == snapshot_id
         self.restoring = None
         self.history.reset(snapshot_id.offset - 1, kraft_version, voters)
@@ -272,7 +272,7 @@ class Replica(ABC):
         self.set_high_watermark(snapshot_id.offset)
 
     def set_high_watermark(self, offset: int) -> None:
-        """Everything below `offset` is committed, for all that we know now."""
+        """Everything below `offset` is known to be committed."""
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.effects.high_watermark = offset

@@ -5,7 +5,7 @@ order of answers. The handler answers at once or later; several requests of one 
 so that what a client pipelines is committed together, yet answers leave in order, as Kafka's clients expect.
 
 Everything is bounded: the size of a frame before memory is taken for it, connections per listener, requests
-in flight per connection, bytes waiting to be sent. At a bound we stop reading, and TCP tells the peer.
+in flight per connection, bytes waiting to be sent. At a bound we stop reading, and TCP slows the peer down.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Peer:
 
 
 class RequestHandler(Protocol):
-    """Whoever answers requests; `dispatch.Dispatcher`."""
+    """Answers requests. Implemented by `dispatch.Dispatcher`."""
 
     def handle(self, exchange: Exchange) -> None:
         """Answer now or later by `exchange.respond`, or end the connection by `exchange.refuse`."""
@@ -112,7 +112,7 @@ class Exchange:
         self._on_abandoned = callback
 
     def abandon(self) -> None:
-        """Tell whoever works on the answer that nobody waits for it any more."""
+        """Cancel the work on the answer: nobody waits for it any more."""
         if self._on_abandoned is not None:
             self._on_abandoned()
             self._on_abandoned = None

@@ -1,6 +1,6 @@
 """The metrics page: Kafka's names where Kafka has the metric, ours (`quorate_...`, base units) elsewhere.
 
-Everything is read from one status snapshot and from plain counters when the page is asked for; nothing is
+Everything is read from one status snapshot and from plain counters on a scrape; nothing is
 done per request. Rates are over the time since the oldest scrape of the last minute. Only a configured
 metrics listener loads this module.
 """
@@ -149,7 +149,7 @@ class MetricsPage(Collector):
         return generate_latest(self._registry)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing in advance: the names are known only when there is something to tell."""
+        """Describes nothing in advance: the names are known on a scrape only."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

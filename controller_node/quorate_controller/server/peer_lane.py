@@ -1,9 +1,9 @@
 """One outbound connection to a peer: made when needed, negotiated once, remade after a break.
 
 States of a lane: unconnected -> connecting (after any backoff) -> negotiating (ApiVersions asked) -> ready.
-A peer that answers ApiVersions with not being whom we mean (KIP-1242) is left at once; a Java peer up to 4.3
-can't tell. What breaks the connection, on either side, leads back to unconnected; requests in flight fail then,
-and the next request connects again. Kafka answers the requests of one connection strictly in order, so answers are
+A connection to another node than the intended one is closed at once: the peer says so in its answer to ApiVersions
+(KIP-1242; Java up to 4.3 cannot). A broken connection leads back to unconnected. Its requests fail, and the next
+request connects again. Kafka answers the requests of one connection strictly in order, so answers are
 matched by order and checked by correlation id.
 """
 
@@ -89,13 +89,13 @@ class Outbound:
         self.on_failure(reason)
 
     def cancel_timer(self) -> None:
-        """Stop the clock."""
+        """Cancel the timeout."""
         if self.timer is not None:
             self.timer.cancel()
 
 
 class _Wire(asyncio.Protocol):
-    """The socket of one connection; talks to its lane for as long as it is the lane's current one."""
+    """The socket of one connection. It serves its lane until the lane drops it."""
 
     def __init__(self, lane: PeerLane) -> None:
         self._lane: PeerLane | None = lane
@@ -121,8 +121,8 @@ class _Wire(asyncio.Protocol):
 
 
 class PeerLane:
-    """One lane to one peer. `on_lost` is told when a connection that was ready breaks, `on_misrouted` when
-    one has ended at another node or cluster than it should.
+    """One lane to one peer. `on_lost` is called when a ready connection breaks, `on_misrouted` when a connection
+    led to another node or cluster.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class PeerLane:
         self._advance()
 
     def close(self) -> None:
-        """Close the connection; whatever waits or is in flight ends without a word."""
+        """Close the connection; requests that wait or are in flight end without a callback."""
         for outbound in (*self._waiting, *self._in_flight):
             outbound.cancel_timer()
         self._waiting.clear()
@@ -176,7 +176,7 @@ class PeerLane:
         self._disconnect()
 
     def abandon(self) -> None:
-        """Close the connection; whatever waits or is in flight fails."""
+        """Close the connection; requests that wait or are in flight fail."""
         self._disconnect()
         self._fail_all(FailureReason.DISCONNECTED)
 
@@ -189,7 +189,7 @@ class PeerLane:
     # ------------------------------------------------------------------------------------ the connection
 
     def _advance(self) -> None:
-        """Do what the state allows for those that wait."""
+        """Send or connect for the requests that wait, as the state allows."""
         if self._state is _State.READY:
             self._send_waiting()
         elif self._state is _State.UNCONNECTED and self._waiting:
@@ -205,7 +205,7 @@ class PeerLane:
             self._limits.setup_timeout_s, self.broken, "timed out while connecting"
         )
         try:
-            # The name is looked up for each connection: a node may have moved.
+            # The name is resolved for each connection: a node may have moved.
             await self._loop.create_connection(lambda: wire, self.address.host, self.address.port)
         except (OSError, UnicodeError) as error:
             self._connect_task = None
@@ -226,7 +226,7 @@ class PeerLane:
         self._ask_versions()
 
     def _disconnect(self) -> None:
-        """Give the connection up without telling anybody."""
+        """Drop the connection without a callback."""
         if self._setup_timer is not None:
             self._setup_timer.cancel()
         if self._connect_task is not None:
@@ -254,7 +254,7 @@ class PeerLane:
             self._on_lost()
 
     def _misrouted(self) -> None:
-        """Another node answers at this address: whatever we learned it from is out of date (KIP-1242)."""
+        """Another node answers at this address: the source of the address is out of date (KIP-1242)."""
         self._disconnect()
         facts = {"peer": str(self.address), "cluster_id": self._cluster_id}
         log.warning("peer_misrouted", extra={"facts": facts})

@@ -16,7 +16,7 @@ _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """A file as a listing tells of it. A shipped one has the time of modification of its source."""
+    """A file as a directory listing has it. A shipped one keeps the modification time of its source."""
 
     name: str
     size_bytes: int

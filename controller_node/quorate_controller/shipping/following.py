@@ -1,6 +1,6 @@
 """Shipping again and again beside a controller, until the process is to end.
 
-The directory is looked at in an interval: a log may be on a file system that tells nobody what happens in it, and
+The directory is looked at in an interval: a log may be on a file system without change notifications, and
 what is looked for, a segment that was closed or a checkpoint, comes once in minutes.
 """
 

@@ -100,7 +100,7 @@ class Shipper:
         return properties
 
     def _ship_properties(self, home: Path) -> None:
-        """A disk that was replaced has another directory.id: the newest one is told."""
+        """A replaced disk has another directory.id: the newest one is reported."""
         path = self.log_dir / META_PROPERTIES
         with _reading(path):
             content = path.read_bytes()

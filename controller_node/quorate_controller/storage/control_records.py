@@ -16,7 +16,7 @@ from quorate_controller.raft.voters import VoterSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotQuorum:
-    """The head of a checkpoint. `kraft_version` and `voters` are None where it does not tell."""
+    """The head of a checkpoint. `kraft_version` and `voters` are None where it has none."""
 
     last_contained_log_timestamp_ms: int
     kraft_version: int | None

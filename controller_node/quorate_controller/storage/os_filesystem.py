@@ -97,7 +97,7 @@ class OsFile:
 
     def sync(self) -> None:
         # After a failed fdatasync the kernel may have dropped the dirty pages: it must never be retried, and
-        # whoever gets the error has to stop.
+        # the caller has to stop on this error.
         with _explained(self._path, "make durable"):
             os.fdatasync(self._descriptor)
 

@@ -49,14 +49,14 @@ def leader_request_error(replica: "Replica", epoch: int) -> ErrorCode:
 
 
 def endpoints_of_leader(
-    replica: "Replica", leader_id: int, told: LeaderEndpoint | None
+    replica: "Replica", leader_id: int, reported: LeaderEndpoint | None
 ) -> tuple[Endpoint, ...]:
     """The leader's endpoints out of a response, or out of the voter set when its version has none."""
     if leader_id == NO_NODE_ID:
         return ()
-    if told is None or told.node_id != leader_id:
+    if reported is None or reported.node_id != leader_id:
         return replica.voters.endpoints(leader_id)
-    return (Endpoint(listener=replica.config.listener, host=told.host, port=told.port),)
+    return (Endpoint(listener=replica.config.listener, host=reported.host, port=reported.port),)
 
 
 def adopt_leader(replica: "Replica", leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...]) -> bool:
@@ -70,7 +70,9 @@ def adopt_leader(replica: "Replica", leader_id: int, epoch: int, endpoints: tupl
     if epoch == replica.epoch and leader_id != NO_NODE_ID:
         is_own = leader_id == replica.key.node_id
         if (state.has_leader and state.leader_id != leader_id) or (is_own and not state.has_leader):
-            replica.effects.warn("contradicting_leaders", epoch=epoch, known=state.leader_id, told=leader_id)
+            replica.effects.warn(
+                "contradicting_leaders", epoch=epoch, known=state.leader_id, reported=leader_id
+            )
             return False
         if not replica.can_reach_leader and endpoints:
             replica.follow(epoch, leader_id, endpoints)

@@ -56,7 +56,7 @@ def _error_of(replica: "Replica", request: FetchRequest) -> ErrorCode:
 
 
 def _is_behind(request: FetchRequest, response: FetchResponse) -> bool:
-    """Whether the replica can be told a newer high watermark. Old versions do not say which they know."""
+    """Whether there is a newer high watermark for the replica. Old versions do not send the one they know."""
     return request.high_watermark is not None and request.high_watermark < response.high_watermark
 
 

@@ -270,7 +270,7 @@ def handle_update_response(replica: "Replica") -> None:
 
 
 def handle_update_unsupported(replica: "Replica") -> None:
-    """The leader is too old to be told; there is nothing to retry while it leads."""
+    """The leader does not support UpdateRaftVoter: do not retry while it leads."""
     if isinstance(replica.state, Follower):
         replica.state.has_updated_leader = True
 

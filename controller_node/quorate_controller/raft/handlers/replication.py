@@ -77,7 +77,7 @@ def handle_fetch_snapshot_response(
         return False
     download = follower.download
     if error_code is ErrorCode.snapshot_not_found or response.snapshot_id is None:
-        # The leader has deleted it: the next Fetch tells of a newer one.
+        # The leader has deleted it. The response to the next Fetch names a newer one.
         follower.download = None
         follower.heard_from_leader(replica)
         return True

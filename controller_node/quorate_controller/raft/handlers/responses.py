@@ -1,4 +1,4 @@
-"""Responses and failures of our own requests: what all tell of leader and epoch, and who handles the rest."""
+"""Responses to our requests, and requests that failed. Leader and epoch are taken from every response first."""
 
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,7 @@ EpochResponse = PartitionResponse | FetchSnapshotResponse | UpdateRaftVoterRespo
 
 
 def on_response(replica: "Replica", request_id: int, response: RaftResponse) -> None:
-    """Handle a response, unless its request has been forgotten. Pause the node if its answer was no use."""
+    """Handle a response, unless its request was forgotten. After a useless response, back off from the node."""
     in_flight = replica.peers.complete(request_id)
     if in_flight is None:
         return
@@ -88,8 +88,8 @@ def on_failure(replica: "Replica", request_id: int, reason: FailureReason) -> No
 
 
 def _drop_endpoint(replica: "Replica", destination: Destination) -> None:
-    """The leader is not where we thought: try where the voter set has it, and take the next address that a
-    voter or bootstrap server tells. `discover` asks them while the leader's node is left alone.
+    """The leader's address is wrong: use the one in the voter set, and take the next one that a voter or
+    bootstrap server reports. `discover` asks them during the backoff from the leader's node.
     """
     state = replica.state
     if not isinstance(state, Follower) or state.leader_id != destination.node_id:
@@ -112,7 +112,7 @@ def on_connection_lost(replica: "Replica", node_id: int) -> None:
 
 
 def _on_epoch_response(replica: "Replica", node_id: int, response: EpochResponse) -> bool:
-    """True when the node may be asked again at once."""
+    """Returns whether the next request to the node may leave at once."""
     if not isinstance(response, UpdateRaftVoterResponse):
         top_level_error_code = response.top_level_error_code
         if top_level_error_code is ErrorCode.unsupported_version and isinstance(response, VoteResponse):
@@ -144,7 +144,7 @@ def _on_epoch_response(replica: "Replica", node_id: int, response: EpochResponse
 
 
 def _settle_epoch(replica: "Replica", response: EpochResponse) -> bool | None:
-    """Take in leader and epoch. None when the response is of our epoch and has more to say."""
+    """Adopt leader and epoch. None when the response is of our epoch and still has to be handled."""
     leader_id, epoch, error_code = response.leader_id, response.leader_epoch, response.error_code
     if epoch < replica.epoch or error_code is ErrorCode.unknown_leader_epoch:
         return error_code is ErrorCode.none

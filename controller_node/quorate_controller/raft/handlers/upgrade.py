@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 
 def upgrade_kraft_version(replica: "Replica", kraft_version: int, *, validate_only: bool) -> int | None:
-    """Append the new level with the voters as they told us of themselves; checks alone if `validate_only`.
+    """Append the new level, and the voters as their UpdateRaftVoter requests describe them.
 
-    Returns the offset of the last record, None when nothing had to be appended. Raises ProtocolError:
-    NOT_LEADER_OR_FOLLOWER, INVALID_UPDATE_VERSION.
+    Returns the offset of the last record; None when there is nothing to append, or with `validate_only`.
+
+    Raises:
+        ProtocolError: NOT_LEADER_OR_FOLLOWER; INVALID_UPDATE_VERSION with the reason.
     """
     leader = replica.state
     if not isinstance(leader, Leader):

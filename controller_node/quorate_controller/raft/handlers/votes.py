@@ -59,7 +59,7 @@ def _grant(replica: "Replica", request: VoteRequest) -> bool:
     if is_granted and not request.pre_vote and state.voted_key is None:
         replica.record_vote(candidate)
     if request.pre_vote and not is_granted and isinstance(state, Prospective):
-        # Whoever asks us has lost the leader, too, and may see us with other eyes than before.
+        # The sender has lost the leader, too. It may grant us a vote that it refused before.
         state.tally.forget(candidate.node_id)
     replica.effects.note(
         "vote",
@@ -81,12 +81,12 @@ def handle_vote_response(replica: "Replica", voter_id: int, response: VoteRespon
 
 
 def handle_vote_unsupported(replica: "Replica") -> None:
-    """A voter knows no pre-vote: elections must be possible without (KIP-996, as Kafka ships it)."""
+    """A voter does not support pre-votes: stand without them (KIP-996, as Kafka ships it)."""
     if isinstance(replica.state, Prospective):
         replica.become_candidate()
 
 
 def handle_voter_unreachable(replica: "Replica", voter_id: int) -> None:
-    """A voter did not answer: a split vote may show without it."""
+    """A voter did not answer: do not wait for it to see that the vote is split."""
     if isinstance(replica.state, Candidate):
         replica.state.unreachable.add(voter_id)

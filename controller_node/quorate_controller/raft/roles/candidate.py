@@ -12,7 +12,7 @@ from quorate_controller.raft.voters import VoteTally
 
 @dataclass(slots=True, kw_only=True)
 class Candidate(RoleState):
-    """`unreachable` are the voters whose connection failed: with them out, a split vote shows at once."""
+    """`unreachable` are the voters whose connection failed: without them, a split vote shows at once."""
 
     role: ClassVar[Role] = Role.CANDIDATE
     tally: VoteTally

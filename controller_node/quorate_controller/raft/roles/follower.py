@@ -12,9 +12,9 @@ from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
 
 @dataclass(slots=True, kw_only=True)
 class Follower(RoleState):
-    """`voter_update_due_ms`: when to look whether the leader must be told of a change of ourselves.
+    """`voter_update_due_ms`: when to check whether our entry in the voter set has to be updated.
 
-    `is_endpoint_wrong`: somebody else answers at the leader's address, so the next one that we hear is better.
+    `is_endpoint_wrong`: another node answers at the leader's address; the next reported address replaces it.
     `has_leader_resigned`: this epoch will have no leader any more.
     `has_lost_connection`: the connection broke under a Fetch, and the leader has not answered since.
     """
@@ -37,7 +37,7 @@ class Follower(RoleState):
     def heard_from_leader(self, replica: Replica) -> None:
         """A Fetch, FetchSnapshot or UpdateRaftVoter succeeded."""
         if self.has_leader_resigned:
-            return  # this was on its way, on another connection, when EndQuorumEpoch overtook it
+            return  # EndQuorumEpoch overtook this response on another connection
         self.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
         self.has_fetched_from_leader = True
         self.is_leader_doubted = False
@@ -45,13 +45,13 @@ class Follower(RoleState):
         replica.elections_lost = 0
 
     def hear_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """A peer says how to reach the leader: worth more than what we know if that is less, or wrong."""
+        """A peer reports the leader's endpoints: take them when ours are wrong or fewer."""
         if self.is_endpoint_wrong or len(endpoints) > len(self.leader_endpoints):
             self.leader_endpoints = endpoints
             self.is_endpoint_wrong = False
 
     def expect_election(self, replica: Replica, backoff_ms: int) -> None:
-        """There is reason to believe that the leader is gone: stand within `backoff_ms`, grant pre-votes."""
+        """The leader is probably gone: stand within `backoff_ms`, and grant pre-votes until then."""
         self.has_fetched_from_leader = False
         self.is_leader_doubted = True
         self.fetch_deadline_ms = min(self.fetch_deadline_ms, replica.now_ms + backoff_ms)
@@ -93,7 +93,7 @@ class Follower(RoleState):
         self.voter_update_due_ms = replica.now_ms + replica.config.fetch_timeout_ms
 
     def _keep_leader_informed(self, replica: Replica) -> None:
-        """Once in a while, tell the leader what it has to know of us."""
+        """Send UpdateRaftVoter, or as an observer a request to join, when it is needed."""
         if replica.is_voter:
             is_done = not self._must_update_leader(replica) or outgoing.send_update_voter(replica)
         else:
@@ -102,7 +102,7 @@ class Follower(RoleState):
             self.restart_voter_update_period(replica)
 
     def _must_update_leader(self, replica: Replica) -> bool:
-        """Whether our entry in the voter set is outdated; under kraft.version 0 each leader must be told."""
+        """Whether our entry in the voter set is outdated; under kraft.version 0 each leader needs it."""
         if replica.history.kraft_version >= KRAFT_VERSION_DYNAMIC:
             return replica.voters.needs_update(replica.own_voter)
         return not self.has_updated_leader

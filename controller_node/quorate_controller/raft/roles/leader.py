@@ -1,4 +1,4 @@
-"""Leader: counts how far the voters have come, and gives up when too few of them fetch (CheckQuorum)."""
+"""Leader: tracks the voters' logs, and resigns when too few of them fetch (CheckQuorum)."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -41,9 +41,9 @@ class VoterChange:
 
 @dataclass(slots=True, kw_only=True)
 class Leader(RoleState):
-    """`high_watermark` is None until a record of this epoch is committed. `fetched` are the voters that
-    fetched since the last time a majority had. `volatile_voters` is what the voters told of themselves under
-    kraft.version 0, which has no place for it in the log.
+    """`high_watermark` is None until a record of this epoch is committed. `fetched` are the voters that fetched
+    since the last time a majority had. `volatile_voters`: under kraft.version 0, which has no place for it in the
+    log, the voters as their UpdateRaftVoter requests describe them.
     """
 
     role: ClassVar[Role] = Role.LEADER
@@ -90,7 +90,7 @@ class Leader(RoleState):
         self.progress.set_voters(voters)
 
     def close(self, replica: Replica) -> None:
-        """Send everybody who waits to the next leader."""
+        """Refuse all held requests, so that their senders look for the next leader."""
         for fetch in self.held.take_all():
             response = refuse_fetch(replica, ErrorCode.not_leader_or_follower, fetch.listener)
             replica.effects.reply(fetch.token, response)
@@ -99,7 +99,7 @@ class Leader(RoleState):
     # -------------------------------------------------------------------------------------- replication
 
     def silent_voters(self, replica: Replica) -> tuple[ReplicaKey, ...]:
-        """The other voters that have not fetched for half a fetch timeout: they may not know of us."""
+        """The other voters that have not fetched for half a fetch timeout: they may not know this leader."""
         silent_since_ms = replica.now_ms - replica.config.fetch_timeout_ms // 2
         return tuple(
             voter.key
@@ -154,7 +154,7 @@ class Leader(RoleState):
         self.answer_held(replica)
 
     def answer_held(self, replica: Replica) -> None:
-        """There are new records, or a new high watermark: tell everybody who waits."""
+        """Answer all held Fetch requests: there are new records, or a new high watermark."""
         for fetch in self.held.take_all():
             self._answer(replica, fetch)
 
@@ -179,5 +179,5 @@ class Leader(RoleState):
 
 
 def check_quorum_ms(fetch_timeout_ms: int) -> int:
-    """How long a leader goes without a majority fetching: leaves time for delays on the way."""
+    """The longest time that a leader stays without a majority fetching; it allows for network delays."""
     return fetch_timeout_ms * 3 // 2

@@ -1,4 +1,4 @@
-"""Prospective: asks, without disturbing anybody, whether an election could be won (KIP-996).
+"""Prospective: asks for pre-votes, which do not disturb a leader, before it stands (KIP-996).
 
 It still knows the leader of the epoch, if there is one, and goes back to it when too many refuse.
 """

@@ -1,4 +1,4 @@
-"""Resigned: led the epoch and leads no more; tells the voters, the best successors first, to elect anew."""
+"""Resigned: led the epoch and leads no more; sends EndQuorumEpoch with the preferred successors."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -11,8 +11,8 @@ from quorate_controller.raft.replica import Replica, RoleState
 
 @dataclass(slots=True, kw_only=True)
 class Resigned(RoleState):
-    """`others` are the other voters; of these, `unacknowledged` must be told yet, and the connection to
-    `unreachable` failed.
+    """`others` are the other voters; `unacknowledged` have not answered EndQuorumEpoch, and the connection
+    to `unreachable` failed.
     """
 
     role: ClassVar[Role] = Role.RESIGNED
@@ -31,7 +31,7 @@ class Resigned(RoleState):
         return self.others <= self.unreachable
 
     def acknowledge(self, voter_id: int) -> None:
-        """A voter knows of the resignation."""
+        """A voter answered EndQuorumEpoch."""
         self.unacknowledged.discard(voter_id)
         self.unreachable.discard(voter_id)
 
@@ -39,7 +39,7 @@ class Resigned(RoleState):
         if replica.is_shutting_down:
             return outgoing.send_end_epoch(replica, self.unacknowledged, self.successors)
         if replica.now_ms >= self.election_deadline_ms:
-            # The epoch has to go up: in this one, everybody would be pointed to us as the leader.
+            # The epoch has to increase: within this one, we would still be reported as the leader.
             replica.become_unattached(self.epoch + 1)
             return replica.now_ms
         return min(

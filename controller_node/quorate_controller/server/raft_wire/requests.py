@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kio.static.protocol import Payload
 
 HIGH_WATERMARK_UNSUPPORTED: Final = 0x7FFF_FFFF_FFFF_FFFF
-"""FetchRequest.HighWatermark of a replica that does not tell it (KIP-1166)."""
+"""FetchRequest.HighWatermark of a replica that does not send it (KIP-1166)."""
 
 
 def request_from_wire(request: Payload) -> messages.RaftRequest:

@@ -124,7 +124,7 @@ _WireNodeEndpoint = (
 def _leader_endpoint(
     node_endpoints: Iterable[_WireNodeEndpoint], leader_id: int
 ) -> messages.LeaderEndpoint | None:
-    """The leader's among the endpoints told; some versions list other nodes as well."""
+    """The leader's endpoint; some versions list other nodes as well."""
     return next(
         (
             messages.LeaderEndpoint(node_id=node.node_id, host=node.host, port=node.port)
@@ -193,7 +193,7 @@ def _fetch_from_wire(response: fetch.FetchResponse) -> messages.FetchResponse:
         diverging_epoch=None
         if diverging.epoch < 0
         else OffsetAndEpoch(epoch=diverging.epoch, offset=diverging.end_offset),
-        # Kafka tells from either field being set; one without the other is for raft to refuse.
+        # Kafka looks at either field; raft refuses one without the other.
         snapshot_id=None
         if snapshot_id.epoch < 0 and snapshot_id.end_offset < 0
         else OffsetAndEpoch(epoch=snapshot_id.epoch, offset=snapshot_id.end_offset),
