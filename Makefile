@@ -31,6 +31,7 @@ test-rungs: $(VENV)/.all .jars ## all other tests on real parts but the nightly 
 
 nightly: $(VENV)/.all .jars ## what takes longest: kind, operators killed after each step, the ledger on Java, 1,000 seeds
 	$(PYTEST) -m nightly --ignore tests/kubernetes/kind
+	QUORATE_NEW_EXAMPLES=1 $(PYTEST) tests/property --numprocesses auto
 	QUORATE_LEDGER=java $(PYTEST) tests/pipeline/ledger
 	$(SIMULATOR) --seeds 1000
 	$(SIMULATOR) --seeds 1000 --membership

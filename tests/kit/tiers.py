@@ -43,7 +43,7 @@ SMOKE = (
     f"{_PARITY}[reassign-partitions-generate-python-server]",
     f"{_PARITY}[topics-create-with-configs-python-server]",
     # the lake
-    "tests/pipeline/jobs/test_ingesting.py::test_portions_reruns_and_copies_give_the_same_tables",
+    "tests/pipeline/jobs/test_ingesting.py::test_a_directory_becomes_a_lake",
     # pages in Chromium
     "tests/browser/test_report.py::test_it_fits_and_says_nothing_on_the_console",
     "tests/browser/test_status_page.py::test_it_changes_while_the_cluster_does",

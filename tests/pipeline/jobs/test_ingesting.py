@@ -73,6 +73,19 @@ def files(lake: Path) -> dict[str, int]:
     return {str(one): one.stat().st_mtime_ns for one in sorted(lake.rglob("*")) if one.is_file()}
 
 
+def test_a_directory_becomes_a_lake(spark: SparkSession, tmp_path: Path) -> None:
+    """Goal: the shortest way into a lake. Method: ingest the directory of one node; then again, with no news."""
+    node(tmp_path / "nodes", "a")
+    lake = tmp_path / "lake"
+    done = run(spark, lake, tmp_path / "nodes")
+    assert (done.directories, done.built.clusters) == (1, 1)
+    rows = content(spark, lake)
+    assert len(rows["records"]) > 100
+    assert all(CLUSTER in row for row in rows["records"])
+    assert run(spark, lake, tmp_path / "nodes").files == 0
+    assert content(spark, lake) == rows
+
+
 def test_portions_reruns_and_copies_give_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
     """Goal: idempotent and incremental. Method: one ingest of all at once beside many: a log with a torn tail first,
     then whole, with checkpoints and a second node, then another cluster, then again; compact; make all again.

@@ -23,9 +23,20 @@ class Terminal:
 
     def __init__(self, *arguments: str) -> None:
         self._terminal, shells = pty.openpty()
-        # Its controlling terminal: otherwise Ctrl-C would be no signal.
+        # Its controlling terminal: otherwise Ctrl-C would be no signal. A run in the background ignores Ctrl-C, and
+        # what it starts would ignore it too.
         self._shell = subprocess.Popen(
-            ["setsid", "--ctty", sys.executable, "-m", "quorate", "metadata-shell", *arguments],
+            [
+                "setsid",
+                "--ctty",
+                "env",
+                "--default-signal=INT",
+                sys.executable,
+                "-m",
+                "quorate",
+                "metadata-shell",
+                *arguments,
+            ],
             stdin=shells,
             stdout=shells,
             stderr=shells,
