@@ -9,9 +9,8 @@ from collections.abc import Iterable
 
 from quorate_protocol.image.errors import CannotReplay, ReplayError
 from quorate_protocol.image.index import PartitionIndex
-from quorate_protocol.image.interning import BrokerIdsPool, DirectoriesPool
 from quorate_protocol.image.journal import Journal, MetadataDelta, Transaction
-from quorate_protocol.image.replay import WRITES_OF, key_of
+from quorate_protocol.image.replay import WRITES_OF, ReplayedState, key_of
 from quorate_protocol.image.state import ImageState, Provenance
 from quorate_protocol.records.generated import (
     AbortTransactionRecord,
@@ -21,7 +20,7 @@ from quorate_protocol.records.generated import (
 )
 
 
-class MetadataImage(ImageState):
+class MetadataImage(ReplayedState):
     """State of a cluster, changed only by replaying records.
 
     Protocol of use: ``replay_batch`` each batch in offset order (``advance`` past control batches), and
@@ -35,8 +34,6 @@ class MetadataImage(ImageState):
         "_replayed_end_offset",
         "committed_end_offset",
         "index",
-        "intern_directories",
-        "intern_ids",
         "stable",
     )
 
@@ -44,8 +41,6 @@ class MetadataImage(ImageState):
         self.index = PartitionIndex()
         """Partitions by broker and in unusual states; counts for metrics."""
         super().__init__(self.index.on_change)
-        self.intern_ids = BrokerIdsPool()
-        self.intern_directories = DirectoriesPool()
         self._journal = Journal()
         self._batch_ends: deque[Provenance] = deque()
         self._replayed_end_offset = 0
@@ -184,5 +179,5 @@ class MetadataImage(ImageState):
             fresh._journal.forget_below(place + 1)
         fresh.provenance = fresh.stable = provenance
         fresh.committed_end_offset = fresh._replayed_end_offset = provenance.end_offset
-        for name in (*ImageState.__slots__, *MetadataImage.__slots__):
+        for name in (*ImageState.__slots__, *ReplayedState.__slots__, *MetadataImage.__slots__):
             setattr(self, name, getattr(fresh, name))

@@ -13,13 +13,10 @@ Until then each write stands here with the row that it replaced:
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from quorate_protocol.image.errors import CannotReplay
-from quorate_protocol.image.tables import AnyTable, TableOf
-
-if TYPE_CHECKING:
-    from quorate_protocol.image.state import ImageState
+from quorate_protocol.image.state import AnyTable, ImageState, TableOf
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -49,15 +46,15 @@ class MetadataDelta:
         """Changes of one table, for instance ``delta.of(image.cluster.brokers)``."""
         return self.changes.get(table.name, {})
 
-    def apply(self, state: "ImageState") -> None:
+    def apply(self, state: ImageState) -> None:
         """Makes the state at ``start_offset`` that at ``end_offset``."""
         self._overwrite(state, "after")
 
-    def revert(self, state: "ImageState") -> None:
+    def revert(self, state: ImageState) -> None:
         """Makes the state at ``end_offset`` that at ``start_offset``."""
         self._overwrite(state, "before")
 
-    def _overwrite(self, state: "ImageState", side: Literal["before", "after"]) -> None:
+    def _overwrite(self, state: ImageState, side: Literal["before", "after"]) -> None:
         # Partitions live inside topics, and a name may have gone from one topic to another: what goes, goes
         # first and inside out; what comes, comes from outside in.
         rows = [

@@ -9,28 +9,36 @@ Begin-, End- and AbortTransactionRecord are not here: they are about the journal
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from quorate_protocol import features
 from quorate_protocol.image.errors import CannotReplay
-from quorate_protocol.image.partitions import PartitionRegistration
+from quorate_protocol.image.partitions import BrokerIdsPool, DirectoriesPool, PartitionRegistration
 from quorate_protocol.image.registrations import BrokerRegistration, ControllerRegistration
 from quorate_protocol.image.security import AccessControlEntry, DelegationToken, ScramCredential, quota_entity
-from quorate_protocol.image.state import NEXT_PRODUCER_ID
-from quorate_protocol.image.tables import AnyTable
-from quorate_protocol.image.topics import TopicImage
+from quorate_protocol.image.state import NEXT_PRODUCER_ID, AnyTable, ImageState
+from quorate_protocol.image.topics import OnPartitionChange, TopicImage
 from quorate_protocol.kafka.enums import ConfigResourceType, ScramMechanism
 from quorate_protocol.records import generated as records
 
-if TYPE_CHECKING:
-    from quorate_protocol.image.image import MetadataImage
+
+class ReplayedState(ImageState):
+    """State that records are replayed into; its partitions share equal tuples."""
+
+    __slots__ = ("intern_directories", "intern_ids")
+
+    def __init__(self, on_partition_change: OnPartitionChange | None = None) -> None:
+        super().__init__(on_partition_change)
+        self.intern_ids = BrokerIdsPool()
+        self.intern_directories = DirectoriesPool()
+
 
 Writes = Iterable[tuple[AnyTable, Any, Any]]
 """(table, key, row or None) in the order in which they must be done."""
 
 
-def _nothing(_image: "MetadataImage", _record: object) -> Writes:
+def _nothing(_image: ReplayedState, _record: object) -> Writes:
     # NoOpRecord only moves the offset. ZkMigrationStateRecord means nothing since Kafka 4.0, but logs and
     # snapshots that began before may have it.
     return ()
@@ -39,7 +47,7 @@ def _nothing(_image: "MetadataImage", _record: object) -> Writes:
 # Features
 
 
-def _feature_level(image: "MetadataImage", record: records.FeatureLevelRecord) -> Writes:
+def _feature_level(image: ReplayedState, record: records.FeatureLevelRecord) -> Writes:
     level = record.feature_level
     if record.name == features.METADATA_VERSION:
         if level not in features.METADATA_VERSIONS:
@@ -57,33 +65,33 @@ def _feature_level(image: "MetadataImage", record: records.FeatureLevelRecord) -
 # Brokers and controllers
 
 
-def _register_broker(image: "MetadataImage", record: records.RegisterBrokerRecord) -> Writes:
+def _register_broker(image: ReplayedState, record: records.RegisterBrokerRecord) -> Writes:
     return ((image.cluster.brokers, record.broker_id, BrokerRegistration.from_record(record)),)
 
 
-def _unregister_broker(image: "MetadataImage", record: records.UnregisterBrokerRecord) -> Writes:
+def _unregister_broker(image: ReplayedState, record: records.UnregisterBrokerRecord) -> Writes:
     _registered_broker(image, record.broker_id, record.broker_epoch)
     return ((image.cluster.brokers, record.broker_id, None),)
 
 
-def _fence_broker(image: "MetadataImage", record: records.FenceBrokerRecord) -> Writes:
+def _fence_broker(image: ReplayedState, record: records.FenceBrokerRecord) -> Writes:
     broker = _registered_broker(image, record.id, record.epoch)
     return ((image.cluster.brokers, record.id, broker.with_fenced(True)),)
 
 
-def _unfence_broker(image: "MetadataImage", record: records.UnfenceBrokerRecord) -> Writes:
+def _unfence_broker(image: ReplayedState, record: records.UnfenceBrokerRecord) -> Writes:
     broker = _registered_broker(image, record.id, record.epoch)
     return ((image.cluster.brokers, record.id, broker.with_fenced(False)),)
 
 
 def _broker_registration_change(
-    image: "MetadataImage", record: records.BrokerRegistrationChangeRecord
+    image: ReplayedState, record: records.BrokerRegistrationChangeRecord
 ) -> Writes:
     broker = _registered_broker(image, record.broker_id, record.broker_epoch)
     return ((image.cluster.brokers, record.broker_id, broker.merge(record)),)
 
 
-def _registered_broker(image: "MetadataImage", broker_id: int, epoch: int) -> BrokerRegistration:
+def _registered_broker(image: ReplayedState, broker_id: int, epoch: int) -> BrokerRegistration:
     broker = image.cluster.brokers.get(broker_id)
     if broker is None:
         raise CannotReplay("no such broker is registered")
@@ -92,11 +100,11 @@ def _registered_broker(image: "MetadataImage", broker_id: int, epoch: int) -> Br
     return broker
 
 
-def _register_controller(image: "MetadataImage", record: records.RegisterControllerRecord) -> Writes:
+def _register_controller(image: ReplayedState, record: records.RegisterControllerRecord) -> Writes:
     return ((image.cluster.controllers, record.controller_id, ControllerRegistration.from_record(record)),)
 
 
-def _unregister_controller(image: "MetadataImage", record: records.UnregisterControllerRecord) -> Writes:
+def _unregister_controller(image: ReplayedState, record: records.UnregisterControllerRecord) -> Writes:
     if record.controller_id not in image.cluster.controllers:
         raise CannotReplay("no such controller is registered")
     return ((image.cluster.controllers, record.controller_id, None),)
@@ -105,7 +113,7 @@ def _unregister_controller(image: "MetadataImage", record: records.UnregisterCon
 # Topics and partitions
 
 
-def _topic(image: "MetadataImage", record: records.TopicRecord) -> Writes:
+def _topic(image: ReplayedState, record: records.TopicRecord) -> Writes:
     topic_id = _required(record.topic_id, "topic_id")
     existing = image.topics.by_name.get(record.name)
     if existing is not None:
@@ -115,13 +123,13 @@ def _topic(image: "MetadataImage", record: records.TopicRecord) -> Writes:
     return ((image.topics.names, topic_id, record.name),)
 
 
-def _partition(image: "MetadataImage", record: records.PartitionRecord) -> Writes:
+def _partition(image: ReplayedState, record: records.PartitionRecord) -> Writes:
     topic = _existing_topic(image, record.topic_id)
     partition = PartitionRegistration.from_record(record, image.intern_ids, image.intern_directories)
     return ((image.topics.partitions, (topic.topic_id, record.partition_id), partition),)
 
 
-def _partition_change(image: "MetadataImage", record: records.PartitionChangeRecord) -> Writes:
+def _partition_change(image: ReplayedState, record: records.PartitionChangeRecord) -> Writes:
     topic = _existing_topic(image, record.topic_id)
     partition = topic.partitions.get(record.partition_id)
     if partition is None:
@@ -130,7 +138,7 @@ def _partition_change(image: "MetadataImage", record: records.PartitionChangeRec
     return ((image.topics.partitions, (topic.topic_id, record.partition_id), changed),)
 
 
-def _remove_topic(image: "MetadataImage", record: records.RemoveTopicRecord) -> Writes:
+def _remove_topic(image: ReplayedState, record: records.RemoveTopicRecord) -> Writes:
     topic = _existing_topic(image, record.topic_id)
     partitions = image.topics.partitions
     return (
@@ -140,7 +148,7 @@ def _remove_topic(image: "MetadataImage", record: records.RemoveTopicRecord) -> 
     )
 
 
-def _clear_elr(image: "MetadataImage", record: records.ClearElrRecord) -> Writes:
+def _clear_elr(image: ReplayedState, record: records.ClearElrRecord) -> Writes:
     if not record.topic_name:
         topics: Iterable[TopicImage] = image.topics.by_id.values()
     elif record.topic_name in image.topics.by_name:
@@ -160,7 +168,7 @@ _CLEARED_ELR: Final = records.PartitionChangeRecord(
 )
 
 
-def _existing_topic(image: "MetadataImage", topic_id: UUID | None) -> TopicImage:
+def _existing_topic(image: ReplayedState, topic_id: UUID | None) -> TopicImage:
     topic = image.topics.by_id.get(topic_id) if topic_id else None
     if topic is None:
         raise CannotReplay("no such topic exists")
@@ -170,13 +178,13 @@ def _existing_topic(image: "MetadataImage", topic_id: UUID | None) -> TopicImage
 # Configs, quotas, producer ids
 
 
-def _config(image: "MetadataImage", record: records.ConfigRecord) -> Writes:
+def _config(image: ReplayedState, record: records.ConfigRecord) -> Writes:
     resource = (record.resource_type, record.resource_name)
     configs = _with_entry(image.configs.get(resource), record.name, record.value)
     return ((image.configs, resource, configs),)
 
 
-def _client_quota(image: "MetadataImage", record: records.ClientQuotaRecord) -> Writes:
+def _client_quota(image: ReplayedState, record: records.ClientQuotaRecord) -> Writes:
     entity = quota_entity(record.entity)
     value = None if record.remove else record.value
     return ((image.client_quotas, entity, _with_entry(image.client_quotas.get(entity), record.key, value)),)
@@ -191,7 +199,7 @@ def _with_entry(row: Mapping[str, Any] | None, name: str, value: Any) -> dict[st
     return entries or None
 
 
-def _producer_ids(image: "MetadataImage", record: records.ProducerIdsRecord) -> Writes:
+def _producer_ids(image: ReplayedState, record: records.ProducerIdsRecord) -> Writes:
     if record.next_producer_id <= image.next_producer_id:
         raise CannotReplay(
             f"next_producer_id {record.next_producer_id} is not above the present {image.next_producer_id}"
@@ -202,25 +210,25 @@ def _producer_ids(image: "MetadataImage", record: records.ProducerIdsRecord) -> 
 # Security
 
 
-def _access_control_entry(image: "MetadataImage", record: records.AccessControlEntryRecord) -> Writes:
+def _access_control_entry(image: ReplayedState, record: records.AccessControlEntryRecord) -> Writes:
     return ((image.acls, _required(record.id, "id"), AccessControlEntry.from_record(record)),)
 
 
 def _remove_access_control_entry(
-    image: "MetadataImage", record: records.RemoveAccessControlEntryRecord
+    image: ReplayedState, record: records.RemoveAccessControlEntryRecord
 ) -> Writes:
     if record.id not in image.acls:
         raise CannotReplay("no such ACL exists")
     return ((image.acls, record.id, None),)
 
 
-def _user_scram_credential(image: "MetadataImage", record: records.UserScramCredentialRecord) -> Writes:
+def _user_scram_credential(image: ReplayedState, record: records.UserScramCredentialRecord) -> Writes:
     key = (_scram_mechanism(record.mechanism), record.name)
     return ((image.scram, key, ScramCredential.from_record(record)),)
 
 
 def _remove_user_scram_credential(
-    image: "MetadataImage", record: records.RemoveUserScramCredentialRecord
+    image: ReplayedState, record: records.RemoveUserScramCredentialRecord
 ) -> Writes:
     key = (_scram_mechanism(record.mechanism), record.name)
     if key not in image.scram:
@@ -235,11 +243,11 @@ def _scram_mechanism(number: int) -> ScramMechanism:
     return mechanism
 
 
-def _delegation_token(image: "MetadataImage", record: records.DelegationTokenRecord) -> Writes:
+def _delegation_token(image: ReplayedState, record: records.DelegationTokenRecord) -> Writes:
     return ((image.delegation_tokens, record.token_id, DelegationToken.from_record(record)),)
 
 
-def _remove_delegation_token(image: "MetadataImage", record: records.RemoveDelegationTokenRecord) -> Writes:
+def _remove_delegation_token(image: ReplayedState, record: records.RemoveDelegationTokenRecord) -> Writes:
     # Kafka takes the removal of an unknown token in silence: two nodes may expire the same one.
     return ((image.delegation_tokens, record.token_id, None),)
 
@@ -250,7 +258,7 @@ def _required(uuid: UUID | None, field: str) -> UUID:
     return uuid
 
 
-WRITES_OF: Final[Mapping[type, "Callable[[MetadataImage, Any], Writes]"]] = {
+WRITES_OF: Final[Mapping[type, Callable[[ReplayedState, Any], Writes]]] = {
     records.RegisterBrokerRecord: _register_broker,
     records.UnregisterBrokerRecord: _unregister_broker,
     records.TopicRecord: _topic,

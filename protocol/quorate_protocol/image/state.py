@@ -2,15 +2,54 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from quorate_protocol import features
 from quorate_protocol.image.registrations import BrokerRegistration, ControllerRegistration
 from quorate_protocol.image.security import AccessControlEntry, DelegationToken, QuotaEntity, ScramCredential
-from quorate_protocol.image.tables import AnyTable, Table
 from quorate_protocol.image.topics import OnPartitionChange, TopicsImage
 from quorate_protocol.kafka.enums import ScramMechanism
+
+K = TypeVar("K")
+K_contra = TypeVar("K_contra", contravariant=True)
+V = TypeVar("V")
+
+
+class TableOf(Protocol[K_contra, V]):
+    """Rows by key. Rows are frozen values; None stands for "no row"."""
+
+    @property
+    def name(self) -> str:
+        """Unique within an image."""
+
+    def get(self, key: K_contra, /) -> V | None:
+        """The row, or None."""
+
+    def write(self, key: K_contra, value: V | None, /) -> V | None:
+        """Puts the row ``value``, or removes it for None; gives back the row that was there, or None."""
+
+
+AnyTable = TableOf[Any, Any]
+
+
+class Table(dict[K, V], Generic[K, V]):
+    """A table whose rows stand alone."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name: Final = name
+
+    def write(self, key: K, value: V | None, /) -> V | None:
+        old = self.get(key)
+        if value is None:
+            self.pop(key, None)
+        else:
+            self[key] = value
+        return old
+
 
 ConfigResource = tuple[int, str]
 """Type (a ConfigResourceType) and name of what has configs."""

@@ -12,13 +12,16 @@ LeaderState.updateReplicaState). It hands out what is committed and nothing else
                                                    gone: following another one, or seeking
 """
 
-from quorate_protocol.observer.errors import HistoryLostError, RefusedError
 from quorate_protocol.observer.events import (
+    BEGINNING,
     Committed,
     Endpoint,
     Event,
     Gap,
+    HistoryLostError,
     LeaderChanged,
+    Position,
+    RefusedError,
     SnapshotAbandoned,
     SnapshotBegun,
     SnapshotChunk,
@@ -26,7 +29,6 @@ from quorate_protocol.observer.events import (
     Truncated,
 )
 from quorate_protocol.observer.observer import Ask, Observer, ObserverConfig
-from quorate_protocol.observer.position import BEGINNING, Position
 
 __all__ = (
     "BEGINNING",

@@ -4,7 +4,7 @@ from collections import deque
 from typing import NamedTuple
 
 from quorate_protocol.errors import ProtocolError
-from quorate_protocol.observer.position import Position
+from quorate_protocol.observer.events import Position
 from quorate_protocol.records.batch import RecordBatch, decode_batches, scan_batches
 
 

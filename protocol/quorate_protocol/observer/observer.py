@@ -9,13 +9,16 @@ from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
 
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.observer import wire
-from quorate_protocol.observer.errors import HistoryLostError, RefusedError
 from quorate_protocol.observer.events import (
+    BEGINNING,
     Committed,
     Endpoint,
     Event,
     Gap,
+    HistoryLostError,
     LeaderChanged,
+    Position,
+    RefusedError,
     SnapshotAbandoned,
     SnapshotBegun,
     SnapshotChunk,
@@ -23,7 +26,6 @@ from quorate_protocol.observer.events import (
     Truncated,
 )
 from quorate_protocol.observer.fetched import Fetched
-from quorate_protocol.observer.position import BEGINNING, Position
 
 NO_LEADER: Final = -1
 _UNKNOWN: Final = -1

@@ -14,8 +14,7 @@ from kio.schema.fetch_snapshot.v1.request import (
 
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
-from quorate_protocol.observer.events import Endpoint
-from quorate_protocol.observer.position import Position
+from quorate_protocol.observer.events import Endpoint, Position
 
 _NO_REPLICA: Final = -1
 

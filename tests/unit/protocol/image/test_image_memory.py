@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from quorate_protocol.image import MetadataImage
-from quorate_protocol.image.interning import TUPLES_MAX, BrokerIdsPool, DirectoriesPool
+from quorate_protocol.image.partitions import TUPLES_MAX, BrokerIdsPool, DirectoriesPool
 from quorate_protocol.records.framing import decode_record, encode_record
 
 BYTES_PER_PARTITION_MAX = 300
