@@ -25,23 +25,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GC_THRESHOLD: Final = 50_000
-"""Allocations between two looks of the garbage collector: the image's many small values are no garbage."""
+"""Allocations between two runs of the garbage collector: the image's many small values stay."""
 
 
 class StartError(Exception):
-    """The process can't begin to serve; one line for people."""
+    """The process cannot start. The message is one line for people."""
 
 
 def run(config: ControllerConfig) -> None:
     """Runs a controller until SIGTERM or SIGINT.
 
-    Raises StorageError and StartError when it can't start, and StorageError when its disk fails later.
+    Raises:
+        StartError: a listener cannot be bound.
+        StorageError: the directories cannot be used, or the disk fails later.
     """
     uvloop.run(_Process(config).serve())
 
 
 class _Process:
-    """Everything that has to be opened and closed, in order."""
+    """Opens and closes the parts of a controller in order."""
 
     def __init__(self, config: ControllerConfig) -> None:
         self._config = config
@@ -49,7 +51,7 @@ class _Process:
         self._failure: Exception | None = None
 
     async def serve(self) -> None:
-        """From opening the disk to leaving the quorum."""
+        """Serves from opening the disk until the process has left the quorum."""
         config = self._config
         for note in config.notes:
             log.info("config_without_effect", extra={"facts": {"note": note}})
@@ -114,7 +116,7 @@ class _Process:
 
 
 def _settle_memory() -> None:
-    """What start-up has made stays for good: the collector need not look at it again."""
+    """Excludes the objects of the start from garbage collection: they stay until the end."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)

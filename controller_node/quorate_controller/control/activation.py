@@ -27,7 +27,7 @@ ABORT_REASON: Final = "Controller failover"
 def default_bootstrap(
     metadata_version: int = features.METADATA_VERSION_LATEST_PRODUCTION,
 ) -> BootstrapMetadata:
-    """What ``kafka-storage format`` writes for a release: metadata.version and the levels that go with it."""
+    """What `kafka-storage format` writes for a release: metadata.version and the levels that go with it."""
     levels = {features.METADATA_VERSION: metadata_version, **features.default_levels(metadata_version)}
     return BootstrapMetadata(
         records=tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items())

@@ -1,9 +1,9 @@
 """The vocabulary of the control package: what a decision gets and gives, and the ports between its parts.
 
 A manager *decides*: it reads the metadata image, its soft state and one request, and returns a
-:class:`ControlResult`. It never changes the image. The node appends the records, replays them into the image
+`ControlResult`. It never changes the image. The node appends the records, replays them into the image
 at once (so that the next decision sees them), and sends the response when they are committed. What was
-replayed reaches the managers through ``observe``.
+replayed reaches the managers through `observe`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KRaftVersionUpgrade:
-    """Asks raft to write KRaftVersionRecord and VotersRecord: an update of ``kraft.version`` (KIP-853)."""
+    """Asks raft to write KRaftVersionRecord and VotersRecord: an update of `kraft.version` (KIP-853)."""
 
     level: int
 
@@ -64,7 +64,7 @@ class KRaftVersionUpgrade:
 class ControlResult:
     """A decision: records to append, and the response to give once they are committed.
 
-    ``response`` is a canonical kio response, or None when nobody asked (ticks, activation). A result without
+    `response` is a canonical kio response, or None when nobody asked (ticks, activation). A result without
     records is a read, answered once everything that it saw is committed.
     """
 
@@ -78,7 +78,7 @@ class ControlResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapMetadata:
-    """What the very first active controller writes: from ``bootstrap.checkpoint``, or the defaults."""
+    """What the very first active controller writes: from `bootstrap.checkpoint`, or the defaults."""
 
     records: "tuple[MetadataRecord, ...]" = ()
     """FeatureLevelRecords, then what else the formatter put there (SCRAM credentials). Empty: defaults."""
@@ -97,13 +97,13 @@ class ControlConfig:
     default_replication_factor: int = 1
     num_partitions: int = 1
     leader_imbalance_check_enable: bool = True
-    """Kafka's ``auto.leader.rebalance.enable``."""
+    """Kafka's `auto.leader.rebalance.enable`."""
     leader_imbalance_check_interval_ms: int = 300_000
     unclean_election_check_interval_ms: int = 300_000
     incarnation_id: UUID | None = None
     """Of this process, as it registers; None does not check who registers with our id."""
     max_idle_interval_ms: int = 500
-    """Kafka's ``metadata.max.idle.interval.ms``: a NoOpRecord is due after this silence; 0 means never."""
+    """Kafka's `metadata.max.idle.interval.ms`: a NoOpRecord is due after this silence; 0 means never."""
     static_configs: Mapping[str, str] = field(default_factory=dict)
     """The properties of this controller's own file: below dynamic configs, above defaults."""
 
@@ -122,26 +122,27 @@ class EffectiveConfig:
 
 
 class TopicConfigs(Protocol):
-    """What the topic and partition managers ask of the config manager (``configs.py``)."""
+    """What the topic and partition managers ask of the config manager (`config_changes.py`)."""
 
     def validate_new_topic(self, name: str, configs: Mapping[str, str | None]) -> "Sequence[MetadataRecord]":
         """Checks the configs of a topic to be created; gives its ConfigRecords, in the order of the request.
 
-        :raises ControlError: INVALID_CONFIG for an unknown name, a null value, a value that its type refuses.
+        Raises:
+            ControlError: INVALID_CONFIG for an unknown name, a null value, a value that its type refuses.
         """
 
     def describe_new_topic(self, configs: Mapping[str, str | None]) -> Sequence[EffectiveConfig]:
         """All effective configs of a topic with these overrides, ordered by name."""
 
     def min_insync_replicas(self, topic_name: str) -> int:
-        """Effective ``min.insync.replicas``: topic, cluster default, static, then default."""
+        """Effective `min.insync.replicas`: topic, cluster default, static, then default."""
 
     def unclean_leader_election(self, topic_name: str) -> bool:
-        """Effective ``unclean.leader.election.enable`` of the topic."""
+        """Effective `unclean.leader.election.enable` of the topic."""
 
 
 class BrokerTransitions(Protocol):
-    """What the broker life cycle asks of the partitions (``elections.py``). Each method only decides.
+    """What the broker life cycle asks of the partitions (`elections.py`). Each method only decides.
 
     The caller adds the record about the broker itself. The partitions' records are computed as if that had
     taken effect, whatever the image still says: a broker being fenced counts as inactive, one being unfenced
@@ -149,10 +150,10 @@ class BrokerTransitions(Protocol):
     """
 
     def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Takes ``broker_id`` out of every ISR and leadership (Kafka: handleBrokerFenced)."""
+        """Takes `broker_id` out of every ISR and leadership (Kafka: handleBrokerFenced)."""
 
     def on_broker_unfenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Elects ``broker_id`` for leaderless partitions that it may lead (handleBrokerUnfenced)."""
+        """Elects `broker_id` for leaderless partitions that it may lead (handleBrokerUnfenced)."""
 
     def on_controlled_shutdown(self, broker_id: int) -> "Sequence[MetadataRecord]":
         """Moves leaderships and ISR memberships away (handleBrokerInControlledShutdown)."""
@@ -169,13 +170,13 @@ class BrokerTransitions(Protocol):
     def on_directories_offline(
         self, broker_id: int, directories: Iterable[UUID]
     ) -> "Sequence[MetadataRecord]":
-        """Handles the partitions whose replica on ``broker_id`` is in a lost directory (KIP-858)."""
+        """Handles the partitions whose replica on `broker_id` is in a lost directory (KIP-858)."""
 
     def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
         """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off."""
 
     def leads_any_partition(self, broker_id: int) -> bool:
-        """True while ``broker_id`` leads a partition: it may not shut down yet. Must be cheap."""
+        """True while `broker_id` leads a partition: it may not shut down yet. Must be cheap."""
 
 
 class QuorumView(Protocol):
@@ -183,7 +184,7 @@ class QuorumView(Protocol):
 
     @property
     def kraft_version(self) -> int:
-        """The finalized level of ``kraft.version``, 0 or 1."""
+        """The finalized level of `kraft.version`, 0 or 1."""
 
     @property
     def leader_id(self) -> int:
@@ -194,7 +195,8 @@ class QuorumView(Protocol):
         """Ids of the current voters."""
 
     def check_kraft_upgrade(self, level: int) -> None:
-        """Refuses a ``kraft.version`` that the voters can't go to now: each must have sent UpdateRaftVoter.
+        """Refuses a `kraft.version` that the voters can't go to now: each must have sent UpdateRaftVoter.
 
-        :raises ControlError: INVALID_UPDATE_VERSION with the reason (KIP-853).
+        Raises:
+            ControlError: INVALID_UPDATE_VERSION with the reason (KIP-853).
         """

@@ -42,7 +42,8 @@ def place(
 ) -> list[Assignment]:
     """Assigns new partitions automatically.
 
-    :raises ControlError: INVALID_REPLICATION_FACTOR when the brokers there are can't host them.
+    Raises:
+        ControlError: INVALID_REPLICATION_FACTOR when the brokers there are can't host them.
     """
     placed = place_replicas(usable_brokers(image), num_partitions, replication_factor, rng)
     return [Assignment(replicas=replicas, isr=_active(image, replicas)) for replicas in placed]
@@ -53,8 +54,11 @@ def check_manual(
 ) -> Assignment:
     """The assignment that a client gave for one partition.
 
-    :param replication_factor: that of the partitions before this one, if there are any.
-    :raises ControlError: INVALID_REPLICA_ASSIGNMENT.
+    Args:
+        replication_factor: that of the partitions before this one, if there are any.
+
+    Raises:
+        ControlError: INVALID_REPLICA_ASSIGNMENT.
     """
     check_replicas(image, replicas)
     if replication_factor is not None and len(replicas) != replication_factor:
@@ -74,7 +78,8 @@ def check_manual(
 def check_replicas(image: "MetadataImage", replicas: Sequence[int]) -> None:
     """Each a registered broker, and each once.
 
-    :raises ControlError: INVALID_REPLICA_ASSIGNMENT.
+    Raises:
+        ControlError: INVALID_REPLICA_ASSIGNMENT.
     """
     if not replicas:
         raise _invalid("The manual partition assignment includes an empty replica list.")

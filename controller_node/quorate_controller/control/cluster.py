@@ -40,7 +40,7 @@ TELLS_PREVIOUS_EPOCH_SINCE: Final = 3
 
 
 class ClusterManager:
-    """Decides who may be which broker. All state is in the image, but for the sessions of ``heartbeats``."""
+    """Decides who may be which broker. All state is in the image, but for the sessions of `heartbeats`."""
 
     def __init__(
         self,
@@ -61,10 +61,11 @@ class ClusterManager:
 
         An incarnation that registers again keeps its epoch, and stays fenced or unfenced.
 
-        :raises ControlError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION (another incarnation
-            has a live session); BROKER_ID_NOT_REGISTERED (a broker in migration from ZooKeeper);
-            INVALID_REGISTRATION (log directories, listeners, no metadata.version); UNSUPPORTED_VERSION (a
-            finalized level is out of the broker's range).
+        Raises:
+            ControlError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION (another incarnation has a
+                live session); BROKER_ID_NOT_REGISTERED (a broker in migration from ZooKeeper);
+                INVALID_REGISTRATION (log directories, listeners, no metadata.version); UNSUPPORTED_VERSION (a
+                finalized level is out of the broker's range).
         """
         if request.cluster_id != self._cluster_id:
             raise ControlError(
@@ -100,7 +101,8 @@ class ClusterManager:
     def unregister_broker(self, request: UnregisterBrokerRequest) -> ControlResult:
         """UnregisterBroker 0 (KIP-631): takes a broker out of all ISRs and forgets it.
 
-        :raises ControlError: BROKER_ID_NOT_REGISTERED.
+        Raises:
+            ControlError: BROKER_ID_NOT_REGISTERED.
         """
         broker = self._image.cluster.brokers.get(request.broker_id)
         if broker is None:
@@ -191,7 +193,7 @@ class ClusterManager:
     def _record(
         self, request: BrokerRegistrationRequest, epoch: int, same: "BrokerRegistration | None"
     ) -> RegisterBrokerRecord:
-        """``same``: what is registered of the same incarnation."""
+        """`same`: what is registered of the same incarnation."""
         has_directories = self._image.metadata_version >= features.DIRECTORY_ASSIGNMENT_SINCE
         return RegisterBrokerRecord(
             broker_id=request.broker_id,

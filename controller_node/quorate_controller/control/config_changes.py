@@ -96,7 +96,7 @@ G = TypeVar("G", bound=_GivenResource)
 
 
 class ConfigManager:
-    """Decides on dynamic configs. Implements :class:`~quorate_controller.control.api.TopicConfigs`."""
+    """Decides on dynamic configs. Implements `TopicConfigs`."""
 
     def __init__(
         self, node_id: int, image: "MetadataImage", effective: EffectiveConfigs, quorum: QuorumView
@@ -115,7 +115,8 @@ class ConfigManager:
     ) -> ControlResult:
         """IncrementalAlterConfigs 0-1: each resource succeeds or fails alone; errors stand in the response.
 
-        :raises ControlError: POLICY_VIOLATION when it takes more records than one batch may have.
+        Raises:
+            ControlError: POLICY_VIOLATION when it takes more records than one batch may have.
         """
 
         def operate(resource: Resource, given: AlterConfigsResource) -> dict[str, str | None]:
@@ -212,17 +213,17 @@ class ConfigManager:
         )
 
     def min_insync_replicas(self, topic_name: str) -> int:
-        """Effective ``min.insync.replicas`` of a topic."""
+        """Effective `min.insync.replicas` of a topic."""
         return self._effective.min_insync_replicas(topic_name)
 
     def unclean_leader_election(self, topic_name: str) -> bool:
-        """Effective ``unclean.leader.election.enable`` of a topic."""
+        """Effective `unclean.leader.election.enable` of a topic."""
         return self._effective.unclean_leader_election(topic_name)
 
     def eligible_leader_replicas_records(self) -> tuple[ConfigRecord, ...]:
         """What has to be written when eligible.leader.replicas.version is switched on (KIP-966).
 
-        From then on every controller must compute the same ``min.insync.replicas``: it gets a value for the
+        From then on every controller must compute the same `min.insync.replicas`: it gets a value for the
         whole cluster, and none of a single broker remains.
         """
         records: list[ConfigRecord] = []
@@ -396,7 +397,7 @@ class ConfigManager:
 
 
 def topics_with_new_min_insync_replicas(records: Iterable["MetadataRecord"]) -> list[str | None]:
-    """Topics whose ``min.insync.replicas`` these records may change; None stands for all of them."""
+    """Topics whose `min.insync.replicas` these records may change; None stands for all of them."""
     return [
         record.resource_name if record.resource_type == ConfigResourceType.TOPIC else None
         for record in records

@@ -1,7 +1,7 @@
 """Kafka's config definitions: names, types, defaults, checks, synonyms.
 
-The data (``config_schema.json``, ``config_documentation.json``) is written by
-``tools/generate_config_schema.py`` from Kafka's own ConfigDefs. It is read on first use, and only what is
+The data (`config_schema.json`, `config_documentation.json`) is written by
+`tools/generate_config_schema.py` from Kafka's own ConfigDefs. It is read on first use, and only what is
 asked for is kept.
 """
 
@@ -42,7 +42,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What a value has to satisfy beyond its type; ``kind`` selects the function of these parameters."""
+    """What a value has to satisfy beyond its type; `kind` selects the function of these parameters."""
 
     kind: str
     min: int | float | None = None
@@ -65,12 +65,13 @@ class Definition:
     check: Check | None = None
     synonyms: tuple[Synonym, ...] = ()
     update_mode: str = ""
-    """Of broker configs: ``read-only``, ``per-broker`` or ``cluster-wide``."""
+    """Of broker configs: `read-only`, `per-broker` or `cluster-wide`."""
 
     def parse(self, text: str | None) -> ConfigValue:
-        """The typed value of ``text``.
+        """The typed value of `text`.
 
-        :raises ConfigValueError: it is not of the type, or fails the check.
+        Raises:
+            ConfigValueError: it is not of the type, or fails the check.
         """
         value = parse_type(self.name, text, self.type)
         if self.check is not None:
@@ -80,7 +81,7 @@ class Definition:
         return value
 
     def normalize(self, text: str | None) -> str | None:
-        """``text`` as Kafka shows it: trimmed, lists without spaces, numbers without leading zeros."""
+        """`text` as Kafka shows it: trimmed, lists without spaces, numbers without leading zeros."""
         value = self.parse(text)
         if self.type is ConfigType.DOUBLE and text is not None:
             return text.strip()
@@ -90,7 +91,8 @@ class Definition:
 def parse_type(name: str, text: str | None, config_type: ConfigType) -> ConfigValue:
     """Parses without checks beyond the type (Kafka's ConfigDef.parseType). Classes are taken by name.
 
-    :raises ConfigValueError: not of the type.
+    Raises:
+        ConfigValueError: not of the type.
     """
     if text is None:
         return None
@@ -251,7 +253,7 @@ def client_metrics_definitions() -> Mapping[str, Definition]:
 
 @cache
 def security_configs() -> frozenset[str]:
-    """Broker configs that can be altered per listener only (``listener.name.<name>.ssl.…``)."""
+    """Broker configs that can be altered per listener only (`listener.name.<name>.ssl.…`)."""
     return frozenset(_read_json("config_schema.json")["security_configs"])
 
 

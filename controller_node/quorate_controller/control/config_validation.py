@@ -49,9 +49,10 @@ CLUSTER_LEVEL_LISTENER_CONFIGS: Final = frozenset(
 
 
 def validate_resource_name(kind: str, name: str) -> None:
-    """``kind`` is ``topic``, ``broker``, ``group`` or ``client metrics``.
+    """`kind` is `topic`, `broker`, `group` or `client metrics`.
 
-    :raises ControlError: INVALID_REQUEST, or INVALID_TOPIC_EXCEPTION for a name that no topic may have.
+    Raises:
+        ControlError: INVALID_REQUEST, or INVALID_TOPIC_EXCEPTION for a name that no topic may have.
     """
     if kind == "broker":
         if name and not re.fullmatch(r"[+-]?[0-9]{1,10}", name):
@@ -69,8 +70,9 @@ def validate_resource_name(kind: str, name: str) -> None:
 def validate_topic(configs: Configs, existing: Configs, effective: EffectiveConfigs) -> None:
     """All configs that a topic would have, given those that it has.
 
-    :raises ControlError: INVALID_CONFIG for an unknown name, a value that its definition refuses, and values
-        that contradict each other.
+    Raises:
+        ControlError: INVALID_CONFIG for an unknown name, a value that its definition refuses, and values that
+            contradict each other.
     """
     definitions = topic_definitions()
     _check_names("topic config", configs, definitions)
@@ -138,7 +140,8 @@ def validate_group(configs: Configs, effective: EffectiveConfigs) -> None:
     """All configs that a group would have; the brokers' bounds are those of this node (KIP-848, KIP-932,
     KIP-1071).
 
-    :raises ControlError: INVALID_CONFIG.
+    Raises:
+        ControlError: INVALID_CONFIG.
     """
     definitions = group_definitions()
     _check_names("group config", configs, definitions)
@@ -179,7 +182,8 @@ def validate_client_metrics(configs: Configs) -> None:
     An expression has to compile as Python's, in at most 1,000 characters; one that
     only Java's Pattern takes is refused.
 
-    :raises ControlError: INVALID_CONFIG; INVALID_REQUEST for an unknown name or an interval out of bounds.
+    Raises:
+        ControlError: INVALID_CONFIG; INVALID_REQUEST for an unknown name or an interval out of bounds.
     """
     definitions = client_metrics_definitions()
     for name in configs:
@@ -219,7 +223,8 @@ def validate_broker(changed: Configs, *, per_broker: bool) -> None:
 
     Names that Kafka does not know are taken: they may be those of a plugin.
 
-    :raises ControlError: INVALID_REQUEST.
+    Raises:
+        ControlError: INVALID_REQUEST.
     """
     definitions = broker_definitions()
     fixed = sorted(

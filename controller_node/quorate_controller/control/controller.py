@@ -58,8 +58,8 @@ Decide = Callable[[Any, RequestContext], ControlResult]
 class QuorumController:
     """Decides what the active controller writes and answers; on standby it answers reads only.
 
-    It reads ``image`` and never changes it. The node calls :meth:`observe` with every record that it replayed
-    and :meth:`tick` whenever :attr:`deadline_ms` has come, until that lies in the future.
+    It reads `image` and never changes it. The node calls `observe` with every record that it replayed
+    and `tick` whenever `deadline_ms` has come, until that lies in the future.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class QuorumController:
 
     @property
     def is_active(self) -> bool:
-        """Between :meth:`activate` and :meth:`deactivate`."""
+        """Between `activate` and `deactivate`."""
         return self._is_active
 
     @property
     def deadline_ms(self) -> int | None:
-        """When :meth:`tick` is due; None on standby."""
+        """When `tick` is due; None on standby."""
         if not self._is_active:
             return None
         expiry_ms = self._heartbeats.deadline_ms
@@ -131,8 +131,9 @@ class QuorumController:
     def activate(self, now_ms: int) -> ControlResult:
         """Starts deciding, the image having been replayed to the end of the log.
 
-        :returns: records to append before anything else: the bootstrap metadata for an empty log, the abort
-            of a metadata transaction that the previous leader left open; possibly none.
+        Returns:
+            records to append before anything else: the bootstrap metadata for an empty log, the abort of a
+            metadata transaction that the previous leader left open; possibly none.
         """
         assert not self._is_active
         self._is_active = True
@@ -148,7 +149,8 @@ class QuorumController:
     def decide(self, request: Any, context: RequestContext) -> ControlResult:
         """Decides on one request in its canonical class.
 
-        :raises ControlError: the request is refused as a whole; NOT_CONTROLLER for a write on standby.
+        Raises:
+            ControlError: the request is refused as a whole; NOT_CONTROLLER for a write on standby.
         """
         read = self._reads.get(type(request))
         if read is not None:
@@ -165,7 +167,8 @@ class QuorumController:
     def tick(self, now_ms: int) -> ControlResult | None:
         """Does one thing that is due: fences one expired broker, writes a NoOpRecord, elects leaders.
 
-        :returns: None when nothing is to be written.
+        Returns:
+            None when nothing is to be written.
         """
         assert self._is_active
         expiry_ms = self._heartbeats.deadline_ms
@@ -185,7 +188,7 @@ class QuorumController:
                 self._heartbeats.observe(record, offset)
 
     def _and_clear_elr(self, alter: Decide) -> Decide:
-        """Another ``min.insync.replicas`` makes the eligible leader replicas of a topic unreliable
+        """Another `min.insync.replicas` makes the eligible leader replicas of a topic unreliable
         (KIP-966).
         """
 

@@ -38,9 +38,10 @@ class ControllerManager:
 
         Whether the id's controller lives is known of one id only, our own.
 
-        :raises ControlError: UNSUPPORTED_VERSION below metadata.version 15; INVALID_REQUEST without an
-            incarnation id or with an unknown security protocol, which no controller could replay, and for
-            another process registers with the id of the active controller.
+        Raises:
+            ControlError: UNSUPPORTED_VERSION below metadata.version 15; INVALID_REQUEST without an
+                incarnation id or with an unknown security protocol, which no controller could replay, and for
+                another process registers with the id of the active controller.
         """
         if self._image.metadata_version < features.CONTROLLER_REGISTRATION_SINCE:
             raise ControlError(
@@ -95,8 +96,9 @@ class ControllerManager:
 
         A controller that is still running registers again by itself.
 
-        :raises ControlError: INVALID_REQUEST for a voter, static or dynamic; UNSUPPORTED_VERSION below
-            metadata.version 33; CONTROLLER_ID_NOT_REGISTERED. In this order, as Kafka 4.4 announced.
+        Raises:
+            ControlError: INVALID_REQUEST for a voter, static or dynamic; UNSUPPORTED_VERSION below
+                metadata.version 33; CONTROLLER_ID_NOT_REGISTERED. In this order, as Kafka 4.4 announced.
         """
         controller_id = request.controller_id
         # The last voter set counts, committed or not: its record stands before ours in the log.

@@ -73,7 +73,8 @@ class ClusterDescriber:
     def describe_cluster(self, request: DescribeClusterRequest, context: RequestContext) -> ControlResult:
         """DescribeCluster 0-2: those controllers that have an endpoint on the listener which was asked.
 
-        :raises ControlError: UNSUPPORTED_VERSION below metadata.version 15.
+        Raises:
+            ControlError: UNSUPPORTED_VERSION below metadata.version 15.
         """
         if self._image.metadata_version < features.CONTROLLER_REGISTRATION_SINCE:
             raise ControlError(
@@ -297,7 +298,7 @@ class ConfigDescriber:
         ]
 
     def _broker_values(self, name: str, names: Sequence[str]) -> list[SourcedValue]:
-        """Where ``name`` and those that it falls back to are set, strongest first, beginning with itself."""
+        """Where `name` and those that it falls back to are set, strongest first, beginning with itself."""
         values = [
             SourcedValue(key, configs[key], source)
             for source, configs in self._effective.levels()

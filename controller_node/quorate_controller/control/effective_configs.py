@@ -35,7 +35,7 @@ class EffectiveConfigs:
         self._node_resource = (int(ConfigResourceType.BROKER), str(node_id))
         self._image = image
         self.static_configs = dict(static_configs)
-        """This node's file; ``node.id`` and ``broker.id`` are the same thing to Kafka."""
+        """This node's file; `node.id` and `broker.id` are the same thing to Kafka."""
         for name, synonym in (("node.id", "broker.id"), ("broker.id", "node.id")):
             if name in static_configs:
                 self.static_configs.setdefault(synonym, static_configs[name])
@@ -61,7 +61,7 @@ class EffectiveConfigs:
         yield ConfigSource.STATIC_BROKER_CONFIG, self.static_configs
 
     def topic_config(self, name: str, overrides: Mapping[str, str]) -> SourcedValue:
-        """The value that a topic with these configs of its own has for ``name``."""
+        """The value that a topic with these configs of its own has for `name`."""
         definition = topic_definitions()[name]
         if name in overrides:
             return SourcedValue(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG)
@@ -88,7 +88,7 @@ class EffectiveConfigs:
         return definition.default
 
     def min_insync_replicas(self, topic_name: str) -> int:
-        """Effective ``min.insync.replicas`` of a topic."""
+        """Effective `min.insync.replicas` of a topic."""
         overrides = self.dynamic(ConfigResourceType.TOPIC, topic_name)
         return self._integer(MIN_INSYNC_REPLICAS, self.topic_config(MIN_INSYNC_REPLICAS, overrides).value)
 
@@ -97,7 +97,7 @@ class EffectiveConfigs:
         return self._integer(MIN_INSYNC_REPLICAS, self.static_configs.get(MIN_INSYNC_REPLICAS))
 
     def unclean_leader_election(self, topic_name: str) -> bool:
-        """Effective ``unclean.leader.election.enable`` of a topic."""
+        """Effective `unclean.leader.election.enable` of a topic."""
         overrides = self.dynamic(ConfigResourceType.TOPIC, topic_name)
         value = self.topic_config(UNCLEAN_LEADER_ELECTION, overrides).value
         return value is not None and value.strip().lower() == "true"

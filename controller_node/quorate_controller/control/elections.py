@@ -42,7 +42,7 @@ _Partition = tuple["TopicImage", int]
 
 
 class Elections:
-    """Keeps partitions led: :class:`~quorate_controller.control.api.BrokerTransitions` and more.
+    """Keeps partitions led: `BrokerTransitions` and more.
 
     Holds no state of its own: the image's index knows which partitions are without a leader, or led by
     another replica than the preferred one.
@@ -55,7 +55,7 @@ class Elections:
     # What happens to brokers (BrokerTransitions)
 
     def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """PartitionChangeRecords that take ``broker_id`` out of every ISR and leadership."""
+        """PartitionChangeRecords that take `broker_id` out of every ISR and leadership."""
         in_sync = (
             (topic, partition_id)
             for topic, partition_id, partition in partitions_of_broker(self._image, broker_id)
@@ -64,7 +64,7 @@ class Elections:
         return self._take_out(broker_id, in_sync)
 
     def on_broker_unfenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """PartitionChangeRecords for leaderless partitions, now that ``broker_id`` is active again."""
+        """PartitionChangeRecords for leaderless partitions, now that `broker_id` is active again."""
         changes = PartitionChanges(self._image, self._configs, returning=broker_id)
         records = []
         for topic, partition_id in self._resolve(self._image.index.leaderless):
@@ -74,7 +74,7 @@ class Elections:
         return records
 
     def on_controlled_shutdown(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Moves leaderships and ISR memberships away from ``broker_id``."""
+        """Moves leaderships and ISR memberships away from `broker_id`."""
         return self.on_broker_fenced(broker_id)
 
     def on_broker_unregistered(self, broker_id: int) -> "Sequence[MetadataRecord]":
@@ -90,7 +90,7 @@ class Elections:
         """A new incarnation whose predecessor did not shut down cleanly: out of ISR and ELR.
 
         Without eligible.leader.replicas.version it is the same as being fenced. After a clean shutdown call
-        :meth:`on_broker_fenced` (Kafka's handleBrokerShutdown has both branches).
+        `on_broker_fenced` (Kafka's handleBrokerShutdown has both branches).
         """
         if not is_elr_enabled(self._image):
             return self.on_broker_fenced(broker_id)
@@ -99,7 +99,7 @@ class Elections:
     def on_directories_offline(
         self, broker_id: int, directories: Iterable[UUID]
     ) -> "Sequence[MetadataRecord]":
-        """Handles partitions whose replica on ``broker_id`` is in one of the lost directories (KIP-858)."""
+        """Handles partitions whose replica on `broker_id` is in one of the lost directories (KIP-858)."""
         lost = frozenset(directories)
         affected = (
             (topic, partition_id)
@@ -115,7 +115,7 @@ class Elections:
         return [ClearElrRecord(topic_name=name or ALL_TOPICS) for name in topic_names]
 
     def leads_any_partition(self, broker_id: int) -> bool:
-        """True while ``broker_id`` is the leader of a partition."""
+        """True while `broker_id` is the leader of a partition."""
         return leads_any_partition(self._image, broker_id)
 
     # Requests and periodic passes
@@ -125,8 +125,9 @@ class Elections:
 
         Of all, those that need no election are left out of the response.
 
-        :raises ControlError: INVALID_REQUEST for an unknown type, POLICY_VIOLATION for more than 10,000
-            elections.
+        Raises:
+            ControlError: INVALID_REQUEST for an unknown type, POLICY_VIOLATION for more than 10,000
+                elections.
         """
         election = _ELECTION_TYPES.get(request.election_type)
         if election is None:
@@ -156,8 +157,8 @@ class Elections:
     def balance_leaders(self) -> tuple[ControlResult, bool]:
         """One step of the preferred leader pass: at most 1,000 elections.
 
-        :returns: the records, and whether the pass has more to do: then call again as soon as they are
-            replayed.
+        Returns:
+            the records, and whether the pass has more to do: then call again as soon as they are replayed.
         """
         changes = PartitionChanges(self._image, self._configs)
         wanted = Wanted(election=Election.PREFERRED)
@@ -199,7 +200,7 @@ class Elections:
         changes: PartitionChanges,
         records: list[PartitionChangeRecord],
     ) -> PartitionResult:
-        """Elects one partition for a request: adds to ``records`` and gives the result to answer."""
+        """Elects one partition for a request: adds to `records` and gives the result to answer."""
         topic = self._image.topics.by_name.get(name)
         if topic is None:
             return _result(partition_id, ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")

@@ -133,7 +133,7 @@ class FeatureManager:
         return NoOpRecord()
 
     def _reason_not_supported(self, name: str, level: int) -> str | None:
-        """Who stands in the way of ``level``: this controller, a broker, a registered controller."""
+        """Who stands in the way of `level`: this controller, a broker, a registered controller."""
         local = VersionRange(*features.SUPPORTED_FEATURES.get(name, (0, 0)))
         candidates = [(f"Local controller {self._node_id}", local)]
         disabled = VersionRange(0, 0)

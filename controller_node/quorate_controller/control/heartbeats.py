@@ -129,7 +129,7 @@ class HeartbeatManager:
                 self._leases[broker_id].controlled_shutdown_offset = -1
 
     def has_valid_session(self, broker_id: int, now_ms: int) -> bool:
-        """Whether the registered incarnation of ``broker_id`` was heard of within the session timeout."""
+        """Whether the registered incarnation of `broker_id` was heard of within the session timeout."""
         contact_ms = self._contacts.get(broker_id)
         return contact_ms is not None and now_ms <= contact_ms + self._session_timeout_ms
 
@@ -144,7 +144,7 @@ class HeartbeatManager:
         """Ends the oldest session if it has expired.
 
         One at a time, so that the elections after each see what the previous one changed. The result is
-        None if nothing was to be fenced; look at ``deadline_ms`` for whether there is more to do.
+        None if nothing was to be fenced; look at `deadline_ms` for whether there is more to do.
         """
         deadline_ms = self.deadline_ms
         if deadline_ms is None or now_ms < deadline_ms:
@@ -156,7 +156,8 @@ class HeartbeatManager:
     def heartbeat(self, request: BrokerHeartbeatRequest, context: RequestContext) -> ControlResult:
         """BrokerHeartbeat 0-2.
 
-        :raises ControlError: STALE_BROKER_EPOCH when the broker is not registered, or with another epoch.
+        Raises:
+            ControlError: STALE_BROKER_EPOCH when the broker is not registered, or with another epoch.
         """
         broker = check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
         lease = self._leases[broker.broker_id]
@@ -285,7 +286,8 @@ def _differ(reported: Sequence[UUID | None], known: Sequence[UUID] | None) -> bo
 def check_broker_epoch(image: "MetadataImage", broker_id: int, broker_epoch: int) -> "BrokerRegistration":
     """The registration of a broker that speaks for itself.
 
-    :raises ControlError: STALE_BROKER_EPOCH when it is not registered, or with another epoch.
+    Raises:
+        ControlError: STALE_BROKER_EPOCH when it is not registered, or with another epoch.
     """
     broker = image.cluster.brokers.get(broker_id)
     if broker is None:

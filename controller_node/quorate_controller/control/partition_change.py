@@ -1,14 +1,14 @@
 """What changes about one partition when its ISR, replicas, brokers or directories change: the one place that
 elects.
 
-Given a partition, what is wanted of it and the rules in force, :func:`change_partition` gives the
+Given a partition, what is wanted of it and the rules in force, `change_partition` gives the
 PartitionChangeRecord with the least content that leads there, or None. In this order, each step seeing what
 the one before made of it:
 
 1. a running reassignment completes when every added replica is in the ISR; if it leaves fewer replicas, when
    every one that stays is;
 2. the eligible leader replicas (ELR, KIP-966) are those that left the ISR while it is below
-   ``min.insync.replicas``;
+   `min.insync.replicas`;
 3. a leader is elected: the present one, if it may go on; else the first of the ISR in replica order; else,
    of an empty ISR, the first of the ELR; else the last known leader; else, only if unclean elections are
    wanted, any active replica;
@@ -50,9 +50,9 @@ class Rules:
 
     metadata_version: int
     elr_enabled: bool
-    """``eligible.leader.replicas.version`` is 1."""
+    """`eligible.leader.replicas.version` is 1."""
     min_insync_replicas: int
-    """Effective value, at most the replication factor. Read only if ``elr_enabled``."""
+    """Effective value, at most the replication factor. Read only if `elr_enabled`."""
     may_lead: Callable[[int, UUID], bool]
     """Is this broker active, and this directory of it online?"""
 
@@ -92,7 +92,7 @@ class _Target:
 def change_partition(
     topic_id: UUID, partition_id: int, partition: PartitionRegistration, wanted: Wanted, rules: Rules
 ) -> PartitionChangeRecord | None:
-    """The record that brings ``partition`` to what is wanted, or None if it is there already."""
+    """The record that brings `partition` to what is wanted, or None if it is there already."""
     recovery_state = wanted.leader_recovery_state
     target = _Target(
         replicas=_or_else(wanted.replicas, partition.replicas),

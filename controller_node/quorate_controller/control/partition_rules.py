@@ -24,8 +24,8 @@ def is_elr_enabled(image: "MetadataImage") -> bool:
 class PartitionChanges:
     """Changes partitions as the image demands; make one for each decision, since it remembers what it read.
 
-    A decision about a broker is made before the image says that it is fenced or unfenced: ``leaving`` is a
-    broker that may not lead any more, ``returning`` one that may again, whatever the image has.
+    A decision about a broker is made before the image says that it is fenced or unfenced: `leaving` is a
+    broker that may not lead any more, `returning` one that may again, whatever the image has.
     """
 
     def __init__(

@@ -52,7 +52,8 @@ class PartitionManager:
 
         Errors of single partitions stand in the response.
 
-        :raises ControlError: STALE_BROKER_EPOCH.
+        Raises:
+            ControlError: STALE_BROKER_EPOCH.
         """
         self._check_broker_epoch(request.broker_id, request.broker_epoch)
         changes = PartitionChanges(self._image, self._configs)
@@ -86,7 +87,8 @@ class PartitionManager:
         A replica assigned to a directory that is not online loses leadership and ISR membership. Errors of
         single partitions stand in the response.
 
-        :raises ControlError: UNSUPPORTED_VERSION below metadata.version 17, STALE_BROKER_EPOCH.
+        Raises:
+            ControlError: UNSUPPORTED_VERSION below metadata.version 17, STALE_BROKER_EPOCH.
         """
         if self._image.metadata_version < DIRECTORY_ASSIGNMENT_SINCE:
             raise ControlError(ErrorCode.unsupported_version, "Directory assignment is not supported yet.")
@@ -133,7 +135,7 @@ class PartitionManager:
         changes: PartitionChanges,
         records: list[PartitionChangeRecord],
     ) -> alter_response.PartitionData:
-        """Changes one partition for its leader: adds to ``records`` and gives the result to answer."""
+        """Changes one partition for its leader: adds to `records` and gives the result to answer."""
         partition_id = asked.partition_index
         partition = topic.partitions.get(partition_id)
         if partition is None:

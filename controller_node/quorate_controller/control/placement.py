@@ -20,7 +20,8 @@ def place_replicas(
 ) -> list[tuple[int, ...]]:
     """Replicas of each partition, preferred leader first.
 
-    :raises ControlError: INVALID_REPLICATION_FACTOR when there are too few brokers, or all are fenced.
+    Raises:
+        ControlError: INVALID_REPLICATION_FACTOR when there are too few brokers, or all are fenced.
     """
     try:
         return placement.place_replicas(brokers, num_partitions, replication_factor, rng)

@@ -27,7 +27,8 @@ class ProducerIdManager:
     def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> ControlResult:
         """AllocateProducerIds 0.
 
-        :raises ControlError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR when 64 bits are used up.
+        Raises:
+            ControlError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR when 64 bits are used up.
         """
         check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
         first = max(self._image.next_producer_id, 0)

@@ -3,7 +3,7 @@
 A reassignment is a state of its partition. It begins with a record that adds the new replicas to the list and
 says which come and which go. It ends with the record that takes those away which go, when the new ones are in
 the ISR: the change of the ISR that completes it, by AlterPartition or otherwise, and this are decided together,
-in :mod:`quorate_controller.control.partition_change`. One that needs to wait for nothing, such as another order
+in `partition_change`. One that needs to wait for nothing, such as another order
 of the same replicas, begins and ends in one record. To cancel it takes the new replicas away instead.
 """
 
@@ -177,7 +177,8 @@ def cancellation(partition: PartitionRegistration, *, is_unclean_allowed: bool) 
     None when only new replicas are in sync, so that one of the others would have to lead uncleanly, which is
     not allowed.
 
-    :raises ControlError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT if all replicas are new.
+    Raises:
+        ControlError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT if all replicas are new.
     """
     if not partition.is_reassigning:
         raise ControlError(ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress.")

@@ -32,7 +32,7 @@ def why_invalid(name: str) -> str | None:
 
 
 def colliding_name(name: str, existing: Names) -> str | None:
-    """An existing name that differs from ``name`` at most in '.' against '_', or None.
+    """An existing name that differs from `name` at most in '.' against '_', or None.
 
     Metrics replace '.' by '_', so two such topics would share their metrics. With few of these characters
     all spellings are probed, which does not depend on how many topics there are; with many, the names are

@@ -64,7 +64,8 @@ class TopicManager:
 
         Record order per topic is Topic, Configs, Partitions.
 
-        :raises ControlError: POLICY_VIOLATION for more than 10,000 partitions or records in all.
+        Raises:
+            ControlError: POLICY_VIOLATION for more than 10,000 partitions or records in all.
         """
         times = Counter(topic.name for topic in request.topics)
         wanted = [topic for topic in request.topics if times[topic.name] == 1]
@@ -91,10 +92,11 @@ class TopicManager:
         request: grow_request.CreatePartitionsRequest,
         _context: RequestContext,
     ) -> ControlResult:
-        """CreatePartitions 0-3: grows topics, automatically placed or as assigned; ``validate_only`` writes
+        """CreatePartitions 0-3: grows topics, automatically placed or as assigned; `validate_only` writes
         nothing.
 
-        :raises ControlError: POLICY_VIOLATION for more than 10,000 new partitions.
+        Raises:
+            ControlError: POLICY_VIOLATION for more than 10,000 new partitions.
         """
         times = Counter(topic.name for topic in request.topics)
         existing = self._image.topics.by_name
@@ -131,8 +133,9 @@ class TopicManager:
     def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> ControlResult:
         """DeleteTopics 1-6, by name or by id: one RemoveTopicRecord per topic.
 
-        :raises ControlError: TOPIC_DELETION_DISABLED by ``delete.topic.enable``, POLICY_VIOLATION for more
-            than 10,000 topics.
+        Raises:
+            ControlError: TOPIC_DELETION_DISABLED by `delete.topic.enable`, POLICY_VIOLATION for more than
+                10,000 topics.
         """
         if self._config.static_configs.get("delete.topic.enable", "true").lower() != "true":
             knows_code = context.api_version >= _DELETION_DISABLED_SINCE
@@ -166,7 +169,8 @@ class TopicManager:
     ) -> "tuple[list[MetadataRecord], create_response.CreatableTopicResult]":
         """Records and result of one topic.
 
-        :raises ControlError: why it can't be created.
+        Raises:
+            ControlError: why it can't be created.
         """
         self._check_new_name(topic.name)
         configs = {config.name: config.value for config in topic.configs}
@@ -279,7 +283,8 @@ class TopicManager:
     ) -> "Sequence[MetadataRecord]":
         """The records of the partitions that come to a topic.
 
-        :raises ControlError: why it can't grow like this.
+        Raises:
+            ControlError: why it can't grow like this.
         """
         present = len(topic.partitions)
         if asked.count == present:
@@ -310,7 +315,7 @@ class TopicManager:
     def _find_deletable(
         self, request: DeleteTopicsRequest, refused: list[DeletableTopicResult]
     ) -> "dict[UUID, TopicImage]":
-        """Returns the topics to delete by id. The results for all others are added to ``refused``."""
+        """Returns the topics to delete by id. The results for all others are added to `refused`."""
         names = Counter(it.name for it in request.topics if it.name is not None and it.topic_id is None)
         ids = Counter(it.topic_id for it in request.topics if it.topic_id is not None and it.name is None)
         for asked in request.topics:

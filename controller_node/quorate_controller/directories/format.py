@@ -168,7 +168,9 @@ def format_directories(
 ) -> FormatResult:
     """Format those directories of a node that are not formatted yet.
 
-    Raises FormatError and StorageError; nothing is written when the options are wrong.
+    Raises:
+        FormatError: the options are wrong. Nothing was written.
+        StorageError: a directory cannot be used.
     """
     _check_quorum_choice(target, options)
     controllers = _initial_controllers(target, options, generate_directory_id)

@@ -35,7 +35,8 @@ class RebuiltQuorum:
 def rebuild_quorum(file_system: FileSystem, config: ControllerConfig, *, now_ms: int) -> RebuiltQuorum:
     """Make the controller of this configuration the only voter. Durable on return.
 
-    Raises StorageError: it runs, is not formatted, or its quorum is static. Nothing was changed then.
+    Raises:
+        StorageError: the controller runs, is not formatted, or its quorum is static. Nothing was changed.
     """
     storage = ControllerStorage.open(file_system, config.storage)
     try:

@@ -21,7 +21,10 @@ QuorumChange = VoterSet | int
 def quorum_changes(batches: bytes, header: BatchHeader) -> Iterator[tuple[int, QuorumChange]]:
     """The voter sets and kraft.versions that a control batch sets, each with its offset.
 
-    Control records of other types are skipped, as Kafka's readers skip them. Raises ProtocolError.
+    Control records of other types are skipped, as Kafka's readers skip them.
+
+    Raises:
+        ProtocolError: a control record cannot be read.
     """
     data = batches[header.position : header.position + header.size_bytes]
     for batch in decode_batches(data):

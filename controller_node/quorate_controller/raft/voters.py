@@ -26,7 +26,11 @@ class VoterSet:
 
     @staticmethod
     def from_record(record: control.VotersRecord) -> "VoterSet":
-        """The set that a VotersRecord describes. Raises MalformedMessage when it names a voter twice."""
+        """The set that a VotersRecord describes.
+
+        Raises:
+            MalformedMessage: a voter appears twice.
+        """
         if len({voter.voter_id for voter in record.voters}) < len(record.voters):
             raise MalformedMessage("a VotersRecord names a voter twice")
         return VoterSet.of(_voter_from_record(voter) for voter in record.voters)

@@ -270,7 +270,11 @@ class Listener:
         self._is_full = False
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and listen. An empty host means all interfaces; port 0 takes a free one. Raises OSError."""
+        """Bind and listen. An empty host binds all interfaces, port 0 a free port.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: Connection(self), host or None, port, backlog=1024, reuse_address=True

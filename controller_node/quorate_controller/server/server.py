@@ -37,7 +37,11 @@ class ControllerServer:
         self._pages: HttpPages | None = None
 
     async def start(self) -> None:
-        """Bind everything and serve. Raises OSError, with nothing left open, when something can't be bound."""
+        """Bind all listeners and serve.
+
+        Raises:
+            OSError: an address cannot be bound. Nothing stays open.
+        """
         try:
             for listener, address in zip(self._listeners, self._config.listeners, strict=True):
                 await listener.start(address.host, address.port)

@@ -63,7 +63,13 @@ class Shipper:
     _settled: dict[str, FileFacts] = field(default_factory=dict)
 
     def ship(self) -> Round:
-        """Ship everything that is due. Raises ShipError, NotFormattedError and StoppedError."""
+        """Ship everything that is due.
+
+        Raises:
+            ShipError: a file cannot be written, or the source is not a log directory.
+            NotFormattedError: there is no metadata log yet.
+            StoppedError: a stop was requested meanwhile.
+        """
         properties = self._properties()
         source = self.log_dir / METADATA_DIRECTORY
         home = self.history / properties.cluster_id / str(properties.node_id)

@@ -90,7 +90,8 @@ class ControllerStorage:
     ) -> "ControllerStorage":
         """Lock the directories, check meta.properties, recover the log.
 
-        Raises StorageError: not formatted, of another node or cluster, in use, damaged, or unreadable.
+        Raises:
+            StorageError: a directory is not formatted, of another node or cluster, in use, damaged or unreadable.
         """
         directories = dict.fromkeys((config.metadata_log_dir, *config.log_dirs))
         present = [directory for directory in directories if file_system.exists(directory)]

@@ -62,7 +62,9 @@ class MetadataLog:
     def open(cls, file_system: FileSystem, directory: Path, config: LogConfig | None = None) -> "MetadataLog":
         """Open or create the log, cutting off a tail that is torn.
 
-        Raises StorageError, and CorruptFileError when batches before the last segment are damaged.
+        Raises:
+            StorageError: a file cannot be used.
+            CorruptFileError: a batch before the last segment is damaged.
         """
         log = cls(file_system, directory, config or LogConfig())
         file_system.make_directory(directory)

@@ -51,7 +51,8 @@ def check_ensemble(
 ) -> str | None:
     """Check that the directories of a node belong together; gives their cluster id, None if there are none.
 
-    Raises StorageError naming the directory that does not fit (Kafka: MetaPropertiesEnsemble.verify).
+    Raises:
+        StorageError: a directory does not fit the others or the configuration (MetaPropertiesEnsemble.verify).
     """
     owners: dict[UUID, Path] = {}
     for directory, properties in found.items():
