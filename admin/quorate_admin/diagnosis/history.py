@@ -6,7 +6,7 @@ starts without Spark and Arrow. It prints one object,
     {"lake": "/lake", "tables": {"upgrade_blockers": [{"node_id": 99, "valid_from": "2026-01-31T12:00:00.000Z", …}]}}
 
 with the rows of the cluster, each by column name as docs/lake-tables.md has them; times are UTC as above, what is
-not known is null. A table that the lake does not have is left out. What goes wrong is told by lines on stderr that
+not known is null. A table that the lake does not have is left out. Errors are lines on stderr that
 begin with `error: `, with exit code 1.
 """
 
@@ -24,7 +24,7 @@ TABLES: Final = (
     "broker_sessions",
     "advertised_addresses",
 )
-"""What the past of a blocker is told from."""
+"""The tables that the past of a blocker is read from."""
 
 Row = Mapping[str, Any]
 
@@ -35,7 +35,7 @@ class HistoryError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Since:
-    """An instant as a lake tells it: UTC text. Not exact where what is missing in the log hides it."""
+    """An instant from a lake, as UTC text. It is not exact if a gap in the log hides the exact time."""
 
     time: str
     is_exact: bool = True
@@ -208,12 +208,12 @@ def _heirs(node_id: int, addresses: Sequence[Row]) -> Iterator[Heir]:
         if row["node_id"] == node_id:
             place = (row["host"], row["port"])
             own[place] = max(own.get(place, -1), _from_offset(row))
-    told: set[tuple[str, int, int]] = set()
+    found: set[tuple[str, int, int]] = set()
     for row in sorted(addresses, key=_from_offset):
         place, other = (row["host"], row["port"]), row["node_id"]
         came_later = place in own and other != node_id and _from_offset(row) > own[place]
-        if came_later and _is_current(row) and (*place, other) not in told:
-            told.add((*place, other))
+        if came_later and _is_current(row) and (*place, other) not in found:
+            found.add((*place, other))
             address = f"{place[0]}:{place[1]}"
             yield Heir(address=address, node_kind=row["role"], node_id=other, since=_since(row))
 

@@ -107,7 +107,7 @@ def _way_out(
         way = commands.unregister_controller(node_id)
     else:
         registered = (facts.controllers or {}).get(node_id)
-        # Brokers do not tell of controllers: then it is taken as listed, and refreshing says if it is not.
+        # Brokers do not list controllers: it is taken as listed, and refreshing reports if it is not.
         is_listed = facts.controllers is None or (registered is not None and bool(registered.endpoints))
         way = commands.refresh_controller(node_id, is_listed=is_listed)
     if presence is Presence.SILENT_VOTER and facts.quorum is not None:

@@ -41,16 +41,15 @@ def heard_of(controller_id: int, quorum: QuorumDescription, quiet_ms: int) -> He
     """Whether the leader heard from a controller in the last `quiet_ms`, by the leader's clock."""
     if quorum.leader_id == controller_id:
         return Heard.LEADS
-    leader = next((one for one in quorum.voters if one.node_id == quorum.leader_id), None)
-    now_ms = leader.last_caught_up_ms if leader is not None else None
+    from quorate_admin.diagnosis.judgement import LeaderView
+
+    view = LeaderView.of(quorum)
     replicas = [one for one in (*quorum.voters, *quorum.observers) if one.node_id == controller_id]
-    times_ms = [one.last_fetch_ms for one in replicas if one.last_fetch_ms is not None]
-    if not times_ms:
+    silences_ms = [ms for one in replicas if (ms := view.silence_ms(one)) is not None]
+    if not silences_ms:
         is_voter = any(one.node_id == controller_id for one in quorum.voters)
         return Heard.NEVER_AS_VOTER if is_voter else Heard.NOTHING
-    if now_ms is None or now_ms - max(times_ms) < quiet_ms:
-        return Heard.LATELY
-    return Heard.NOTHING
+    return Heard.LATELY if min(silences_ms) < quiet_ms else Heard.NOTHING
 
 
 class ControllerOperations(ClusterOperations):

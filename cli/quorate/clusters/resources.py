@@ -102,7 +102,7 @@ class Cluster:
 
     @property
     def status(self) -> KafkaControllerStatus:
-        """What the operator tells of the quorum and of the cluster as a whole."""
+        """The status of the quorum and of the cluster as a whole."""
         status = self.controllers.status
         assert isinstance(status, KafkaControllerStatus)
         return status

@@ -298,7 +298,7 @@ async def _hand_over(
 
 
 async def _patient_snapshot(directory: PlayDirectory, since: int, deadline: float) -> Snapshot:
-    """What the supervisor tells; one that has no time is asked again until the deadline."""
+    """Returns the supervisor's snapshot; one that does not answer is asked again until the deadline."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -328,8 +328,8 @@ def _unsettled(snapshot: Snapshot, wait_s: float, directory: PlayDirectory) -> s
     trouble = f" The last step failed: {snapshot.status.trouble}." if snapshot.status.trouble else ""
     status_line = command_line("status", _selecting(directory))
     return (
-        f"not done after {wait_s:g} s, still waiting for {waits}.{trouble} The cluster goes on with it: "
-        f"`{status_line}` tells how far it is"
+        f"not done after {wait_s:g} s, still waiting for {waits}.{trouble} The cluster continues: "
+        f"`{status_line}` shows the progress"
     )
 
 

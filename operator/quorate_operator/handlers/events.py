@@ -1,4 +1,4 @@
-"""Events of Kubernetes: each step with its reason, each failure, told once and not at every try."""
+"""Kubernetes Events: each step with its reason and each failure, once and not at every attempt."""
 
 import contextlib
 import secrets
@@ -12,13 +12,13 @@ from quorate_operator.web.port import ClusterEvent, ClusterKey
 
 TOLD_MAX = 2048
 REPEAT_AFTER_S = 600.0
-"""What goes on being true is told again after this time."""
+"""An Event that still holds is repeated after this time."""
 NOTE_LENGTH_MAX = 1024
 REASON_LENGTH_MAX = 128
 
 
 class EventTeller:
-    """Writes Events about KafkaControllers and KafkaBrokers, and tells the status page."""
+    """Writes Events about KafkaControllers and KafkaBrokers, and adds them to the status page."""
 
     def __init__(self, api: KubernetesApi, snapshots: SnapshotRegistry, identity: str) -> None:
         self._api = api
@@ -29,7 +29,7 @@ class EventTeller:
     async def tell(
         self, cluster: ClusterKey, about: Object, reason: str, note: str, *, is_warning: bool = False
     ) -> None:
-        """Tell it, unless the same was told and not settled since. An Event that can't be written is dropped."""
+        """Writes an Event, unless the same was written and not settled since. Failures to write are ignored."""
         key = (about["metadata"]["uid"], reason, note)
         now = time.monotonic()
         if self._told.get(key, -REPEAT_AFTER_S) > now - REPEAT_AFTER_S:
@@ -45,7 +45,7 @@ class EventTeller:
             await self._api.create(EVENT, cluster.namespace, self._event(about, reason, note, is_warning))
 
     def settle(self, about: Object, reason: str, note: str) -> None:
-        """The step was done: when it has to be done once more, that is told again."""
+        """Marks a step as done, so that the same step is reported again when it has to be repeated."""
         self._told.pop((about["metadata"]["uid"], reason, note), None)
 
     def _event(self, about: Object, reason: str, note: str, is_warning: bool) -> Object:

@@ -1,4 +1,4 @@
-"""What Prometheus is told: names and meaning are Strimzi's, with `quorate_` in front."""
+"""The operator's metrics for Prometheus: names and meaning are Strimzi's, with the prefix `quorate_`."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 

@@ -39,7 +39,7 @@ class SnapshotRegistry:
         return self._version
 
     def put(self, snapshot: ClusterSnapshot) -> None:
-        """Replace the snapshot of a cluster; its events are those that were told. The same again is no change."""
+        """Replace the snapshot of a cluster; its events are those added by `tell`. An equal snapshot is no change."""
         new = replace(snapshot, events=tuple(self._events.get(snapshot.key, ())))
         before = self._snapshots.get(snapshot.key)
         self._snapshots[snapshot.key] = new

@@ -99,11 +99,11 @@ def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
     """The slots of desired nodes, and all addresses that belong to any node."""
     publications = {publication.address: publication for publication in observed.publications}
     advertised: dict[Address, set[SlotId]] = {}
-    for slot_id, address in _told(observed):
+    for slot_id, address in _known(observed):
         advertised.setdefault(address, set()).add(slot_id)
     recorded = _recorded(observed, advertised, publications)
     if observed.kafka is None:
-        # Only the quorum knows whether others are told of it still.
+        # Only the quorum knows whether clients still get it.
         for slot_id, address in recorded.items():
             advertised.setdefault(address, set()).add(slot_id)
     slots = {}
@@ -125,8 +125,8 @@ def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
     )
 
 
-def _told(observed: ObservedCluster) -> Iterable[tuple[SlotId, Address]]:
-    """Every address that a process advertises, or that Kafka tells of a node; of ghosts, too, until they go."""
+def _known(observed: ObservedCluster) -> Iterable[tuple[SlotId, Address]]:
+    """Yields every address that a process advertises or that is registered, also by ghosts."""
     for node in observed.nodes.values():
         if node.state.runs:
             yield from _slots(node.node_id, node.configured)

@@ -88,28 +88,28 @@ def plan_addresses(desired: DesiredCluster, observed: ObservedCluster, now_ms: i
 
 
 def shows_new_addresses(observed: ObservedCluster, node_id: int) -> bool:
-    """Whether voter set and registration have what the node's process advertises.
+    """Whether voter set and registration have the addresses that the node's process advertises.
 
-    True where nobody can tell: a node without registration is not waited for here, but as one that is not ready.
+    True if neither is known: a node without registration counts as not ready elsewhere.
     """
     seen = observed.nodes.get(node_id)
     if seen is None or observed.kafka is None:
         return True
-    told = []
+    known = []
     if node_id in observed.kafka.registrations:
-        told.append(observed.kafka.registrations[node_id].endpoints)
+        known.append(observed.kafka.registrations[node_id].endpoints)
     if node_id in observed.kafka.quorum.voters:
-        told.append(observed.kafka.quorum.voters[node_id].endpoints)
+        known.append(observed.kafka.quorum.voters[node_id].endpoints)
     return all(
         endpoints[listener] == address
-        for endpoints in told
+        for endpoints in known
         for listener, address in seen.configured.items()
         if listener in endpoints
     )
 
 
 def has_publications(observed: ObservedCluster, node_id: int) -> bool:
-    """Whether addresses point at the node still: then its record must stay, and it is not forgotten yet."""
+    """Whether addresses still point at the node; then it must not be forgotten yet."""
     return any(publication.node_id == node_id for publication in observed.publications)
 
 
@@ -164,9 +164,10 @@ class _Look:
             self.restarts[node.node_id] = Restart(advertised=start_with, reason=self._reason(slots))
 
     def _is_unknown(self, node: DesiredNode, seen: ObservedNode, slots: Iterable[Slot]) -> bool:
-        """Whether a broker that has run may be known by other names than the ones it is to have.
+        """Whether a broker that has run may have registered other addresses than the desired ones.
 
-        Those that the runtime controls are published, which tells. Without a leader it could not serve anyway.
+        Those that the runtime controls are known, because they are published. Without a leader the broker could not
+        serve anyway.
         """
         return (
             node.role is Role.BROKER
@@ -182,7 +183,7 @@ class _Look:
         return target is not None and target != slot.current
 
     def _publish(self, slots: Iterable[Slot]) -> None:
-        """Points at the node what it has, and is to have next."""
+        """Publishes the current and the next address of each slot."""
         for slot in slots:
             for address in dict.fromkeys((slot.current, self.moves.target[slot.id])):
                 if (
@@ -205,10 +206,10 @@ class _Look:
                 )
 
     def _obstacle(self, slot: Slot) -> WaitFor | None:
-        """What keeps the slot from advertising its next address, which belongs to nobody else; None for nothing.
+        """Returns what keeps the slot from advertising its next address, which no other slot has; None for nothing.
 
-        An address that the runtime does not control has to lead to the node also while it is stopped: `probes` tells
-        for a while whom it led to before, whoever saw that. After that, the node starts as it was, and restarts
+        An address that the runtime does not control has to lead to the node also while the node is stopped: `probes`
+        keeps for a while which node it led to. After that, the node starts with its old address, and restarts
         once more.
         """
         address = self.moves.target[slot.id]
@@ -279,9 +280,9 @@ class _Look:
         return f"its advertised address changes: {', '.join(changes)}"
 
     def plan_old(self, publication: Publication, now_ms: int) -> None:
-        """Retires what nobody advertises or is about to, and withdraws it when its window has passed."""
+        """Retires an address that no node advertises or is about to, and withdraws it when its window has passed."""
         if self.observed.kafka is None or self._is_used(publication):
-            # Without a leader nobody knows what clients are told.
+            # Without a leader it is unknown which addresses clients get.
             return
         address, node_id = publication.address, publication.node_id
         who = describe_slot(SlotId(node_id, publication.listener), self.desired, self.observed)

@@ -66,7 +66,7 @@ class Lifecycle(StrEnum):
     """What the cluster as a whole is to do.
 
     RUNNING     every desired node runs
-    PAUSED      nothing is changed; what is observed is still told
+    PAUSED      nothing is changed; the status is still kept up to date
     HIBERNATED  every node is stopped in order, volumes and registrations stay
     """
 
@@ -109,7 +109,7 @@ class DesiredNode:
     listeners: tuple[Listener, ...]
     config: Mapping[str, str]
     advertised: Mapping[str, Address] = field(default_factory=dict)
-    """By listener name, what clients are to be told: the templates of the manifest, filled in by the runtime."""
+    """By listener name, the addresses for clients: the templates of the manifest, filled in by the runtime."""
     interim: Mapping[str, Address] = field(default_factory=dict)
     """By listener name, an address that is this node's alone for ever, for swaps; a listener may have none."""
     controlled: frozenset[Address] = frozenset()
@@ -310,9 +310,9 @@ class Verification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """What the operator found at an address. All None: nobody answered, for `error`.
+    """What a probe of an address found. Without an answer, everything but `error` is None.
 
-    `listener` is not told by Kafka: a probe reaches a node.
+    Kafka does not report the listener: a probe reaches a node.
     """
 
     at_ms: int

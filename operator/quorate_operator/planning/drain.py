@@ -1,9 +1,9 @@
-"""Brokers that leave: drained of every replica, stopped, unregistered, their volumes dealt with, forgotten. Pure.
+"""Brokers that leave: drained of every replica, stopped, unregistered, forgotten, volumes kept or deleted. Pure.
 
-A broker leaves when it is there and not desired, or when it is registered and its id is to be decommissioned.
-Brokers that are registered and neither are somebody else's, and are left alone. What was begun is told from what
-is observed: a broker that is taken back keeps what has been moved away from it, and reassignments under way end as
-they were begun, since nobody can tell them from those of an administrator.
+A broker leaves if it exists and is not desired, or if it is registered and its id is decommissioned. A broker that is
+registered and neither of these is not managed here, and nothing is done about it. Progress is read from what is
+observed: a broker that is desired again does not get back what was moved off it, and reassignments that are under way
+complete, because they look the same as those of an administrator.
 """
 
 from collections.abc import Iterable

@@ -14,16 +14,16 @@ from quorate_operator.planning.steps import Step, StopNode, WaitFor
 
 
 def wait_for_ready(
-    desired: DesiredCluster, observed: ObservedCluster, told: Collection[int] = ()
+    desired: DesiredCluster, observed: ObservedCluster, waited: Collection[int] = ()
 ) -> tuple[WaitFor, ...]:
-    """The waits between the last action and a cluster that serves; empty when it does.
+    """Returns the waits between the last action and a cluster that serves; empty when it does.
 
-    `told` are the nodes of which other waits tell already.
+    `waited` are the nodes that other waits already name.
     """
     waits: list[WaitFor] = []
     if observed.quorum is None:
         waits.append(WaitFor(reason="a leader of the controller quorum"))
-    controllers = _not_ready(desired.of_role(Role.CONTROLLER), observed, told)
+    controllers = _not_ready(desired.of_role(Role.CONTROLLER), observed, waited)
     if controllers:
         waits.append(
             WaitFor(
@@ -31,7 +31,7 @@ def wait_for_ready(
                 node_ids=controllers,
             )
         )
-    brokers = _not_ready(desired.of_role(Role.BROKER), observed, told)
+    brokers = _not_ready(desired.of_role(Role.BROKER), observed, waited)
     if brokers:
         waits.append(
             WaitFor(
@@ -43,12 +43,12 @@ def wait_for_ready(
 
 
 def _not_ready(
-    nodes: tuple[DesiredNode, ...], observed: ObservedCluster, told: Collection[int]
+    nodes: tuple[DesiredNode, ...], observed: ObservedCluster, waited: Collection[int]
 ) -> tuple[int, ...]:
     return tuple(
         node.node_id
         for node in nodes
-        if observed.nodes[node.node_id].state is not NodeState.READY and node.node_id not in told
+        if observed.nodes[node.node_id].state is not NodeState.READY and node.node_id not in waited
     )
 
 

@@ -81,7 +81,7 @@ def _may_start(desired: DesiredCluster, observed: ObservedCluster) -> frozenset[
 
 
 def _is_held(node: DesiredNode, observed: ObservedCluster, founders: frozenset[int] | None) -> bool:
-    """Whether another concern says when the node may start, and tells what it waits for."""
+    """Whether another concern decides when the node may start, and reports the wait."""
     if founders is not None and node.node_id not in founders:
         return True
     view = view_quorum(observed)
@@ -93,9 +93,9 @@ def _is_held(node: DesiredNode, observed: ObservedCluster, founders: frozenset[i
 
 
 def _needed_to_elect(desired: DesiredCluster, observed: ObservedCluster) -> tuple[ObservedNode, ...]:
-    """Controllers that are to leave and do not run, while those that stay run and have no leader.
+    """Returns the controllers that leave and do not run, while those that stay run and have no leader.
 
-    Nobody can tell then who is a voter; who leaves can only do so while a majority of them lives.
+    The voters are unknown then, and a voter can only be removed while a majority of them runs.
     """
     asked = {node.node_id for node in desired.nodes}
     staying = [observed.nodes[node.node_id] for node in desired.of_role(Role.CONTROLLER)]

@@ -93,8 +93,8 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
     features = plan_features(desired, observed, pending)
     parts = (published, created, starts, membership, registrations, drained, migration, rollout, features)
     whole = merge((*parts, Part(rest=addresses.waits)))
-    told = {node_id for step in whole.rest if isinstance(step, WaitFor) for node_id in step.node_ids}
-    return replace(whole, rest=(*whole.rest, *wait_for_ready(desired, observed, told)))
+    waited = {node_id for step in whole.rest if isinstance(step, WaitFor) for node_id in step.node_ids}
+    return replace(whole, rest=(*whole.rest, *wait_for_ready(desired, observed, waited)))
 
 
 def _hold(first: Part) -> str | None:
@@ -142,5 +142,5 @@ def _cluster_id_mismatch(desired: DesiredCluster, observed: ObservedCluster) -> 
     ids = [(cluster_id, what) for cluster_id, what in known if cluster_id]
     if len({cluster_id for cluster_id, _ in ids}) <= 1:
         return None
-    told = ", ".join(f"{what} {cluster_id}" for cluster_id, what in ids)
-    return f"{told}: a cluster id never changes, and nothing is done until they agree"
+    origins = ", ".join(f"{what} {cluster_id}" for cluster_id, what in ids)
+    return f"{origins}: a cluster id never changes, and nothing is done until they agree"

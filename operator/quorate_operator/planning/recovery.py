@@ -82,7 +82,7 @@ def refuse_without_quorum(desired: DesiredCluster, observed: ObservedCluster) ->
             "and create a new one; brokers' volumes belong to the cluster that is lost"
         )
     else:
-        # Whoever was the leader, or has the most recent log, is the best choice; nobody here can tell.
+        # The last leader, or the controller with the longest log, is the best choice; neither is known here.
         names = " or ".join(f'"{seen.node_id}"' for seen in disks)
         way = (
             "Bring their volumes back. If they are gone for good, the quorum can be rebuilt from one controller's "

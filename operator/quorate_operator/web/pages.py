@@ -18,7 +18,7 @@ NOTICES: Final = {
     "unlocked": "Unlocked: you can pause clusters and restart nodes.",
     "locked": "Locked: the page only shows.",
 }
-"""What a page says after something was done, by the word that stands in its address."""
+"""What a page says after a command, by the word in its address."""
 
 
 def list_page(clusters: Sequence[ClusterSnapshot], access: Access, notice: str | None = None) -> Html:
@@ -90,7 +90,7 @@ def cluster_page(snapshot: ClusterSnapshot, access: Access, notice: str | None =
 
 
 def not_found_page(key: ClusterKey | None, access: Access) -> Html:
-    """What a wrong address shows."""
+    """A page for an unknown address."""
     text = (
         f"There is no cluster {key.name} in {key.namespace}." if key is not None else "There is no such page."
     )
@@ -98,7 +98,7 @@ def not_found_page(key: ClusterKey | None, access: Access) -> Html:
 
 
 def refused_page(title: str, text: str, access: Access) -> Html:
-    """What is shown instead of doing what was asked."""
+    """A page for a command that was refused."""
     return _page(title=title, access=access, body=_message(title, text))
 
 
@@ -126,7 +126,7 @@ def _page(
         element("a", "Quorate", href="/", class_="brand"),
         element("p", "not live", id="live", class_="quiet", hidden=stream is None),
     )
-    told = element("p", said, class_="box good", role="status") if said else None
+    box = element("p", said, class_="box good", role="status") if said else None
     return fragment(
         Html("<!DOCTYPE html>\n"),
         element(
@@ -136,7 +136,7 @@ def _page(
                 "body",
                 element("a", "Skip to the content", href="#main", class_="skip"),
                 header,
-                element("main", told, body, id="main", tabindex=-1, data_stream=stream),
+                element("main", box, body, id="main", tabindex=-1, data_stream=stream),
                 element("footer", _access(access)),
             ),
             lang="en",

@@ -1,6 +1,6 @@
-"""What the status page asks of whoever serves it: snapshots of clusters, and three things that may be done.
+"""What the status page needs from its server: snapshots of clusters, and the commands pause, resume and restart.
 
-The operator and `quorate play` can both provide it. Times are Unix milliseconds.
+Times are Unix milliseconds.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class ClusterKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterEvent:
-    """Something that happened, as it was told in a Kubernetes Event or on the terminal."""
+    """An event, as in a Kubernetes Event or on the terminal."""
 
     at_ms: int
     text: str
