@@ -1,4 +1,4 @@
-"""What a report needs of a lake, read into memory: so many rows of each table at most, and no more."""
+"""Reads the input of a report from a lake, with a limit of rows per table."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,20 +10,22 @@ from pyspark_quorate.jobs.state import LakeError
 from pyspark_quorate.report.history import TABLES, History, Row, times_of
 
 CLUSTERS_MAX: Final = 50
-"""Clusters of one report."""
+"""The maximum number of clusters of one report."""
 
 
 def collect(
     lake: Lake, cluster_id: str | None, since: datetime | None, until: datetime | None
 ) -> list[History]:
-    """The history of a cluster, or of each. Raises LakeError for a cluster that the lake does not have."""
+    """The histories of one cluster or of all. Raises LakeError for an unknown cluster."""
     known = cluster_ids(lake)
     if cluster_id is not None and cluster_id not in known:
-        raise LakeError(f"cluster {cluster_id}: {lake.path} has {', '.join(known) or 'no clusters'}")
+        raise LakeError(
+            f"cluster {cluster_id} is not in {lake.path}, which has {', '.join(known) or 'no clusters'}"
+        )
     chosen = (cluster_id,) if cluster_id is not None else known
     if len(chosen) > CLUSTERS_MAX:
         raise LakeError(
-            f"{lake.path} has {len(chosen)} clusters, a report at most {CLUSTERS_MAX}: choose one with --cluster"
+            f"{lake.path} has {len(chosen)} clusters; a report has at most {CLUSTERS_MAX}: select one with --cluster"
         )
     if since is not None and until is not None and since >= until:
         raise LakeError(f"--since {since:%Y-%m-%dT%H:%M:%S} is not before --until {until:%Y-%m-%dT%H:%M:%S}")

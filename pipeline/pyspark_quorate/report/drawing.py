@@ -1,6 +1,6 @@
-"""Pictures as SVG: lanes with bars, and steps over time. Colours are variables of the page's style.
+"""Charts as SVG: lanes with bars, and steps over time. Colours are variables of the page's style.
 
-A picture is drawn twice, for a desk and for a phone: text that shrinks with its picture can't be read.
+Each chart is drawn in two widths, for desktop and phone, because text that shrinks with a chart is unreadable.
 """
 
 import io
@@ -12,19 +12,19 @@ from html import escape
 from typing import Any, Final
 
 LANES_MAX: Final = 30
-"""Lanes of a picture; those with the most bars are kept."""
+"""Maximum number of lanes of a chart; those with the most bars are kept."""
 BARS_MAX: Final = 2_000
-"""Bars of a picture; the longest are kept."""
+"""Maximum number of bars of a chart; the longest are kept."""
 POINTS_MAX: Final = 1_000
-"""Points of a line; of those that fall together the highest is kept."""
+"""Approximate maximum of points of a line; of points that coincide the highest is kept."""
 WIDTHS: Final = {"wide": 10.4, "narrow": 4.3}
-"""Of a picture, in inches of 72 points."""
+"""Widths of a chart, in inches of 72 points."""
 _LANE_HEIGHT: Final = 0.3
 _CHARACTER: Final = 0.082
 _BAR_MIN_SHARE: Final = 0.004
-"""Of the time that is shown: what a bar is wide at least, so that it is seen."""
+"""The minimum width of a bar, as a share of the period, so that it is visible."""
 
-# Matplotlib wants colours; each of these stands for a variable of the page's style sheet.
+# Matplotlib needs colour values; each of these is replaced by a variable of the page's style sheet.
 COLOURS: Final = {
     "ink": "#010101",
     "line": "#020202",
@@ -35,12 +35,12 @@ COLOURS: Final = {
     "other": "#070707",
     "unknown": "#080808",
 }
-"""Names of colours, which the style sheet has as --NAME."""
+"""Colour names, defined in the style sheet as --NAME."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A stretch of time in a lane. `text` is told when the bar is pointed at. A hatched bar is not exact."""
+    """A time interval in a lane. `text` is its tooltip. Inexact bars are pale."""
 
     lane: str
     colour: str
@@ -61,7 +61,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time that a picture shows."""
+    """The period that a chart shows."""
 
     since: datetime
     until: datetime
@@ -69,7 +69,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An SVG for each of `WIDTHS`, and what did not fit into it; None: all did."""
+    """An SVG for each of `WIDTHS`, and a note about what was left out; None: nothing."""
 
     svgs: dict[str, str]
     left_out: str | None
@@ -78,12 +78,12 @@ class Picture:
 def draw_bars(
     bars: Sequence[Bar], span: Span, legend: Sequence[tuple[str, str]], title: str, description: str
 ) -> Picture:
-    """Lanes with bars, in the order in which `bars` name them. `legend` has (colour, meaning)."""
+    """Draw lanes with bars, in the order of their first bar. `legend` has (colour, meaning) pairs."""
     lanes, shown, left_out = _bounded(bars)
     margin = max((len(lane) for lane in lanes), default=1) * _CHARACTER + 0.25
 
     def plan(width: float) -> _Plan:
-        # Names that leave too little room for their bars stand above them.
+        # Names that leave too little room for their bars are placed above them.
         is_above = margin > width * 0.36
         lane_height = _LANE_HEIGHT * (1.6 if is_above else 1)
         least = (span.until - span.since) * _BAR_MIN_SHARE * (WIDTHS["wide"] / width)
@@ -99,7 +99,7 @@ def draw_bars(
                     color=COLOURS[bar.colour],
                     alpha=1.0 if bar.is_exact else 0.45,
                     linewidth=0,
-                    gid=f"told-{number}",
+                    gid=f"bar-{number}",
                 )
             axes.set_ylim(len(lanes) - 0.4, -0.6)
             axes.tick_params(axis="y", length=0)
@@ -114,7 +114,7 @@ def draw_bars(
 
 
 def draw_lines(lines: Sequence[Line], span: Span, title: str, description: str) -> Picture:
-    """Numbers over time as steps, filled down to zero."""
+    """Draw numbers over time as steps, filled down to zero."""
 
     def draw(axes: Any) -> None:
         highest = 1
@@ -137,7 +137,7 @@ def draw_lines(lines: Sequence[Line], span: Span, title: str, description: str) 
 
 
 def thinned(points: Sequence[tuple[datetime, int]], span: Span) -> list[tuple[datetime, int]]:
-    """At most about `POINTS_MAX` points: of those in one slice of the time, the highest and the last."""
+    """About `POINTS_MAX` points at most: the highest and the last of each slice of time."""
     if len(points) <= POINTS_MAX:
         return list(points)
     slice_s = (span.until - span.since).total_seconds() / (POINTS_MAX / 2) or 1.0
@@ -154,25 +154,25 @@ def thinned(points: Sequence[tuple[datetime, int]], span: Span) -> list[tuple[da
 def _bounded(bars: Sequence[Bar]) -> tuple[list[str], list[Bar], str | None]:
     lanes = list(dict.fromkeys(bar.lane for bar in bars))
     chosen = list(bars)
-    told = []
+    notes = []
     if len(lanes) > LANES_MAX:
         counts = {lane: sum(bar.lane == lane for bar in bars) for lane in lanes}
         busiest = set(sorted(lanes, key=lambda lane: -counts[lane])[:LANES_MAX])
-        told.append(f"the {LANES_MAX} of {len(lanes)} rows with most to tell")
+        notes.append(f"the {LANES_MAX} of {len(lanes)} lanes with the most bars")
         lanes = [lane for lane in lanes if lane in busiest]
         chosen = [bar for bar in chosen if bar.lane in busiest]
     if len(chosen) > BARS_MAX:
-        told.append(f"the {BARS_MAX} longest of {len(chosen)} stretches")
+        notes.append(f"the {BARS_MAX} longest of {len(chosen)} intervals")
         longest = sorted(range(len(chosen)), key=lambda place: chosen[place].begin - chosen[place].end)[
             :BARS_MAX
         ]
         chosen = [chosen[place] for place in sorted(longest)]
-    return lanes, chosen, f"Shown are {' and '.join(told)}." if told else None
+    return lanes, chosen, f"Shown are {' and '.join(notes)}." if notes else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How a picture of some width is drawn: height of the lanes and room for their names, in inches."""
+    """The layout of a chart of one width: height of the lanes and margin for their names, in inches."""
 
     draw: Callable[[Any], None]
     height: float
@@ -181,7 +181,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """For who can't see it."""
+    """Text for screen readers."""
 
     title: str
     description: str
@@ -201,7 +201,7 @@ def _drawn(
 
 
 def _draw(plan: _Plan, span: Span, width: float, legend: Sequence[tuple[str, str]]) -> str:
-    from matplotlib import rc_context  # noqa: PLC0415 - a second, and only for who draws
+    from matplotlib import rc_context  # noqa: PLC0415 - takes a second, and only reports need it
     from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -259,16 +259,16 @@ def _draw(plan: _Plan, span: Span, width: float, legend: Sequence[tuple[str, str
 
 
 def _finished(svg: str, texts: Sequence[str], words: _Words, name: str) -> str:
-    """For use within a page: no ids that may be there twice, colours of the page, words for who can't see it."""
+    """Adapt an SVG to the page: unique ids, the page's colours, and text for screen readers."""
     drawn = svg[svg.index("<svg") :]
     drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
     drawn = re.sub(
-        r'<g id="told-(\d+)">', lambda match: f"<g><title>{escape(texts[int(match[1])])}</title>", drawn
+        r'<g id="bar-(\d+)">', lambda match: f"<g><title>{escape(texts[int(match[1])])}</title>", drawn
     )
     drawn = re.sub(r'<g id="[A-Za-z0-9]+_\d+">', "<g>", drawn)
     for colour, code in COLOURS.items():
         drawn = drawn.replace(code, f"var(--{colour})")
-    # Ids that are left are of clips and marks; those of another picture may be alike.
+    # The remaining ids are of clips and marks, and may occur in other charts too.
     prefix = f"{name}-{re.sub('[^a-z0-9]+', '-', words.title.lower())}-"
     drawn = re.sub(r'(id="|url\(#|href="#)', lambda match: match[1] + prefix, drawn)
     return re.sub(

@@ -1,4 +1,4 @@
-"""What a report is made of: plain rows of tables, of one cluster and one stretch of time. Pure."""
+"""The input of a report: rows of tables, of one cluster and one period. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ TABLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Rows of `TABLES` of a cluster, and the time that is looked at: since <= t < until.
+    """Rows of `TABLES` of a cluster, and the period: since <= t < until.
 
-    `cut` are the tables of which a bound left rows out. A table that the lake lacks has no entry in `tables`.
+    `cut` has the tables with more rows than the limit. A table that the lake lacks has no entry in `tables`.
     """
 
     cluster_id: str
@@ -33,7 +33,7 @@ class History:
     cut: frozenset[str] = frozenset()
 
     def intervals(self, table: str) -> list[Row]:
-        """The rows of a table of intervals that reach into the time looked at, oldest first."""
+        """The rows of a table of intervals that overlap the period, oldest first."""
         found = [
             row
             for row in self.tables.get(table, ())
@@ -44,27 +44,27 @@ class History:
         return sorted(found, key=lambda row: (row["valid_from"], row["from_offset"]))
 
     def begin(self, row: Row) -> datetime:
-        """When an interval begins, within the time looked at."""
+        """The start of an interval, within the period."""
         valid_from: datetime = row["valid_from"]
         return max(valid_from, self.since)
 
     def end(self, row: Row) -> datetime:
-        """When an interval ends, within the time looked at."""
+        """The end of an interval, within the period."""
         valid_to: datetime | None = row["valid_to"]
         return self.until if valid_to is None else min(valid_to, self.until)
 
     def length(self, row: Row) -> timedelta:
-        """How long an interval is, within the time looked at."""
+        """The length of an interval, within the period."""
         return max(self.end(row) - self.begin(row), timedelta(0))
 
 
 def times_of(rows: Iterable[Row]) -> list[datetime]:
-    """Every time that rows tell."""
+    """All timestamps in the rows."""
     return [value for row in rows for value in row.values() if isinstance(value, datetime)]
 
 
 def in_words(span: timedelta) -> str:
-    """A length of time for people: 850 ms, 12 s, 4 min 5 s, 3 h 20 min, 2 d 4 h."""
+    """A duration as text: 850 ms, 12 s, 4 min 5 s, 3 h 20 min, 2 d 4 h."""
     seconds = span.total_seconds()
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"

@@ -1,4 +1,4 @@
-"""The HTML of a report: one file, no script, nothing loaded from elsewhere. Pure, but for the drawing."""
+"""The HTML of a report: one file without scripts and external resources. Pure, except for the drawing."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -44,7 +44,7 @@ svg.narrow{display:none}h2{break-after:avoid}*{-webkit-print-color-adjust:exact;
 
 
 def render(histories: Sequence[History], made_at: datetime, done: Callable[[], object] = lambda: None) -> str:
-    """The report. `done` is called after each history."""
+    """Render the report. `done` is called after each history."""
     parts = []
     for number, history in enumerate(histories, start=1):
         parts.append(_cluster(history, number))
@@ -59,8 +59,8 @@ def render(histories: Sequence[History], made_at: datetime, done: Callable[[], o
         f"{'a Kafka cluster' if len(histories) == 1 else f'{len(histories)} Kafka clusters'}</h1></header>"
         f"<main>{''.join(parts)}</main><footer>Made by Quorate at {made_at:%Y-%m-%d %H:%M:%S} UTC. "
         "All times are UTC. "
-        "Pale bars: a gap hides when it began or ended, or whether it was something else in between. "
-        "Metadata logs tell what happened and when, and never who did it.</footer></body></html>\n"
+        "Pale bars: a gap hides the start or the end, or a change in between. "
+        "Metadata logs record what happened and when, but not who did it.</footer></body></html>\n"
     )
 
 
@@ -76,16 +76,16 @@ def _cluster(history: History, number: int) -> str:
         _section(section, history, f"s{number}-{place}") for place, section in enumerate(sections, start=1)
     )
     cut = (
-        f"<p>Too many rows to show all: {escape(', '.join(sorted(history.cut)))}.</p>" if history.cut else ""
+        f"<p>Some rows are left out of: {escape(', '.join(sorted(history.cut)))}.</p>" if history.cut else ""
     )
     return (
         f"<h2>Cluster {escape(history.cluster_id)}</h2>"
         f'<p class="soft">{span.since:%Y-%m-%d %H:%M:%S} to {span.until:%Y-%m-%d %H:%M:%S} UTC, '
         f"{escape(in_words(span.until - span.since))}</p>"
         + (
-            f'<p>To look at first:</p><ul class="short">{short}</ul>'
+            f'<p>Needs attention:</p><ul class="short">{short}</ul>'
             if bad
-            else "<p>Nothing that needs a look.</p>"
+            else "<p>Nothing needs attention.</p>"
         )
         + cut
         + drawn
@@ -94,7 +94,7 @@ def _cluster(history: History, number: int) -> str:
 
 def _section(section: Section, history: History, anchor: str) -> str:
     span = span_of(history)
-    description = f"{section.finding} The table below has the same as text."
+    description = f"{section.finding} The table below has the same data."
     title = f"{section.title}, {history.cluster_id}"
     picture = None
     if section.bars:

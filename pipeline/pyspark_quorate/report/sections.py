@@ -1,4 +1,4 @@
-"""The sections of a report: what happened, in a sentence, a picture and a table. Pure."""
+"""The sections of a report: each has a finding, a chart and a table. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -10,13 +10,13 @@ from pyspark_quorate.report.drawing import Bar, Line, Span
 from pyspark_quorate.report.history import History, Row, counted, in_words
 
 ROWS_SHOWN: Final = 200
-"""Rows of the table behind a picture."""
+"""The maximum number of rows of a section's table."""
 NAMES_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section. Without bars and lines there is no picture: the finding says why."""
+    """One section. Without bars and lines it has no chart, and the finding gives the reason."""
 
     title: str
     finding: str
@@ -29,23 +29,21 @@ class Section:
 
 
 def sections_of(history: History) -> list[Section]:
-    """All sections of a report, in the order in which they are read. Tables that the lake lacks have none."""
+    """All sections of a report, in order. Tables that the lake lacks have no section."""
     return [make(history) for table, make in _MAKERS.items() if table in history.tables]
 
 
 def span_of(history: History) -> Span:
-    """What every picture of a report shows."""
+    """The period that every chart of a report shows."""
     return Span(history.since, history.until)
 
 
 def membership(history: History) -> Section:
-    """Who was a voter when."""
+    """Voters over time."""
     rows = history.intervals("membership")
     title = "Voters of the quorum"
     if not rows:
-        return Section(
-            title, "No set of voters stands in the log: the quorum is static, or this was not recorded."
-        )
+        return Section(title, "The log has no voter set: the quorum is static, or the record is missing.")
     first_directories: dict[int, str] = {}
     bars = []
     for row in rows:
@@ -68,14 +66,14 @@ def membership(history: History) -> Section:
     parts = [
         f"At the end {_listed(now)} {'is' if len(now) == 1 else 'are'} voters"
         if now
-        else "Nobody is a voter at the end"
+        else "There are no voters at the end"
     ]
     if went:
         parts.append(f"{_listed(went)} left")
     if replaced:
-        parts.append(f"{_listed(replaced)} came back with another directory")
+        parts.append(f"{_listed(replaced)} returned with another directory")
     if not came and not went:
-        parts.append("nobody joined or left")
+        parts.append("no voter joined or left")
     return Section(
         title,
         "; ".join(parts) + ".",
@@ -87,7 +85,7 @@ def membership(history: History) -> Section:
 
 
 def leadership(history: History) -> Section:
-    """Who was the active controller when."""
+    """Active controllers over time."""
     rows = history.intervals("leadership")
     title = "Active controller"
     if not rows:
@@ -127,7 +125,7 @@ def leadership(history: History) -> Section:
 
 
 def fencing(history: History) -> Section:
-    """Which broker was out of service when."""
+    """Brokers in and out of service over time."""
     rows = history.intervals("broker_sessions")
     title = "Brokers in and out of service"
     if not rows:
@@ -139,7 +137,7 @@ def fencing(history: History) -> Section:
             row,
             f"broker {row['broker_id']}",
             colours.get(row["state"], "unknown"),
-            f"broker {row['broker_id']}: {row['state'] or 'not known'}",
+            f"broker {row['broker_id']}: {row['state'] or 'unknown'}",
         )
         for row in rows
     ]
@@ -152,9 +150,9 @@ def fencing(history: History) -> Section:
         finding = f"None of {counted(len({row['broker_id'] for row in rows}), 'broker')} went out of service."
     else:
         worst = [broker for broker, _ in flaps.most_common(NAMES_SHOWN)]
-        told = [f"broker {one} ({_times_word(flaps[one])}, {in_words(fenced[one])} fenced)" for one in worst]
-        more = len(flaps) - len(told)
-        finding = f"Out of service went {', '.join(told)}{f' and {more} more' if more else ''}."
+        named = [f"broker {one} ({_times_word(flaps[one])}, {in_words(fenced[one])} fenced)" for one in worst]
+        more = len(flaps) - len(named)
+        finding = f"Went out of service: {', '.join(named)}{f' and {more} more' if more else ''}."
     return Section(
         title,
         finding,
@@ -167,11 +165,11 @@ def fencing(history: History) -> Section:
 
 
 def partitions_at_risk(history: History) -> Section:
-    """How many partitions lacked replicas, or a leader, when."""
+    """Numbers of partitions that lacked replicas or a leader, over time."""
     rows = history.intervals("under_replicated")
     title = "Partitions at risk"
     if not rows:
-        return Section(title, "All partitions had all their replicas in sync, and a leader, all the time.")
+        return Section(title, "All partitions had a leader and all replicas in sync, all the time.")
     under = _steps(history, [row for row in rows if row["is_under_replicated"]])
     offline = _steps(history, [row for row in rows if row["is_offline"]])
     worst_time, worst = max(under or offline, key=lambda point: point[1])
@@ -185,7 +183,7 @@ def partitions_at_risk(history: History) -> Section:
     by_topic = Counter(row["topic"] or row["topic_id"] for row in rows)
     return Section(
         title,
-        f"{finding}. Most often it was {by_topic.most_common(1)[0][0]}.",
+        f"{finding}. Most affected topic: {by_topic.most_common(1)[0][0]}.",
         is_bad=bool(offline),
         lines=[Line("under-replicated", "warn", under), Line("without a leader", "bad", offline)],
         headers=(
@@ -214,9 +212,9 @@ def partitions_at_risk(history: History) -> Section:
 
 
 def addresses(history: History) -> Section:
-    """Which addresses went from one node to another."""
+    """Addresses that moved from one node to another."""
     rows = history.intervals("advertised_addresses")
-    title = "Addresses that changed hands"
+    title = "Addresses that moved between nodes"
     if not rows:
         return Section(title, "No node advertised an address.")
     places: defaultdict[str, list[Row]] = defaultdict(list)
@@ -225,7 +223,7 @@ def addresses(history: History) -> Section:
     shared = {place: found for place, found in places.items() if len({row["node_id"] for row in found}) > 1}
     reused = [row for row in rows if row["reused_from_node_id"] is not None]
     if not shared:
-        return Section(title, f"{counted(len(places), 'address')}, each with one node all the time.")
+        return Section(title, f"{counted(len(places), 'address')}, each with the same node all the time.")
     first = {place: found[0]["node_id"] for place, found in shared.items()}
     bars = [
         _bar(
@@ -238,11 +236,11 @@ def addresses(history: History) -> Section:
         for place, found in sorted(shared.items())
         for row in found
     ]
-    finding = f"{counted(len(shared), 'address')} of {len(places)} went from one node to another"
+    finding = f"{counted(len(shared), 'address')} of {len(places)} moved from one node to another"
     if reused:
         soonest = min(reused, key=lambda row: row["reused_after_s"])
         finding += (
-            f", {_times_word(len(reused))} so soon that clients may still have held it; soonest "
+            f", {_times_word(len(reused))} so soon that clients may still have cached it; the fastest was "
             f"{soonest['host']}:{soonest['port']}, from {soonest['reused_from_node_id']} to {soonest['node_id']} "
             f"after {in_words(timedelta(seconds=soonest['reused_after_s']))}"
         )
@@ -269,11 +267,11 @@ def addresses(history: History) -> Section:
 
 
 def blockers(history: History) -> Section:
-    """Which registration blocked which level."""
+    """Registrations that blocked feature levels."""
     rows = history.intervals("upgrade_blockers")
     title = "What blocked upgrades"
     if not rows:
-        return Section(title, "Nothing: every registered node supported every level that any of them knew.")
+        return Section(title, "Nothing: every registered node supported the levels of all others.")
     lanes: dict[tuple[str, int], str] = {}
     for row in rows:
         lanes.setdefault((row["role"], row["node_id"]), f"{row['role']} {row['node_id']}")
@@ -294,13 +292,14 @@ def blockers(history: History) -> Section:
     who = lanes[worst["role"], worst["node_id"]]
     now = (
         f"{_listed(sorted({lanes[row['role'], row['node_id']] for row in still}))} still "
-        f"{'blocks' if len({row['node_id'] for row in still}) == 1 else 'block'} some level"
+        f"{'blocks' if len({row['node_id'] for row in still}) == 1 else 'block'} a level"
         if still
-        else "nothing blocks any more"
+        else "nothing is blocked now"
     )
     finding = (
-        f"Longest in the way was {who}, {in_words(history.length(worst))} before {worst['feature']} "
-        f"{worst['level_name']}{', a ghost: registered, and no voter' if worst['is_ghost'] else ''}; {now}."
+        f"The longest block was by {who}, of {worst['feature']} {worst['level_name']} for "
+        f"{in_words(history.length(worst))}"
+        f"{'; it is a ghost: registered, but not a voter' if worst['is_ghost'] else ''}; {now}."
     )
     return Section(
         title,
@@ -324,23 +323,23 @@ def blockers(history: History) -> Section:
 
 
 def gaps(history: History) -> Section:
-    """What could not be read, and what of it is lost."""
-    title = "What is not known"
+    """Missing and unreadable records."""
+    title = "Missing records"
     rows = sorted(
         history.tables["gaps"],
         key=lambda row: (row["first_offset"] is not None, row["first_offset"] or 0, row["reason"]),
     )
     if not rows:
-        return Section(title, "Nothing: no offset is missing, and every file could be read.")
+        return Section(title, "None: no offset is missing, and every file could be read.")
     hiding = [row for row in rows if row["hides_records"]]
     offsets = sum((row["end_offset"] or row["first_offset"]) - row["first_offset"] for row in hiding)
     kinds = Counter(row["reason"] for row in rows)
-    told = ", ".join(f"{reason} {_times_word(count)}" for reason, count in kinds.most_common())
-    finding = f"{told[0].upper()}{told[1:]}. " + (
-        f"{counted(offsets, 'record')} {'is' if offsets == 1 else 'are'} missing for good: "
-        "intervals that begin or end there are drawn pale."
+    reasons = ", ".join(f"{reason} {_times_word(count)}" for reason, count in kinds.most_common())
+    finding = f"{reasons[0].upper()}{reasons[1:]}. " + (
+        f"{counted(offsets, 'record')} {'is' if offsets == 1 else 'are'} missing in all files: "
+        "intervals that start or end there are drawn pale."
         if hiding
-        else "No record that counts is missing."
+        else "No record that took effect is missing."
     )
     bars = [
         Bar(
@@ -359,14 +358,14 @@ def gaps(history: History) -> Section:
         finding,
         is_bad=bool(hiding),
         bars=sorted(bars, key=lambda bar: bar.lane),
-        legend=[("bad", "records are missing"), ("unknown", "nothing that counts is missing")],
+        legend=[("bad", "records are missing"), ("unknown", "no record that took effect is missing")],
         headers=("Reason", "From offset", "To offset", "Hides records", "Where", "Details"),
         rows=[
             (
                 row["reason"],
                 row["first_offset"],
                 row["end_offset"],
-                {True: "yes", False: "no", None: "not known"}[row["hides_records"]],
+                {True: "yes", False: "no", None: "unknown"}[row["hides_records"]],
                 row["source"],
                 row["detail"],
             )
@@ -387,10 +386,10 @@ _MAKERS: Final[dict[str, Callable[[History], Section]]] = {
 
 
 def _bar(history: History, row: Row, lane: str, colour: str, text: str) -> Bar:
-    told = f"{text}; {_clock(row['valid_from'])} to {'now' if row['valid_to'] is None else _clock(row['valid_to'])}"
-    told += f", {in_words(history.length(row))}"
+    label = f"{text}; {_clock(row['valid_from'])} to {'now' if row['valid_to'] is None else _clock(row['valid_to'])}"
+    label += f", {in_words(history.length(row))}"
     is_exact = bool(row["from_exact"]) and row["to_exact"] is not False and not row["through_gap"]
-    return Bar(lane, colour, history.begin(row), history.end(row), told, is_exact)
+    return Bar(lane, colour, history.begin(row), history.end(row), label, is_exact)
 
 
 def _begun(history: History, rows: Sequence[Row]) -> list[Row]:
@@ -406,7 +405,7 @@ def _directories(rows: Sequence[Row]) -> dict[int, int]:
 
 
 def _flaps(rows: Sequence[Row]) -> Counter[int]:
-    """How often each broker left service: it was unfenced, and then was not."""
+    """How often each broker went out of service: from unfenced to another state."""
     last: dict[int, str | None] = {}
     flaps: Counter[int] = Counter()
     for row in rows:
@@ -417,7 +416,7 @@ def _flaps(rows: Sequence[Row]) -> Counter[int]:
 
 
 def _steps(history: History, rows: Sequence[Row]) -> list[tuple[datetime, int]]:
-    """How many intervals there are at each time at which that changes."""
+    """The number of overlapping intervals, at each time at which it changes."""
     if not rows:
         return []
     changes: Counter[datetime] = Counter()
@@ -433,7 +432,7 @@ def _steps(history: History, rows: Sequence[Row]) -> list[tuple[datetime, int]]:
 
 
 def _union_length(history: History, rows: Sequence[Row]) -> timedelta:
-    """How long at least one of the intervals was."""
+    """The total time covered by at least one interval."""
     whole, reached = timedelta(0), history.since
     for row in rows:
         begin = max(history.begin(row), reached)

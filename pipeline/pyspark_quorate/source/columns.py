@@ -1,8 +1,8 @@
-"""Many records of one type and version -> their JSON, field by field for all of them at once (numpy and Arrow).
+"""Decodes many records of one type and version to JSON, field by field for all at once (numpy and Arrow).
 
-A program is compiled from the record's schema. It does what is usual: a record with anything else (text that JSON has
-to escape, unknown tagged fields, bytes that do not fit) is left to :mod:`pyspark_quorate.source.payload`, whose text
-is the same for all others.
+A program is compiled from the record's schema. It handles usual records; others (with text that JSON must escape,
+unknown tagged fields, or bytes that do not fit) are left to :mod:`pyspark_quorate.source.payload`, which produces the
+same text for usual records.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from pyspark_quorate.source.redaction import is_secret_config
 from pyspark_quorate.source.runs import Integers, gather
 
 Text: TypeAlias = "str | pa.StringArray"
-"""What all records have in common, or what each has."""
+"""A text common to all records, or one per record."""
 Mask = NDArray[np.bool_]
 
 _DTYPES: Final = {
@@ -42,16 +42,16 @@ _ALPHABET: Final = np.frombuffer(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8
 )
 _PAIRS: Final = np.stack([np.repeat(_ALPHABET, 64), np.tile(_ALPHABET, 64)], axis=1).view(np.uint16).ravel()
-"""The two characters of each 12 bits, as one number."""
+"""The two base64 characters of each 12 bits, as one number."""
 _BOOLEANS: Final = pa.array(["false", "true"])
 _QUOTE, _BACKSLASH, _SPACE, _DELETE = 0x22, 0x5C, 0x20, 0x7F
 
 
 class Cursor:
-    """Where each of the records is being read. `is_usual` turns false for those that are left to others."""
+    """The read position of each record. `is_usual` becomes false for records that are left to payload."""
 
     def __init__(self, window: NDArray[np.uint8], limit: int, at: Integers, end: Integers) -> None:
-        """`window` may be looked into behind `limit`, but no record is there."""
+        """`window` is padded: reads after `limit` are safe, but no record is there."""
         self.window = window
         self.limit = limit
         self.at = at
@@ -59,19 +59,19 @@ class Cursor:
         self.is_usual: Mask = np.ones(len(at), np.bool_)
 
     def take(self, width: int) -> NDArray[np.uint8]:
-        """The next `width` bytes of each, as rows of an array."""
+        """The next `width` bytes of each record, as rows of an array."""
         taken = gather(self.window, self.at, width)
         self.skip(width)
         return taken
 
     def take_varint(self) -> Integers:
-        """An unsigned varint of each."""
+        """An unsigned varint of each record."""
         value, self.at = read_unsigned_varints(self.window, self.at)
         self.skip(0)
         return value
 
     def take_length(self, width: int, *, is_nullable: bool) -> tuple[Integers, Mask | None]:
-        """A compact length of each and, if any is null, which; what does not fit is not usual, and 0."""
+        """A compact length of each record, and a mask of nulls if any; lengths that do not fit are unusual, and 0."""
         length = self.take_varint() - 1
         is_null = length == -1
         is_bad = (length < 0) & ~is_null if is_nullable else length < 0
@@ -80,7 +80,7 @@ class Cursor:
         return np.where(is_bad | is_null, 0, length), is_null if is_nullable and is_null.any() else None
 
     def skip(self, width: int | Integers) -> None:
-        """Behind what was read, which must be of the record; never behind what can be looked at."""
+        """Advance, within each record and within the window."""
         self.at = self.at + width
         self.is_usual &= self.at <= self.end
         self.at = np.minimum(self.at, self.limit)
@@ -89,7 +89,7 @@ class Cursor:
 def _gather_runs(
     window: NDArray[np.uint8], at: Integers, length: Integers
 ) -> tuple[NDArray[np.uint8], Integers]:
-    """Bytes of different lengths, one after the other, and where each begins in them; one more for the end."""
+    """Concatenated bytes of different lengths, and their start offsets, plus the end."""
     offsets = _offsets(length)
     places = np.arange(offsets[-1]) + np.repeat(at - offsets[:-1], length)
     return window[places], offsets
@@ -109,7 +109,7 @@ def _strings(data: NDArray[np.uint8], offsets: Integers) -> pa.StringArray:
 # Fields
 
 Reader = Callable[[Cursor], list[Text]]
-"""Reads a field of all records: the parts of its text."""
+"""Reads a field of all records, as parts of its text."""
 
 
 def _number_reader(kafka_type: str) -> Reader:
@@ -135,7 +135,7 @@ def _read_uuid(cursor: Cursor) -> list[Text]:
 
 
 def _uuids(taken: NDArray[np.uint8]) -> pa.StringArray:
-    """URL-safe base64 without padding: 12 bits are two characters; the last byte and four zeros are, too."""
+    """URL-safe base64 without padding: 12 bits become two characters, as do the last byte and four zero bits."""
     code = np.empty((len(taken), _UUID_CHARACTERS // 2), np.uint16)
     first, second, third = (taken[:, place:15:3].astype(np.uint16) for place in range(3))
     code[:, 0:10:2] = first << 4 | second >> 4
@@ -189,7 +189,7 @@ def _with_nulls(parts: list[Text], is_null: Mask) -> pa.StringArray:
 
 
 def _reader(field: FieldSchema) -> Reader | None:
-    """None for what records have too seldom to be worth it: structs, bytes, floats."""
+    """None for rare types: structs, bytes, floats."""
     if field.is_array:
         return _array_reader(field) if field.kafka_type == "uuid" or field.kafka_type in _DTYPES else None
     if field.kafka_type in _DTYPES:
@@ -203,12 +203,12 @@ def _reader(field: FieldSchema) -> Reader | None:
 
 
 def _join(parts: Sequence[Text]) -> pa.StringArray:
-    """Texts one after the other; at least one is not the same for all."""
+    """Concatenate texts; at least one of them differs per record."""
     return pc.binary_join_element_wise(*_merge(parts), "")
 
 
 def _merge(parts: Sequence[Text]) -> list[Text]:
-    """Neighbours that are the same for all become one."""
+    """Merge adjacent common texts."""
     merged: list[Text] = []
     for part in parts:
         if isinstance(part, str) and merged and isinstance(merged[-1], str):
@@ -219,7 +219,7 @@ def _merge(parts: Sequence[Text]) -> list[Text]:
 
 
 def _read_tagged(cursor: Cursor, remaining: Integers, tag: int, read: Reader, absent: str) -> list[Text]:
-    """A tagged field, of the records that have it next; `absent` is the text of the others."""
+    """A tagged field of the records that have it next; `absent` is the text for the others."""
     has = np.flatnonzero((remaining > 0) & (cursor.window[cursor.at] == tag))
     if not len(has):
         return [absent]
@@ -244,15 +244,15 @@ class Program:
 
     untagged: tuple[tuple[str, Reader], ...]
     tagged: tuple[tuple[str, int, Reader, str], ...]
-    """Name, tag, reader, and text of those that do not have it; in the order of the tags."""
+    """Name, tag, reader, and text for records without it; ordered by tag."""
     layout: tuple[tuple[str, str], ...]
-    """Fields in their order in JSON, each with its text where this version does not have it."""
+    """Fields in the order of the JSON, each with its text if this version lacks it."""
     is_config: bool
 
     def run(
         self, window: NDArray[np.uint8], limit: int, start: Integers, end: Integers
     ) -> tuple[pa.StringArray, Mask]:
-        """JSON of the records whose fields are from `start` to `end` in the window, and for which it is right."""
+        """The JSON of the records at `start` to `end` of the window, and a mask of those for which it is valid."""
         cursor = Cursor(window, limit, start, end)
         found: dict[str, list[Text]] = {name: read(cursor) for name, read in self.untagged}
         remaining = cursor.take_varint()
@@ -272,7 +272,7 @@ class Program:
 
 
 def _secrets(resource_types: list[Text], names: list[Text]) -> Mask:
-    """Which configs have a value that is not told: it is decided once for each name."""
+    """A mask of the configs with a secret value; each name is checked once."""
     keys = _join([*resource_types, "/", *names]).dictionary_encode()
     is_secret = []
     for key in keys.dictionary.to_pylist():
@@ -284,7 +284,7 @@ def _secrets(resource_types: list[Text], names: list[Text]) -> Mask:
 
 @cache
 def program_of(key: int, version: int) -> Program | None:
-    """The program of a record key and version; None where there is none."""
+    """The program of a record key and version, if it can be compiled."""
     classes = RECORD_CLASSES.get(key, ())
     if version >= len(classes):
         return None

@@ -1,4 +1,4 @@
-"""Bytes of a log or checkpoint -> Arrow columns of :data:`pyspark_quorate.rows.SCHEMA`."""
+"""Decodes bytes of a log or checkpoint to Arrow columns of :data:`pyspark_quorate.rows.SCHEMA`."""
 
 import json
 import struct
@@ -29,19 +29,19 @@ from pyspark_quorate.source.scanning import BatchScanner, Gap
 from pyspark_quorate.source.selection import Selection
 
 ARROW_SCHEMA: Final = to_arrow_schema(rows.SCHEMA, timezone="UTC")
-"""Exactly what Spark expects of a RecordBatch."""
+"""The schema that Spark expects of a RecordBatch."""
 ROWS_PER_BATCH_MAX: Final = 1 << 16
-"""Records that are decoded together; a batch of Kafka has fewer than its bytes over 7."""
+"""The number of records decoded together, unless one batch has more."""
 
 _ALIKE_MIN: Final = 32
-"""Fewer records of a type are faster one by one."""
+"""Fewer records of one type are faster to decode one by one."""
 _FRAME_BYTES: Final = 3
 _NO_OP_KEY: Final = next(key for key, name in METADATA_NAMES.items() if name == NO_OP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Of which file or controller the bytes are; for a checkpoint also its id."""
+    """The file or controller of the bytes; for a checkpoint also its id."""
 
     cluster_id: str
     source: str
@@ -55,22 +55,22 @@ class Origin:
 
 
 class _Found:
-    """Decoded records by their index, in any order."""
+    """Decoded records with their indices, in any order."""
 
     def __init__(self) -> None:
         self._alike: list[tuple[Integers, str, int, pa.StringArray]] = []
         self._single: list[tuple[int, Decoded]] = []
 
     def add(self, index: Integers, name: str, version: int, payloads: pa.StringArray) -> None:
-        """Some of one type and version."""
+        """Add records of one type and version."""
         self._alike.append((index, name, version, payloads))
 
     def add_one(self, index: int, decoded: Decoded) -> None:
-        """One."""
+        """Add one record."""
         self._single.append((index, decoded))
 
     def in_order(self, count: int) -> tuple[Integers, pa.StringArray, pa.Array, pa.StringArray]:
-        """Index, type, version and payload of all, by index, which is below `count`."""
+        """Index, type, version and payload of all records, ordered by index, which is below `count`."""
         single = [decoded for _, decoded in self._single]
         index = np.concatenate(
             [*(each[0] for each in self._alike), np.array([number for number, _ in self._single], np.int64)]
@@ -94,7 +94,7 @@ class _Found:
 
 
 def _decode_each(data: bytes, records: Records) -> Iterator[Decoded | Undecodable]:
-    """One after the other: what is rare, damaged or unknown."""
+    """Decode records one by one: rare, damaged and unknown ones."""
     columns = (records.key_start, records.key_size, records.value_start, records.value_size)
     for is_control, *places in zip(
         records.is_control.tolist(), *(column.tolist() for column in columns), strict=True
@@ -109,7 +109,7 @@ def _decode_each(data: bytes, records: Records) -> Iterator[Decoded | Undecodabl
 
 
 class RowReader:
-    """Rows of one file, or of what was fetched from a controller."""
+    """Converts one file, or data fetched from a controller, to rows."""
 
     def __init__(self, origin: Origin, selection: Selection, scanner: BatchScanner) -> None:
         self._origin = origin
@@ -120,9 +120,9 @@ class RowReader:
         self._has_footer = False
 
     def read(self, data: bytes, *, is_end: bool) -> tuple[list[pa.RecordBatch], int]:
-        """Rows of what is whole in `data`, and how many of its bytes are done with.
+        """Rows of the complete batches in `data`, and the number of bytes consumed.
 
-        The next call begins with the others. `is_end`: nothing follows.
+        The next call must start with the other bytes. `is_end`: no bytes follow.
         """
         scanned = self._scanner.scan(data, is_end=is_end)
         gaps = scanned.gaps
@@ -133,7 +133,7 @@ class RowReader:
             gaps += faults
             batches += self._rows(data, window, records, gaps)
         if is_end and self._origin.snapshot is not None and not self._has_footer and not gaps:
-            detail = "the checkpoint has no SnapshotFooterRecord: it is not whole"
+            detail = "the checkpoint has no SnapshotFooterRecord: it is incomplete"
             gaps.append(Gap(reason=rows.TORN_TAIL, detail=detail))
         wanted = [gap for gap in map(self._of_snapshot, gaps) if self._selection.wants_gap(gap)]
         if wanted:
@@ -141,7 +141,7 @@ class RowReader:
         return batches, scanned.consumed_bytes
 
     def _of_snapshot(self, gap: Gap) -> Gap:
-        """Offsets in a checkpoint count its records: they are no offsets of the log."""
+        """Offsets within a checkpoint count its records: they are not offsets of the log."""
         if self._origin.snapshot is None:
             return gap
         place = "" if gap.offset is None else f" (its records from {gap.offset}"
@@ -197,10 +197,10 @@ class RowReader:
     def _decode_alike(
         self, data: bytes, window: NDArray[np.uint8], records: Records, found: "_Found"
     ) -> Integers:
-        """Decodes records of the same type and version together; the indices of those that are left."""
+        """Decodes records of the same type and version together. Returns the indices of the other records."""
         start, size = records.value_start, records.value_size
         head = gather(window, start, _FRAME_BYTES).astype(np.int64)
-        # Frame version, key and version are varints of one byte in all that is known.
+        # Frame version, key and version are varints of one byte in all known records.
         is_plain = (size > _FRAME_BYTES) & ~records.is_control & (head[:, 0] == FRAME_VERSION)
         is_plain &= (head[:, 1] < 0x80) & (head[:, 2] < 0x80)
         code = np.where(is_plain, head[:, 1] << 8 | head[:, 2], -1)
@@ -250,7 +250,7 @@ class RowReader:
         return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
 
     def _note_header_and_footer(self, data: bytes, records: Records) -> None:
-        """The time of a checkpoint's rows is in its header."""
+        """The header of a checkpoint has the time of its rows."""
         for index in np.flatnonzero(records.is_control & (records.key_size >= 4)).tolist():
             (kind,) = struct.unpack_from(">h", data, int(records.key_start[index]) + 2)
             if kind == ControlRecordType.SNAPSHOT_HEADER and records.value_size[index] >= 10:
@@ -263,7 +263,7 @@ _MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 
 
 def _timestamp_us(time_ms: int) -> int:
-    """Microseconds; what is no time that a column can hold is cut to its limit."""
+    """Microseconds, clipped to the range of the column."""
     return max(-_MILLISECONDS_MAX, min(_MILLISECONDS_MAX, time_ms)) * 1000
 
 
@@ -273,7 +273,7 @@ def _timestamps(time_ms: Integers) -> pa.Array:
 
 
 def _groups(batches: Batches) -> Iterator[Batches]:
-    """Batches with at most ROWS_PER_BATCH_MAX records together, or one that has more."""
+    """Groups of batches with at most ROWS_PER_BATCH_MAX records, or one larger batch."""
     ends = np.cumsum(batches.record_count)
     start, taken = 0, 0
     while start < len(batches):

@@ -1,18 +1,18 @@
-"""Following a metadata log in stretches that can be read again: how far the next stretch goes, and what is in it.
+"""Follows a metadata log in repeatable stretches: finds the end of the next stretch, and reads its content.
 
-A stretch is everything from one position to another. Positions lie between batches of the log. What is in a stretch
-depends on the two positions alone as long as the log still has it: only what is committed is ever in one, so that
-another leader has the same. When the log no longer has it, a snapshot stands for what is missing:
+A stretch is the part of a log between two positions, which lie between batches. Its content depends only on the two
+positions as long as the log still has it: it contains only committed records, which every later leader has too. When
+the log no longer has it, a snapshot replaces the missing records:
 
-    the log begins        offered snapshot    the stretch [start, end) is
+    the log starts        offered snapshot    the stretch [start, end) is
     at or before start    none                the records
-    behind start          up to end           a gap up to the snapshot, the snapshot, and the records behind it
-    behind start          beyond end          a gap up to end; the snapshot too if the log goes on at end, because
-                                              nothing else would tell the state there. Else the next stretch begins
-                                              with it.
+    after start           up to end           a gap up to the snapshot, the snapshot, and the records after it
+    after start           after end           a gap up to end; also the snapshot, if the log continues at end, because
+                                              no other row has the state there. Otherwise the next stretch starts
+                                              with the snapshot.
 
-A log that contradicts a position was lost and made anew: that is told as a truncated epoch, and the log is then
-read from its beginning.
+A log that contradicts a position was lost and recreated: this is reported as a truncated epoch, and the log is then
+read from its start.
 """
 
 from collections import deque
@@ -38,36 +38,36 @@ from pyspark_quorate.rows import MISSING_OFFSETS, TRUNCATED_EPOCH
 from pyspark_quorate.source.scanning import Gap
 
 POLL_MS: Final = 500
-"""How long a leader without news may hold a request."""
+"""How long a leader without new records may hold a request."""
 
 _SNAPSHOT_MEMORY_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of a snapshot that is being fetched; what is more goes to the disk."""
+"""The part of a fetched snapshot that is kept in memory; the rest is written to disk."""
 
 
 class Feed(Protocol):
-    """The events of a log from a position on, one request at a time."""
+    """Events of a log from a position on, one request at a time."""
 
     @property
     def position(self) -> Position:
-        """The end of what was handed out."""
+        """The end of the returned events."""
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the last answer was of a leader that has nothing committed behind `position`."""
+        """Whether the last answer was from a leader without committed records after `position`."""
 
     @property
     def leader_epoch(self) -> int:
-        """Of the leader that gave the last answer that was of use."""
+        """The epoch of the leader that sent the last useful answer."""
 
     def exchange(self, max_wait_ms: int) -> tuple[Event, ...]:
-        """What one request leads to. Raises HistoryLostError, and others when going on is of no use."""
+        """The events of one request. Raises HistoryLostError, and other errors if continuing is useless."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 OpenFeed = Callable[[Position, int], Feed]
-"""A feed from a position on, which listens to no leader of an epoch below the given one."""
+"""Opens a feed from a position on, which ignores leaders of epochs below the given one."""
 
 
 class Mark(NamedTuple):
@@ -75,7 +75,7 @@ class Mark(NamedTuple):
 
     position: Position
     leader_epoch: int
-    """Of the leader that told that everything before is committed: each later one has it too."""
+    """The epoch of the leader that reported everything before as committed; every later leader has it too."""
 
 
 # How far the next stretch goes
@@ -83,13 +83,13 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How much goes into one stretch: whole batches, and one at least. None: no limit."""
+    """The size of a stretch, in whole batches, at least one. None: no limit."""
 
     records_max: int | None = None
     bytes_max: int | None = None
     """Of keys and values."""
     offset_max: int | None = None
-    """No stretch ends behind it."""
+    """No stretch ends after it."""
 
 
 class _Sizes(NamedTuple):
@@ -107,28 +107,28 @@ class _Sizes(NamedTuple):
 
 
 class Planner:
-    """Finds the ends of stretches, one after another, in what is committed. Close it."""
+    """Finds the ends of consecutive stretches in the committed log. Close it."""
 
     def __init__(self, open_feed: OpenFeed) -> None:
         self._open_feed = open_feed
         self._feed: Feed | None = None
         self._at: Position | None = None
-        """The end of the last stretch: what follows is in `_ahead`, and then in the feed."""
+        """The end of the last stretch: the next batches are in `_ahead`, and then in the feed."""
         self._leader_epoch = 0
         self._ahead: deque[_Sizes] = deque()
-        """Batches that were looked at and are in no stretch yet: no more than one answer holds."""
+        """Batches that were received and are in no stretch yet: at most those of one answer."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         feed, self._feed, self._at = self._feed, None, None
         self._ahead.clear()
         if feed is not None:
             feed.close()
 
     def end_after(self, mark: Mark, limit: Limit) -> Mark:
-        """The end of the stretch that begins at `mark`; `mark` when there is nothing new.
+        """The end of the stretch that starts at `mark`; `mark` if there is nothing new.
 
-        Raises HistoryLostError when the log contradicts it.
+        Raises HistoryLostError if the log contradicts it.
         """
         start = mark.position
         if self._at != start:
@@ -146,7 +146,7 @@ class Planner:
             self.close()
             if taken.end == start:
                 raise
-            # What was told as committed before belongs to a stretch all the same; the next call tells the loss.
+            # What was committed before still belongs to this stretch; the next call reports the loss.
         if offered is not None:
             self.close()
             is_allowed = limit.offset_max is None or offered.offset <= limit.offset_max
@@ -167,7 +167,7 @@ class Planner:
         return taken
 
     def _look(self, at: Position, max_wait_ms: int) -> tuple[Position | None, bool]:
-        """Ask once: the snapshot that is offered instead of records, and whether nothing more is to be had now."""
+        """Send one request. Returns a snapshot offered instead of records, and whether nothing more is available."""
         if self._feed is None:
             self._feed = self._open_feed(at, self._leader_epoch)
         for event in self._feed.exchange(max_wait_ms):
@@ -199,14 +199,14 @@ def _end_of(batch: RecordBatch) -> Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Batches of the log, control batches among them."""
+    """Batches of the log, including control batches."""
 
     batches: tuple[RecordBatch, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A whole checkpoint, open for reading until the next item is asked for."""
+    """A complete checkpoint, open for reading until the next item is requested."""
 
     id: Position
     file: BinaryIO
@@ -216,22 +216,22 @@ Item = Records | Snapshot | Gap
 
 
 def parted(start: Position, leader_end: Position) -> Gap:
-    """That the log up to `start` was lost, because the leader's parts from it at `leader_end`."""
+    """The gap of a log that was lost up to `start`, because the leader's log diverges at `leader_end`."""
     return Gap(
         reason=TRUNCATED_EPOCH,
-        # Where both logs end epochs differently, the record before `start` is another one at least.
+        # If the logs end epochs differently, at least the record before `start` differs.
         offset=min(leader_end.offset, start.offset - 1),
         end_offset=start.offset,
-        detail=f"what was committed up to {start} is no longer in the log of the leader, which parts from it at "
+        detail=f"records that were committed up to {start} are not in the leader's log, which diverges at "
         f"{leader_end}: records were lost, or it is another log",
     )
 
 
 def read_stretch(start: Position, mark: Mark, open_feed: OpenFeed) -> Iterator[Item]:
-    """What is from a position up to a mark that a planner has given.
+    """Read from a position up to a mark of a planner.
 
-    Nobody is listened to but the leader that told the mark, and later ones: they have all of the stretch, or their
-    log is another one. So what they lack is lost, and there is no use in waiting for it.
+    Only the leader that reported the mark and later leaders are accepted: they have the whole stretch, or another
+    log. So records that they lack are lost, and waiting for them is useless.
     """
     end = mark.position
     with (
@@ -249,7 +249,7 @@ def read_stretch(start: Position, mark: Mark, open_feed: OpenFeed) -> Iterator[I
 
 
 class _Reading:
-    """The reading of one stretch: where it is, and the snapshot that it is fetching."""
+    """The state of reading one stretch: its position, and the snapshot being fetched."""
 
     def __init__(self, start: Position, mark: Mark, feed: Feed, open_feed: OpenFeed) -> None:
         self.at = start
@@ -260,13 +260,13 @@ class _Reading:
         self._snapshot: SpooledTemporaryFile[bytes] | None = None
 
     def close(self) -> None:
-        """Throw away a snapshot that is being fetched."""
+        """Discard a snapshot that is being fetched."""
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:
             snapshot.close()
 
     def look(self) -> Iterator[Item]:
-        """What one request leads to. Raises HistoryLostError."""
+        """The items of one request. Raises HistoryLostError."""
         for event in self._feed.exchange(POLL_MS):
             if isinstance(event, Committed):
                 yield from self._records(event.batches)
@@ -294,7 +294,7 @@ class _Reading:
             self.at = _end_of(inside[-1])
             yield Records(batches=inside)
         if self.at.offset < self._end.offset and len(inside) < len(batches):
-            # The end of a stretch is the end of a batch: these are not the batches that were planned.
+            # A stretch ends at the end of a batch: these are not the planned batches.
             raise HistoryLostError(self._end, self.at)
 
     def _loaded(self, snapshot_id: Position) -> Iterator[Item]:
@@ -310,19 +310,19 @@ class _Reading:
             reason=MISSING_OFFSETS,
             offset=self.at.offset,
             end_offset=end.offset,
-            detail=f"the log of the leader begins later; its snapshot of {snapshot_id} stands for these records",
+            detail=f"the leader's log starts later; its snapshot of {snapshot_id} replaces these records",
         )
         self.at = end
         return gap
 
     def _goes_on_at_end(self) -> bool:
-        """Whether the leader still has the records behind the stretch, so that no snapshot will be offered there."""
+        """Whether the leader still has the records after the stretch, so that it will not offer a snapshot there."""
         with closing(self._open_feed(self._end, self._leader_epoch)) as behind:
             while True:
                 try:
                     events = behind.exchange(POLL_MS)
                 except HistoryLostError:
-                    return False  # the next stretch begins with telling that
+                    return False  # the next stretch reports that
                 if any(isinstance(event, SnapshotBegun) for event in events):
                     return False
                 if behind.is_caught_up or any(isinstance(event, Committed) for event in events):

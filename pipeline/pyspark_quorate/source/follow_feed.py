@@ -1,4 +1,4 @@
-"""Following a quorum over the network, with a bound on how long it may give nothing."""
+"""Follows a quorum over the network, with a limit on the time without useful answers."""
 
 import asyncio
 import time
@@ -24,20 +24,20 @@ from pyspark_quorate.source.follow import Mark
 
 _RETRY_EVERY_MS: Final = 100
 _FOLLOWING_WITHIN_MS: Final = 5_000
-"""Voters that were caught up so long ago, at most, follow the leader that says so."""
+"""Voters that were caught up at most this long ago follow the leader that reports it."""
 
 _Answer = TypeVar("_Answer")
 
 
 class FollowError(Exception):
-    """The quorum can't be followed; the message names the controllers and says why."""
+    """The quorum can't be followed; the message names the controllers and the reason."""
 
 
 class QuorumFeed:
     """The events of a quorum's metadata log, one request at a time. Close it.
 
-    What controllers answer that is of no use is asked again, of the others too, until that has taken
-    `default_api_timeout_ms` of the config without news between. Then it is a FollowError.
+    Requests without a useful answer are repeated, also to other controllers, for up to `default_api_timeout_ms` of
+    the config since the last useful answer. Then FollowError is raised.
     """
 
     def __init__(self, config: AdminConfig, cluster_id: str, position: Position, leader_epoch: int) -> None:
@@ -54,17 +54,17 @@ class QuorumFeed:
 
     @property
     def position(self) -> Position:
-        """The end of what was handed out."""
+        """The end of the returned events."""
         return self._feed.observer.position
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the last answer was of a leader that has nothing committed behind `position`."""
+        """Whether the last answer was from a leader without committed records after `position`."""
         return self._feed.observer.is_caught_up
 
     @property
     def leader_epoch(self) -> int:
-        """Of the leader that gave the last answer that was of use."""
+        """The epoch of the leader that sent the last useful answer."""
         return self._leader_epoch
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class QuorumFeed:
         self._runner.close()
 
     def exchange(self, max_wait_ms: int) -> tuple[Event, ...]:
-        """What one request leads to. Raises HistoryLostError, and FollowError when going on is of no use."""
+        """The events of one request. Raises HistoryLostError, and FollowError if continuing is useless."""
         begun_s = time.monotonic()
         left_s = self._config.default_api_timeout_ms / 1000 - self._fruitless_s
         try:
@@ -95,7 +95,9 @@ class QuorumFeed:
         if self.is_caught_up or any(isinstance(event, Committed | SnapshotChunk) for event in events):
             self._fruitless_s = 0.0
             self._reasons.clear()
-            self._leader_epoch = self._feed.observer.leader_epoch  # not what others only talk about
+            self._leader_epoch = (
+                self._feed.observer.leader_epoch
+            )  # not epochs that other controllers only mention
         else:
             self._fruitless_s += time.monotonic() - begun_s
             self._reasons |= self._feed.failures
@@ -109,10 +111,10 @@ class QuorumFeed:
 
     def _fruitless(self) -> str:
         reasons = {**self._reasons, **self._feed.failures}
-        told = "".join(f"; {address}: {reason}" for address, reason in sorted(reasons.items()))
+        details = "".join(f"; {address}: {reason}" for address, reason in sorted(reasons.items()))
         return (
-            f"{_named(self._config)} gave no news of the metadata log of cluster {self._cluster_id} within "
-            f"{self._config.default_api_timeout_ms} ms (default.api.timeout.ms){told}"
+            f"{_named(self._config)} returned no records of the metadata log of cluster {self._cluster_id} within "
+            f"{self._config.default_api_timeout_ms} ms (default.api.timeout.ms){details}"
         )
 
     def _other_cluster(self) -> str:
@@ -121,23 +123,23 @@ class QuorumFeed:
         except FollowError:
             found = "another cluster"
         return (
-            f"the checkpoint is of cluster {self._cluster_id}, but {_named(self._config)} are of {found}: name "
-            f"controllers of {self._cluster_id}, or begin with another checkpointLocation"
+            f"the checkpoint belongs to cluster {self._cluster_id}, but {_named(self._config)} to {found}: use "
+            f"controllers of {self._cluster_id}, or another checkpointLocation"
         )
 
 
 def fetch_cluster_id(config: AdminConfig) -> str:
-    """The id of the cluster that controllers are of. Raises FollowError."""
+    """The cluster id of the controllers. Raises FollowError."""
 
     async def ask(client: AdminClient) -> str:
         return (await client.describe_cluster()).cluster_id
 
-    # Stock controllers answer DescribeCluster to whom they let alter the cluster (ControllerApis).
+    # Stock controllers require ALTER on the cluster for DescribeCluster (ControllerApis).
     return _ask(config, ask, needs="ALTER")
 
 
 def fetch_quorum(config: AdminConfig) -> QuorumDescription:
-    """The quorum, as a leader that knows its high watermark describes it. Raises FollowError."""
+    """The quorum as described by a leader with a known high watermark. Raises FollowError."""
 
     async def ask(client: AdminClient) -> QuorumDescription:
         while True:
@@ -152,18 +154,18 @@ def fetch_quorum(config: AdminConfig) -> QuorumDescription:
 def fetch_committed_end(config: AdminConfig) -> Mark:
     """The high watermark. Raises FollowError.
 
-    The record before it is of the leader's epoch: a leader tells a high watermark once a record of its own is
-    below it (KafkaRaftClient, LeaderState.maybeUpdateHighWatermark).
+    The record before it is of the leader's epoch: a leader reports a high watermark only after a record of its own
+    epoch is below it (KafkaRaftClient, LeaderState.maybeUpdateHighWatermark).
     """
     quorum = fetch_quorum(config)
     return Mark(Position(quorum.high_watermark, quorum.leader_epoch), quorum.leader_epoch)
 
 
 def is_led_below(quorum: QuorumDescription, epoch: int) -> bool:
-    """Whether a majority of the voters follows a leader of an epoch below one that was there before.
+    """Whether a majority of the voters follows a leader of a lower epoch than `epoch`, which existed before.
 
-    Voters remember epochs on their disks, so they have lost those: a quorum that was made anew, not a leader that
-    does not know that it was replaced.
+    Voters store their epoch on disk, so these lost their disks: the quorum was recreated, and the leader is not
+    merely a replaced one that has not noticed it.
     """
     caught_up_ms = {voter.node_id: voter.last_caught_up_ms or 0 for voter in quorum.voters}
     now_ms = caught_up_ms.get(quorum.leader_id, 0)
@@ -185,11 +187,11 @@ def _ask(
         is_denied = (
             isinstance(error, ServerError) and error.error_code is ErrorCode.cluster_authorization_failed
         )
-        hint = f": to follow needs {needs} on the cluster" if is_denied else ""
+        hint = f": following needs {needs} on the cluster" if is_denied else ""
         raise FollowError(f"{_named(config)}: {error}{hint}") from error
     except TimeoutError:
         raise FollowError(
-            f"{_named(config)} gave no answer within {limit_ms} ms (default.api.timeout.ms)"
+            f"{_named(config)} did not answer within {limit_ms} ms (default.api.timeout.ms)"
         ) from None
 
 

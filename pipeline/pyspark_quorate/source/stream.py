@@ -1,8 +1,8 @@
-"""`spark.readStream.format("quorate")`: the metadata log of a living quorum as a stream of rows.
+"""`spark.readStream.format("quorate")`: the metadata log of a running quorum as a stream of rows.
 
-:mod:`pyspark_quorate.source.stream_options` has the options. Spark asks on the driver how far the next micro-batch
-goes, writes that down, and has it read on an executor: the same again after a failure, by whatever controllers then
-lead. What a micro-batch holds when the log no longer has it: :mod:`pyspark_quorate.source.follow`.
+:mod:`pyspark_quorate.source.stream_options` has the options. On the driver, Spark requests the end of the next
+micro-batch and stores it; an executor reads the micro-batch, with the same result after a failure, whichever
+controller leads then. :mod:`pyspark_quorate.source.follow` defines a micro-batch that the log no longer has.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,20 +43,20 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class OffsetError(ValueError):
-    """What a checkpoint holds is no offset of this source."""
+    """The content of a checkpoint is not an offset of this source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOffset:
-    """A position in the metadata log of one cluster. Its JSON is kept for as long as a checkpoint: no secrets."""
+    """A position in the metadata log of one cluster. Its JSON is stored in checkpoints and has no secrets."""
 
     cluster_id: str
     mark: Mark
     parted_at: Position | None = None
-    """Set where the log contradicted what had been read, and is read anew: how far the two logs may agree."""
+    """Set if the log contradicted what was read before, and is read again: the end of their common part."""
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark writes down; equal offsets have equal texts."""
+        """The JSON that Spark stores; equal offsets have equal JSON."""
         where: dict[str, Any] = {
             "clusterId": self.cluster_id,
             **_to_json(self.mark.position),
@@ -68,7 +68,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, where: Mapping[str, Any]) -> Self:
-        """Raises OffsetError that names the field, its value and what is allowed."""
+        """Raises OffsetError, which names the field, its value and the allowed values."""
         cluster_id, parted_at = where.get("clusterId"), where.get("partedAt")
         if not isinstance(cluster_id, str) or not cluster_id:
             raise OffsetError(f"an offset has clusterId={cluster_id!r}: allowed is a Kafka cluster id")
@@ -98,7 +98,7 @@ def _number(where: Mapping[str, Any], name: str, highest: int) -> int:
 
 
 class StretchPartition(InputPartition):
-    """What one micro-batch reads."""
+    """The input of one micro-batch."""
 
     def __init__(self, start: StreamOffset, end: StreamOffset) -> None:
         self.start = start
@@ -112,27 +112,27 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = StreamOptions.parse(options)
         self._planner: Planner | None = None
         self._until: int | None = None
-        """No offset from here on is planned: what was committed when a run with an end began."""
+        """The exclusive end of a run with availableNow: the committed end when it started."""
 
     # On the driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as are the following
-        """Where a stream without a checkpoint begins."""
+        """The start of a stream without a checkpoint."""
         config = self._options.admin_config()
         is_latest = self._options.initial_offset is InitialOffset.LATEST
         mark = fetch_committed_end(config) if is_latest else _BEGINNING
         return StreamOffset(cluster_id=fetch_cluster_id(config), mark=mark).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Spark takes one limit; that in bytes is applied beside it."""
+        """Spark accepts one limit; the limit in bytes is applied in addition."""
         return ReadMaxRows(self._options.records_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read up to what is committed now."""
+        """Read up to the current committed end."""
         self._until = fetch_committed_end(self._options.admin_config()).position.offset
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next micro-batch; `start` when nothing is new."""
+        """The end of the next micro-batch; `start` if there is nothing new."""
         begin = StreamOffset.from_json(start)
         if self._planner is None:
             self._planner = Planner(self._open_feed(begin.cluster_id))
@@ -144,7 +144,7 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end == begin.mark else StreamOffset(cluster_id=begin.cluster_id, mark=end).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One: a log has an order."""
+        """One partition, because a log is ordered."""
         return [StretchPartition(StreamOffset.from_json(start), StreamOffset.from_json(end))]
 
     def stop(self) -> None:
@@ -182,7 +182,7 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Rows:
-    """Rows of what was read, as the reader of directories makes them."""
+    """Converts items to rows, as for directories."""
 
     def __init__(self, cluster_id: str, options: StreamOptions) -> None:
         self._origin = Origin(cluster_id=cluster_id, source=options.source)

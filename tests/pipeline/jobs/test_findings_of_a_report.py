@@ -22,19 +22,19 @@ def test_sentences_say_what_happened() -> None:
     """Goal: a reader knows without the picture. Method: a bad day, whose sentences are known; and a calm one."""
     said = findings(bad_day())
     assert said == {
-        "Voters of the quorum": "At the end 3000, 3002 and 3003 are voters; 3001 left; 3002 came back with another "
+        "Voters of the quorum": "At the end 3000, 3002 and 3003 are voters; 3001 left; 3002 returned with another "
         "directory.",
         "Active controller": "3 changes of the active controller; longest led 3001 (56% of the time).",
-        "Brokers in and out of service": "Out of service went broker 1 (4 times, 1 h 12 min fenced), broker 3 (once, "
-        "10 min fenced).",
+        "Brokers in and out of service": "Went out of service: broker 1 (4 times, 1 h 12 min fenced), broker 3 "
+        "(once, 10 min fenced).",
         "Partitions at risk": "At most 16 partitions lacked replicas at once, at 2026-03-14 09:04:24; up to 4 "
-        "partitions had no leader, 8 min in all. Most often it was orders.",
-        "Addresses that changed hands": "2 addresses of 3 went from one node to another, once so soon that clients "
-        "may still have held it; soonest 10.0.0.11:9093, from 3001 to 3003 after 3 min.",
-        "What blocked upgrades": "Longest in the way was controller 3001, 6 h 40 min before metadata.version "
-        "4.3-IV0, a ghost: registered, and no voter; controller 3001 still blocks some level.",
-        "What is not known": "Torn-tail once, missing-offsets once, truncated-epoch once. 400 records are missing "
-        "for good: intervals that begin or end there are drawn pale.",
+        "partitions had no leader, 8 min in all. Most affected topic: orders.",
+        "Addresses that moved between nodes": "2 addresses of 3 moved from one node to another, once so soon that "
+        "clients may still have cached it; the fastest was 10.0.0.11:9093, from 3001 to 3003 after 3 min.",
+        "What blocked upgrades": "The longest block was by controller 3001, of metadata.version 4.3-IV0 for 6 h "
+        "40 min; it is a ghost: registered, but not a voter; controller 3001 still blocks a level.",
+        "Missing records": "Torn-tail once, missing-offsets once, truncated-epoch once. 400 records are missing "
+        "in all files: intervals that start or end there are drawn pale.",
     }
     assert findings(calm_day())["Active controller"] == "3000 led all the time."
     assert not any(section.is_bad for section in sections_of(calm_day()))
@@ -71,10 +71,10 @@ def test_pictures_are_bounded() -> None:
     """Goal: a picture of anything can be drawn. Method: more lanes, bars and points than there is room for."""
     lanes = [Bar(f"broker {number}", "good", START, END, "") for number in range(LANES_MAX + 5)]
     drawn = draw_bars(lanes, SPAN, [], "lanes", "")
-    assert drawn.left_out == f"Shown are the {LANES_MAX} of {LANES_MAX + 5} rows with most to tell."
+    assert drawn.left_out == f"Shown are the {LANES_MAX} of {LANES_MAX + 5} lanes with the most bars."
     bars = [Bar("broker", "bad", at(0), at(number / 60), "") for number in range(BARS_MAX + 3)]
     drawn = draw_bars(bars, SPAN, [], "bars", "")
-    assert drawn.left_out == f"Shown are the {BARS_MAX} longest of {BARS_MAX + 3} stretches."
+    assert drawn.left_out == f"Shown are the {BARS_MAX} longest of {BARS_MAX + 3} intervals."
     assert drawn.svgs["wide"].count("<g><title>") == BARS_MAX
     points = [(START + timedelta(seconds=number), number % 7) for number in range(30_000)]
     kept = thinned(points, SPAN)

@@ -129,7 +129,7 @@ def test_the_report_finds_what_went_wrong(told: Told) -> None:
     assert re.search(rf"broker {flapped} \((twice|\d+ times), ", findings["Brokers in and out of service"])
     assert f"controller {GHOST}" in {row[0] for row in sections["What blocked upgrades"].rows}
     # Not always the first of the sentence: whoever joined by a snapshot lacks what came before, and others have it.
-    assert "truncated-epoch" in findings["What is not known"].lower()
+    assert "truncated-epoch" in findings["Missing records"].lower()
     assert "came back with another directory" in findings["Voters of the quorum"]
 
 

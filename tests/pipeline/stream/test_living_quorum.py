@@ -246,8 +246,8 @@ def test_another_cluster_is_refused_by_name(new_quorum: NewQuorum) -> None:
         reader.latestOffset(start, ReadAllAvailable())
     reader.stop()
     for words in (
-        f"the checkpoint is of cluster {start['clusterId']}",
-        f"of cluster {reader_of(other).initialOffset()['clusterId']}",
+        f"the checkpoint belongs to cluster {start['clusterId']}",
+        f"to cluster {reader_of(other).initialOffset()['clusterId']}",
         other.bootstrap_controllers,
     ):
         assert words in str(raised.value)

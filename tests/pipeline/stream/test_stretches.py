@@ -459,4 +459,4 @@ def test_a_gap_names_what_it_covers() -> None:
     (gap, *_) = list(read_stretch(BEGINNING, mark(4), log.open))
     assert isinstance(gap, scanning.Gap)
     assert "snapshot of offset 4, epoch 1" in gap.detail
-    assert "parts from it at offset 3, epoch 2" in parted(Position(9, 4), Position(3, 2)).detail
+    assert "diverges at offset 3, epoch 2" in parted(Position(9, 4), Position(3, 2)).detail
