@@ -75,7 +75,7 @@ TOOL_ROWS: Final[tuple[Row, ...]] = (
 
 
 def _free_ports(count: int) -> tuple[int, ...]:
-    """Ports that nobody listens on; all are held until the last is found, so that they differ."""
+    """Free ports; all are held until the last is found, so that they differ."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = tuple(each.getsockname()[1] for each in sockets)
     for each in sockets:

@@ -2,7 +2,7 @@
 
 Each measurement is a process of its own, `python -m benchmarks.lake DIR --master local[2]`: it starts Spark, reads a
 small directory to warm up, then reads DIR and throws the rows away; what it prints is the query without the start.
-DumpLogSegments prints to a file that nobody reads.
+DumpLogSegments prints to a file.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def _operator(python: str, kubeconfig: Path, port: int, log: Path) -> Iterator[s
 
 
 def _free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody listens on, below those that the system gives to clients."""
+    """The first of so many free ports in a row, below those that the system gives to clients."""
     while True:
         first = random.randrange(*PORT_RANGE)
         with ExitStack() as stack:

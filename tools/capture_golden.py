@@ -191,13 +191,13 @@ def free_port() -> int:
 
 
 def wait_for_port(port: int) -> None:
-    """Wait until somebody listens."""
+    """Wait until the port accepts connections."""
     for _ in range(300):
         with socket.socket() as probe:
             if probe.connect_ex((HOST, port)) == 0:
                 return
         time.sleep(0.2)
-    sys.exit(f"nobody listens on {port}")
+    sys.exit(f"nothing listens on {port}")
 
 
 def write_properties(path: Path, **values: object) -> Path:

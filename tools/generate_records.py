@@ -301,7 +301,7 @@ def ignorable_fields(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def render_ignorable(schemas: Iterable[Mapping[str, Any]]) -> str:
-    """The module that tells which fields may be dropped for an older version: kio's classes don't."""
+    """The module with the fields that may be dropped for an older version, which kio's classes lack."""
     by_key: dict[int, set[str]] = {}
     for schema in schemas:
         if schema["type"] in {"request", "response"} and schema["validVersions"] != "none":

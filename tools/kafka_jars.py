@@ -13,12 +13,12 @@ from quorate_operator.runtime.local.stock_kafka import Kafka, find_kafka
 
 def kafka_here() -> Kafka:
     """The Kafka of this machine, its jars fetched if need be. Raises KafkaUnavailableError."""
-    told: set[str] = set()
+    printed: set[str] = set()
 
     def tell_once(text: str) -> None:
         what, _, _ = text.partition(":")  # behind the colon it counts
-        if what not in told:
-            told.add(what)
+        if what not in printed:
+            printed.add(what)
             print(what, file=sys.stderr)
 
     return find_kafka(KAFKA_VERSION, os.environ, tell_once)

@@ -13,7 +13,7 @@ Protocol = Literal["PLAINTEXT", "SSL"]
 ExposureType = Literal["Internal", "LoadBalancer", "NodePort", "External"]
 
 _TLS_RULE = "is needed with protocol SSL, and allowed with no other"
-_EXTERNAL_RULE = "is needed with exposure.type External: the name that somebody else points at the nodes"
+_EXTERNAL_RULE = "is required with exposure.type External: the name under which clients reach the node"
 
 
 class Exposure(Model):

@@ -147,7 +147,7 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
     (
         {"listeners": [{"name": "A", "exposure": {"type": "External"}}]},
         "spec.listeners[0]",
-        "advertisedHost is needed with exposure.type External",
+        "advertisedHost is required with exposure.type External",
     ),
     (
         {"listeners": [{"name": "A", "advertisedHost": "same"}]},
