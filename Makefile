@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SEEDS ?= 10000
 PYTEST := $(BIN)/pytest
-PROCESSES ?= 2
+# One more than cores: tests on real parts wait more than they work.
+PROCESSES ?= $(shell expr $$(nproc) + 1)
 SIMULATOR := PYTHONPATH=tests $(BIN)/python -m kit.simulator
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 

@@ -50,15 +50,16 @@ SMOKE = (
 )
 """Tests on real parts that `make test` runs: one story or a few for each subsystem."""
 
-LATER = (
-    "tests/simulation/test_simulation.py::test_seeds_keep_all_promises_and_try_everything",
-    "tests/simulation/test_membership.py::test_an_operator_gets_the_voters_that_it_wants_whatever_breaks",
-)
-"""Tests in fast folders that are too long for `make test`."""
-
+_SIMULATION = "tests/simulation"
+_OPERATOR = "tests/kubernetes/operator"
 NIGHTLY = {
+    f"{_SIMULATION}/test_simulation.py::test_seeds_keep_all_promises_and_try_everything": "200 seeds",
+    f"{_SIMULATION}/test_membership.py::test_an_operator_gets_the_voters_that_it_wants_whatever_breaks": "200 seeds",
+    f"{_OPERATOR}/test_operators_that_die.py": "kills an operator after each of its steps",
+    f"{_OPERATOR}/test_operators_that_die_draining.py": "kills an operator after each of its steps",
+    f"{_OPERATOR}/test_operators_that_die_recovering.py": "kills an operator after each of its steps",
+    f"{_OPERATOR}/test_operators_that_die_renaming.py": "the same; failed once on a loaded machine",
     "tests/kubernetes/kind/": "kind: builds images, three machines, 12 to 15 minutes",
-    "tests/kubernetes/operator/test_operators_that_die": "kills an operator after each of its steps",
 }
 """Tests that only `make nightly` runs, each with its reason."""
 
@@ -90,11 +91,25 @@ SHARED = {
 """Tests that run in one process, because they share what a fixture starts; the first row counts."""
 
 
+LONGEST = (
+    f"{_INTEGRATION}/play/test_five_edits.py",
+    "tests/kubernetes/operator/",
+    "tests/pipeline/ledger/",
+    "tests/pipeline/stream/",
+    f"{_INTEGRATION}/parity/",
+    f"{_INTEGRATION}/test_play.py",
+    f"{_INTEGRATION}/membership/",
+    f"{_INTEGRATION}/test_mixed_quorums.py",
+    "tests/pipeline/",
+)
+"""What begins first, so that no process is left alone with it at the end."""
+
+
 def tier_of(node_id: str) -> str | None:
     """The marker of a test: `quick`, `nightly`, or none for what `make test-rungs` runs."""
     if _in(NIGHTLY, node_id):
         return "nightly"
-    if _in(SMOKE, node_id) or (node_id.startswith(FAST) and not _in(LATER, node_id)):
+    if node_id.startswith(FAST) or _in(SMOKE, node_id):
         return "quick"
     return None
 
@@ -120,8 +135,10 @@ def group_of(node_id: str) -> str:
 
 
 def _order(item: pytest.Item) -> int:
-    """What takes long begins first, so that the short tests fill the processes at the end."""
-    return 0 if not item.nodeid.startswith(FAST) else 2 if item.nodeid.startswith("tests/unit/") else 1
+    """What takes long first; what is fast fills the processes at the end."""
+    if item.nodeid.startswith(FAST):
+        return len(LONGEST) + (2 if item.nodeid.startswith("tests/unit/") else 1)
+    return next((number for number, row in enumerate(LONGEST) if item.nodeid.startswith(row)), len(LONGEST))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -160,7 +177,7 @@ def _check_rows(root: Path, node_ids: list[str]) -> None:
     files = {node_id.partition("::")[0] for node_id in node_ids}
     stale = [
         row
-        for row in (*SMOKE, *LATER, *NIGHTLY)
+        for row in (*SMOKE, *NIGHTLY)
         if (row.partition("::")[0] in files and not any(_is_row(row, node_id) for node_id in node_ids))
         or not any(root.glob(f"{row.partition('::')[0].rstrip('/')}*"))
     ]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kit.tiers import LATER, NIGHTLY, SMOKE, tier_of
+from kit.tiers import NIGHTLY, SMOKE, tier_of
 
 TESTS = Path(__file__).parents[1]
 FAILS_ONCE = """
@@ -28,7 +28,7 @@ def test_that_passes():
     [
         ("tests/unit/test_repository_rules.py::test_source_roots_are_no_packages[cli]", "quick"),
         ("tests/simulation/test_simulation.py::test_seeds_keep_all_promises[1]", "quick"),
-        ("tests/simulation/test_simulation.py::test_seeds_keep_all_promises_and_try_everything", None),
+        ("tests/simulation/test_simulation.py::test_seeds_keep_all_promises_and_try_everything", "nightly"),
         ("tests/integration/test_client_libraries.py::test_transactions_commit_and_abort", "quick"),
         ("tests/integration/test_auto_join.py::test_any", None),
         ("tests/kubernetes/kind/test_life_of_a_cluster.py::test_any", "nightly"),
@@ -41,7 +41,7 @@ def test_a_test_has_one_tier(node_id: str, tier: str | None) -> None:
 
 def test_every_row_names_a_file() -> None:
     """Goal: no row is left behind. Method: the file or folder of each row exists."""
-    places = [row.partition("::")[0] for row in (*SMOKE, *LATER, *NIGHTLY)]
+    places = [row.partition("::")[0] for row in (*SMOKE, *NIGHTLY)]
     assert [place for place in places if not any(TESTS.parent.glob(f"{place.rstrip('/')}*"))] == []
 
 
