@@ -1,9 +1,9 @@
-"""Finding out the facts that a diagnosis is made from, without changing anything.
+"""Collects the facts for a diagnosis, without changing anything.
 
-No answer of Kafka 4.3.1 tells the feature levels that nodes registered with. Two ways lead to them: asking the
-active controller whether it would take a level (UpdateFeatures with validateOnly), whose refusal names the node
-and its range, one at a time; and reading the metadata log as an observer, which controllers allow and brokers
-do not. The second is taken where controllers are asked, the first everywhere.
+No response of Kafka 4.3.1 has the feature levels of registrations. There are two ways to find them: asking the
+active controller to validate a level (UpdateFeatures with validateOnly), which refuses with the name and range of
+one node at a time; and reading the metadata log as an observer, which only controllers allow. The first is always
+used, the second with bootstrap controllers.
 """
 
 import asyncio
@@ -33,13 +33,17 @@ from quorate_admin.types.cluster import (
 )
 
 TIMEOUT_MS = 10_000
-"""For what the cluster as a whole is asked: without a leader, no answer will come."""
+"""For requests to the cluster as a whole, which are not answered without a leader."""
 NODE_TIMEOUT_MS = 3_000
 """For each node, which may be down."""
 
 
 async def examine(admin: AdminClient, config: AdminConfig) -> Facts:
-    """What can be found out about a cluster now. `config` is the client's. Raises AdminError if no node answers."""
+    """Collect the facts of a cluster. `config` is that of the client.
+
+    Raises:
+        AdminError: no node answers.
+    """
     cluster = await admin.describe_cluster(
         include_fenced_brokers=not config.is_to_controllers, timeout_ms=TIMEOUT_MS
     )
@@ -59,7 +63,7 @@ async def examine(admin: AdminClient, config: AdminConfig) -> Facts:
     if image is not None:
         facts = replace(facts, is_log_read=True, controllers=controllers_of(image), brokers=brokers_of(image))
     if quorum is None:
-        return facts  # nobody could say whether a level would be taken
+        return facts  # without a leader no level can be validated
     found = await _outlooks(admin, facts, _supported(spoken.answers.values(), features))
     problems = dict.fromkeys(str(one) for one in found if isinstance(one, AdminError))
     return replace(
@@ -71,7 +75,7 @@ async def examine(admin: AdminClient, config: AdminConfig) -> Facts:
 
 @dataclass(slots=True)
 class _Spoken:
-    """What nodes answered when they were asked one by one, and why some did not."""
+    """The responses of single nodes, and the reasons why others did not answer."""
 
     answers: dict[int, NodeApiVersions] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
@@ -98,7 +102,7 @@ async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _Spoken
 
 
 async def _image(config: AdminConfig) -> MetadataImage | None:
-    """The metadata log's content, if controllers are asked and let us read it."""
+    """The metadata image, with bootstrap controllers that allow reading the log."""
     if not config.is_to_controllers:
         return None
     from quorate_admin.observing import load_live_image  # noqa: PLC0415 - with brokers, it is not needed
@@ -106,13 +110,13 @@ async def _image(config: AdminConfig) -> MetadataImage | None:
     try:
         return await load_live_image(config, timeout_ms=TIMEOUT_MS)
     except AdminError:
-        return None  # the other way is left
+        return None  # validating levels still works
 
 
 async def _outlooks(
     admin: AdminClient, facts: Facts, supported: Mapping[str, int]
 ) -> list[FeatureOutlook | AdminError]:
-    """The outlook of each feature, or the AdminError why there is none."""
+    """The outlook of each feature, or an AdminError."""
     finalized = {} if facts.features is None else facts.features.finalized
     if facts.is_log_read and facts.quorum is not None:
         nodes = (*(facts.brokers or {}).values(), *(facts.controllers or {}).values())
@@ -128,7 +132,7 @@ async def _outlooks(
 
 
 async def _or_error(asking: Awaitable[FeatureOutlook]) -> FeatureOutlook | AdminError:
-    """One feature that can't be asked about hides no other."""
+    """The error of one feature must not hide the outlook of another."""
     try:
         return await asking
     except AdminError as error:
@@ -136,7 +140,7 @@ async def _or_error(asking: Awaitable[FeatureOutlook]) -> FeatureOutlook | Admin
 
 
 async def _confirmed(admin: AdminClient, outlook: FeatureOutlook) -> FeatureOutlook:
-    """The outlook, if the active controller would indeed take its highest level."""
+    """The outlook, after the active controller validated its highest level."""
     if outlook.reachable <= outlook.finalized:
         return outlook
     refusal = await _refusal(admin, Probe(feature=outlook.feature, level=outlook.reachable))
@@ -160,7 +164,7 @@ async def _probed(
 
 
 async def _refusal(admin: AdminClient, probe: Probe) -> str | None:
-    """Why a level would be refused; None if it would be taken. Raises AdminError if neither is told."""
+    """The reason why a level would be refused; None if it would be accepted. Raises AdminError if unknown."""
     try:
         await admin.update_features(
             {probe.feature: FeatureUpdate(max_level=probe.level)}, validate_only=True, timeout_ms=TIMEOUT_MS
@@ -173,11 +177,11 @@ async def _refusal(admin: AdminClient, probe: Probe) -> str | None:
 
 
 _NO_REFUSALS = frozenset((ErrorCode.cluster_authorization_failed, ErrorCode.unsupported_version))
-"""Errors that say nothing about the level."""
+"""Errors that are not about the level."""
 
 
 def _newest(answers: Iterable[NodeApiVersions]) -> FeatureDescription | None:
-    """Feature levels as the node knows them that has read the most of the log."""
+    """The feature levels from the node that has read the log furthest."""
     newest = max(answers, key=lambda one: one.finalized_features_epoch, default=None)
     if newest is None:
         return None
@@ -189,7 +193,7 @@ def _newest(answers: Iterable[NodeApiVersions]) -> FeatureDescription | None:
 
 
 def _supported(answers: Iterable[NodeApiVersions], features: FeatureDescription) -> dict[str, int]:
-    """The highest level of each feature that any node runs."""
+    """The highest level of each feature that any node supports."""
     highest = {name: high for name, (_, high) in features.supported.items()}
     for answer in answers:
         for name, (_, high) in answer.supported_features.items():

@@ -1,1 +1,1 @@
-"""Connections, and the decisions of whom to ask next."""
+"""Connections to nodes, and the routing of requests to them."""

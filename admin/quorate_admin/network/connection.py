@@ -37,7 +37,7 @@ _TLS_ALERT = b"\x15\x03"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom we mean: told to the server, which checks it (KIP-1242)."""
+    """The expected identity of a server, which the server checks (KIP-1242)."""
 
     cluster_id: str
     node_id: int
@@ -76,11 +76,16 @@ class Connection:
         security: SecurityConfig | None = None,
         identity: Identity | None = None,
     ) -> Self:
-        """Connect, agree on versions, let the server check whom we mean, and authenticate.
+        """Connect, negotiate versions, have the server check `identity`, and authenticate.
 
-        `setup_timeout_ms` is for the socket and TLS, `timeout_ms` for each request after that. Raises
-        ConnectionFailedError, RequestTimeoutError, AuthenticationError, RebootstrapRequiredError, ServerError,
-        and ConfigError for files that the configuration names.
+        `setup_timeout_ms` applies to the socket and TLS, `timeout_ms` to each request after that.
+
+        Raises:
+            ConnectionFailedError, RequestTimeoutError: the server does not answer.
+            AuthenticationError: TLS or SASL failed.
+            RebootstrapRequiredError: the server has another identity.
+            ServerError: the server refused.
+            ConfigError: a file of the configuration can't be used.
         """
         reader, writer = await _connect(address, security, setup_timeout_ms or timeout_ms)
         connection = cls(address, client_id, reader, writer)
@@ -96,19 +101,23 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether a request could still be answered."""
+        """Whether the connection can be used."""
         return self._failure is None
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for their answer."""
+        """The number of requests without a response."""
         return len(self._answers)
 
     async def negotiate(self, timeout_ms: int, identity: Identity | None = None) -> Any:
-        """Ask the server what it speaks; its ApiVersions response, which also tells the feature levels.
+        """Negotiate versions, and return the ApiVersions response, which also has the feature levels.
 
-        With `identity` the server checks whom we mean, if it is new enough. Raises RebootstrapRequiredError
-        when it is another, ServerError, RequestTimeoutError, ConnectionFailedError.
+        With `identity` the server checks its identity, if it supports that.
+
+        Raises:
+            RebootstrapRequiredError: the server has another identity.
+            ServerError: the server refused.
+            RequestTimeoutError, ConnectionFailedError: the server did not answer.
         """
         negotiation = Negotiation(
             cluster_id=identity.cluster_id if identity else None,
@@ -124,7 +133,7 @@ class Connection:
         except ProtocolError as error:
             if error.error_code is ErrorCode.rebootstrap_required:
                 raise RebootstrapRequiredError(
-                    f"{self.address}: the server reports that it is not the node that is meant"
+                    f"{self.address}: the server reports that it is not the expected node"
                 ) from None
             raise ServerError(error.error_code) from None
         self._versions = versions
@@ -132,15 +141,18 @@ class Connection:
         return response
 
     async def verify(self, identity: Identity, timeout_ms: int) -> None:
-        """Have the server check whom we mean, if it can and has not done so. Errors as in `negotiate`."""
+        """Have the server check its identity, if it supports that and has not done so. Raises as `negotiate`."""
         can_check = self._versions.range_of(ApiKey.API_VERSIONS)[1] >= IDENTITY_SINCE
         if can_check and self.identity != identity:
             await self.negotiate(timeout_ms, identity)
 
     async def request(self, request: Any, timeout_ms: int) -> Any:
-        """Send a request in the highest version that both sides know; its response.
+        """Send a request in the highest version that both sides support, and return the response.
 
-        Raises UnsupportedByServerError, RequestTimeoutError, ConnectionFailedError, AuthenticationError.
+        Raises:
+            UnsupportedByServerError: there is no such version.
+            RequestTimeoutError, ConnectionFailedError: the server did not answer.
+            AuthenticationError: authenticating again failed (KIP-368).
         """
         version = self._version_for(api_of(request))
         await self._reauthenticate_if_due(timeout_ms)
@@ -153,7 +165,7 @@ class Connection:
             raise UnsupportedByServerError(f"{self.address}: {error.message}") from None
 
     async def close(self) -> None:
-        """Close the connection; requests under way fail."""
+        """Close the connection. Requests in flight fail."""
         self._receiving.cancel()
         with suppress(asyncio.CancelledError):
             await self._receiving
@@ -184,7 +196,7 @@ class Connection:
             raise AuthenticationError(f"{self.address}: {error}") from error
         self._reauthenticate_at_s = None
         if lifetime_ms > 0:
-            # Earlier than the session ends, as requests take their time (KIP-368).
+            # Before the session ends, because requests take time too (KIP-368).
             now_s = asyncio.get_running_loop().time()
             self._reauthenticate_at_s = now_s + lifetime_ms * 0.85 / 1000
 
@@ -193,9 +205,9 @@ class Connection:
             return
         async with self._open_for_requests:
             if not self._is_reauthentication_due():
-                return  # another request saw to it
+                return  # another request has authenticated
             logger.debug("%s: the session ends soon; authenticating again", self.address)
-            # The server takes nothing else in between: all answers first.
+            # The server accepts no other request in between: wait for all responses.
             pending = [answer for answer in self._answers if not answer.done()]
             if pending:
                 await asyncio.wait(pending, timeout=timeout_ms / 1000)
@@ -226,9 +238,9 @@ class Connection:
         except UnsupportedVersion as error:
             raise UnsupportedByServerError(f"{self.address}: {error}") from error
         except (TimeoutError, asyncio.CancelledError) as error:
-            # The answer may come late or never: this connection is of no use to the next request.
+            # The response may arrive late or never, so the connection can't be used for the next request.
             self._receiving.cancel()
-            self._fail(ConnectionFailedError(f"{self.address}: a request was given up"))
+            self._fail(ConnectionFailedError(f"{self.address}: a request was cancelled or timed out"))
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise RequestTimeoutError(f"no answer from {self.address} in {timeout_ms} ms") from None
@@ -237,7 +249,7 @@ class Connection:
 
     @asynccontextmanager
     async def _turn(self, *, is_urgent: bool) -> AsyncIterator[None]:
-        """Requests wait while the connection authenticates again, which is what urgent ones do."""
+        """Requests wait while the connection authenticates again. Urgent ones are those of the authentication."""
         if is_urgent:
             yield
         else:
@@ -251,7 +263,7 @@ class Connection:
                 first = first or data[:2]
                 for _, response in self._wire.receive_data(data):
                     answer = self._answers.popleft()
-                    if not answer.done():  # whoever asked may have stopped waiting
+                    if not answer.done():  # the caller may have stopped waiting
                         answer.set_result(response)
             self._fail(ConnectionFailedError(f"{self.address}: the server closed the connection"))
         except OSError as error:
@@ -274,7 +286,7 @@ class Connection:
             answer = self._answers.popleft()
             if not answer.done():
                 answer.set_exception(self._failure)
-                answer.exception()  # seen: whoever asked may have failed to send, and wait for nothing
+                answer.exception()  # mark it as retrieved: the caller may have failed to send and not wait for it
 
 
 async def _connect(
@@ -299,14 +311,14 @@ async def _connect(
         if context is None or isinstance(error, ConnectionRefusedError):
             raise _failure_of(address, error) from error
         raise ConnectionFailedError(
-            f"no connection to {address}: it was closed in TLS's handshake (is it a TLS listener?)"
+            f"no connection to {address}: it was closed during the TLS handshake (is it a TLS listener?)"
         ) from error
     except OSError as error:
         raise _failure_of(address, error) from error
 
 
 def _failure_of(address: Address, error: OSError) -> AdminError:
-    """What a failed socket means: a refused certificate will be refused again, the rest may pass."""
+    """The error for a failed socket: a rejected certificate is final, other failures may be temporary."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return AuthenticationError(f"{address}: its certificate is not trusted: {error.verify_message}")
     is_ended = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
@@ -315,5 +327,5 @@ def _failure_of(address: Address, error: OSError) -> AdminError:
         return AuthenticationError(f"{address}: TLS failed: {error.reason}{hint}")
     reason = error.strerror or str(error) or type(error).__name__
     if isinstance(error, ConnectionError) and error.errno:
-        reason = os.strerror(error.errno)  # the event loop has a text with the address in its place
+        reason = os.strerror(error.errno)  # the event loop's text repeats the address
     return ConnectionFailedError(f"no connection to {address}: {reason}")

@@ -1,19 +1,19 @@
-"""Whom to ask next: known nodes, failures, and when to begin again from the bootstrap addresses. Pure.
+"""Routing: known nodes, failed nodes, and when to start again from the bootstrap addresses. Pure.
 
-A client knows nothing but its bootstrap addresses, or it knows a cluster: its id, its nodes, its controller.
+A client either knows only its bootstrap addresses, or a cluster: its id, its nodes and its controller.
 
-| it knows | and then | it knows |
+| known before | event | known after |
 |---|---|---|
-| the bootstrap addresses | `discovered`: a node told the cluster | the cluster |
+| the bootstrap addresses | `discovered`: a node described the cluster | the cluster |
 | the cluster | `discovered` the same cluster | the cluster, refreshed |
 | the cluster | `discovered` another cluster id | the bootstrap addresses |
-| the cluster | `rebootstrap_required`: not whom we meant (KIP-1242), or told (KIP-1102) | the bootstrap addresses |
+| the cluster | `rebootstrap_required`: wrong node (KIP-1242), or required (KIP-1102) | the bootstrap addresses |
 | the cluster | each known node failed (KIP-899) | the bootstrap addresses |
 | the cluster | no refresh for the trigger's time (KIP-1102) | the bootstrap addresses |
 
-With `metadata.recovery.strategy=none` it never goes back: it keeps to the nodes that it knows. Without that, or with
-`metadata.cluster.check.enable=false`, a node of another cluster is followed, as older clients do. Time and chance are
-parameters.
+With `metadata.recovery.strategy=none` a client keeps the known nodes and never starts again. Then, or with
+`metadata.cluster.check.enable=false`, a client follows a node of another cluster, as older clients do. Time and the
+random source are parameters.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from random import Random
 
 JITTER = 0.2
-"""Each wait is longer or shorter by up to this share."""
+"""The random share by which a wait is longer or shorter."""
 METADATA_AGE_MS_MIN = 1_000
-"""What was found a moment ago is used once at least, whatever `metadata.max.age.ms` says."""
+"""The minimum age for a new discovery, so that each discovery is used at least once."""
 
 
 class Role(Enum):
-    """Who shall answer."""
+    """Which nodes may answer a request."""
 
     ANY = "any node"
     CONTROLLER = "the controller"
@@ -44,27 +44,27 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """Whom a request is for."""
+    """The destination of a request."""
 
     role: Role
     node_id: int = -1
     address: Address | None = None
 
     CONTROLLER: ClassVar["To"]
-    """Who decides: the active controller or, through brokers, a broker that forwards to it."""
+    """The active controller or, with bootstrap servers, a broker that forwards to it."""
     ANY: ClassVar["To"]
-    """Any node: the one with the least to do."""
+    """Any node; the least loaded one is chosen."""
     LEADER_OF_QUORUM: ClassVar["To"]
-    """The leader of the metadata log or, through brokers, any broker, which forwards to it."""
+    """The leader of the metadata log or, with bootstrap servers, any broker, which forwards to it."""
 
     @classmethod
     def node(cls, node_id: int) -> "To":
-        """This broker or controller and no other."""
+        """The broker or controller with this id."""
         return cls(Role.NODE, node_id)
 
     @classmethod
     def at(cls, address: Address) -> "To":
-        """Whoever listens at this address."""
+        """The node that listens at this address."""
         return cls(Role.ADDRESS, address=address)
 
     def __str__(self) -> str:
@@ -83,13 +83,13 @@ To.LEADER_OF_QUORUM = To(Role.LEADER_OF_QUORUM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingPolicy:
-    """What the configuration says about finding nodes; see AdminConfig for the meaning."""
+    """The routing options of AdminConfig, which describes them."""
 
     is_to_controllers: bool
     is_rebootstrapping: bool = True
     is_checking_identity: bool = True
     is_following: bool = True
-    """False: only the bootstrap addresses are ever connected to, and no identity is known."""
+    """False: connect to bootstrap addresses only, without checking identities."""
     rebootstrap_trigger_ms: int = 300_000
     metadata_max_age_ms: int = 300_000
     reconnect_backoff_ms: int = 50
@@ -100,13 +100,13 @@ class RoutingPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Whom to connect to. Node and cluster id are both known, or neither."""
+    """The node to connect to. Either both node id and cluster id are known, or neither."""
 
     address: Address
     node_id: int | None = None
     cluster_id: str | None = None
     is_checked: bool = False
-    """Whether the server is told whom we mean (KIP-1242)."""
+    """Whether the server checks its identity (KIP-1242)."""
 
     def __str__(self) -> str:
         if self.node_id is None:
@@ -116,21 +116,21 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Send the request there."""
+    """Send the request to the target."""
 
     target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discover:
-    """Ask there which nodes the cluster has; then decide again."""
+    """Ask the target for the nodes of the cluster, then route again."""
 
     target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Nobody can be asked before this time; `reason` says why, if it is not that each node just failed."""
+    """No node can be asked before this time. `reason` is None if the cause is that all nodes failed recently."""
 
     until_ms: int
     reason: str | None = None
@@ -138,7 +138,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """Nobody may be asked, now or later; `reason` says why."""
+    """No node can ever be asked, because of `reason`."""
 
     reason: str
 
@@ -148,7 +148,7 @@ Step = Ask | Discover | Wait | Refuse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misrouted:
-    """A connection that led elsewhere. What was found is None while nobody has told it."""
+    """A connection to another node or cluster than expected. The identity found is None while it is unknown."""
 
     address: Address
     expected_cluster_id: str | None
@@ -168,7 +168,7 @@ class _Failures:
 
 
 class Routing:
-    """What one client knows about its cluster, and whom it asks next."""
+    """The state of one client: its cluster, failed addresses, and the next node to ask."""
 
     def __init__(self, bootstrap: Sequence[Address], policy: RoutingPolicy, random: "Random") -> None:
         assert bootstrap
@@ -184,29 +184,29 @@ class Routing:
         self._useless_discoveries = 0
         self._seeking_since_ms: int | None = None
         self._failures: dict[Address, _Failures] = {}
-        self._told: set[Address] = set()
+        self._described: set[Address] = set()
         self._unresolved: dict[Address, Misrouted] = {}
         self.rebootstraps = 0
-        """How often all that was known was given up."""
+        """How often the client forgot the cluster."""
         self.misrouted_connections = 0
-        """How many connections turned out to lead elsewhere."""
+        """The number of connections to another node or cluster than expected."""
 
     @property
     def addresses(self) -> frozenset[Address]:
-        """Every address that may be asked, besides those that a caller names."""
+        """The addresses of all known nodes and the bootstrap addresses."""
         return frozenset((*self._bootstrap, *self.nodes.values()))
 
     # Decisions
 
     def next_step(self, to: To, now_ms: int, load: Load) -> Step:
-        """What to do for a request. `load` tells the requests in flight at an address, None if not connected."""
+        """The next step for a request. `load` returns the requests in flight at an address, None if not connected."""
         if to.role is Role.ADDRESS:
             assert to.address is not None
             return self._ask_or_wait([Target(address=to.address)], now_ms, None)
         if not self._policy.is_following:
-            # One address alone is that of the node that is meant: nobody else is ever asked there.
+            # A single bootstrap address is taken for the node, because no other node is ever asked.
             if to.role is Role.NODE and len(self._bootstrap) > 1:
-                return Refuse(reason="only the bootstrap addresses may be asked, not nodes by their id")
+                return Refuse(reason="only bootstrap addresses can be asked, not nodes by id")
             return self._ask_or_wait([Target(address=one) for one in self._bootstrap], now_ms, None)
         self._rebootstrap_if_lost(now_ms)
         if self._is_discovery_due(to, now_ms):
@@ -232,14 +232,14 @@ class Routing:
             if self.nodes
             else [Target(address=one) for one in self._bootstrap]
         )
-        # One that has told us already, in vain, may not know better: the others first, but dead ones wait.
-        untold = [one for one in targets if one.address not in self._told]
-        targets = [one for one in untold if self._blocked_until_ms(one.address) <= now_ms] or targets
+        # A node that has described the cluster in vain may be outdated: ask the others first, except failed ones.
+        others = [one for one in targets if one.address not in self._described]
+        targets = [one for one in others if self._blocked_until_ms(one.address) <= now_ms] or targets
         step = self._ask_or_wait(targets, now_ms, load)
         return Discover(target=step.target) if isinstance(step, Ask) else step
 
     def _targets(self, to: To) -> list[Target]:
-        """The nodes that may answer; none if the one that is meant is not known."""
+        """The nodes that may answer; empty if the requested node is unknown."""
         is_any = to.role is Role.ANY or (
             to.role is Role.LEADER_OF_QUORUM and not self._policy.is_to_controllers
         )
@@ -257,7 +257,7 @@ class Routing:
         )
 
     def _ask_or_wait(self, targets: Sequence[Target], now_ms: int, load: Load | None) -> Ask | Wait:
-        """The first that has not failed of late; with `load`, the least loaded one that is connected."""
+        """The first target without a recent failure; with `load`, the least loaded of the connected ones."""
         ready = [target for target in targets if self._blocked_until_ms(target.address) <= now_ms]
         if not ready:
             until_ms = min(self._blocked_until_ms(target.address) for target in targets)
@@ -281,7 +281,7 @@ class Routing:
         controller_id: int,
         now_ms: int,
     ) -> tuple[Misrouted, ...]:
-        """A node told its cluster; returns connections that turned out to lead elsewhere, to be logged."""
+        """A node described its cluster. Returns misrouted connections that are now identified, for the log."""
         misrouted = None
         if self.cluster_id is not None and cluster_id != self.cluster_id:
             misrouted = self._found_other_cluster(target, cluster_id)
@@ -289,7 +289,7 @@ class Routing:
                 self._rebootstrap(now_ms)
                 return (misrouted,)
             self._forget()
-        self._told.add(target.address)
+        self._described.add(target.address)
         resolved: tuple[Misrouted, ...] = () if misrouted is None else (misrouted,)
         resolved += tuple(
             replace(
@@ -304,7 +304,7 @@ class Routing:
         self._useless_discoveries = 0 if is_useful else self._useless_discoveries + 1
         self._discovery_not_before_ms = now_ms + self._retry_backoff_ms(self._useless_discoveries + 1)
         if not nodes:
-            return resolved  # a node that has just started may know none: what we know is better
+            return resolved  # a node that has just started may know no nodes: keep the known ones
         self.cluster_id = cluster_id
         self.nodes = dict(nodes)
         self._controller_id = controller_id if controller_id in nodes else None
@@ -315,17 +315,17 @@ class Routing:
         return resolved
 
     def succeeded(self, target: Target) -> None:
-        """The node is there, and answers."""
+        """The node answered."""
         self._failures.pop(target.address, None)
 
     def answered(self) -> None:
-        """A request got its answer: whoever told us of the cluster, it was right."""
-        self._told.clear()
+        """A request was answered, so the description of the cluster was right."""
+        self._described.clear()
 
     def failed(self, target: Target, now_ms: int) -> None:
-        """The connection could not be made or broke, or no answer came in time."""
+        """The connection failed, or a request timed out."""
         if target.address not in self._failures and target.address not in self.addresses:
-            return  # a single address that a caller named: there is nobody to spare
+            return  # an address that only the caller knows: there is no other to prefer
         failures = self._failures.setdefault(target.address, _Failures(0, 0))
         failures.count += 1
         policy = self._policy
@@ -335,14 +335,14 @@ class Routing:
         self._leave(target.address)
 
     def not_in_charge(self, target: Target) -> None:
-        """The node is not the controller or leader that was meant."""
+        """The node is not the controller or leader."""
         self._controller_id = None
         self._leave(target.address)
 
     def answered_for(self, target: Target, cluster_id: str, now_ms: int) -> Misrouted | None:
-        """An answer tells of which cluster it is; if not of the one we meant, the connection led elsewhere.
+        """A response has a cluster id. Returns the misrouted connection, if it is that of another cluster.
 
-        With the check on, we begin again, and the answer is not to be used.
+        If identities are checked, the client starts again, and the response must not be used.
         """
         if target.cluster_id in {None, cluster_id}:
             return None
@@ -352,7 +352,7 @@ class Routing:
         return misrouted
 
     def rebootstrap_required(self, target: Target, now_ms: int, *, is_misrouted: bool) -> Misrouted | None:
-        """A node asks to begin again; returns the connection that led elsewhere, if that is why."""
+        """A node required a rebootstrap. Returns the misrouted connection, if `is_misrouted`."""
         misrouted = None
         if is_misrouted:
             misrouted = Misrouted(
@@ -371,7 +371,7 @@ class Routing:
 
     @property
     def is_recovering(self) -> bool:
-        """Whether a node that is not whom we meant sends us back to the bootstrap addresses."""
+        """Whether an unexpected identity makes the client start again from the bootstrap addresses."""
         return self._policy.is_rebootstrapping and self._policy.is_checking_identity
 
     def _found_other_cluster(self, target: Target, cluster_id: str) -> Misrouted:
@@ -405,11 +405,11 @@ class Routing:
         self.nodes = {}
         self._controller_id = None
         self._is_stale = False
-        self._told.clear()
+        self._described.clear()
         self._failures = {one: kept for one, kept in self._failures.items() if one in self._bootstrap}
 
     def _leave(self, address: Address) -> None:
-        """Ask somebody else first from now on, and see whether the cluster has changed."""
+        """Prefer other nodes from now on, and discover the cluster again."""
         self._is_stale = bool(self.nodes)
         if address in self._bootstrap:
             self._bootstrap = (*(one for one in self._bootstrap if one != address), address)
@@ -420,12 +420,12 @@ class Routing:
 
 
 def backoff_ms(failures: int, first_ms: int, max_ms: int, random: "Random") -> int:
-    """The wait after this many failures in a row: it doubles up to the maximum, give or take a fifth (KIP-580).
+    """The wait after a number of consecutive failures: it doubles up to the maximum, plus or minus 20 % (KIP-580).
 
-    Without a failure, and with `first_ms` 0, there is none.
+    It is 0 without a failure, or if `first_ms` is 0.
     """
     if failures <= 0 or first_ms <= 0:
         return 0
-    # Past 31 doublings any maximum is reached; the bound keeps the number small.
+    # 31 doublings reach any maximum; the bound keeps the number small.
     wait_ms = min(first_ms << min(failures - 1, 31), max(max_ms, first_ms))
     return round(wait_ms * random.uniform(1 - JITTER, 1 + JITTER))

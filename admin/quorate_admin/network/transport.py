@@ -1,7 +1,7 @@
-"""Carries requests to nodes until there is an answer: the shell around the pure routing.
+"""Sends requests to nodes until one answers: the input and output around the pure routing.
 
-It keeps one connection per address, asks the routing whom to connect to, does that, and tells the routing what
-came of it.
+It keeps one connection per address, asks the routing for the next step, takes it, and reports the result to the
+routing.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ REMEMBERED_MAX = 256
 
 
 class Transport:
-    """The connections of one client, and what it knows of its cluster."""
+    """The connections of one client, and its routing."""
 
     def __init__(self, config: AdminConfig) -> None:
         self._config = config
@@ -67,7 +67,7 @@ class Transport:
     async def ask(
         self, request: Any, to: To, *, failures: Failures | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """The last response to a request, which is sent until it needs no other; see `Operations._ask`."""
+        """Send a request, with retries, and return the last response; see `Operations._ask`."""
 
         def code_to_retry(response: Any) -> ErrorCode | None:
             top = getattr(response, "error_code", ErrorCode.none)
@@ -81,7 +81,7 @@ class Transport:
         )
 
     async def api_versions(self, to: To, *, timeout_ms: int | None = None) -> Any:
-        """A fresh ApiVersionsResponse; see `Operations._api_versions`."""
+        """A new ApiVersionsResponse; see `Operations._api_versions`."""
         return await self._until_answered(
             to,
             lambda connection, limit_ms: connection.negotiate(limit_ms, connection.identity),
@@ -90,7 +90,7 @@ class Transport:
         )
 
     async def open_apart(self, address: Address, identity: Identity | None, *, timeout_ms: int) -> Connection:
-        """A connection of the caller's own, who closes it. Errors as those of `Connection.open`."""
+        """A separate connection, which the caller closes. Raises as `Connection.open` does."""
         return await Connection.open(
             address,
             client_id=self._config.client_id,
@@ -100,12 +100,12 @@ class Transport:
         )
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         connections = list(self._connections.values())
         self._connections.clear()
         await asyncio.gather(*(connection.close() for connection in connections))
 
-    # Asking again and again
+    # Requests with retries
 
     async def _until_answered(
         self,
@@ -146,13 +146,13 @@ class Transport:
             await asyncio.sleep(pause_ms / 1000)
 
     def _is_from_elsewhere(self, target: Target, answer: Any, attempt: "_Attempts") -> bool:
-        """Whether the answer says that it is another cluster's, which servers before KIP-1242 do not check."""
+        """Whether the response has the id of another cluster. Servers before KIP-1242 do not check that."""
         cluster_id = getattr(answer, "cluster_id", None)
         misrouted = self.routing.answered_for(target, cluster_id, self._now_ms()) if cluster_id else None
         if misrouted is None:
             return False
         self._misrouted_log.log(misrouted, self._now_ms())
-        attempt.reasons[str(target.address)] = f"it is of cluster {cluster_id}"
+        attempt.reasons[str(target.address)] = f"it belongs to cluster {cluster_id}"
         return self.routing.is_recovering
 
     def _note_failure(self, target: Target, error: AdminError, attempt: "_Attempts") -> None:
@@ -181,7 +181,7 @@ class Transport:
         return backoff_ms(attempt.count, config.retry_backoff_ms, config.retry_backoff_max_ms, self._random)
 
     def _limit_ms(self, attempt: "_Attempts") -> int:
-        """How long the next request may take."""
+        """The timeout of the next request."""
         return max(1, min(self._config.request_timeout_ms, attempt.deadline_ms - self._now_ms()))
 
     def _now_ms(self) -> int:
@@ -190,7 +190,7 @@ class Transport:
     # Finding nodes
 
     async def _find(self, to: To, attempt: "_Attempts") -> Target:
-        """Whom to ask, found out by asking others if need be. Raises UnreachableError when the time is up."""
+        """The target of a request, after discovering the cluster if needed. Raises UnreachableError on timeout."""
         while True:
             step = self.routing.next_step(to, self._now_ms(), self._load)
             match step:
@@ -209,7 +209,7 @@ class Transport:
                     raise UnreachableError({str(to): reason})
 
     async def _discover(self, to: To, attempt: "_Attempts") -> None:
-        # Another task may have discovered the cluster while this one waited for its turn.
+        # Another task may have discovered the cluster while this one waited for the lock.
         step = self.routing.next_step(to, self._now_ms(), self._load)
         if not isinstance(step, Discover):
             return
@@ -241,7 +241,7 @@ class Transport:
         await self._drop_connections_to_strangers()
 
     async def _describe_cluster(self, connection: Connection, limit_ms: int) -> Any:
-        """The answer to DescribeCluster, which tells the nodes of either kind (KIP-700, KIP-919)."""
+        """The response to DescribeCluster, which lists the nodes of either kind (KIP-700, KIP-919)."""
         is_to_controllers = self._config.is_to_controllers
         request = describe_cluster_request(is_to_controllers=is_to_controllers)
         try:
@@ -249,7 +249,7 @@ class Transport:
         except UnsupportedByServerError as error:
             kind = "controller" if is_to_controllers else "broker"
             raise UnsupportedEndpointError(
-                f"{connection.address} is no {kind} that tells its peers (DescribeCluster, since Kafka "
+                f"{connection.address} is not a {kind} that supports DescribeCluster (since Kafka "
                 f"{'3.7' if is_to_controllers else '2.8'})"
             ) from error
         raise_for_endpoint_type(connection.address, response.error_code, is_to_controllers=is_to_controllers)
@@ -264,7 +264,7 @@ class Transport:
         return connection.in_flight if connection is not None and connection.is_open else None
 
     async def _connection_to(self, target: Target, attempt: "_Attempts") -> Connection:
-        """An open connection whose server has checked whom we mean, if it can."""
+        """An open connection whose server has checked its identity, if it supports that."""
         identity = _identity(target)
         address = target.address
         async with self._opening.setdefault(address, asyncio.Lock()):
@@ -294,7 +294,7 @@ class Transport:
             return connection
 
     async def _drop_connections_to_strangers(self) -> None:
-        """Close what leads to nodes that are gone, unless it is in use."""
+        """Close idle connections to nodes that no longer belong to the cluster."""
         known = self.routing.addresses
         strange = [
             address
@@ -309,7 +309,7 @@ class Transport:
 
 
 class _Attempts:
-    """One request's tries: until when, how many, and what went wrong where."""
+    """The attempts of one request: deadline, count, and the last failure of each address."""
 
     def __init__(self, to: To, deadline_ms: int) -> None:
         self.to = to
@@ -317,14 +317,14 @@ class _Attempts:
         self.count = 0
         self.reasons: dict[str, str] = {}
         self.unanswered: RequestTimeoutError | None = None
-        """Set if the request itself was sent last, and not answered: it may have been carried out."""
+        """Set if the last attempt sent the request and got no response: it may have been carried out."""
 
     def failure(self) -> AdminError:
-        """The error that ends it."""
+        """The error to raise after the last attempt."""
         if self.unanswered is not None:
             return self.unanswered
         return UnreachableError(
-            self.reasons or {str(self.to): "the time was up before anybody could be asked"}
+            self.reasons or {str(self.to): "the timeout expired before a node could be asked"}
         )
 
 
@@ -357,11 +357,11 @@ def describe_cluster_request(
     include_authorized_operations: bool = False,
     include_fenced_brokers: bool = False,
 ) -> Any:
-    """The canonical request, for the kind of nodes that is asked (KIP-700, KIP-919).
+    """The canonical request for brokers or, if `is_to_controllers`, for controllers (KIP-700, KIP-919).
 
-    Controllers are asked for controllers; `include_fenced_brokers` (KIP-1073) has no meaning there.
+    `include_fenced_brokers` (KIP-1073) has no effect for controllers.
     """
-    from kio.schema.describe_cluster.v2.request import (  # noqa: PLC0415 - tools that fail early need none
+    from kio.schema.describe_cluster.v2.request import (  # noqa: PLC0415 - tools that fail early do not need it
         DescribeClusterRequest,
     )
 
@@ -373,23 +373,23 @@ def describe_cluster_request(
 
 
 def raise_for_endpoint_type(address: Address, error_code: ErrorCode, *, is_to_controllers: bool) -> None:
-    """Tell a broker that was named as a controller, and the other way (KIP-919), in words that help.
+    """Check that the node is of the expected kind, a broker or a controller (KIP-919).
 
     Raises:
         MismatchedEndpointError: the node is of the other kind.
-        UnsupportedEndpointError: the controllers do not know each other yet.
+        UnsupportedEndpointError: the controller does not know its peers yet.
     """
     if error_code is ErrorCode.mismatched_endpoint_type:
         raise MismatchedEndpointError(
-            f"{address} is a broker, not a controller: name it as a bootstrap server (--bootstrap-server)"
+            f"{address} is a broker, not a controller: use it as a bootstrap server (--bootstrap-server)"
             if is_to_controllers
-            else f"{address} is a controller, not a broker: name it as a bootstrap controller "
+            else f"{address} is a controller, not a broker: use it as a bootstrap controller "
             "(--bootstrap-controller)"
         )
     if error_code is ErrorCode.unsupported_endpoint_type:
         raise UnsupportedEndpointError(
-            f"{address} does not know the other controllers: that needs metadata.version 3.7-IV0 or later; "
-            "ask brokers instead (--bootstrap-server)"
+            f"{address} does not know the other controllers, which requires metadata.version 3.7-IV0 or later; "
+            "connect to brokers instead (--bootstrap-server)"
         )
 
 

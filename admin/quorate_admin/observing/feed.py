@@ -1,4 +1,4 @@
-"""The observer of quorate_protocol with connections: what is committed, as it is committed."""
+"""The observer of quorate_protocol with connections: a feed of what is committed."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class ObservingError(AdminError):
-    """What the leader sent can't be read or contradicts what it sent before; the message says which."""
+    """The leader sent data that can't be read, or that contradicts earlier data; the message says which."""
 
 
 class MetadataFeed:
     """The events of a cluster's metadata log from a position on. Close it.
 
-    Go on elsewhere or later with another feed from `observer.position`.
+    Another feed can continue from `observer.position`.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class MetadataFeed:
     ) -> None:
         if not config.is_to_controllers:
             raise UnsupportedEndpointError(
-                "only controllers have the metadata log: give bootstrap.controllers instead of bootstrap.servers"
+                "only controllers serve the metadata log: give bootstrap.controllers instead of bootstrap.servers"
             )
         self._config = config
         endpoints = tuple(Endpoint(address.host, address.port) for address in config.bootstrap_controllers)
         self.observer = Observer(endpoints, observer_config or ObserverConfig(), position)
         self.contacts: Mapping[int, Address] = {}
-        """Where leaders are reached by node id, for those that are not reached where they advertise."""
+        """The addresses of leaders by node id, where they differ from the advertised ones."""
         self.failures: dict[str, str] = {}
-        """Why the last request to an address was of no use, by address; those that were of use are not here."""
+        """The reason for each address whose last request failed; empty after a successful request."""
         self._connection: Connection | None = None
 
     async def __aenter__(self) -> Self:
@@ -73,11 +73,14 @@ class MetadataFeed:
             await connection.close()
 
     async def exchange(self, max_wait_ms: int) -> tuple[Event, ...]:
-        """One request and what its answer leads to, in order; nothing when it was of no use.
+        """Send one request, and return the events of its response in order; no events if it failed.
 
-        `max_wait_ms`: how long a leader without news may take. Call it again and again; it waits as it has to
-        between attempts. Raises what another attempt would not mend: ServerError, AuthenticationError,
-        ConfigError, UnsupportedByServerError, ObservingError.
+        `max_wait_ms` is how long the leader may wait for new records. Call this repeatedly; it waits between attempts
+        as needed.
+
+        Raises:
+            ServerError, AuthenticationError, ConfigError, UnsupportedByServerError, ObservingError: a retry would
+                fail too.
         """
         ask = self.observer.next_ask(max_wait_ms)
         if ask.delay_ms:
@@ -103,7 +106,7 @@ class MetadataFeed:
             return self.observer.receive(response)
         except RefusedError as error:
             needs = error.error_code is ErrorCode.cluster_authorization_failed
-            hint = ": to observe needs CLUSTER_ACTION on the cluster" if needs else ""
+            hint = ": observing requires CLUSTER_ACTION on the cluster" if needs else ""
             raise ServerError(error.error_code, f"{error.message}{hint}") from error
         except ProtocolError as error:
             raise ObservingError(error.message) from error

@@ -1,4 +1,4 @@
-"""An image that follows an observer's events."""
+"""A metadata image that applies the events of an observer."""
 
 from collections.abc import Iterator
 from tempfile import SpooledTemporaryFile
@@ -27,20 +27,25 @@ class ImageFollower:
         self._snapshot: SpooledTemporaryFile[bytes] | None = None
 
     def close(self) -> None:
-        """Throw away the snapshot that is being fetched."""
+        """Discard the snapshot that is being fetched."""
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:
             snapshot.close()
 
     def apply(self, event: Event) -> None:
-        """Raises ProtocolError for records or a snapshot that can't be read; OSError when the disk is full."""
+        """Apply an event to the image.
+
+        Raises:
+            ProtocolError: records or a snapshot can't be read.
+            OSError: the temporary file of a snapshot can't be written.
+        """
         if isinstance(event, Committed):
             for batch in event.batches:
                 replay_log_batch(self.image, batch)
             self.image.commit(event.position.offset)
         elif isinstance(event, SnapshotBegun):
             self.close()
-            # Large ones go to the disk: they would be in memory twice, as bytes and as image.
+            # Large snapshots go to disk: they would be in memory twice, as bytes and as an image.
             self._snapshot = SpooledTemporaryFile(max_size=_MEMORY_BYTES_MAX)  # noqa: SIM115 - outlives this call
         elif isinstance(event, SnapshotChunk):
             assert self._snapshot is not None

@@ -1,4 +1,4 @@
-"""The image of a live cluster, brought up to date whenever somebody looks."""
+"""The metadata image of a live cluster, refreshed on request."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from quorate_admin.observing.feed import MetadataFeed, ObservingError
 from quorate_admin.observing.following import ImageFollower
 
 WAIT_MS = 500
-"""How long a leader that does not know its high watermark yet may hold a request."""
+"""How long a leader without a known high watermark may hold a request."""
 
 
 class LiveImage:
-    """A cluster's metadata image that can be brought up to date again and again. Close it."""
+    """A cluster's metadata image that can be refreshed. Close it."""
 
     def __init__(self, config: AdminConfig) -> None:
         self._config = config
@@ -34,37 +34,41 @@ class LiveImage:
 
     @property
     def image(self) -> MetadataImage:
-        """Changed in place by :meth:`refresh` and by nothing else; another one after an error of it."""
+        """The image. `refresh` changes it in place, or replaces it after an error."""
         return self._follower.image
 
     @property
     def epoch(self) -> int:
-        """The highest leader epoch that was seen."""
+        """The highest leader epoch seen so far."""
         return self._feed.observer.leader_epoch
 
     async def redirect(self, config: AdminConfig, contacts: Mapping[int, Address]) -> None:
-        """Ask other controllers from now on, for what comes after the image as it is.
+        """Use other controllers from now on, and continue at the end of the current image.
 
-        `contacts` are the addresses of leaders by node id, where they are not reached as they advertise.
+        `contacts` are the addresses of leaders by node id, where they differ from the advertised ones.
         """
         former = self._feed
         self._feed = MetadataFeed(config, position=former.observer.position)
         self._feed.contacts = contacts
         self._config = config
-        self._follower.close()  # of a snapshot that was being fetched, the rest will not come
+        self._follower.close()  # a snapshot that is being fetched will not be completed
         await former.close()
 
     async def close(self) -> None:
-        """Close the connection; the image stays as it is."""
+        """Close the connection. The image stays valid."""
         self._follower.close()
         await self._feed.close()
 
     async def refresh(self, *, timeout_ms: int | None = None) -> None:
-        """Catch up with what is committed now: the high watermark of an answer that came after the call.
+        """Catch up with the high watermark of a response that arrives after the call.
 
-        `timeout_ms` is `default_api_timeout_ms` of the config by default. Raises AdminError:
-        RequestTimeoutError, UnreachableError, ServerError (31 CLUSTER_AUTHORIZATION_FAILED), and
-        ObservingError, after which the next call reads everything anew.
+        `timeout_ms` defaults to `default_api_timeout_ms` of the config.
+
+        Raises:
+            RequestTimeoutError: the image did not catch up in time.
+            UnreachableError: no controller answered.
+            ServerError: the leader refused, for instance with CLUSTER_AUTHORIZATION_FAILED.
+            ObservingError: the log can't be read; the next call reads all of it again.
         """
         limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         with suppress(TimeoutError):
@@ -85,7 +89,7 @@ class LiveImage:
                     await self._apply(event)
                 if observer.is_caught_up:
                     return
-                # A new leader knows no high watermark until its first record is committed.
+                # A new leader has no high watermark until its first record is committed.
                 wait_ms = WAIT_MS if not events and observer.last_failure is None else 0
         except ProtocolError as error:
             self._start_over()
@@ -98,8 +102,8 @@ class LiveImage:
         if not isinstance(event, SnapshotLoaded):
             self._follower.apply(event)
             return
-        # A large one takes many seconds, in which whoever else uses this event loop has to go on. It is not
-        # given up half-way: nothing else may touch the image before it is done.
+        # A large snapshot takes many seconds, which must not block the event loop. Cancellation waits for its end,
+        # because nothing else may change the image before.
         loading = asyncio.ensure_future(asyncio.to_thread(self._follower.apply, event))
         try:
             await asyncio.shield(loading)
@@ -116,12 +120,15 @@ class LiveImage:
 
 
 async def load_live_image(config: AdminConfig, *, timeout_ms: int | None = None) -> MetadataImage:
-    """Everything that the metadata log of a live cluster says, committed, as of now.
+    """The current committed metadata of a live cluster.
 
-    The config names controllers (`bootstrap_controllers`). Registrations are in `image.cluster.controllers`
-    and `image.cluster.brokers` (by node id; `supported_features` is feature name to `VersionRange`), finalized
-    levels in `image.features`. Raises as :meth:`LiveImage.refresh` does, and UnsupportedEndpointError when
-    the config names brokers.
+    The config must have `bootstrap_controllers`. Registrations are in `image.cluster.controllers` and
+    `image.cluster.brokers` (by node id; `supported_features` maps feature names to `VersionRange`), finalized levels
+    in `image.features`.
+
+    Raises:
+        UnsupportedEndpointError: the config has `bootstrap_servers`.
+        AdminError: as `LiveImage.refresh`.
     """
     async with LiveImage(config) as live:
         await live.refresh(timeout_ms=timeout_ms)

@@ -1,4 +1,4 @@
-"""TLS and SASL settings, read and checked from Kafka's client properties."""
+"""TLS and SASL settings, parsed from Kafka's client properties and validated."""
 
 import ssl
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ KEYS = frozenset(
         *("ssl.protocol", "ssl.cipher.suites", "sasl.mechanism", "sasl.jaas.config", _TOKEN_URL),
     }
 )
-"""The properties that are read here."""
+"""The properties that this module reads."""
 
 
 class StoreType(Enum):
@@ -38,7 +38,7 @@ class StoreType(Enum):
 
 
 class Mechanism(Enum):
-    """SASL mechanisms of this client."""
+    """The supported SASL mechanisms."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -68,21 +68,21 @@ class Store:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """How TLS is spoken. Without a trust store, the authorities of the system are trusted."""
+    """TLS settings. Without a trust store, the system's certificate authorities are trusted."""
 
     truststore: Store | None = None
     keystore: Store | None = None
     key_password: str | None = field(default=None, repr=False)
     is_checking_host: bool = True
     is_checking_certificate: bool = True
-    """No property of Kafka turns it off: that is for probes, which tell nobody a secret."""
+    """No property of Kafka disables this check; only probes do, which send no secrets."""
     enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslConfig:
-    """Who the client says that it is. `token_file` and `claims` are for OAUTHBEARER alone."""
+    """The credentials of the client. `token_file` and `claims` are for OAUTHBEARER only."""
 
     mechanism: Mechanism
     username: str = ""
@@ -95,7 +95,7 @@ class SaslConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """How connections are encrypted and authenticated."""
+    """Encryption and authentication of connections."""
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: TlsConfig = field(default_factory=TlsConfig)
@@ -103,7 +103,7 @@ class SecurityConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read Kafka's client properties. Raises ConfigError; no file is opened yet."""
+        """Parse Kafka's client properties. Files are not opened yet. Raises ConfigError."""
         protocol = _choice(
             properties,
             "security.protocol",
@@ -149,7 +149,7 @@ def _keystore(properties: Mapping[str, str]) -> Store | None:
     key, chain = properties.get("ssl.keystore.key"), properties.get("ssl.keystore.certificate.chain")
     if (key is None) != (chain is None):
         missing = "ssl.keystore.key" if key is None else "ssl.keystore.certificate.chain"
-        raise ConfigError(f"{missing} is missing: key and certificate chain are given together, or neither")
+        raise ConfigError(f"{missing} is missing: set both key and certificate chain, or neither")
     pem = None if key is None else f"{key}\n{chain}\n"
     return _store(properties, "ssl.keystore", pem, "ssl.keystore.key")
 
@@ -177,7 +177,7 @@ def _sasl(properties: Mapping[str, str]) -> SaslConfig:
     allowed = ", ".join(one.value for one in Mechanism)
     if name == "GSSAPI":
         raise ConfigError(
-            f"sasl.mechanism=GSSAPI (Kafka's default): this client does not speak Kerberos; allowed are {allowed}"
+            f"sasl.mechanism=GSSAPI (Kafka's default): this client does not support Kerberos; allowed are {allowed}"
         )
     mechanism = _choice(properties, "sasl.mechanism", "", {one.value: one for one in Mechanism})
     if mechanism is Mechanism.OAUTHBEARER:

@@ -19,14 +19,14 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A login module: the class's name, and its options, of which some are secret."""
+    """A login module: its class name and its options, some of which are secrets."""
 
     name: str
     options: Mapping[str, str] = field(repr=False)
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The module of `class required key="value" ...;`. Raises ValueError, which repeats no option's value."""
+    """Parse `class required key="value" ...;`. Raises ValueError, whose message has no value of an option."""
     tokens = _tokens(text)
     if not tokens or not tokens[0][0]:
         raise ValueError("a login module is missing")

@@ -1,4 +1,4 @@
-"""SASL on a Kafka connection: handshake, then messages until both sides are content (KIP-43, KIP-152)."""
+"""SASL on a Kafka connection: handshake, then the messages of the mechanism (KIP-43, KIP-152)."""
 
 import base64
 import json
@@ -23,19 +23,23 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 
 
 class Dialogue(Protocol):
-    """One side of a mechanism."""
+    """The client's side of a mechanism."""
 
     def first(self) -> bytes:
         """The first message."""
 
     def next(self, received: bytes) -> bytes | None:
-        """The answer to a message; None when there is nothing more to say. Raises AuthenticationError."""
+        """The response to a message; None at the end. Raises AuthenticationError."""
 
 
 async def authenticate(config: SaslConfig, host: str, ask: Ask) -> int:
-    """Give our name; how long the session lasts in milliseconds, 0 for ever (KIP-368).
+    """Authenticate, and return the lifetime of the session in milliseconds; 0 is unlimited (KIP-368).
 
-    `ask` sends a canonical request and returns its canonical response. Raises AuthenticationError, ConfigError.
+    `ask` sends a canonical request and returns its canonical response.
+
+    Raises:
+        AuthenticationError: the server refused, or does not support the mechanism.
+        ConfigError: a token file can't be read.
     """
     from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
@@ -58,7 +62,7 @@ async def authenticate(config: SaslConfig, host: str, ask: Ask) -> int:
             raise AuthenticationError(answer.error_message or answer.error_code.name.upper())
         lifetime_ms = int(answer.session_lifetime.total_seconds() * 1000)
         message = dialogue.next(answer.auth_bytes)
-    raise AuthenticationError(f"{mechanism}: no end after {ROUNDS_MAX} messages")
+    raise AuthenticationError(f"{mechanism}: not complete after {ROUNDS_MAX} messages")
 
 
 def dialogue_for(config: SaslConfig) -> Dialogue:
@@ -93,7 +97,7 @@ class _OneMessage:
 
 
 class _Bearer:
-    """OAUTHBEARER (RFC 7628): the token; an error comes as JSON, before the server refuses."""
+    """OAUTHBEARER (RFC 7628): sends the token; the server sends an error as JSON before it refuses."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -125,7 +129,7 @@ class _Scram:
 
 
 def oauth_token(config: SaslConfig, now_s: float) -> str:
-    """The bearer token: from its file, or an unsecured one. Raises ConfigError."""
+    """The bearer token from its file, or an unsecured one. Raises ConfigError."""
     if config.token_file is None:
         return unsecured_token(config.claims, now_s)
     named = f"sasl.oauthbearer.token.endpoint.url=file:{config.token_file}"
@@ -142,7 +146,7 @@ def oauth_token(config: SaslConfig, now_s: float) -> str:
 
 
 def unsecured_token(claims: Mapping[str, str], now_s: float) -> str:
-    """An unsecured JSON web token with the claims that OAuthBearerLoginModule's options ask for (KIP-255)."""
+    """An unsecured JSON web token with the claims in the options of OAuthBearerLoginModule (KIP-255)."""
     content: dict[str, object] = {"iat": int(now_s), "exp": int(now_s) + _UNSECURED_LIFETIME_S}
     for option, value in claims.items():
         kind, _, name = option.removeprefix("unsecuredLogin").partition("Claim_")

@@ -1,6 +1,6 @@
-"""The client's side of SCRAM (RFC 5802) as Kafka speaks it (KIP-84). Pure: the nonce is a parameter.
+"""The client's side of SCRAM (RFC 5802) as in Kafka (KIP-84). Pure: the nonce is a parameter.
 
-Unlike other SCRAM servers, Kafka does not prepare names and passwords with SASLprep, and it takes delegation
+Unlike other SCRAM servers, Kafka does not normalize names and passwords with SASLprep, and it accepts delegation
 tokens with the extension `tokenauth=true` (KIP-48).
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 1_000_000
-"""More would be an attack on our time, not a setting: Kafka's own bound is 16384."""
+"""A higher count is rejected, because it would only waste processor time: Kafka's own maximum is 16384."""
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 _SERVER_FIRST = re.compile(
@@ -25,12 +25,12 @@ _NO_CHANNEL_BINDING = "n,,"
 
 
 class ScramError(Exception):
-    """The server's message is not what SCRAM needs, or it does not know the password."""
+    """The server's message is not valid SCRAM, or the server does not know the password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenged:
-    """The client's last message, and the signature by which the server shows that it knows the password."""
+    """The client's last message, and the signature that proves that the server knows the password."""
 
     message: bytes
     server_signature: bytes

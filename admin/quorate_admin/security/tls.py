@@ -24,7 +24,7 @@ _CIPHERS: Final = {
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:
-    """A client's context. Raises ConfigError: a file can't be read, or has not what it should."""
+    """The context of a client. Raises ConfigError if a file can't be read or has the wrong content."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.is_checking_host and config.is_checking_certificate
     _set_versions(context, config)
@@ -43,7 +43,7 @@ def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:
     versions = [TLS_VERSIONS[name] for name in config.enabled_protocols]
     if config.cipher_suites:
         old = [name for name in config.cipher_suites if not _TLS_13_SUITE.fullmatch(name)]
-        # OpenSSL has all suites of TLS 1.3 or none: the version stands for them.
+        # OpenSSL enables all suites of TLS 1.3 or none, by enabling the version.
         is_old_only = len(old) == len(config.cipher_suites)
         versions = [
             version
@@ -67,14 +67,14 @@ def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
             context.set_ciphers(openssl_name(name))
         except (ssl.SSLError, ValueError):
             raise ConfigError(
-                f"ssl.cipher.suites: {name} is not known here; allowed are names such as "
+                f"ssl.cipher.suites: {name} is not supported; allowed are names such as "
                 "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
             ) from None
     context.set_ciphers(":".join(openssl_name(name) for name in names))
 
 
 def openssl_name(suite: str) -> str:
-    """OpenSSL's name of a suite up to TLS 1.2 that Java calls so. Raises ValueError."""
+    """OpenSSL's name for Java's name of a suite up to TLS 1.2. Raises ValueError."""
     match = _OLD_SUITE.fullmatch(suite)
     if match is None or match["cipher"] not in _CIPHERS:
         raise ValueError(f"{suite} is unknown")
@@ -89,17 +89,17 @@ def _trust(context: ssl.SSLContext, store: Store) -> None:
     try:
         context.load_verify_locations(cadata=pem)
     except ssl.SSLError as error:
-        raise ConfigError(f"{_named(store)}: no certificates are in it ({error.reason or error})") from None
+        raise ConfigError(f"{_named(store)}: it has no certificates ({error.reason or error})") from None
 
 
 def _identify(context: ssl.SSLContext, store: Store, key_password: str | None) -> None:
     pem = _pem_of(store, key_password)
-    # OpenSSL reads keys from files alone: this one is ours only, and gone at once.
+    # OpenSSL reads keys only from files: this one is private, and deleted immediately.
     descriptor, name = tempfile.mkstemp(prefix="quorate-", suffix=".pem")
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(pem)
-        # Without a callback OpenSSL would ask for a password at the terminal.
+        # Without a callback OpenSSL would prompt for a password.
         context.load_cert_chain(name, password=lambda: key_password or "")
     except (ssl.SSLError, ValueError) as error:
         hint = "" if key_password else " (if the key is encrypted, give ssl.key.password)"
@@ -118,7 +118,7 @@ def _pem_of(store: Store, key_password: str | None) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise ConfigError(f"{_named(store)}: it is not a PEM file, as {store.prefix}.type says") from None
+        raise ConfigError(f"{_named(store)}: it is not a PEM file, but {store.prefix}.type is PEM") from None
 
 
 def _content(store: Store) -> bytes:
@@ -136,7 +136,7 @@ def _content(store: Store) -> bytes:
 def _pem_of_pkcs12(store: Store, content: bytes, key_password: str | None) -> str:
     if content.startswith(_JKS_MAGIC):
         raise ConfigError(
-            f"{_named(store)}: it is a JKS file, which only Java reads. Convert it:\n"
+            f"{_named(store)}: it is a JKS file, which only Java can read. Convert it:\n"
             f"  keytool -importkeystore -srckeystore {store.location} -srcstoretype JKS "
             f"-destkeystore {store.location}.p12 -deststoretype PKCS12\n"
             f"and set {store.prefix}.location={store.location}.p12 and {store.prefix}.type=PKCS12"
@@ -158,7 +158,7 @@ def _pem_of_pkcs12(store: Store, content: bytes, key_password: str | None) -> st
         bag = load_pkcs12(content, store.password.encode() if store.password else None)
     except ValueError:
         raise ConfigError(
-            f"{_named(store)}: {store.prefix}.password does not open it, or it is no PKCS12 file"
+            f"{_named(store)}: {store.prefix}.password is wrong, or it is not a PKCS12 file"
         ) from None
     certificates = [bag.cert] if bag.cert else []
     pem = "".join(

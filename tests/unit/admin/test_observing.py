@@ -249,7 +249,7 @@ async def test_without_the_right_it_says_which_right() -> None:
     cluster, leader = quorum()
     leader.error = ErrorCode.cluster_authorization_failed
     async with cluster:
-        with pytest.raises(ServerError, match="needs CLUSTER_ACTION on the cluster"):
+        with pytest.raises(ServerError, match="requires CLUSTER_ACTION on the cluster"):
             await load_live_image(config(cluster))
 
 

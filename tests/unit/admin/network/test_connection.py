@@ -62,7 +62,7 @@ async def test_the_server_is_told_whom_we_mean() -> None:
 async def test_a_server_that_is_another_says_so(meant: Identity) -> None:
     """Goal: a misrouted connection is not used. Method: mean another cluster, and another node."""
     async with FakeCluster() as cluster:
-        with pytest.raises(RebootstrapRequiredError, match="not the node that is meant"):
+        with pytest.raises(RebootstrapRequiredError, match="not the expected node"):
             await connect(cluster, meant)
 
 

@@ -117,8 +117,8 @@ WRONG = [
     ({"security.protocol": "SSL", "ssl.keystore.key": "x"}, "ssl.keystore.certificate.chain is missing"),
     ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldaps"}, "allowed are https"),
     ({"security.protocol": "SSL", "ssl.enabled.protocols": "SSLv3"}, "SSLv3 is unknown; allowed are TLSv1,"),
-    (SASL, "this client does not speak Kerberos; allowed are PLAIN"),
-    (SASL | {"sasl.mechanism": "GSSAPI"}, "does not speak Kerberos"),
+    (SASL, "this client does not support Kerberos; allowed are PLAIN"),
+    (SASL | {"sasl.mechanism": "GSSAPI"}, "does not support Kerberos"),
     (SASL | {"sasl.mechanism": "DIGEST"}, "sasl.mechanism=DIGEST: allowed are PLAIN, SCRAM-SHA-256"),
     (SASL | {"sasl.mechanism": "PLAIN"}, "sasl.jaas.config is missing"),
     (
