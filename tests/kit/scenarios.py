@@ -180,11 +180,15 @@ class Situation:
         return seen.quorum(observers=observers).registered(node_id, Role.CONTROLLER)
 
     def registered(
-        self, node_id: int, role: Role, features: Mapping[str, tuple[int, int]] = FEATURES
+        self,
+        node_id: int,
+        role: Role,
+        features: Mapping[str, tuple[int, int]] = FEATURES,
+        endpoints: Mapping[str, Address] | None = None,
     ) -> "Situation":
         """A registration more, or another one of the node."""
         assert self.observed.kafka is not None
-        given = ObservedRegistration(node_id=node_id, role=role, endpoints={}, features=features)
+        given = ObservedRegistration(node_id=node_id, role=role, endpoints=endpoints or {}, features=features)
         return self.kafka(registrations={**self.observed.kafka.registrations, node_id: given})
 
     def unregistered(self, node_id: int) -> "Situation":

@@ -39,18 +39,23 @@ def plan_registrations(desired: DesiredCluster, observed: ObservedCluster, targe
         if can_unregister(observed.kafka):
             reason = "it is gone: it is no voter and does not follow the metadata log"
             due.append(UnregisterController(node_id=ghost.node_id, reason=reason))
-        elif (obstacle := _obstacle(ghost, observed, target)) is not None:
+        elif (obstacle := _obstacle(ghost, desired, observed, target)) is not None:
             reason = f"it is gone, and its registration {obstacle}"
             due.append(RefreshRegistration(node_id=ghost.node_id, reason=reason))
     return Part(due=tuple(due))
 
 
-def _obstacle(ghost: ObservedRegistration, observed: ObservedCluster, target: int | None) -> str | None:
+def _obstacle(
+    ghost: ObservedRegistration, desired: DesiredCluster, observed: ObservedCluster, target: int | None
+) -> str | None:
     """Returns what a ghost obstructs that can't be unregistered yet."""
     if target is not None and not supports(ghost.features, METADATA_VERSION, target):
         lowest, highest = ghost.features.get(METADATA_VERSION, (0, 0))
         return f"(metadata.version {lowest} to {highest}) blocks {metadata_version_name(target)}"
-    if ghost.endpoints and has_publications(observed, ghost.node_id):
+    is_wanted = any(
+        address in node.advertised.values() for node in desired.nodes for address in ghost.endpoints.values()
+    )
+    if is_wanted or (ghost.endpoints and has_publications(observed, ghost.node_id)):
         return "has addresses that no other node can get meanwhile"
     return None
 

@@ -2,7 +2,7 @@
 
 import pytest
 from kit.scenarios import REVISION, Situation, briefly, healthy, voter
-from quorate_operator.planning.cluster import NodeState, Role
+from quorate_operator.planning.cluster import Address, NodeState, Role
 from quorate_operator.planning.steps import FinalizeFeature, RefreshRegistration, UnregisterController
 
 OLD = {"metadata.version": (7, 29)}
@@ -120,6 +120,19 @@ def test_a_ghost_that_blocks_an_upgrade_is_refreshed_then_the_level_is_finalized
 def test_a_ghost_that_harms_nobody_is_let_be() -> None:
     """Goal: no lie without need. Method: an old range, and no upgrade asked for."""
     assert healthy(3).registered(3099, Role.CONTROLLER, OLD).plan().steps == ()
+
+
+def test_a_ghost_gives_up_an_address_that_another_node_wants() -> None:
+    """Goal: a rename ends although the former node of the name is gone. Method: a name that the runtime does
+    not publish, in the registration of a ghost, below metadata.version 33.
+    """
+    name = Address(host="inherited", port=9092)
+    situation = healthy(3).asking_node(3001, advertised={"CONTROLLER": name})
+    (step,) = situation.registered(3099, Role.CONTROLLER, endpoints={"CONTROLLER": name}).due()
+    assert step == RefreshRegistration(
+        node_id=3099,
+        reason="it is gone, and its registration has addresses that no other node can get meanwhile",
+    )
 
 
 @pytest.mark.parametrize("life", ["desired", "voter", "runs", "unknown", "follows"])
