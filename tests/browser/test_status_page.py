@@ -63,7 +63,7 @@ async def test_it_changes_while_the_cluster_does(tab: Any, serve: Serve) -> None
     await tab.evaluate("window.mark = 1")
     put(served.registry, well())
     await tab.until("document.querySelector('#summary .pill').textContent === 'ready'")
-    await tab.until("document.getElementById('plan').textContent.includes('as it is asked to be')")
+    await tab.until("document.getElementById('plan').textContent.includes('as desired')")
     assert await tab.evaluate("document.querySelector('#announcement').textContent") == (
         "quorum: ready; nothing to do."
     )
@@ -97,7 +97,7 @@ async def test_everything_can_be_done_with_the_keyboard(tab: Any, serve: Serve) 
     await tab.until("document.activeElement.id === 'do-restart-3000'")
     await enter(tab)
     assert served.commands.done == [("restart", ClusterKey("kafka", "quorum"), 3000)]
-    assert "restart is asked for" in await tab.evaluate(
+    assert "restart was requested" in await tab.evaluate(
         "document.querySelector('[role=status].box').textContent"
     )
     assert tab.complaints == []
