@@ -1,6 +1,6 @@
-"""Errors of the protocol: what a peer sent, or asked for, that we can't accept.
+"""Errors of the protocol: a peer sent, or asked for, something that we can't accept.
 
-Each carries the Kafka error code that tells the peer. A mistake of our own is an ``assert`` instead.
+Each carries the Kafka error code for the response. A mistake of our own is an ``assert`` instead.
 """
 
 from typing import Final
@@ -44,7 +44,7 @@ _CODES_BY_NUMBER: Final[dict[int, ErrorCode]] = {
 
 
 def error_code_of(number: int) -> ErrorCode:
-    """The error code with this number; ``unknown_server_error`` for one that is newer than we are."""
+    """Return the error code with this number; ``unknown_server_error`` for a number that we do not know."""
     return _CODES_BY_NUMBER.get(number, ErrorCode.unknown_server_error)
 
 
@@ -58,21 +58,21 @@ class ProtocolError(Exception):
 
 
 class FrameTooLarge(ProtocolError):  # noqa: N818
-    """A frame announces more bytes than the limit, or a negative number: the connection can't go on."""
+    """A frame announces more bytes than the limit, or a negative number: the connection can't be used any more."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.invalid_request, message)
 
 
 class MalformedMessage(ProtocolError):  # noqa: N818
-    """Bytes do not decode as the message that they should be: cut short, garbage, impossible lengths."""
+    """Bytes do not decode as the expected message: truncated, garbage, impossible lengths."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.invalid_request, message)
 
 
 class UnsupportedVersion(ProtocolError):  # noqa: N818
-    """A known message in a version that we do not speak, or that can't carry what we want to say."""
+    """A known message in a version that is not supported, or that lacks a field which is set."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.unsupported_version, message)
@@ -86,7 +86,7 @@ class UnknownApi(ProtocolError):  # noqa: N818
 
 
 class CorruptBatch(ProtocolError):  # noqa: N818
-    """A record batch is cut short, has a wrong checksum or contradicts itself."""
+    """A record batch is truncated, has a wrong checksum or contradicts itself."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.corrupt_message, message)

@@ -1,4 +1,4 @@
-"""Feature levels of Apache Kafka: which exist, what they need, which are the defaults (KIP-584, KIP-1022).
+"""Feature levels of Apache Kafka: levels, dependencies, defaults (KIP-584, KIP-1022).
 
 The table follows Kafka 4.3.1; metadata.version 31 to 33 are those that 4.4 announced.
 """
@@ -14,7 +14,7 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
 METADATA_VERSION_MIN: Final = 7
 METADATA_VERSION_LATEST_PRODUCTION: Final = 30
-"""What a new cluster gets: 4.3-IV0."""
+"""The level of a new cluster: 4.3-IV0."""
 
 # First metadata.version with a capability.
 SCRAM_SINCE: Final = 11
@@ -34,13 +34,13 @@ class MetadataVersion:
 
     level: int
     name: str
-    """As Kafka prints it, for instance ``4.3-IV0``."""
+    """Kafka's name of the level, for instance ``4.3-IV0``."""
     changes_records: bool
-    """Records changed with this level: a downgrade from it to an earlier one would lose them."""
+    """Whether records changed with this level: a downgrade to an earlier one would lose data."""
 
     @property
     def release(self) -> str:
-        """The release that brought it, for instance ``4.3``."""
+        """The release that introduced it, for instance ``4.3``."""
         return self.name.partition("-")[0]
 
 
@@ -64,7 +64,7 @@ METADATA_VERSION_MAX: Final = max(METADATA_VERSIONS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """One feature besides metadata.version. Its levels begin with 0, which means that it is off."""
+    """One feature other than metadata.version. Level 0 means that it is disabled."""
 
     name: str
     level_max: int
@@ -75,7 +75,7 @@ class Feature:
     """Level -> metadata.version without which it can't be set; METADATA_VERSION_MIN if not listed."""
 
     def default_level(self, metadata_version: int) -> int:
-        """The level that a new cluster of this metadata.version gets."""
+        """Return the default level for a new cluster with this metadata.version."""
         return max(
             (level for level, since in self.default_since.items() if since <= metadata_version), default=0
         )
@@ -110,15 +110,16 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
     {METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_MAX)}
     | {feature.name: (0, feature.level_max) for feature in FEATURES.values()}
 )
-"""Lowest and highest level of each feature that our controllers run: registered, and told in ApiVersions."""
+"""Lowest and highest level of each feature that our controllers run: as registered and as listed in ApiVersions."""
 
 
 def metadata_version_named(text: str) -> int:
-    """The level that a user means by ``4.3-IV0`` or by a release (``4.3``, ``4.3.1``): its highest one.
+    """Return the level for a name such as ``4.3-IV0``, or the highest level of a release (``4.3``, ``4.3.1``).
 
-    A release that is not out yet has no stable level, so that only its full names are taken, as in Kafka.
+    A release that is not out yet has no stable level; only the full names of its levels are accepted, as in Kafka.
 
-    :raises ValueError: there is no such version; the message lists those that exist.
+    Raises:
+        ValueError: there is no such version; the message lists those that exist.
     """
     release = ".".join(text.split(".")[:2])
     for version in reversed(tuple(METADATA_VERSIONS.values())):
@@ -135,18 +136,18 @@ def metadata_version_named(text: str) -> int:
 
 
 def metadata_version_name(level: int) -> str:
-    """``4.3-IV0`` for 30; the number itself for a level that is unknown here."""
+    """Return ``4.3-IV0`` for 30; the number itself for an unknown level."""
     version = METADATA_VERSIONS.get(level)
     return version.name if version else str(level)
 
 
 def loses_records(current: int, target: int) -> bool:
-    """Whether records that may exist at ``current`` can't be expressed at the lower ``target``."""
+    """Whether a downgrade can lose data: records that may exist at ``current`` have no form at ``target``."""
     return any(METADATA_VERSIONS[level].changes_records for level in range(target + 1, current + 1))
 
 
 def default_levels(metadata_version: int) -> dict[str, int]:
-    """Levels above 0 that a new cluster of this metadata.version gets, by name; kraft.version left out."""
+    """Return the default levels above 0 for a new cluster, by feature; without kraft.version."""
     levels = {
         name: feature.default_level(metadata_version)
         for name, feature in sorted(FEATURES.items())
@@ -156,7 +157,7 @@ def default_levels(metadata_version: int) -> dict[str, int]:
 
 
 def unmet_dependency(name: str, level: int, levels: Mapping[str, int]) -> str | None:
-    """Why ``name`` can't be at ``level`` in a cluster that has ``levels``; None when it can."""
+    """Return why ``name`` can't be at ``level`` in a cluster with ``levels``; None if it can."""
     feature = FEATURES[name]
     needed = feature.needs_metadata_version.get(level, METADATA_VERSION_MIN)
     if level == 0 or levels.get(METADATA_VERSION, 0) >= needed:

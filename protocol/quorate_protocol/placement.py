@@ -1,14 +1,12 @@
-"""Where the replicas of new partitions go: striped over racks and brokers, as Kafka's StripedReplicaPlacer
-does.
+"""Placement of the replicas of new partitions: striped over racks and brokers (Kafka's StripedReplicaPlacer).
 
-Goals, the most important first: no two replicas of a partition on one broker (a must), a leader that is
-unfenced (a must), replicas spread over racks, replicas spread over brokers, unfenced brokers before fenced
-ones.
+Goals, the most important first: no two replicas of a partition on one broker (required), an unfenced leader
+(required), replicas spread over racks, replicas spread over brokers, unfenced brokers before fenced ones.
 
-Racks take turns: each partition starts one rack after the previous one, at a random one at first, and takes
+Racks take turns: each partition starts one rack after the previous one, the first at a random rack, and takes
 one broker per rack around the ring. Inside a rack brokers take turns in the same way. When as many
-partitions were placed as there are unfenced brokers, racks and brokers are shuffled, so that the same sets
-of replicas do not come again and again.
+partitions have been placed as there are unfenced brokers, racks and brokers are shuffled, so that the same sets
+of replicas do not repeat.
 """
 
 from collections.abc import Iterable
@@ -22,7 +20,7 @@ __all__ = ("PlacementError", "UsableBroker", "place_replicas")
 
 
 class PlacementError(ValueError):
-    """There are not the brokers that are needed; the message is Kafka's."""
+    """There are too few usable brokers; the message is Kafka's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,7 @@ class UsableBroker:
 
 
 class _Rotation:
-    """Brokers that take turns. Each round (partition) that asks at all starts one broker further."""
+    """Brokers that take turns. Each round (partition) in which one is taken starts one broker further."""
 
     __slots__ = ("_brokers", "_round", "_start", "_taken")
 
@@ -46,7 +44,7 @@ class _Rotation:
         self._round = 0
 
     def take(self, round_number: int) -> int | None:
-        """The next broker in this round, or None when all have had their turn."""
+        """Return the next broker in this round; None when all have been taken."""
         count = len(self._brokers)
         if round_number != self._round and count:
             self._round = round_number
@@ -79,7 +77,7 @@ class _Rack:
 
 
 class _RackRing:
-    """All racks, ready to place one partition after the other."""
+    """All racks; places one partition after the other."""
 
     def __init__(self, brokers: list[UsableBroker], rng: "Random") -> None:
         by_rack: dict[str | None, list[UsableBroker]] = {}
@@ -93,7 +91,7 @@ class _RackRing:
         self._round = 0
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
-        """The replicas of one partition; the caller made sure of enough brokers, one of them unfenced."""
+        """Return the replicas of one partition. The caller ensures enough brokers, one of them unfenced."""
         racks, round_number = self._racks, self._round
         if round_number and self._unfenced_count > 1 and round_number % self._unfenced_count == 0:
             self._rng.shuffle(racks)
@@ -121,9 +119,10 @@ class _RackRing:
 def place_replicas(
     brokers: Iterable[UsableBroker], num_partitions: int, replication_factor: int, rng: "Random"
 ) -> list[tuple[int, ...]]:
-    """Replicas of each partition, preferred leader first.
+    """Return the replicas of each partition, preferred leader first.
 
-    :raises PlacementError: there are too few brokers, or all are fenced.
+    Raises:
+        PlacementError: there are too few brokers, or all are fenced.
     """
     candidates = list(brokers)
     if replication_factor <= 0:

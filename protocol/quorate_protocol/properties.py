@@ -9,9 +9,10 @@ _UNICODE_DIGITS = 4
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Comments, separators, escapes and continuation lines as in Java; the last of equal keys wins.
+    """Parse comments, separators, escapes and continuation lines as Java does; the last of equal keys wins.
 
-    :raises ValueError: a malformed \\uxxxx escape; the message names the line.
+    Raises:
+        ValueError: a malformed \\uxxxx escape; the message names the line.
     """
     properties = {}
     for number, line in _logical_lines(text):
@@ -31,12 +32,12 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(properties: dict[str, str]) -> str:
-    """Lines of `key=value`, escaped so that Java reads the same."""
+    """Return lines of `key=value`, escaped so that Java reads the same values."""
     return "".join(f"{_escape(key, is_key=True)}={_escape(value)}\n" for key, value in properties.items())
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Lines with their numbers, continuations joined, blank lines and comments dropped."""
+    """Yield lines with their numbers; continuations are joined, blank lines and comments are left out."""
     lines: list[tuple[int, str]] = []
     pending: str | None = None
     first = 0

@@ -13,14 +13,18 @@ _RESERVED_MAX = 100
 
 
 def uuid_to_text(value: UUID | None) -> str:
-    """As Kafka writes it; None is the zero uuid, as in decoded messages."""
+    """Return the text in Kafka's form; None is the zero uuid, as in decoded messages."""
     if value is None:
         return ZERO_UUID_TEXT
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def uuid_from_text(text: str) -> UUID:
-    """ValueError if the text is not such a uuid."""
+    """Parse Kafka's form.
+
+    Raises:
+        ValueError: the text is not a uuid in this form.
+    """
     if not _TEXT.fullmatch(text):
         raise ValueError(f"{text!r} is not a uuid in 22 characters of base64")
     try:
@@ -30,12 +34,12 @@ def uuid_from_text(text: str) -> UUID:
 
 
 def is_reserved(directory_id: UUID) -> bool:
-    """Whether it is one of the numbers that stand for a meaning, such as "unassigned"."""
+    """Whether Kafka reserves it for a meaning, such as UNASSIGNED (DirectoryId.reserved)."""
     return directory_id.int < _RESERVED_MAX
 
 
 def random_uuid(generate: Callable[[], UUID] = uuid4) -> UUID:
-    """A random uuid whose text does not begin with a dash, which command lines would take for an option."""
+    """Return a random uuid whose text does not start with a dash: command lines would parse it as an option."""
     while True:
         value = generate()
         if not is_reserved(value) and not uuid_to_text(value).startswith("-"):

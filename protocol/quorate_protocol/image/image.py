@@ -64,7 +64,8 @@ class MetadataImage(ReplayedState):
     ) -> None:
         """Replays the records of one batch, which have consecutive offsets from ``base_offset`` on.
 
-        :raises ReplayError: one of them doesn't fit; the image is as it was before the batch.
+        Raises:
+            ReplayError: one of them doesn't fit; the image is as it was before the batch.
         """
         self.replay_all(records, base_offset=base_offset)
         self.advance(end_offset=self.end_offset, epoch=epoch, timestamp_ms=timestamp_ms)
@@ -72,7 +73,8 @@ class MetadataImage(ReplayedState):
     def replay_all(self, records: Iterable[MetadataRecord], *, base_offset: int) -> None:
         """Replays records with consecutive offsets, all or none. ``advance`` has to follow as after ``replay``.
 
-        :raises ReplayError: one of them doesn't fit; the image is as it was before the first.
+        Raises:
+            ReplayError: one of them doesn't fit; the image is as it was before the first.
         """
         before = self._replayed_end_offset
         try:
@@ -86,7 +88,8 @@ class MetadataImage(ReplayedState):
     def replay(self, record: MetadataRecord, offset: int) -> None:
         """Replays one record. ``advance`` has to follow once its batch is complete.
 
-        :raises ReplayError: it doesn't fit; it has changed nothing.
+        Raises:
+            ReplayError: it doesn't fit; it has changed nothing.
         """
         assert offset >= self.end_offset, f"{offset} is below {self.end_offset}"
         try:
@@ -169,7 +172,8 @@ class MetadataImage(ReplayedState):
     def restore(self, records: Iterable[MetadataRecord], provenance: Provenance) -> None:
         """Replaces everything by the records of a snapshot. References into the image become outdated.
 
-        :raises ReplayError: a record doesn't fit; its ``offset`` is its place there. Nothing has changed.
+        Raises:
+            ReplayError: a record doesn't fit; its ``offset`` is its place there. Nothing has changed.
         """
         fresh = MetadataImage()
         for place, record in enumerate(records):

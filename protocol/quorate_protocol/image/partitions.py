@@ -45,7 +45,8 @@ InternDirectories = Callable[[tuple[UUID | None, ...], int], tuple[UUID, ...]]
 def directories_of_replicas(given: tuple[UUID | None, ...], num_replicas: int) -> tuple[UUID, ...]:
     """One directory per replica from those of a record: MIGRATING for each when it has none, or only that.
 
-    :raises CannotReplay: there are as many as replicas, or none, but nothing in between.
+    Raises:
+        CannotReplay: there are as many as replicas, or none, but nothing in between.
     """
     directories = tuple(directory or MIGRATING_DIRECTORY for directory in given)
     if all(directory == MIGRATING_DIRECTORY for directory in directories):
@@ -104,7 +105,8 @@ class PartitionRegistration:
     def directory(self, broker_id: int) -> UUID:
         """Log directory of the replica on ``broker_id``.
 
-        :raises ValueError: it has no replica of this partition.
+        Raises:
+            ValueError: it has no replica of this partition.
         """
         return self.directories[self.replicas.index(broker_id)]
 
@@ -117,7 +119,8 @@ class PartitionRegistration:
     ) -> "PartitionRegistration":
         """The partition that a PartitionRecord creates.
 
-        :raises CannotReplay: directories don't match the replicas, unknown recovery state.
+        Raises:
+            CannotReplay: directories don't match the replicas, unknown recovery state.
         """
         replicas = intern_ids(record.replicas)
         removing, adding = record.removing_replicas, record.adding_replicas
@@ -146,7 +149,8 @@ class PartitionRegistration:
 
         Naming the present leader again thus bumps the leader epoch, which is how replicas are removed.
 
-        :raises CannotReplay: directories don't match the replicas, unknown recovery state.
+        Raises:
+            CannotReplay: directories don't match the replicas, unknown recovery state.
         """
         replicas = self.replicas if change.replicas is None else intern_ids(change.replicas)
         directories: tuple[UUID | None, ...] = self.directories
@@ -180,7 +184,8 @@ class PartitionRegistration:
     def to_record(self, topic_id: UUID, partition_id: int, metadata_version: int) -> PartitionRecord:
         """The PartitionRecord that recreates this partition.
 
-        :raises UnwritableImageError: replicas have directories, and metadata.version is too old for them.
+        Raises:
+            UnwritableImageError: replicas have directories, and metadata.version is too old for them.
         """
         directories: tuple[UUID | None, ...] = ()
         if metadata_version >= features.DIRECTORY_ASSIGNMENT_SINCE:

@@ -108,7 +108,8 @@ class BrokerRegistration:
     def merge(self, change: BrokerRegistrationChangeRecord) -> "BrokerRegistration":
         """The registration after ``change``; the caller has compared the broker epoch.
 
-        :raises CannotReplay: a value of ``fenced`` or ``in_controlled_shutdown`` that is not known.
+        Raises:
+            CannotReplay: a value of ``fenced`` or ``in_controlled_shutdown`` that is not known.
         """
         # 0 keeps; fenced: 1 fences, -1 unfences; in_controlled_shutdown: 1 sets, nothing clears.
         if change.fenced not in (-1, 0, 1):
@@ -133,7 +134,8 @@ class BrokerRegistration:
     def to_record(self, metadata_version: int) -> RegisterBrokerRecord:
         """The RegisterBrokerRecord that recreates this registration.
 
-        :raises UnwritableImageError: metadata.version is too old for one of its parts.
+        Raises:
+            UnwritableImageError: metadata.version is too old for one of its parts.
         """
         self._check_writable(metadata_version)
         return RegisterBrokerRecord(

@@ -56,7 +56,8 @@ def image_to_records(image: ImageState, metadata_version: int | None = None) -> 
 
     They are for ``metadata_version``, that of the image if none is given.
 
-    :raises UnwritableImageError: the image has something for which that version has no records.
+    Raises:
+        UnwritableImageError: the image has something for which that version has no records.
     """
     level = image.metadata_version if metadata_version is None else metadata_version
     if level not in features.METADATA_VERSIONS:
@@ -140,7 +141,8 @@ def write_checkpoint(
 
     Its id is ``end_offset`` and ``epoch`` of ``image.provenance``; ``now_ms`` is the time of its batches.
 
-    :raises UnwritableImageError: see :func:`image_to_records`.
+    Raises:
+        UnwritableImageError: see :func:`image_to_records`.
     """
     return write_records(
         image_to_records(image),
@@ -219,8 +221,9 @@ class Checkpoint:
 def read_checkpoint(chunks: Iterable[bytes]) -> Checkpoint:
     """Reads a checkpoint from its bytes, cut anywhere, and takes only as many of them as it needs next.
 
-    :raises CorruptCheckpointError: no header, no footer, gaps in offsets, several epochs, misplaced records.
-    :raises ProtocolError: CorruptBatch, UnknownRecord or MalformedMessage, as batches and records raise them.
+    Raises:
+        CorruptCheckpointError: no header, no footer, gaps in offsets, several epochs, misplaced records.
+        ProtocolError: CorruptBatch, UnknownRecord or MalformedMessage, as batches and records raise them.
     """
     batches = _consecutive_batches(chunks)
     first = next(batches, None)

@@ -64,7 +64,7 @@ HEADER_FIELDS: Final[tuple[tuple[str, str], ...]] = (
 
 
 def header_struct(fields: slice) -> struct.Struct:
-    """The struct of consecutive fields of a header."""
+    """Return the struct of consecutive fields of a header."""
     return struct.Struct(">" + "".join(code for _, code in HEADER_FIELDS[fields]))
 
 
@@ -87,7 +87,7 @@ RECORD_SIZE_BYTES_MIN: Final = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record of a batch. KRaft's records have no headers: they are refused."""
+    """One record of a batch. KRaft's records have no headers; a batch with headers is refused."""
 
     offset_delta: int
     timestamp_ms: int
@@ -117,13 +117,13 @@ class RecordBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchHeader:
-    """What a batch says about itself, without its records."""
+    """The header of a batch, without its records."""
 
     base_offset: int
     last_offset: int
     partition_leader_epoch: int
     size_bytes: int
-    """Of the whole batch."""
+    """Size of the whole batch, header included."""
     is_control: bool
     max_timestamp_ms: int
     position: int
@@ -135,7 +135,7 @@ class BatchHeader:
 
 @lru_cache(maxsize=1 << 13)
 def _varint(value: int) -> bytes:
-    """A zigzag varint. The same lengths and deltas come again and again."""
+    """Encode a zigzag varint. Cached, because lengths and deltas repeat."""
     zigzag = (value << 1) ^ (value >> 63)
     encoded = bytearray()
     while zigzag > 0x7F:
@@ -146,7 +146,7 @@ def _varint(value: int) -> bytes:
 
 
 def encode_batch(batch: RecordBatch) -> bytes:
-    """Encode a batch. It has records, whose offset deltas are 0, 1, 2 …"""
+    """Encode a batch of at least one record; the offset deltas are 0, 1, 2 …"""
     assert batch.records, "a batch has at least one record"
     records = bytearray()
     for index, record in enumerate(batch.records):
@@ -199,18 +199,24 @@ def scan_batches(
 ) -> Iterator[BatchHeader]:
     """Yield the header of each batch in ``data``, which starts with one.
 
-    ``allow_partial_tail`` ends quietly before a last batch that is cut short, as a fetch response's may be.
-    Raises CorruptBatch, UnsupportedCompression.
+    ``allow_partial_tail`` leaves out a last batch that is truncated, as that of a fetch response may be.
+
+    Raises:
+        CorruptBatch: a batch is damaged, or is not what KRaft writes.
+        UnsupportedCompression: a batch is compressed.
     """
     for header, _ in _scan(data, check_crc=check_crc, allow_partial_tail=allow_partial_tail):
         yield header
 
 
 def decode_batches(data: bytes, *, allow_partial_tail: bool = False) -> Iterator[RecordBatch]:
-    """Decode the batches in ``data``, which starts with one; checksums are verified.
+    """Decode the batches in ``data``, which starts with one, and verify their checksums.
 
-    ``allow_partial_tail`` ends quietly before a last batch that is cut short.
-    Raises CorruptBatch, UnsupportedCompression.
+    ``allow_partial_tail`` leaves out a last batch that is truncated.
+
+    Raises:
+        CorruptBatch: a batch is damaged, or is not what KRaft writes.
+        UnsupportedCompression: a batch is compressed.
     """
     for header, fields in _scan(data, check_crc=True, allow_partial_tail=allow_partial_tail):
         base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, count = fields
@@ -239,7 +245,7 @@ def _scan(data: bytes, *, check_crc: bool, allow_partial_tail: bool) -> Iterator
         if left < HEADER_SIZE_BYTES:
             if allow_partial_tail:
                 return
-            raise CorruptBatch(f"a batch at byte {position} is cut short: {left} bytes")
+            raise CorruptBatch(f"a batch at byte {position} is truncated: {left} bytes")
         base_offset, length, epoch, magic, crc, attributes, last_delta, *rest = HEADER.unpack_from(
             data, position
         )
@@ -250,7 +256,7 @@ def _scan(data: bytes, *, check_crc: bool, allow_partial_tail: bool) -> Iterator
         if size_bytes > left:
             if allow_partial_tail:
                 return
-            raise CorruptBatch(f"the batch {where} is cut short: {left} bytes")
+            raise CorruptBatch(f"the batch {where} is truncated: {left} bytes")
         if check_crc and crc32c(memoryview(data)[position + CRC_COVERS_FROM : position + size_bytes]) != crc:
             raise CorruptBatch(f"the batch {where} has a wrong checksum")
         if attributes & COMPRESSION_MASK:
@@ -276,7 +282,7 @@ def _scan(data: bytes, *, check_crc: bool, allow_partial_tail: bool) -> Iterator
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Read a zigzag varint of at most 64 bits: (value, position behind it)."""
+    """Read a zigzag varint of at most 64 bits: (value, position after it)."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -307,7 +313,7 @@ def _decode_records(
             value = data[at : at + value_size] if value_size >= 0 else None
             header_count, at = _read_varint(data, at + value_size if value_size > 0 else at)
         except IndexError as error:
-            raise CorruptBatch(f"record {index} of {count} is cut short") from error
+            raise CorruptBatch(f"record {index} of {count} is truncated") from error
         position = start + length
         is_whole = at == position <= end and key_size >= -1 and value_size >= -1
         if not is_whole or offset_delta != index or header_count:

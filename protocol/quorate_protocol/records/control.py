@@ -1,4 +1,4 @@
-"""Control records: what the raft layer itself writes into the metadata log and into checkpoints.
+"""Control records, which the raft layer writes into the metadata log and into checkpoints.
 
 The key of a control record is (version i16, type i16); the value is the message, which starts with its
 version. Source: Kafka's ControlRecordType and ControlRecordUtils, KIP-595, KIP-630, KIP-853.
@@ -61,7 +61,7 @@ _TYPES: Final = {classes[-1]: control_type for control_type, classes in _CLASSES
 def encode_control_batch(
     records: Sequence[ControlRecord], base_offset: int, epoch: int, timestamp_ms: int
 ) -> bytes:
-    """Encode a control batch with one timestamp (Unix milliseconds); each record in the version it names."""
+    """Encode a control batch with one timestamp (Unix milliseconds); each record in its own ``version``."""
     return encode_batch(
         RecordBatch(
             base_offset=base_offset,
@@ -85,7 +85,9 @@ def encode_control_batch(
 def decode_control(record: Record) -> ControlRecord:
     """Decode a record of a control batch into the class of its highest version.
 
-    Raises UnknownRecord for a type that we do not know, which Kafka skips, and MalformedMessage for garbage.
+    Raises:
+        UnknownRecord: the type or version is not known; Kafka skips unknown types.
+        MalformedMessage: key or value do not decode.
     """
     if record.key is None or len(record.key) < _KEY.size or record.value is None or len(record.value) < 2:
         raise MalformedMessage("a control record has no key of 4 bytes or no value")

@@ -26,7 +26,7 @@ _VERSIONS_BY_LEVEL: Final[dict[str, tuple[tuple[int, int], ...]]] = {
 
 
 def record_version_for(record_type: type[MetadataRecord], metadata_version: int) -> int:
-    """The version to write a record in, at a finalized metadata.version (a level, such as 30 for 4.3-IV0).
+    """Return the version to write a record in at a finalized metadata.version (a level, such as 30 for 4.3-IV0).
 
     Source: Kafka 4.3.1, MetadataVersion.registerBrokerRecordVersion and its siblings.
     """
@@ -39,7 +39,8 @@ def record_version_for(record_type: type[MetadataRecord], metadata_version: int)
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
     """Encode a record in the given version, or in its highest.
 
-    Raises UnsupportedVersion when the version can't carry what the record says.
+    Raises:
+        UnsupportedVersion: the version lacks a field that is set.
     """
     key = record.__api_key__
     classes = RECORD_CLASSES[key]
@@ -52,7 +53,8 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
 def encode_record_at(record: MetadataRecord, metadata_version: int) -> bytes:
     """Encode a record in the version that Kafka writes at a finalized metadata.version.
 
-    Raises UnsupportedVersion when that version can't carry what the record says.
+    Raises:
+        UnsupportedVersion: that version lacks a field that is set.
     """
     if isinstance(record, BrokerRegistrationChangeRecord):
         return encode_record(record, _lowest_version_of(record))
@@ -60,7 +62,7 @@ def encode_record_at(record: MetadataRecord, metadata_version: int) -> bytes:
 
 
 def _lowest_version_of(change: BrokerRegistrationChangeRecord) -> int:
-    """The lowest version that carries a broker's change: Kafka writes that, whatever the metadata.version."""
+    """Return the lowest version with the fields that are set: Kafka writes that at any metadata.version."""
     if change.cordoned_log_dirs is not None:
         return 3
     if change.log_dirs:
@@ -71,14 +73,16 @@ def _lowest_version_of(change: BrokerRegistrationChangeRecord) -> int:
 def decode_record(data: bytes) -> MetadataRecord:
     """Decode a record of any version into the class of its highest.
 
-    Raises UnknownRecord for a type or version that we do not know, MalformedMessage for anything else.
+    Raises:
+        UnknownRecord: the type or version is not known.
+        MalformedMessage: the bytes do not decode.
     """
     try:
         frame_version, offset = read_unsigned_varint(data, 0)
         key, offset = read_unsigned_varint(data, offset)
         version, offset = read_unsigned_varint(data, offset)
     except IndexError as error:
-        raise MalformedMessage("a metadata record is cut short") from error
+        raise MalformedMessage("a metadata record is truncated") from error
     if frame_version != FRAME_VERSION:
         raise UnknownRecord(f"a metadata record has frame version {frame_version}; {FRAME_VERSION} is known")
     classes = RECORD_CLASSES.get(key)

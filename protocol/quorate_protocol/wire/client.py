@@ -24,8 +24,10 @@ def encode_request(
 ) -> bytes:
     """Encode header and body of a request, without a frame.
 
-    ``request`` is the canonical class, or already that of ``version``. Raises UnsupportedVersion when the
-    version can't carry it.
+    ``request`` is of the canonical class, or of the class of ``version``.
+
+    Raises:
+        UnsupportedVersion: the version lacks a field that is set.
     """
     header = encode_request_header(
         api.key, version, correlation_id, client_id, api.request_header_version(version)
@@ -41,7 +43,7 @@ class _InFlight:
 
 
 class ClientConnection:
-    """One connection to a Kafka node. Responses come in the order of the requests."""
+    """One connection to a Kafka node. Responses arrive in the order of the requests."""
 
     def __init__(
         self,
@@ -63,18 +65,19 @@ class ClientConnection:
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for their response."""
+        """Number of requests that wait for their response."""
         return len(self._in_flight)
 
     @property
     def can_send(self) -> bool:
-        """Whether another request fits into the bound of requests in flight."""
+        """Whether the bound of requests in flight allows another one."""
         return len(self._in_flight) < self._in_flight_max
 
     def send(self, request: object, version: int) -> bytes:
-        """Take a canonical request and return the bytes to write to the peer.
+        """Take a canonical request and return the bytes to send. The caller checks ``can_send`` first.
 
-        Raises UnsupportedVersion when the version can't carry it. The caller heeds ``can_send``.
+        Raises:
+            UnsupportedVersion: the version lacks a field that is set.
         """
         assert self.can_send, f"{self._in_flight_max} requests are in flight"
         api = api_of(request)
@@ -85,9 +88,11 @@ class ClientConnection:
         return frame
 
     def receive_data(self, data: bytes) -> list[tuple[int, Any]]:
-        """Take received bytes; return the responses they complete, as (correlation id, canonical response).
+        """Take received bytes; return the responses that they complete, as (correlation id, canonical response).
 
-        Raises FrameTooLarge or MalformedMessage: the connection is then of no use any more.
+        Raises:
+            FrameTooLarge: a frame is above the limit. The connection can't be used any more, here and below.
+            MalformedMessage: a response does not decode, or answers no request.
         """
         return [self._receive_frame(frame) for frame in self._frames.feed(data)]
 
@@ -100,7 +105,7 @@ class ClientConnection:
         if correlation_id != awaited.correlation_id:
             raise MalformedMessage(f"response {correlation_id} came where {awaited.correlation_id} was due")
         if api.key is ApiKey.API_VERSIONS and _is_version_refused(frame, offset):
-            # Whoever doesn't know our version answers in version 0, which tells what it knows (KIP-511).
+            # A peer that does not know the version answers in version 0, with the versions that it knows (KIP-511).
             version = 0
         return correlation_id, convert(
             decode(api.response_class(version), frame, offset), api.canonical_response

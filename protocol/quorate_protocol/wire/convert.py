@@ -1,9 +1,9 @@
 """Map an entity of one version to the class of another.
 
-The rest of the code knows one class per message: that of the highest version, the canonical one. What arrives
-in an older version is converted up, what leaves for an older peer is converted down. Fields go by name; one
-that the target lacks is lost, which matters when we send something that would then mean less. The few fields
-that Kafka replaced by others have a hook in :mod:`.replaced`.
+The rest of the code uses one class per message: that of the highest version, the canonical one. A message of an
+older version is converted up when it arrives, and down before it is sent to an older peer. Fields are matched by
+name. A field that the target lacks is dropped if it has its default or if Kafka's schema allows it. Fields that
+Kafka replaced by others are translated by :mod:`.replaced`.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,10 @@ Getter = Callable[[Any], Any]
 def convert(entity: object, target: type[Entity]) -> Entity:
     """Return ``entity`` as an instance of ``target``, the class of another version of the same message.
 
-    A field that only the target has gets its default. Raises UnsupportedVersion when a field that only the
-    source has is not at its default and Kafka's schema does not allow to ignore it.
+    A field that only the target has gets its default.
+
+    Raises:
+        UnsupportedVersion: a field that only the source has is set, and Kafka's schema does not allow to drop it.
     """
     converted: Entity = _converter(type(entity), target)(entity)
     return converted
@@ -92,7 +94,7 @@ def _is_ignorable(entity_type: EntityClass, field_name: str) -> bool:
 def _replaced_fields(
     source: EntityClass, source_fields: dict[str, FieldSchema], target_fields: dict[str, FieldSchema]
 ) -> list[tuple[str, str, Converter]]:
-    """(field of the source, field of the target, translation) where one took the other's place."""
+    """Return (field of the source, field of the target, translation) for fields that replaced each other."""
     api_key = getattr(source, "__api_key__", None)
     found: list[tuple[str, str, Converter]] = []
     for replacement in REPLACEMENTS:
@@ -112,11 +114,11 @@ def _bind(translate: Translation, field: FieldSchema) -> Converter:
 
 
 def _value_converter(source: FieldSchema, target: FieldSchema) -> Converter | None:
-    """How to convert the value of a field that both versions have; None when it stays as it is."""
+    """Return the conversion of a field that both versions have; None if the value stays the same."""
     absent = None if target.is_nullable or target.kafka_type == "uuid" else _missing_value(target)
     if source.struct is None or target.struct is None or source.struct is target.struct:
         if source.is_nullable and absent is not None:
-            # Older versions say "none" with an empty value where newer ones have null.
+            # Older versions have an empty value where newer ones have null.
             return lambda value: absent if value is None else value
         return None
     convert_struct = _converter(source.struct, target.struct)

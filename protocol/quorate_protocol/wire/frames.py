@@ -1,4 +1,4 @@
-"""Frames: each request and response goes behind its length, an i32."""
+"""Frames: the length of a request or response, an i32, precedes it."""
 
 import struct
 from typing import Final
@@ -14,12 +14,12 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 def encode_frame(payload: bytes) -> bytes:
-    """Put the length in front."""
+    """Prepend the length."""
     return _LENGTH.pack(len(payload)) + payload
 
 
 class FrameDecoder:
-    """Cuts a byte stream into frames. It holds at most one unfinished frame; sans-IO."""
+    """Splits a byte stream into frames. It buffers at most one unfinished frame; sans-IO."""
 
     def __init__(self, frame_size_bytes_max: int = FRAME_SIZE_BYTES_MAX) -> None:
         self._frame_size_bytes_max = frame_size_bytes_max
@@ -29,9 +29,9 @@ class FrameDecoder:
     def feed(self, data: bytes) -> list[bytes]:
         """Take received bytes; return the frames that they complete, without their lengths.
 
-        Raises FrameTooLarge when a length is above the limit or negative, then and at each later call:
-        nothing behind it can be understood. The frames before it have been returned by earlier calls or are
-        lost.
+        Raises:
+            FrameTooLarge: a length is above the limit or negative; so does each later call, since nothing after
+                it can be decoded. Frames of the same call before it are lost.
         """
         if self._refusal is not None:
             raise FrameTooLarge(self._refusal)
@@ -58,5 +58,5 @@ class FrameDecoder:
 
     @property
     def buffered_size_bytes(self) -> int:
-        """Bytes of the frame that is not complete yet."""
+        """Buffered bytes of the frame that is not complete yet."""
         return len(self._buffer)

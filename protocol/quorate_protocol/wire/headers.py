@@ -1,4 +1,4 @@
-"""Request and response headers: in front of every message inside a frame."""
+"""Request and response headers, which precede each message inside a frame."""
 
 import struct
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _NO_TAGS: Final = b"\x00"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHeader:
-    """What stands before the tagged fields of any version of a request header."""
+    """The part of a request header before its tagged fields, the same in all versions."""
 
     api_key: int
     version: int
@@ -34,7 +34,11 @@ class RequestHeader:
 
 
 def read_request_header(frame: bytes) -> RequestHeader:
-    """Read the part of a request header that all versions share. Raises MalformedMessage."""
+    """Read the part of a request header that all versions share.
+
+    Raises:
+        MalformedMessage: the bytes are too few, or the client id is not UTF-8.
+    """
     if len(frame) < _REQUEST.size:
         raise MalformedMessage(f"a request of {len(frame)} bytes has no header")
     api_key, version, correlation_id, length = _REQUEST.unpack_from(frame)
@@ -53,7 +57,11 @@ def read_request_header(frame: bytes) -> RequestHeader:
 
 
 def skip_tagged_fields(data: bytes, offset: int) -> int:
-    """The offset behind a header's tagged fields, of which none is known yet. Raises MalformedMessage."""
+    """Return the offset after a header's tagged fields, of which Kafka defines none yet.
+
+    Raises:
+        MalformedMessage: they are truncated.
+    """
     try:
         count, offset = read_unsigned_varint(data, offset)
         for _ in range(count):
@@ -61,9 +69,9 @@ def skip_tagged_fields(data: bytes, offset: int) -> int:
             size_bytes, offset = read_unsigned_varint(data, offset)
             offset += size_bytes
     except IndexError as error:
-        raise MalformedMessage("a header's tagged fields are cut short") from error
+        raise MalformedMessage("a header's tagged fields are truncated") from error
     if offset > len(data):
-        raise MalformedMessage("a header's tagged fields are cut short")
+        raise MalformedMessage("a header's tagged fields are truncated")
     return offset
 
 
@@ -85,7 +93,11 @@ def encode_response_header(correlation_id: int, header_version: int) -> bytes:
 
 
 def read_response_header(frame: bytes, header_version: int) -> tuple[int, int]:
-    """Read a response header: (correlation id, offset of the body). Raises MalformedMessage."""
+    """Read a response header: (correlation id, offset of the body).
+
+    Raises:
+        MalformedMessage: the bytes are too few.
+    """
     if len(frame) < _CORRELATION.size:
         raise MalformedMessage(f"a response of {len(frame)} bytes has no header")
     (correlation_id,) = _CORRELATION.unpack_from(frame)

@@ -1,11 +1,10 @@
 """Decode entities from bytes that a peer controls.
 
-kio describes the messages; we read them ourselves, because what a peer sends must not be able to stop us. The
-native reader of kio 0.6.5 reserves memory for as many array elements as a length field claims, before it
-looks whether the bytes are there (a frame of 20 bytes ends the process), and it refuses unknown tagged
-fields, which KIP-482 says to skip.
+kio defines the messages; this module reads them, because no peer may be able to end our process. The native reader
+of kio 0.6.5 allocates as many array elements as a length field claims before it checks whether the bytes exist (a
+frame of 20 bytes ends the process), and it refuses unknown tagged fields, which have to be skipped (KIP-482).
 
-A reader is compiled once per class. Neighbouring fields of fixed width are unpacked together.
+A reader is compiled once per class. Adjacent fields of fixed width are unpacked together.
 """
 
 import struct
@@ -29,11 +28,11 @@ from .schema import (
 )
 
 ARRAY_ELEMENTS_MAX: Final = 1 << 20
-"""Elements that one array may have: more than any Kafka request needs, few enough to hold."""
+"""Elements of one array at most: more than any Kafka request needs, few enough to allocate."""
 
 Entity = TypeVar("Entity")
 Reader = Callable[[bytes, int], tuple[Any, int]]
-"""(data, offset) -> (value, offset behind it)"""
+"""(data, offset) -> (value, offset after it)"""
 
 
 def read_unsigned_varint(data: bytes, offset: int) -> tuple[int, int]:
@@ -58,7 +57,7 @@ def _known_uuid(raw: bytes) -> uuid.UUID:
 
 
 def read_uuid_bytes(raw: bytes) -> uuid.UUID | None:
-    """A UUID as kio has it: the zero UUID is None."""
+    """Return a UUID in kio's form: the zero UUID is None."""
     return None if raw == UUID_ZERO_BYTES else _known_uuid(raw)
 
 
@@ -105,7 +104,7 @@ def _string_reader(field: FieldSchema, *, is_flexible: bool) -> Reader:
     is_nullable, name = field.is_nullable and not field.is_array, field.name
 
     def read(data: bytes, offset: int) -> tuple[object, int]:
-        if is_compact and data[offset] < 0x80:  # a length of one byte, without two calls
+        if is_compact and data[offset] < 0x80:  # a length of one byte: saves two calls
             length, offset = data[offset] - 1, offset + 1
         else:
             length, offset = read_length(data, offset)
@@ -143,7 +142,7 @@ def _element_reader(field: FieldSchema, *, is_flexible: bool) -> Reader:
 
 
 def _nullable_struct_reader(field: FieldSchema, read_struct: Reader) -> Reader:
-    """A struct behind a byte that says whether it is there (KIP-893)."""
+    """Reads a struct after its presence byte (KIP-893)."""
 
     def read(data: bytes, offset: int) -> tuple[object, int]:
         marker = data[offset]
@@ -200,11 +199,11 @@ def _field_reader(field: FieldSchema, *, is_flexible: bool) -> Reader:
 
 
 Step = Callable[[bytes, int, list[Any]], int]
-"""(data, offset, values to extend) -> offset behind what was read"""
+"""(data, offset, values to extend) -> offset after the fields"""
 
 
 def _fixed_step(fields: list[FieldSchema]) -> Step:
-    """Reads neighbouring fields of fixed width at once."""
+    """Reads adjacent fields of fixed width at once."""
     unpacker = struct.Struct(">" + "".join(FIXED_FORMATS[field.kafka_type or ""] for field in fields))
     converters = [(index, convert) for index, field in enumerate(fields) if (convert := _converter(field))]
 
@@ -252,7 +251,7 @@ def _compile_steps(fields: list[FieldSchema], *, is_flexible: bool) -> list[Step
 def _tag_reader(tagged: dict[int, tuple[int, Reader]]) -> Step:
     """Reads a section of tagged fields, skipping unknown ones (KIP-482).
 
-    ``tagged`` has each tag's place among the values, and its reader.
+    ``tagged`` has the index of each tag's value, and its reader.
     """
 
     def read_tags(data: bytes, offset: int, values: list[Any]) -> int:
@@ -284,9 +283,9 @@ _readers: Final[dict[EntityClass, Reader]] = {}
 
 
 def entity_reader(entity_type: EntityClass) -> Reader:
-    """The reader of an entity class, compiled at the first call.
+    """Return the reader of an entity class, compiled at the first call.
 
-    On garbage it may raise ``struct.error`` or ``IndexError``: use :func:`read_entity` for a peer's bytes.
+    On malformed bytes it may raise ``struct.error`` or ``IndexError``: use :func:`read_entity` for a peer's bytes.
     """
     reader = _readers.get(entity_type)
     if reader is None:
@@ -331,7 +330,11 @@ def _compile(entity_type: EntityClass) -> Reader:
 def read_entity(entity_type: type[Entity], data: bytes, offset: int = 0) -> tuple[Entity, int]:
     """Decode one entity that starts at ``offset``.
 
-    Returns it with the offset behind it. Raises MalformedMessage when the bytes are not such an entity.
+    Returns:
+        The entity and the offset after it.
+
+    Raises:
+        MalformedMessage: the bytes are not such an entity.
     """
     try:
         entity, end = entity_reader(entity_type)(data, offset)
@@ -341,7 +344,11 @@ def read_entity(entity_type: type[Entity], data: bytes, offset: int = 0) -> tupl
 
 
 def decode(entity_type: type[Entity], data: bytes, offset: int = 0) -> Entity:
-    """Decode the one entity that takes the rest of ``data``. Raises MalformedMessage."""
+    """Decode the one entity that fills the rest of ``data``.
+
+    Raises:
+        MalformedMessage: the bytes are not such an entity, or more bytes follow it.
+    """
     entity, end = read_entity(entity_type, data, offset)
     if end != len(data):
         raise MalformedMessage(f"{len(data) - end} bytes follow a {entity_type.__name__}")

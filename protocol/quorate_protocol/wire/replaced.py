@@ -20,7 +20,7 @@ Translation = Callable[[Any, FieldSchema], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """A field of older versions and the one that took its place, in one struct of one API."""
+    """A field of older versions and the field that replaced it, in one struct of one API."""
 
     api_key: int
     struct: str
@@ -42,7 +42,7 @@ def _topics_to_topic_names(topics: Any, _: FieldSchema) -> Any:
 
 
 def _topic_id_of(name: Any, _: FieldSchema) -> Any:
-    # Only raft's own topic is fetched from a controller, and its id never changes.
+    # Only the metadata topic is fetched from a controller, and its id never changes.
     return METADATA_TOPIC_ID if name == METADATA_TOPIC else None
 
 

@@ -1,4 +1,4 @@
-"""What an entity class says about its wire format.
+"""The wire format that an entity class declares.
 
 kio annotates its dataclasses with ``kafka_type`` and ``tag`` metadata, and our generated classes follow it.
 This module turns a class into ``FieldSchema`` values, from which :mod:`.reading` and :mod:`.writing` are
@@ -69,13 +69,13 @@ class FieldSchema:
     is_nullable: bool
     tag: int | None
     default: object
-    """What a missing field stands for; ``MISSING`` where it must be present."""
+    """The value of an absent field; ``MISSING`` if the field is required."""
     is_legacy_string: bool = False
-    """A string with the 16-bit length of old versions, even in a flexible one."""
+    """Whether the string has the 16-bit length of old versions even in a flexible one."""
 
     @property
     def is_nullable_struct(self) -> bool:
-        """Whether the field is a struct behind a byte that says whether it is there (KIP-893)."""
+        """Whether the field is a struct after a presence byte (KIP-893)."""
         return self.struct is not None and self.is_nullable and not self.is_array
 
     @property
@@ -113,7 +113,7 @@ def _zero(kafka_type: str | None, nested: EntityClass | None, *, is_array: bool,
 
 
 def zero_entity(entity_type: EntityClass) -> Any:
-    """An entity with each field at its default or, where it has none, at its type's zero."""
+    """Return an entity with each field at its default or, without one, at its type's zero."""
     return entity_type(
         **{
             field.name: implicit_default(field) if field.default is MISSING else field.default
@@ -123,13 +123,13 @@ def zero_entity(entity_type: EntityClass) -> Any:
 
 
 def implicit_default(field: FieldSchema) -> object:
-    """What Kafka takes for a field without a stated default: zero, false, empty; a struct of such."""
+    """Return Kafka's default for a field without a stated one: zero, false, empty; a struct of such."""
     return _zero(field.kafka_type, field.struct, is_array=field.is_array, is_nullable=field.is_nullable)
 
 
 def schema_of(entity_type: EntityClass) -> list[FieldSchema]:
-    """The fields of an entity class in wire order."""
-    # Kafka keeps this one string in the old format, so that any broker can read any version's header.
+    """Return the fields of an entity class in wire order."""
+    # Kafka keeps this string in the old format, so that any broker can read the header of any version.
     is_header = entity_type.__name__ == "RequestHeader"
     schema = []
     for field in fields(entity_type):
@@ -155,7 +155,7 @@ def schema_of(entity_type: EntityClass) -> list[FieldSchema]:
 
 
 def size_bytes_min(field: FieldSchema, *, is_flexible: bool) -> int:
-    """The fewest bytes that one element of an array, or the value of another field, takes on the wire."""
+    """Return the fewest bytes that an element of an array, or the value of another field, takes on the wire."""
     if field.struct is not None:
         fields = [each for each in schema_of(field.struct) if each.tag is None]
         tags = 1 if is_flexible else 0

@@ -22,22 +22,27 @@ class Request:
 
     api: Api
     version: int
-    """The version the peer used, in which it expects the response."""
+    """The version of the request, in which the peer expects the response."""
     correlation_id: int
     client_id: str | None
     body: Any
     """The canonical class of the API: see ``Api.canonical_request``."""
     raw: bytes
-    """The frame as it came: header and body."""
+    """The received frame: header and body."""
     unsupported_version: int | None = None
-    """Set for an ApiVersions request newer than we speak: the answer is UNSUPPORTED_VERSION and our table."""
+    """The version of an ApiVersions request that is too new: the response is UNSUPPORTED_VERSION (KIP-511)."""
 
 
 def parse_request(frame: bytes, apis: Mapping[int, Api] = CONTROLLER_APIS) -> Request:
     """Parse a frame's content.
 
     An ApiVersions request of an unknown version is returned as one of version 0, with ``unsupported_version``
-    set. Raises UnknownApi, UnsupportedVersion, MalformedMessage; Kafka closes the connection on each of them.
+    set.
+
+    Raises:
+        UnknownApi: the API is not among ``apis``. Kafka closes the connection, here and below.
+        UnsupportedVersion: the API is not served in this version.
+        MalformedMessage: the bytes do not decode.
     """
     header = read_request_header(frame)
     api = apis.get(header.api_key)
@@ -68,15 +73,17 @@ def parse_request(frame: bytes, apis: Mapping[int, Api] = CONTROLLER_APIS) -> Re
 
 
 def encode_response(api: Api, version: int, correlation_id: int, response: object) -> bytes:
-    """Encode header and body of a response, without a frame: also what goes into an envelope.
+    """Encode header and body of a response, without a frame; an envelope contains just these bytes.
 
-    ``response`` is the canonical class, or already that of ``version``. Raises UnsupportedVersion when the
-    version can't carry it.
+    ``response`` is of the canonical class, or of the class of ``version``.
+
+    Raises:
+        UnsupportedVersion: the version lacks a field that is set.
     """
     header = encode_response_header(correlation_id, api.response_header_version(version))
     return header + encode(convert(response, api.response_class(version)))
 
 
 def serialize_response(api: Api, version: int, correlation_id: int, response: object) -> bytes:
-    """A response as it goes onto the wire, frame included. See :func:`encode_response`."""
+    """Encode a response with its frame; see :func:`encode_response`."""
     return encode_frame(encode_response(api, version, correlation_id, response))

@@ -1,6 +1,6 @@
 """Encode entities: the counterpart of :mod:`.reading`.
 
-A writer is compiled once per class; neighbouring fields of fixed width are packed together.
+A writer is compiled once per class. Adjacent fields of fixed width are packed together.
 """
 
 import struct
@@ -82,7 +82,7 @@ def _string_writer(field: FieldSchema, *, is_flexible: bool) -> Writer:
 
 
 def _fixed_writer(fields: list[FieldSchema]) -> Callable[[bytearray, list[Any]], None]:
-    """Writes the values of neighbouring fields of fixed width."""
+    """Writes the values of adjacent fields of fixed width."""
     pack = struct.Struct(">" + "".join(FIXED_FORMATS[field.kafka_type or ""] for field in fields)).pack
     converters = [
         (index, _CONVERTERS[kind])
@@ -109,7 +109,7 @@ def _element_writer(field: FieldSchema, *, is_flexible: bool) -> Writer:
 
 
 def _nullable_struct_writer(write_struct: Writer) -> Writer:
-    """A struct behind a byte that says whether it is there (KIP-893)."""
+    """Writes a struct after its presence byte (KIP-893)."""
 
     def write(buffer: bytearray, value: Any) -> None:
         if value is None:
@@ -152,7 +152,7 @@ def _field_writer(field: FieldSchema, *, is_flexible: bool) -> Writer:
 
 
 def _fixed_step(fields: list[FieldSchema]) -> Writer:
-    """Writes neighbouring fixed-width fields of an entity at once."""
+    """Writes adjacent fields of fixed width at once."""
     write_values = _fixed_writer(fields)
     get_values = attrgetter(*(field.name for field in fields))
     if len(fields) == 1:
@@ -210,7 +210,7 @@ _writers: Final[dict[EntityClass, Writer]] = {}
 
 
 def entity_writer(entity_type: EntityClass) -> Writer:
-    """The writer of an entity class, compiled at the first call."""
+    """Return the writer of an entity class, compiled at the first call."""
     writer = _writers.get(entity_type)
     if writer is None:
         writer = _writers[entity_type] = _compile(entity_type)
@@ -234,12 +234,12 @@ def _compile(entity_type: EntityClass) -> Writer:
 
 
 def write_entity(buffer: bytearray, entity: object) -> None:
-    """Append an entity, encoded as its class says."""
+    """Append an entity, encoded in the format of its class."""
     entity_writer(type(entity))(buffer, entity)
 
 
 def encode(entity: object) -> bytes:
-    """Encode an entity as its class says."""
+    """Encode an entity in the format of its class."""
     buffer = bytearray()
     entity_writer(type(entity))(buffer, entity)
     return bytes(buffer)
