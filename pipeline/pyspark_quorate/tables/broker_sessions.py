@@ -1,4 +1,4 @@
-"""Brokers: registered, fenced, unfenced, shutting down, unregistered; and how often they were fenced.
+"""Table `broker_sessions`: registrations of brokers, their states, and how often they were fenced.
 
 Every record about a broker names the broker epoch, which is the incarnation's own: records of one epoch are merged
 with the RegisterBrokerRecord of that epoch (ClusterDelta, BrokerRegistration.cloneWith).
@@ -27,7 +27,7 @@ FENCED: Final = "fenced"
 CONTROLLED_SHUTDOWN: Final = "controlled-shutdown"
 UNFENCED: Final = "unfenced"
 FENCINGS_WINDOW_MS: Final = 3_600_000
-"""How far back `fencings_in_hour` looks."""
+"""The period of `fencings_in_hour`."""
 
 _ENDPOINTS: Final = ArrayType(
     StructType(
@@ -114,7 +114,7 @@ _CHANGE: Final = "BrokerRegistrationChangeRecord"
 
 
 def broker_sessions(lines: DataFrame) -> DataFrame:
-    """The table, of the timeline."""
+    """The table, from the timeline."""
     lives = intervals(_merged(_stated(lines)), breaks(lines), key=_KEY, state=_STATE)
     return _with_fencings(lives)
 
@@ -152,7 +152,7 @@ def _stated(lines: DataFrame) -> DataFrame:
         f.when(kind == _REGISTER, registered).alias("registered"),
         fenced.alias("fenced"),
         in_shutdown.alias("in_shutdown"),
-        # A change that lists none keeps those that there are.
+        # A change without directories keeps the current ones.
         f.when(
             (kind == _REGISTER) | ((kind == _CHANGE) & (f.size(log_dirs) > 0)), f.array_sort(log_dirs)
         ).alias("log_dirs"),
@@ -178,7 +178,7 @@ def _endpoints() -> Column:
 
 
 def _merged(stated: DataFrame) -> DataFrame:
-    """Every event with the whole state after it, as :func:`intervals` takes it."""
+    """Every event with the complete state after it, as input of :func:`intervals`."""
     order = Window.partitionBy(*_KEY, "broker_epoch").orderBy("offset", "ordinal")
     registered = _carried("registered", order)
     # BrokerControlState: a fenced broker is fenced, whether it shuts down or not.
@@ -211,7 +211,7 @@ def _carried(name: str, order: WindowSpec) -> Column:
 
 
 def _with_fencings(lives: DataFrame) -> DataFrame:
-    """With `is_fencing`, and `fencings_in_hour` by the clock of the records."""
+    """Adds `is_fencing`, and `fencings_in_hour` by the timestamps of the records."""
     by_offset = following(_KEY)
     was = f.lag(f.struct("broker_epoch", "state")).over(by_offset)
     is_fencing = (

@@ -1,4 +1,4 @@
-"""Dynamic configs of topics, brokers, groups and client metrics: what changed from which value to which."""
+"""Table `config_changes`: changes of dynamic configs of topics, brokers, groups and client metrics."""
 
 from typing import Final
 
@@ -40,10 +40,10 @@ _KEY: Final = ("cluster_id", "resource_type", "resource_name", "name")
 
 
 def config_changes(lines: DataFrame) -> DataFrame:
-    """The table, of the timeline. Records that set a value again are no change, but for secrets: they are alike."""
+    """The table, from the timeline. Setting the same value is no change, except for secrets, which look alike."""
     secret_set = (f.col("value") == REDACTED) & ~f.col("is_snapshot")
     order = Window.partitionBy(*_KEY).orderBy("offset", "ordinal")
-    # The last record in a snapshot set the very secret that the snapshot has.
+    # The last record in a snapshot has set the secret that the snapshot has.
     just_set = f.col("is_snapshot") & (f.lag("offset").over(order) == placed(f.col("offset")))
     stated = records_of(lines, "ConfigRecord").select(
         "cluster_id",
@@ -81,7 +81,7 @@ def _is_same_secret() -> Column:
 
 
 def _gone_with_topics(stated: DataFrame, lines: DataFrame) -> DataFrame:
-    """Topics take their configs with them, without records of their own (ConfigurationsDelta.deleteTopic)."""
+    """Deleting a topic deletes its configs, without records of their own (ConfigurationsDelta.deleteTopic)."""
     of_topics = stated.where(f.col("resource_type") == ConfigResourceType.TOPIC.name)
     ends = topic_ends(lines).drop("topic_id").withColumnRenamed("topic", "resource_name")
     return (

@@ -1,4 +1,4 @@
-"""Table `feature_levels`: which level of which feature was finalized when."""
+"""Table `feature_levels`: finalized feature levels over time."""
 
 from typing import Final
 
@@ -31,12 +31,12 @@ SCHEMA: Final = StructType(
 
 
 def feature_levels(lines: DataFrame) -> DataFrame:
-    """One line for each stretch in which a feature was at a level."""
+    """One row per interval in which a feature had the same level."""
     is_kraft = f.col("type") == _KRAFT_VERSION
     levels = (
         records_of(lines, _FEATURE_LEVEL, _KRAFT_VERSION)
         .withColumn("feature", f.when(is_kraft, f.lit(KRAFT_VERSION)).otherwise(field("name", "string")))
-        # Kafka ignores a FeatureLevelRecord of kraft.version: the quorum has a record of its own for it.
+        # Kafka ignores a FeatureLevelRecord of kraft.version, which has its own control record.
         .where(is_kraft | (f.col("feature") != KRAFT_VERSION))
     )
     level = f.when(is_kraft, field("kRaftVersion", "short")).otherwise(field("featureLevel", "short"))
@@ -55,7 +55,7 @@ def feature_levels(lines: DataFrame) -> DataFrame:
 
 
 def level_name(feature: Column, level: Column) -> Column:
-    """4.3-IV0 for level 30 of metadata.version; the number for other features, and for what is unknown here."""
+    """4.3-IV0 for level 30 of metadata.version; the number for other features and unknown levels."""
     names = f.create_map(
         *(f.lit(part) for number, version in METADATA_VERSIONS.items() for part in (number, version.name))
     )

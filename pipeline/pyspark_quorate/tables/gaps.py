@@ -1,4 +1,4 @@
-"""Table `gaps`: what could not be read, is not there, or did not count."""
+"""Table `gaps`: records that are unreadable, missing, or lost by their leader."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ SCHEMA: Final = StructType(
         column(
             "reason",
             StringType(),
-            f"{', '.join(rows.GAP_REASONS)}: what it is",
+            f"one of {', '.join(rows.GAP_REASONS)}",
         ),
         column(
             "source",
@@ -32,41 +32,44 @@ SCHEMA: Final = StructType(
             "the file or controller that has the gap; null: all of them together",
             is_nullable=True,
         ),
-        column("first_offset", LongType(), "the first offset; null: not known", is_nullable=True),
-        column("end_offset", LongType(), "behind the last one; null: not known", is_nullable=True),
-        column("epoch", IntegerType(), "the leader epoch, where one is known", is_nullable=True),
-        column("detail", StringType(), "what exactly, in words", is_nullable=True),
+        column("first_offset", LongType(), "the first missing offset; null: unknown", is_nullable=True),
+        column(
+            "end_offset", LongType(), "the offset after the last missing one; null: unknown", is_nullable=True
+        ),
+        column("epoch", IntegerType(), "the leader epoch, if known", is_nullable=True),
+        column("detail", StringType(), "details as text", is_nullable=True),
         column(
             "hides_records",
             BooleanType(),
-            "true: nothing else has these offsets, so all tables lack what happened there; false: another copy has "
-            "them, or they did not count; null: the offsets are not known",
+            "true: no other file has these offsets, so all tables lack these records; false: another copy has them, "
+            "or they did not take effect; null: the offsets are unknown",
             is_nullable=True,
         ),
         column(
             "bridged_at",
             LongType(),
-            "offset of the snapshot that states everything again behind it; null: none, or none is needed",
+            "end offset of the snapshot that has the complete state after the gap; null: none, or none is needed",
             is_nullable=True,
         ),
         column(
-            "not_before", TimestampType(), "time of the last record before it; null: none", is_nullable=True
+            "not_before",
+            TimestampType(),
+            "time of the last record before the gap; null: none",
+            is_nullable=True,
         ),
         column(
             "not_after",
             TimestampType(),
-            "time of the first record or snapshot behind it; null: none",
+            "time of the first record or snapshot after the gap; null: none",
             is_nullable=True,
         ),
-        column(
-            "time", TimestampType(), "not_after, or not_before without one; null: neither", is_nullable=True
-        ),
+        column("time", TimestampType(), "not_after, or not_before if that is null", is_nullable=True),
     ]
 )
 
 
 def gaps(raw: DataFrame, epochs: DataFrame, islands: DataFrame, kept: DataFrame) -> DataFrame:
-    """The gaps of the sources, the offsets that all of them lack together, and what leaders wrote in vain.
+    """The gaps of the sources, the offsets that all of them lack, and the records that leaders lost.
 
     The others are the parts of :class:`pyspark_quorate.tables.timeline.Evidence`.
     """
@@ -128,7 +131,7 @@ def _missing(islands: DataFrame, kept: DataFrame) -> DataFrame:
 
 
 def _truncated(raw: DataFrame, epochs: DataFrame) -> DataFrame:
-    """What stands in some directory, and lost against the log of a later leader."""
+    """Records in a directory that lost against the log of a later leader."""
     log = raw.where(f.col("kind") == rows.LOG).select("cluster_id", "epoch", "offset")
     kept = epochs.withColumn("is_kept", f.lit(True))
     lost = (
@@ -160,7 +163,7 @@ def _end() -> Column:
 
 
 def _covered(numbered: DataFrame, islands: DataFrame) -> DataFrame:
-    """id, is_covered: the log has all of its offsets, or the leaders agreed that they did not happen."""
+    """id, is_covered: the log has all offsets of the gap, or its records did not take effect."""
     held = numbered.join(f.broadcast(islands), "cluster_id").where(
         (f.col("first") <= f.col("first_offset")) & (f.col("end") >= _end())
     )
@@ -169,7 +172,7 @@ def _covered(numbered: DataFrame, islands: DataFrame) -> DataFrame:
 
 
 def _bridges(numbered: DataFrame, kept: DataFrame, islands: DataFrame) -> DataFrame:
-    """id, bridged_at: the first snapshot behind it, unless other offsets are missing before that."""
+    """id, bridged_at: the first snapshot after the gap, unless other offsets are missing before it."""
     ends = islands.select("cluster_id", "first", "end")
     snapshots = kept.select("cluster_id", f.col("offset").alias("bridged_at"))
     behind = (
@@ -186,7 +189,7 @@ def _bridges(numbered: DataFrame, kept: DataFrame, islands: DataFrame) -> DataFr
 
 
 def _instants(numbered: DataFrame, log: DataFrame, islands: DataFrame, kept: DataFrame) -> DataFrame:
-    """id, not_before, not_after: the times of what is known nearest to it on both sides.
+    """id, not_before, not_after: the times of the nearest known records on both sides.
 
     A snapshot stands between two records: half an offset before the one that its state comes before.
     """
@@ -221,9 +224,9 @@ def _instants(numbered: DataFrame, log: DataFrame, islands: DataFrame, kept: Dat
 TABLE: Final = Table(
     name="gaps",
     doc=(
-        "What the other tables lack: damaged parts of files, offsets that no node has, and records that leaders "
-        "that lost. Where `hides_records`, something may have happened that no table shows; intervals that are not "
-        "exact begin or end at such a gap."
+        "Data that the other tables lack: damaged parts of files, offsets that no file has, and records of leaders "
+        "that lost. If `hides_records` is true, changes may be missing in all tables; inexact intervals start or end "
+        "at such a gap."
     ),
     schema=SCHEMA,
     inputs=("rows", "epochs", "stretches", "bridges"),

@@ -62,17 +62,17 @@ INTERVAL_COLUMNS: Final[tuple[StructField, ...]] = (
         "true: offsets are missing within the interval; the state was the same before and after",
     ),
 )
-"""What every table of intervals has behind its key and state. Intervals are half open, and follow offsets.
+"""The last columns of every table of intervals. Intervals are half open, and ordered by offset.
 
 Intervals of a key do not overlap: (key, from_offset) is unique.
 """
 
 EVENT_COLUMNS: Final = ("time", "offset", "ordinal", "is_snapshot", "removed")
-"""What events have next to key and state."""
+"""The columns of events, in addition to key and state."""
 
 
 def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state: Sequence[str]) -> DataFrame:
-    """key, state, and `INTERVAL_COLUMNS`: one line for each stretch in which a key has the same state.
+    """key, state, and `INTERVAL_COLUMNS`: one row per interval in which a key has the same state.
 
     `events` has the columns of `key` (cluster_id among them), `state` and `EVENT_COLUMNS`; `removed` means that the
     key is gone, whatever its state columns hold. `state` may be nulls; maps and variants can't be compared.
@@ -81,7 +81,7 @@ def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state
     order = Window.partitionBy(*key).orderBy("offset", "ordinal")
     so_far = order.rowsBetween(Window.unboundedPreceding, 0)
     is_gap = f.col("is_break") & ~f.col("is_snapshot")
-    # A snapshot's header comes before its lines: where the key has one of them, it is not lacking.
+    # A snapshot's header comes before its lines: a key that has a line in it is not missing.
     is_restated = (
         f.col("is_break")
         & f.col("is_snapshot")
@@ -97,7 +97,7 @@ def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state
     behind_gap = f.col("gaps") > f.coalesce(f.lag("gaps").over(order), f.lit(0))
     changed = ~f.col("now").eqNullSafe(f.lag("now").over(order))
     completes = f.lag("from_offset").over(order) == f.col("from_offset")
-    # The first of each stretch is where it begins; the next one is where it ends.
+    # The first row of each stretch is its start; the next stretch's first row is its end.
     begins = (
         observed.withColumn("exact", ~(f.col("is_snapshot") | behind_gap))
         .withColumn("changed", changed)
@@ -129,12 +129,12 @@ def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state
 
 
 def placed(offset: Column) -> Column:
-    """The offset of a line of the timeline; of a snapshot, that of the last record in it."""
+    """The offset of a line of the timeline; for a snapshot, that of the last record in it."""
     return offset - f.col("is_snapshot").cast("int")
 
 
 def mark_gaps(made: DataFrame, breaks: DataFrame) -> DataFrame:
-    """Intervals with `through_gap`, made anew. A gap that a snapshot bridges ends where that is placed."""
+    """Recomputes `through_gap`. A gap that a snapshot bridges ends at the snapshot's place."""
     of_gaps, of_snapshots = (
         f.collect_set(f.when(f.col("is_snapshot") == kind, f.col("offset"))) for kind in (False, True)
     )
@@ -163,9 +163,9 @@ def mark_gaps(made: DataFrame, breaks: DataFrame) -> DataFrame:
 
 
 def statements(stated: DataFrame, sets: DataFrame, *, key: Sequence[str]) -> DataFrame:
-    """Events of records that state a whole set each, such as all voters: what one lacks is removed by it.
+    """Events of records that contain a complete set, such as all voters: members that one lacks are removed.
 
-    `stated` has a line for each member of each set, `sets` one for each set: both with `EVENT_COLUMNS` but `removed`.
+    `stated` has a row per member of each set, `sets` a row per set: both with `EVENT_COLUMNS` except `removed`.
     """
     place = ["cluster_id", "offset", "ordinal"]
     lacking = (
@@ -178,12 +178,12 @@ def statements(stated: DataFrame, sets: DataFrame, *, key: Sequence[str]) -> Dat
 
 
 def following(key: Sequence[str]) -> WindowSpec:
-    """The intervals of a key one after the other."""
+    """The intervals of a key, in order."""
     return Window.partitionBy(*key).orderBy("from_offset")
 
 
 def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
-    """Intervals of the same key that follow each other without a pause become one; other columns are left out.
+    """Merges adjacent intervals of the same key; other columns are left out.
 
     Use `mark_gaps` on it.
     """
@@ -211,7 +211,7 @@ def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
 
 
 def overlap(left: DataFrame, right: DataFrame, *, on: Sequence[str]) -> DataFrame:
-    """What is true while an interval of `left` and one of `right` with the same `on` are.
+    """The intersections of intervals of `left` and `right` with the same `on`.
 
     All columns of `left` and those of `right` that it lacks, with the interval of both; use `mark_gaps` on it.
     """
@@ -238,7 +238,7 @@ def _others(right: DataFrame, left: DataFrame) -> list[str]:
 def _observations(
     events: DataFrame, breaks: DataFrame, key: Sequence[str], state: Sequence[str]
 ) -> DataFrame:
-    """What is known of each key: its events, and all breaks of its cluster, as rows of key and `now`, time, ..."""
+    """The events of each key and all breaks of its cluster, as rows of key and `now`, time, ..."""
     stated = events.withColumn("now", f.when(~f.col("removed"), f.struct(*state)))
     kind = stated.schema["now"].dataType
     event = f.struct("now", "time", "offset", "ordinal", "is_snapshot", f.lit(False).alias("is_break"))

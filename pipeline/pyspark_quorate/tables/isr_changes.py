@@ -1,4 +1,4 @@
-"""Who left the in-sync replicas of a partition and who joined them, and whether the leader changed with it."""
+"""Table `isr_changes`: brokers that left or joined the in-sync replicas of partitions."""
 
 from typing import Final
 
@@ -48,7 +48,7 @@ SCHEMA: Final = StructType(
 
 
 def isr_changes(leadership: DataFrame) -> DataFrame:
-    """The table, of partition_leadership."""
+    """The table, from partition_leadership."""
     order = following(PARTITION)
     before = f.lag("isr").over(order)
     compared = leadership.withColumns(

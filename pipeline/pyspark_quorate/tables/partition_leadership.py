@@ -1,8 +1,8 @@
-"""Partitions: leader, in-sync replicas and the rest of their state, over time.
+"""Table `partition_leadership`: leader, in-sync replicas and the other state of partitions, over time.
 
-A PartitionRecord has everything, a PartitionChangeRecord only what changes (PartitionRegistration.merge), so each
-field is carried on to the next record that tells it. The epochs are in no change: they are counted from the
-PartitionRecord on, and unknown behind a gap that no snapshot bridges.
+A PartitionRecord is complete, a PartitionChangeRecord has only changes (PartitionRegistration.merge), so each field
+keeps its value until the next record that has it. Change records have no epochs: these are counted from the
+PartitionRecord on, and unknown after a gap without a snapshot.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ PARTITION_COLUMNS: Final = (
     column("topic", StringType(), "name of the topic; null where no record tells it", is_nullable=True),
     column("partition", IntegerType(), "number of the partition"),
 )
-"""What every table of partitions begins with."""
+"""The first columns of every table of partitions."""
 
 _BROKERS: Final = ArrayType(IntegerType())
 
@@ -38,30 +38,32 @@ SCHEMA: Final = StructType(
         column(
             "leader_epoch",
             IntegerType(),
-            "how often a leader was named; null: a gap hides some of it",
+            "the partition's leader epoch; null: hidden by a gap",
             is_nullable=True,
         ),
         column(
             "partition_epoch",
             IntegerType(),
-            "how often anything of the partition changed; null: a gap hides some of it",
+            "the partition's epoch, which grows with each change; null: hidden by a gap",
             is_nullable=True,
         ),
         column(
             "leader_recovery_state",
             StringType(),
-            "RECOVERING since an unclean election of the leader, until it is done (KIP-704); else RECOVERED",
+            "RECOVERING after an unclean leader election until recovery is done (KIP-704); otherwise RECOVERED",
         ),
         column("isr", _BROKERS, "broker ids of the in-sync replicas"),
         column("replicas", _BROKERS, "broker ids of the replicas, the preferred leader first"),
-        column("adding_replicas", _BROKERS, "those of them that a reassignment adds"),
-        column("removing_replicas", _BROKERS, "those of them that a reassignment removes"),
+        column("adding_replicas", _BROKERS, "the replicas that a reassignment adds"),
+        column("removing_replicas", _BROKERS, "the replicas that a reassignment removes"),
         column(
             "elr",
             _BROKERS,
-            "eligible leader replicas: not in sync, but with all that was committed (KIP-966)",
+            "eligible leader replicas: not in sync, but with all committed records (KIP-966)",
         ),
-        column("last_known_elr", _BROKERS, "of the former ones, those that went down uncleanly (KIP-966)"),
+        column(
+            "last_known_elr", _BROKERS, "former eligible leader replicas that stopped uncleanly (KIP-966)"
+        ),
         *INTERVAL_COLUMNS,
     ]
 )
@@ -75,7 +77,7 @@ _RECORD: Final = "PartitionRecord"
 _CHANGE: Final = "PartitionChangeRecord"
 _CLEAR: Final = "ClearElrRecord"
 _END: Final = "end"
-_TOLD: Final = {
+_FIELDS: Final = {
     "leader": ("leader", "int"),
     "recovery": ("leaderRecoveryState", "int"),
     "isr": ("isr", "array<int>"),
@@ -89,7 +91,7 @@ _TOLD: Final = {
 
 
 def partition_leadership(lines: DataFrame) -> DataFrame:
-    """The table, of the timeline."""
+    """The table, from the timeline."""
     stated = _stated(lines)
     events = _merged(stated.unionByName(_ends(stated, lines)).unionByName(_clearings(stated, lines)))
     lives = intervals(events, breaks(lines), key=PARTITION, state=_STATE)
@@ -111,7 +113,7 @@ def _stated(lines: DataFrame) -> DataFrame:
         "type",
         field("leaderEpoch", "int").alias("record_leader_epoch"),
         field("partitionEpoch", "int").alias("record_partition_epoch"),
-        *(field(path, kind).alias(name) for name, (path, kind) in _TOLD.items()),
+        *(field(path, kind).alias(name) for name, (path, kind) in _FIELDS.items()),
         f.lit(None).cast("bigint").alias("since_offset"),
     )
     nobody = f.array().cast("array<int>")
@@ -126,7 +128,7 @@ def _stated(lines: DataFrame) -> DataFrame:
 
 
 def _ends(stated: DataFrame, lines: DataFrame) -> DataFrame:
-    """Where partitions end with their topic."""
+    """The ends of partitions of deleted topics."""
     partitions = stated.where(f.col("type") == _RECORD).select(*PARTITION).distinct()
     ends = topic_ends(lines).drop("topic").join(partitions, ["cluster_id", "topic_id"])
     return _like(
@@ -138,8 +140,8 @@ def _ends(stated: DataFrame, lines: DataFrame) -> DataFrame:
 def _clearings(stated: DataFrame, lines: DataFrame) -> DataFrame:
     """ClearElrRecords as events of each partition that ever had eligible leader replicas.
 
-    Such a record names its topic, or has no name and means all. `since_offset` is that of the snapshot before it:
-    partitions without a record since then no longer existed.
+    Such a record has the name of its topic, or no name for all topics. `since_offset` is that of the snapshot before
+    it: partitions without a record since then no longer existed.
     """
     as_of = Window.partitionBy("cluster_id", "name").orderBy("offset", "ordinal")
     named = (
@@ -179,7 +181,7 @@ def _clearings(stated: DataFrame, lines: DataFrame) -> DataFrame:
 
 
 def _like(stated: DataFrame, events: DataFrame) -> DataFrame:
-    """`events` with the columns of `stated`; those that it lacks are null."""
+    """`events` with the columns of `stated`; missing columns are null."""
     return events.select(
         *(
             (f.col(one.name) if one.name in events.columns else f.lit(None))
@@ -191,7 +193,7 @@ def _like(stated: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _merged(stated: DataFrame) -> DataFrame:
-    """Every event with the whole state after it, as :func:`intervals` takes it."""
+    """Every event with the complete state after it, as input of :func:`intervals`."""
     order = Window.partitionBy(*PARTITION).orderBy("offset", "ordinal")
     is_base = f.col("type").isin(_RECORD, _END)
     base = f.struct("type", "offset", "run")
@@ -199,7 +201,7 @@ def _merged(stated: DataFrame) -> DataFrame:
         {
             "names_leader": (f.col("type") == _CHANGE) & f.col("leader").isNotNull(),
             "base": _carried(f.when(is_base, base), order),
-            **{name: _carried(f.col(name), order) for name in _TOLD},
+            **{name: _carried(f.col(name), order) for name in _FIELDS},
         }
     ).where(
         is_base
@@ -208,7 +210,7 @@ def _merged(stated: DataFrame) -> DataFrame:
             & (f.col("since_offset").isNull() | (f.col("base.offset") >= f.col("since_offset")))
         )
     )
-    # Kafka leaves a partition without eligible leader replicas alone when it clears them (TopicDelta).
+    # Kafka skips partitions without eligible leader replicas when it clears them (TopicDelta).
     had_some = (f.size(f.lag("elr").over(order)) > 0) | (f.size(f.lag("last_known_elr").over(order)) > 0)
     effective = carried.withColumn("had_some", had_some).where((f.col("type") != _CLEAR) | f.col("had_some"))
     counted = effective.withColumns(
@@ -225,7 +227,7 @@ def _merged(stated: DataFrame) -> DataFrame:
         f.when(f.col("recovery") == int(LeaderRecoveryState.RECOVERING), LeaderRecoveryState.RECOVERING.name)
         .otherwise(LeaderRecoveryState.RECOVERED.name)
         .alias("leader_recovery_state"),
-        *(name for name in _TOLD if name not in {"leader", "recovery"}),
+        *(name for name in _FIELDS if name not in {"leader", "recovery"}),
         "time",
         "offset",
         "ordinal",
@@ -240,7 +242,7 @@ def _carried(stated: Column, order: WindowSpec) -> Column:
 
 
 def _count(condition: Column, order: WindowSpec) -> Column:
-    """How many rows up to this one fulfil it."""
+    """The number of rows up to this one that fulfil the condition."""
     return f.sum(condition.cast("int")).over(order.rowsBetween(Window.unboundedPreceding, 0))
 
 

@@ -1,4 +1,4 @@
-"""Which broker got which producer ids to give to its clients, and when."""
+"""Table `producer_id_blocks`: blocks of producer ids that brokers received for their clients."""
 
 from typing import Final
 
@@ -36,7 +36,7 @@ SCHEMA: Final = StructType(
 
 
 def producer_id_blocks(lines: DataFrame) -> DataFrame:
-    """The table, of the timeline. Ids between two blocks that are known were given out unseen."""
+    """The table, from the timeline. Ids between two known blocks were assigned in a gap."""
     order = Window.partitionBy("cluster_id").orderBy("offset", "ordinal")
     known_until = f.max("next").over(order.rowsBetween(Window.unboundedPreceding, -1))
     size = f.when(f.col("is_snapshot"), 0).otherwise(PRODUCER_ID_BLOCK_SIZE)

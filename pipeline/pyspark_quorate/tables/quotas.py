@@ -41,7 +41,7 @@ _KEY: Final = ("cluster_id", "entity", "quota_key")
 
 
 def quotas(lines: DataFrame) -> DataFrame:
-    """The table, of the timeline."""
+    """The table, from the timeline."""
     events = records_of(lines, "ClientQuotaRecord").select(
         "cluster_id",
         _entity().alias("entity"),

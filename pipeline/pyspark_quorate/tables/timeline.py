@@ -40,7 +40,7 @@ CONTROL_RECORDS: Final = (
     SNAPSHOT_HEADER,
     SNAPSHOT_FOOTER,
 )
-"""What the quorum writes for itself; transactions of metadata don't contain it."""
+"""Records that the quorum writes for itself; metadata transactions do not contain them."""
 _BEGIN: Final = "BeginTransactionRecord"
 _END: Final = "EndTransactionRecord"
 _ABORT: Final = "AbortTransactionRecord"
@@ -134,7 +134,7 @@ def effective_log(raw: DataFrame, epochs: DataFrame) -> DataFrame:
 
 
 def stretches(log: DataFrame) -> DataFrame:
-    """cluster_id, first, end (exclusive), first_time, last_time: runs of offsets without a hole."""
+    """cluster_id, first, end (exclusive), first_time, last_time: runs of consecutive offsets."""
     by_offset = Window.partitionBy("cluster_id").orderBy("offset")
     begins = f.coalesce(f.lag("offset").over(by_offset) + 1 < f.col("offset"), f.lit(True))
     return (
@@ -152,7 +152,7 @@ def stretches(log: DataFrame) -> DataFrame:
 
 
 def snapshot_copies(raw: DataFrame) -> DataFrame:
-    """cluster_id, offset, epoch, source, size (its lines), is_complete (it can be read from header to footer)."""
+    """cluster_id, offset, epoch, source, size (its lines), is_complete (readable from header to footer)."""
     return (
         raw.where(f.col("kind") == rows.SNAPSHOT)
         .groupBy("cluster_id", "offset", "epoch", "source")
@@ -250,7 +250,7 @@ def _runs(kept: DataFrame, islands: DataFrame) -> DataFrame:
 
 
 def _numbered(lines: DataFrame, runs: DataFrame) -> DataFrame:
-    """With the columns of the run that each line is in."""
+    """Adds the columns of each line's run."""
     place = (
         (lines["cluster_id"] == runs["cluster_id"])
         & (lines["offset"] >= runs["run_first"])
@@ -282,7 +282,7 @@ def _log_lines(log: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def _void_transactions(brackets: DataFrame) -> DataFrame:
-    """cluster_id, void_first, void_last: what stands in a transaction that was aborted, or whose end is not known.
+    """cluster_id, void_first, void_last: the offsets of transactions that were aborted, or whose end is unknown.
 
     Transactions do not nest (KIP-868). An abort whose begin is missing voids the stretch up to it.
     """

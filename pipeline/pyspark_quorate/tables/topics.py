@@ -1,4 +1,4 @@
-"""Topics: created, deleted, created again under the same name."""
+"""Table `topics`: topics created, deleted, and created again under the same name."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ SCHEMA: Final = StructType(
 
 
 def topics(lines: DataFrame) -> DataFrame:
-    """The table, of the timeline."""
+    """The table, from the timeline."""
     events = records_of(lines, "TopicRecord").select(
         "cluster_id",
         _topic_id(),
@@ -90,7 +90,7 @@ def topic_ends(lines: DataFrame) -> DataFrame:
             "is_snapshot",
         )
         .withColumn("previous", f.lag("topic_id").over(by_name))
-        # A snapshot needs no help: it ends all that it lacks.
+        # A snapshot is complete: it ends all topics that it lacks.
         .where("not is_snapshot and previous != topic_id")
         .select("cluster_id", f.col("previous").alias("topic_id"), "topic", "time", "offset", "ordinal")
     )

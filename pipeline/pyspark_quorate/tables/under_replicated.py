@@ -34,7 +34,7 @@ SCHEMA: Final = StructType(
 
 
 def under_replicated(leadership: DataFrame) -> DataFrame:
-    """The table, of partition_leadership: neighbours merged that are alike in both flags."""
+    """The table, from partition_leadership: adjacent intervals with equal flags are merged."""
     counted = f.array_except("replicas", "adding_replicas")
     order = following(PARTITION)
     flags = f.struct("is_under_replicated", "is_offline")
