@@ -31,8 +31,9 @@ SMOKE = (
     "tests/integration/test_failures_of_nodes.py::test_killing_the_active_controller_loses_nothing",
     # Java and Python controllers in one quorum
     "tests/integration/test_mixed_quorums.py::test_leadership_passes_both_ways_by_resignation_and_by_death",
-    # each tool beside Kafka's, on Python controllers; tokens need a cluster with SASL and stay with the rungs
-    f"{_PARITY}[acls-without-authorizer-python-server]",
+    # each tool beside Kafka's: on Python controllers, or where it takes an authorizer and SASL, on stock Kafka
+    f"{_PARITY}[acls-topic-java-server]",
+    f"{_PARITY}[delegation-tokens-life-of-a-token-java-server]",
     f"{_PARITY}[broker-api-versions-all-python-server]",
     f"{_PARITY}[cluster-endpoints-python-controller]",
     f"{_PARITY}[configs-alter-topic-python-server]",

@@ -183,7 +183,7 @@ def find_programs(environment: Mapping[str, str]) -> Programs:
     if assets := environment.get("KUBEBUILDER_ASSETS"):
         raise LocalKubernetesError(f"KUBEBUILDER_ASSETS is {assets}, where etcd or kube-apiserver is missing")
     raise LocalKubernetesError(
-        "etcd and kube-apiserver are missing: run tools/kubernetes/control_plane.py, which builds them "
+        "etcd and kube-apiserver are missing: run `make control-plane`, which builds them "
         "from Go modules, or set KUBEBUILDER_ASSETS to a directory that has them"
     )
 
