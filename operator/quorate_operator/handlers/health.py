@@ -1,4 +1,4 @@
-"""Whether the operator moves, and what it tells over HTTP: /healthz, /readyz, /metrics."""
+"""The operator's health, and its HTTP endpoints: /healthz, /readyz, /metrics."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ LOOK_AGE_S_MAX = 300.0
 
 
 class Pulse:
-    """Remembers when the event loop came round, and which looks are under way since when."""
+    """Records when the event loop last ran, and since when each look has been under way."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -43,7 +43,7 @@ class Pulse:
         """What does not move, or None."""
         now = self._clock()
         if now - self._beat > BEAT_AGE_S_MAX:
-            return f"the event loop has not come round for {now - self._beat:.0f} s"
+            return f"the event loop has not run for {now - self._beat:.0f} s"
         stuck = [
             f"{look}: {now - since:.0f} s"
             for look, since in self._looks.items()

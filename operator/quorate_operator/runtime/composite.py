@@ -1,4 +1,4 @@
-"""A runtime made of its two halves: the place where a cluster runs, and the gateway to Kafka."""
+"""A runtime of two halves: the infrastructure of a cluster, and the gateway to Kafka."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ from quorate_operator.runtime.port import Gateway, Infrastructure
 from quorate_operator.runtime.verifying import NamesLook
 
 SETTLED_PROBE_INTERVAL_MS = 60_000
-"""How often an address is probed that is as it should be. Those that are about to change, at each look."""
+"""How often an address that is as desired is probed. Addresses that change are probed at each look."""
 
 
 class ClusterRuntime:
@@ -109,7 +109,7 @@ class ClusterRuntime:
             await self._infrastructure.apply(action, desired)
 
     async def close(self) -> None:
-        """Close the gateway's connections; the infrastructure is whoever's who made it."""
+        """Closes the gateway's connections. The infrastructure belongs to its creator."""
         await self._gateway.close()
 
     async def _observe_kafka(
@@ -130,7 +130,7 @@ class ClusterRuntime:
             registered = {one.node_id for one in kafka.registrations.values() if one.role is Role.BROKER}
             leaving = frozenset((present | registered) - staying)
             self._leaving = leaving
-            # Once more for a broker that is gone and was registered: nobody knew of it before.
+            # Observe again if a registered broker without a process was found, so that its partitions are known.
             if leaving <= known:
                 return kafka
             known |= leaving
@@ -172,7 +172,7 @@ class ClusterRuntime:
         }
         node_ids = frozenset((*nodes, *(node.node_id for node in desired.nodes)))
         reached = await self._gateway.probe(due, node_ids) if due else {}
-        kept = {address: told for address, told in self._probes.items() if address in settled}
+        kept = {address: probe for address, probe in self._probes.items() if address in settled}
         self._probes = {
             **kept,
             **reached,
@@ -186,20 +186,20 @@ class ClusterRuntime:
         cluster_id: str,
         probes: Mapping[Address, Reached],
     ) -> Mapping[Address, Reached]:
-        """Write down whom names of others lead to, before a node is stopped for it; the probes with what is known."""
+        """Stores where externally managed names lead to, before a node is stopped; returns the completed probes."""
         look = NamesLook(cluster_id=cluster_id, nodes=nodes, probes=probes, now_ms=self._now_ms())
         before = await self._infrastructure.verifications()
         after = look.verified(desired, before)
         for node_id, verified in after.items():
             if set(verified) != {one for one in before if one.node_id == node_id}:
                 await self._infrastructure.note_verifications(node_id, verified)
-        return look.told(one for known in after.values() for one in known)
+        return look.with_verified(one for known in after.values() for one in known)
 
 
 def addresses_to_probe(
     desired: DesiredCluster, nodes: Mapping[int, ObservedNode], publications: Iterable[Publication]
 ) -> tuple[frozenset[Address], frozenset[Address]]:
-    """The addresses whose way matters now, and those that are as they should be.
+    """Returns the addresses that are changing, and those that are as desired.
 
     To the former belong, of each node that does not run with what it shall advertise, the addresses that it
     has, shall have and may have in between, and those that are published without being advertised.

@@ -1,9 +1,9 @@
-"""Names that somebody else points at nodes: what a probe found, written down for the time when nobody answers. Pure.
+"""Verifications: which node an externally managed name led to, stored for the time when nothing answers there. Pure.
 
-A node is stopped to start again with a new name by which it was reached. In between nobody answers there, and who
-starts it may be another operator than the one that saw it: so it is written down first. Written down is only what
-a node is to advertise and does not yet; it is dropped when the name leads elsewhere, or to nobody although the node
-answers by the name that it has, and counts for nothing when it is old.
+A node is restarted with a new name only after a probe has reached it by that name. During the restart nothing
+answers there, and another operator may have to start the node: so the verification is stored first. Only names that
+a node is to advertise and does not advertise yet are stored. A verification is dropped when the name leads to
+another node, or to none although the node answers by its present name; after `REMEMBERED_MS` it expires.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,14 +20,14 @@ from quorate_operator.planning.cluster import (
 )
 
 REMEMBERED_MS = 600_000
-"""For how long it counts whom a name led to while nobody answers there: a restart takes less."""
+"""How long a verification is valid while nothing answers at the name: a restart takes less."""
 RENEWED_MS = 300_000
-"""When it is written down again although it holds: whoever is stopped after that has half of the time left."""
+"""The age at which a verification is renewed: a node that is stopped later has half of the time left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesLook:
-    """One look at a cluster's nodes, and at who answers by which name, at `now_ms`."""
+    """One look at a cluster's nodes and the probes of their names, at `now_ms`."""
 
     cluster_id: str
     nodes: Mapping[int, ObservedNode]
@@ -37,7 +37,7 @@ class NamesLook:
     def verified(
         self, desired: DesiredCluster, before: Iterable[Verification]
     ) -> Mapping[int, tuple[Verification, ...]]:
-        """By desired node that is there, what is known of names that it is to have, after `before` was known."""
+        """Returns the verifications to store for each desired node that is present; `before` are the stored ones."""
         known = {(one.node_id, one.address): one for one in before}
         verified = {}
         for node in desired.nodes:
@@ -51,14 +51,16 @@ class NamesLook:
             verified[node.node_id] = tuple(one for one in found if one is not None)
         return verified
 
-    def told(self, verified: Iterable[Verification]) -> Mapping[Address, Reached]:
-        """The probes, where names at which nobody answers lead to nodes that are stopped as they were seen to."""
-        told = dict(self.probes)
+    def with_verified(self, verified: Iterable[Verification]) -> Mapping[Address, Reached]:
+        """Returns the probes; where nothing answers, a verified name leads to its node while that is stopped."""
+        probes = dict(self.probes)
         for one in verified:
-            found = told.get(one.address)
+            found = probes.get(one.address)
             if not self.nodes[one.node_id].state.runs and (found is None or found.node_id is None):
-                told[one.address] = Reached(at_ms=one.at_ms, node_id=one.node_id, cluster_id=self.cluster_id)
-        return told
+                probes[one.address] = Reached(
+                    at_ms=one.at_ms, node_id=one.node_id, cluster_id=self.cluster_id
+                )
+        return probes
 
     def _verification(
         self, address: Address, seen: ObservedNode, before: Verification | None
@@ -69,21 +71,21 @@ class NamesLook:
             return Verification(address=address, node_id=seen.node_id, at_ms=self.now_ms)
         if before is None or self.now_ms - before.at_ms >= REMEMBERED_MS:
             return None
-        told = self.probes.get(address)
-        leads_elsewhere = told is not None and told.node_id is not None
-        # A process that ends at this moment answers nowhere: that says nothing about the name.
+        probe = self.probes.get(address)
+        leads_elsewhere = probe is not None and probe.node_id is not None
+        # A process that is ending answers nowhere: that is no evidence about the name.
         answers = seen.state.runs and any(
             self._leads_to(own, seen.node_id) for own in seen.configured.values()
         )
         return None if leads_elsewhere or answers else before
 
     def _leads_to(self, address: Address, node_id: int) -> bool:
-        told = self.probes.get(address)
-        return told is not None and told.node_id == node_id and told.cluster_id == self.cluster_id
+        probe = self.probes.get(address)
+        return probe is not None and (probe.node_id, probe.cluster_id) == (node_id, self.cluster_id)
 
 
 def _awaited(node: DesiredNode, seen: ObservedNode) -> Iterable[Address]:
-    """Names of others that the node is to have, or may pass through, and does not advertise."""
+    """Returns the externally managed names that the node is to advertise, now or in between, and does not yet."""
     configured = seen.configured if seen.state.runs else {}
     if all(configured.get(listener) == address for listener, address in node.advertised.items()):
         return ()

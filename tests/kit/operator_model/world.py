@@ -511,4 +511,4 @@ class World:
         look = NamesLook(cluster_id=CLUSTER_ID, nodes=seen, probes=reached, now_ms=self.now_ms)
         verified = look.verified(desired, self.verifications)
         self.verifications = tuple(one for known in verified.values() for one in known)
-        return look.told(self.verifications)
+        return look.with_verified(self.verifications)

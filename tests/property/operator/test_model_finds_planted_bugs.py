@@ -49,7 +49,7 @@ def _change_while_one_lags(cluster: Cluster) -> None:
 
 def test_operators_that_write_nothing_down_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: kills between a stop and a start are found to undo what was seen. Method: nothing is told of it."""
-    monkeypatch.setattr(NamesLook, "told", lambda look, _: look.probes)
+    monkeypatch.setattr(NamesLook, "with_verified", lambda look, _: look.probes)
     cluster = Cluster(Wish(controllers=1, brokers=2, is_external=True), seed=7)
     cluster.settle()
     cluster.wish.rename()

@@ -25,9 +25,9 @@ PAGE_SIZE = 500
 REQUEST_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 30.0
 WATCH_TIMEOUT_S = 300
-"""After this time the API server ends a watch, and it is begun anew."""
+"""After this time the API server ends a watch, and a new one begins."""
 WATCH_SILENCE_S = 70.0
-"""Without an event or bookmark for so long a watch is taken for broken; bookmarks come each minute."""
+"""A watch without an event or bookmark for so long is broken: bookmarks come each minute."""
 CONNECTIONS_MAX = 64
 EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024
 """More than etcd holds in one object."""
@@ -40,7 +40,7 @@ _WATCH_LIMITS = aiohttp.ClientTimeout(
 
 
 class ApiError(Exception):
-    """The API server refused a request, or did not answer; then `status` is 0."""
+    """The API server refused a request, or did not answer: `status` is 0 then."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -49,25 +49,25 @@ class ApiError(Exception):
 
     @property
     def is_missing(self) -> bool:
-        """The object is not there."""
+        """The object does not exist."""
         return self.status == 404
 
     @property
     def is_conflict(self) -> bool:
-        """The object is there already, or is not as it was when it was read."""
+        """The object exists already, or has changed since it was read."""
         return self.status == 409
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object, and where the API has it."""
+    """A kind of object, and its path in the API."""
 
     api_version: str
     name: str
     plural: str
 
     def path(self, namespace: str | None, name: str | None = None, subresource: str | None = None) -> str:
-        """The path of one object, or of all in a namespace or, without one, everywhere."""
+        """Returns the path of one object, or of all in a namespace, or of all without a namespace."""
         root = "/api/" if "/" not in self.api_version else "/apis/"
         parts = [f"{root}{self.api_version}"]
         if namespace is not None:
@@ -94,7 +94,7 @@ OWNED_KINDS = {
     kind.name: kind
     for kind in (POD, VOLUME_CLAIM, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY, CRON_JOB)
 }
-"""What Quorate makes for clusters, by the kind's name."""
+"""The kinds of objects that Quorate creates for clusters, by name."""
 
 
 async def load_settings(context: str | None = None, kubeconfig: Path | None = None) -> Configuration:
@@ -137,11 +137,11 @@ class KubernetesApi:
         return cls(await load_settings())
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Closes every connection."""
         await self._client.close()  # type: ignore[no-untyped-call]
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
-        """The object, or None."""
+        """Returns the object, or None."""
         try:
             return await self._request("GET", kind.path(namespace, name))
         except ApiError as error:
@@ -150,7 +150,7 @@ class KubernetesApi:
             raise
 
     async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> tuple[list[Object], str]:
-        """All objects of a kind with these labels, and the version of the list, to watch from."""
+        """Returns all objects of a kind with these labels, and the version from which to watch."""
         query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": selector} if selector else {})
         items: list[Object] = []
         while True:
@@ -163,13 +163,13 @@ class KubernetesApi:
             query["continue"] = position
 
     async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> Object:
-        """Create it. Raises ApiError, a conflict if it is there."""
+        """Creates an object. Raises ApiError, a conflict if it exists."""
         return await self._request("POST", kind.path(namespace), self._manager, body)
 
     async def replace(
         self, kind: Kind, namespace: str, body: Mapping[str, Any], subresource: str | None = None
     ) -> Object:
-        """Replace it as it was read: a conflict if it changed since."""
+        """Replaces an object as it was read. Raises ApiError, a conflict if it has changed since."""
         path = kind.path(namespace, body["metadata"]["name"], subresource)
         return await self._request("PUT", path, self._manager, body)
 
@@ -194,7 +194,7 @@ class KubernetesApi:
     async def delete(
         self, kind: Kind, namespace: str, name: str, *, uid: str | None = None, grace_s: int | None = None
     ) -> None:
-        """Ask for its deletion; one that is gone, or another of its name than `uid`, is no error."""
+        """Requests a deletion. An object that is gone, or has another uid, is no error."""
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
@@ -209,7 +209,7 @@ class KubernetesApi:
     async def watch(
         self, kind: Kind, namespace: str | None, selector: str, version: str
     ) -> AsyncIterator[tuple[str, Object]]:
-        """What happens to objects after `version`: ADDED, MODIFIED, DELETED or BOOKMARK, and the object.
+        """Yields events after `version`: ADDED, MODIFIED, DELETED or BOOKMARK, and the object.
 
         Ends when the API server ends it. Raises ApiError; with status 410 `version` is too old, and a new
         list is needed.
@@ -228,8 +228,8 @@ class KubernetesApi:
             async for line in _lines(response.content):
                 event = json.loads(line)
                 if event["type"] == "ERROR":
-                    told = event["object"]
-                    raise ApiError(told.get("code", 0), told.get("reason", ""), told.get("message", ""))
+                    status = event["object"]
+                    raise ApiError(status.get("code", 0), status.get("reason", ""), status.get("message", ""))
                 yield event["type"], event["object"]
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise ApiError(0, "Broken", f"a watch of {kind.plural} broke: {error!r}") from error
@@ -280,7 +280,7 @@ class KubernetesApi:
 
 
 def _proxy_of_environment(url: str) -> str | None:
-    """What HTTPS_PROXY and NO_PROXY say of this address, as kubectl heeds them."""
+    """Returns the proxy that HTTPS_PROXY and NO_PROXY set for this address, as kubectl reads them."""
     parts = urlsplit(url)
     if proxy_bypass(parts.hostname or ""):
         return None
@@ -288,7 +288,7 @@ def _proxy_of_environment(url: str) -> str | None:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The lines of a stream; aiohttp's own reader refuses long ones."""
+    """Yields the lines of a stream. aiohttp's own reader refuses long ones."""
     held = bytearray()
     async for chunk in content.iter_any():
         held += chunk
@@ -302,8 +302,8 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 def _error(status: int, content: bytes) -> ApiError:
     try:
-        told = json.loads(content)
-        return ApiError(status, str(told.get("reason", "")), str(told.get("message", "")))
+        answer = json.loads(content)
+        return ApiError(status, str(answer.get("reason", "")), str(answer.get("message", "")))
     except (ValueError, AttributeError):
-        # A proxy in between may answer with anything.
+        # A proxy in between may answer with any text.
         return ApiError(status, "", f"HTTP status {status}: {content[:200]!r}")

@@ -1,7 +1,7 @@
-"""What Kubernetes has of all clusters, kept up to date by one watch for each kind: looking costs no request.
+"""A cache of all objects that Quorate created, with one watch for each kind: a look needs no request.
 
 A look sees at least what this process wrote: answers to its own writes go in at once, and an event that is older
-than what is here is dropped. After a break everything is listed anew, so that nothing that was deleted stays.
+than the cached object is dropped. After a watch broke, all is listed again, so that no deleted object stays.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _Key = tuple[str, str, str]
 
 
 class ObjectCache:
-    """The objects that Quorate made, by kind, namespace and name."""
+    """The objects that Quorate created, by kind, namespace and name."""
 
     def __init__(self) -> None:
         self._wake: Callable[[str, str], None] = lambda *_: None
@@ -33,20 +33,20 @@ class ObjectCache:
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def on_change(self, wake: Callable[[str, str], None]) -> None:
-        """Have `wake` called with namespace and cluster whenever one of a cluster's objects changed."""
+        """Calls `wake` with namespace and cluster whenever an object of a cluster changes."""
         self._wake = wake
 
     def of_cluster(self, kind: Kind, namespace: str, cluster: str) -> list[Object]:
-        """The objects of one kind of a cluster."""
+        """Returns a cluster's objects of one kind."""
         owned = self._by_cluster.get((namespace, cluster), {})
         return [item for (name, _, _), item in owned.items() if name == kind.name]
 
     def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        """One object."""
+        """Returns one object, or None."""
         return self._objects.get((kind.name, namespace, name))
 
     def put(self, item: Object) -> None:
-        """An object as it was seen or written; dropped if a newer state of it is known."""
+        """Stores an object as it was seen or written, unless a newer state is stored."""
         metadata = item["metadata"]
         if metadata["uid"] in self._gone:
             return
@@ -56,14 +56,14 @@ class ObjectCache:
             return
         if known is not None:
             self._drop(key, known)
-        metadata.pop("managedFields", None)  # half of an object's size, and nobody here reads them
+        metadata.pop("managedFields", None)  # half of an object's size, and never read here
         self._objects[key] = item
         cluster = _cluster_of(item)
         self._by_cluster.setdefault(cluster, {})[key] = item
         self._wake(*cluster)
 
     def remove(self, item: Object) -> None:
-        """An object that is gone."""
+        """Removes a deleted object."""
         uid = item["metadata"]["uid"]
         self._gone[uid] = None
         while len(self._gone) > GONE_MAX:
@@ -75,7 +75,7 @@ class ObjectCache:
             self._wake(*_cluster_of(known))
 
     def replace_all(self, kind: Kind, namespace: str | None, items: Iterable[Object]) -> None:
-        """The whole truth about a kind: what is not in it is gone."""
+        """Replaces all objects of a kind: those that are missing in `items` were deleted."""
         there = {_key_of(item): item for item in items}
         for key, known in list(self._objects.items()):
             if key[0] == kind.name and namespace in (None, key[1]) and key not in there:
@@ -129,7 +129,7 @@ class Watcher:
                             self._cache.put(item)
             except ApiError as error:
                 if error.status != 410:
-                    log.warning("a watch of %s is begun anew: %s", kind.plural, error)
+                    log.warning("a new watch of %s begins: %s", kind.plural, error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, PAUSE_S_MAX)
 

@@ -1,4 +1,4 @@
-"""The identity of a cluster, in the status of its KafkaController: settled once, and by one writer only."""
+"""The identity of a cluster, in the status of its KafkaController: settled once, by one writer."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -18,13 +18,13 @@ from quorate_operator.runtime.kubernetes.observing import (
 
 
 def formation_of(quorum: Object) -> Formation | None:
-    """What is written down in the status of a KafkaController."""
+    """Returns the identity that the status of a KafkaController stores, or None."""
     status = quorum.get("status") or {}
-    told = status.get("formation")
+    stored = status.get("formation")
     cluster_id = status.get("clusterId")
-    if told is None or cluster_id is None:
+    if stored is None or cluster_id is None:
         return None
-    formation = FormationStatus.model_validate(told)
+    formation = FormationStatus.model_validate(stored)
     return Formation(
         cluster_id=cluster_id,
         initial_voters={voter.node_id: voter.directory_id for voter in formation.initial_voters},
@@ -35,9 +35,9 @@ def formation_of(quorum: Object) -> Formation | None:
 
 
 def formation_on_disks(nodes: Iterable[NodeObjects], *, is_static: bool) -> Formation | None:
-    """What the claims of an earlier KafkaController of this name tell: its cluster goes on.
+    """Returns the identity on the claims of an earlier KafkaController of this name, whose cluster continues.
 
-    Raises StepError when they are of several clusters.
+    Raises StepError if they belong to several clusters.
     """
     voters: dict[int, str] = {}
     cluster_ids: set[str] = set()
@@ -57,7 +57,7 @@ def formation_on_disks(nodes: Iterable[NodeObjects], *, is_static: bool) -> Form
 
 
 def new_formation(node_ids: Iterable[int], cluster_id: str | None, *, is_static: bool) -> Formation:
-    """A new identity."""
+    """Returns a new identity."""
     return Formation(
         cluster_id=cluster_id or uuid_to_text(random_uuid()),
         initial_voters={node_id: uuid_to_text(random_uuid()) for node_id in node_ids},
@@ -72,9 +72,9 @@ async def write_formation(
     name: str,
     change: Callable[[Formation | None], Formation],
 ) -> Object:
-    """Change what is written down, on top of what is there at this moment; the KafkaController then.
+    """Changes the stored identity as it is at this moment; returns the KafkaController.
 
-    Raises ApiError, a conflict when somebody else wrote meanwhile, and what `change` raises.
+    Raises ApiError, a conflict if it was written meanwhile, and what `change` raises.
     """
     quorum = await api.get(CONTROLLERS, namespace, name)
     if quorum is None:
@@ -83,7 +83,7 @@ async def write_formation(
     after = change(before)
     if after == before:
         return quorum
-    told = FormationStatus(
+    stored = FormationStatus(
         initial_voters=tuple(
             InitialVoter(node_id=node_id, directory_id=directory_id)
             for node_id, directory_id in sorted(after.initial_voters.items())
@@ -95,13 +95,13 @@ async def write_formation(
     status = {
         **(quorum.get("status") or {}),
         "clusterId": after.cluster_id,
-        "formation": told.model_dump(by_alias=True),
+        "formation": stored.model_dump(by_alias=True),
     }
     return await api.replace(CONTROLLERS, namespace, {**quorum, "status": status}, subresource="status")
 
 
 def with_leader(formation: Formation | None, kraft_version: int) -> Formation:
-    """A leader was seen."""
+    """Returns the identity after a leader was seen."""
     if formation is None:
-        raise StepError("nobody leads a cluster that was not formed")
+        raise StepError("a cluster that was not formed has no leader")
     return replace(formation, is_formed=True, is_static=formation.is_static and kraft_version == 0)

@@ -2,7 +2,7 @@
 
     volume         PersistentVolumeClaim, with directory id and cluster id in annotations once it is formatted
     configuration  ConfigMap, written at each start
-    process        Pod; kubelet starts a container again that ended, the operator makes pods anew
+    process        Pod; kubelet restarts a container that ended, the operator replaces pods
     address        Service
 
 What is observed comes from the cache. What is written is written by server-side apply, and only where it differs
@@ -99,18 +99,18 @@ from quorate_operator.runtime.kubernetes.surroundings import history_status, kee
 
 TASK_TIMEOUT_S = 300.0
 _ENDED = ("Succeeded", "Failed")
-"""Phases of a pod that runs no more, and will not."""
+"""Phases of a pod whose containers have ended for good."""
 MACHINE_AGE_S_MAX = 10.0
 
 
 class QuorumSource(Protocol):
-    """Where the KafkaController of this cluster is found as it was seen last."""
+    """Holds the KafkaController of this cluster as it was last seen."""
 
     def quorum(self) -> Object | None:
-        """It, or None."""
+        """Returns it, or None."""
 
     def seen(self, quorum: Object) -> None:
-        """It, as it is after a write of ours."""
+        """Stores it, as the answer to a write has it."""
 
 
 class KubernetesInfrastructure:
@@ -141,7 +141,7 @@ class KubernetesInfrastructure:
     # Looking
 
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
-        """The desired cluster with what only Kubernetes knows. Raises ManifestError and ApiError."""
+        """Returns the desired cluster with what only Kubernetes knows. Raises ManifestError and ApiError."""
         await self._assigned.look_at_secrets(manifests)
         facts = self._assigned.facts(manifests, self._images, self._formation())
         self._context = Context(manifests=manifests, facts=facts)
@@ -157,7 +157,7 @@ class KubernetesInfrastructure:
         return with_secrets(plan, self._required_context(), desired)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
-        """Every node that is desired or is there all the same; those of other pools, which are deleted, are not."""
+        """Returns every node that is desired or present, without those of deleted pools."""
         objects = self._objects.nodes()
         await self._remember_directory_ids(objects.values())
         pools = {node.pool for node in desired.nodes} | {self._name} | set(self._pools())
@@ -176,37 +176,37 @@ class KubernetesInfrastructure:
         return observed
 
     async def formation(self) -> Formation | None:
-        """The identity that was settled for the cluster, or that the volumes of an earlier one have."""
+        """Returns the identity that was settled for the cluster, or the one on the volumes of an earlier one."""
         return self._formation()
 
     async def note_leader(self, kraft_version: int) -> None:
-        """Write down that a leader was seen."""
+        """Stores that a leader was seen."""
         found = self._formation()
         await self._write_formation(lambda written: with_leader(written or found, kraft_version))
 
     async def publications(self) -> tuple[Publication, ...]:
-        """Every name of a Service that is pointed at a node."""
+        """Returns every name of a Service that points at a node."""
         return tuple(self._names.all())
 
     async def verifications(self) -> tuple[Verification, ...]:
-        """Whom names of others led to, as the ConfigMaps of nodes tell."""
+        """Returns the verifications that the nodes' ConfigMaps store."""
         return tuple(one for found in self._objects.nodes().values() for one in verifications_of(found))
 
     async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
-        """Write down what is known of the names of a node, in the place of what was known of it before."""
+        """Stores a node's verifications in place of the earlier ones."""
         config = self._objects_of(node_id).config
         if config is not None:
             await self._objects.annotate(config, {ANNOTATION_VERIFIED: verified_text(verified)})
 
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
-        """The pods' own addresses, on the listener by which nodes talk to each other."""
+        """Returns the pods' own addresses, on the listener that nodes use among each other."""
         nodes = {node.node_id: node for node in desired.nodes}
         found: dict[int, Address] = {}
         for node_id, objects in self._objects.nodes().items():
             address = (objects.pod or {}).get("status", {}).get("podIP")
             if not address:
                 continue
-            # One that is not desired any more listens where its pool does.
+            # A node that is no longer desired has the listeners of its pool.
             like = nodes.get(node_id) or next(
                 (one for one in desired.nodes if one.pool == objects.pool), None
             )
@@ -215,7 +215,7 @@ class KubernetesInfrastructure:
         return found
 
     async def departing(self, pools: Collection[str]) -> Mapping[int, ObservedNode]:
-        """The nodes of pools that are deleted of which anything is there."""
+        """Returns the nodes of deleted pools of which any object exists."""
         return {
             node_id: observed_node(found, unreachable_host=await self._is_unreachable(found))
             for node_id, found in self._objects.nodes().items()
@@ -223,13 +223,13 @@ class KubernetesInfrastructure:
         }
 
     def history(self) -> HistoryStatus | None:
-        """What is known of the lake, None where no history is kept."""
+        """Returns what is known of the lake; None without a history."""
         return history_status(self._objects)
 
     # Doing
 
     async def apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
-        """Do one step. Raises StepError."""
+        """Applies one step. Raises StepError."""
         try:
             await self._apply(action, self._as_configured(desired))
         except ApiError as error:
@@ -254,7 +254,7 @@ class KubernetesInfrastructure:
         )
 
     async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:
-        """Stop the pods of some pools, or without `pools` all, brokers first, where no plan does it.
+        """Stops the pods of some pools, or all without `pools`, brokers first, where no plan does it.
 
         Raises StepError and ApiError.
         """
@@ -264,12 +264,12 @@ class KubernetesInfrastructure:
                 if one.role is role and one.pod is not None:
                     await self._objects.delete_pod(one.pod, grace_ms)
         if pools is None:
-            # What an operator that died has left of a task.
+            # Pods of tasks that a killed operator left.
             for pod in self._objects.of_kind(POD):
                 await self._objects.delete_pod(pod, 0)
 
     async def delete_volumes(self, pools: Collection[str]) -> None:
-        """Delete the volumes of pools that are gone. Raises StepError and ApiError."""
+        """Deletes the volumes of deleted pools. Raises StepError and ApiError."""
         for found in self._objects.nodes().values():
             if found.claim is not None and found.pool in pools:
                 await self._objects.delete(VOLUME_CLAIM, found.claim)
@@ -340,15 +340,15 @@ class KubernetesInfrastructure:
             if not has_ended and pod["metadata"].get("deletionTimestamp") is None:
                 return
             await self._objects.delete_pod(pod, 0 if has_ended else None)
-        # A volume that was formatted once and is empty now is a new disk: it joins, and never forms.
+        # A volume that was formatted once and is empty now is a new disk: it joins, and forms no quorum.
         is_initial = (
             annotation(claim, ANNOTATION_FORMAT) == FORMAT_INITIAL
             and annotation(claim, ANNOTATION_DIRECTORY_ID) is None
         )
-        # Without a pod, the ConfigMap tells what the node was started with last: so it has every listener, too.
-        told = {**node.advertised, **advertised}
-        await self._objects.keep(config_map(context, desired, node, told))
-        body = node_pod(context, desired, node, told, is_initial=is_initial)
+        # Without a pod, the ConfigMap has what the node was last started with: so it has every listener, too.
+        addresses = {**node.advertised, **advertised}
+        await self._objects.keep(config_map(context, desired, node, addresses))
+        body = node_pod(context, desired, node, addresses, is_initial=is_initial)
         self._objects.seen(await self._api.apply(POD, self._namespace, body))
 
     async def _forget(self, node_id: int) -> None:
@@ -360,7 +360,7 @@ class KubernetesInfrastructure:
             await self._objects.delete(CONFIG_MAP, objects.config)
 
     async def _rebuild(self, node: DesiredNode) -> None:
-        """Run the command on the survivor's volume, then write down that it is the only voter."""
+        """Runs the command on the survivor's volume, then stores that it is the only voter."""
         context, objects = self._required_context(), self._objects_of(node.node_id)
         directory_id = annotation(objects.claim, ANNOTATION_DIRECTORY_ID)
         if directory_id is None:
@@ -384,7 +384,7 @@ class KubernetesInfrastructure:
         await self._write_formation(change)
 
     async def _run_to_end(self, body: Object) -> Object:
-        """Run the pod of a task; it as it was when it had ended. None is left. Raises StepError.
+        """Runs the pod of a task; returns the pod as it ended. Deletes it. Raises StepError.
 
         One that runs is waited for: an operator that was killed made it. What one did that has ended is nobody's
         any more, it may have been on another day; tasks can be done again.
@@ -405,7 +405,7 @@ class KubernetesInfrastructure:
                         raise StepError(f"the pod {name} was deleted before it ended")
         except TimeoutError:
             raise StepError(f"the pod {name} did not end in {TASK_TIMEOUT_S:.0f} s") from None
-        # Before what it did is written down: who is killed here does it again, and leaves nothing behind.
+        # Deleted before its result is stored: an operator that is killed in between runs the task again.
         await self._objects.delete_pod(pod, 0)
         return pod
 
@@ -440,15 +440,15 @@ class KubernetesInfrastructure:
     # Facts
 
     async def _remember_directory_ids(self, nodes: Iterable[NodeObjects]) -> None:
-        """What format containers said is kept on the claims: pods come and go."""
+        """Copies the directory ids that format containers reported to the claims, which outlive pods."""
         formation = self._formation()
         for node in nodes:
             directory_id = formatted_directory_id(node.pod)
             if node.claim is None or directory_id is None or formation is None:
                 continue
-            told = {ANNOTATION_DIRECTORY_ID: directory_id, ANNOTATION_CLUSTER_ID: formation.cluster_id}
-            if any(annotation(node.claim, name) != value for name, value in told.items()):
-                await self._objects.annotate(node.claim, told)
+            ids = {ANNOTATION_DIRECTORY_ID: directory_id, ANNOTATION_CLUSTER_ID: formation.cluster_id}
+            if any(annotation(node.claim, name) != value for name, value in ids.items()):
+                await self._objects.annotate(node.claim, ids)
 
     async def _is_unreachable(self, objects: NodeObjects) -> bool:
         if objects.pod is None or not is_suspicious(objects.pod):
@@ -478,7 +478,7 @@ class KubernetesInfrastructure:
         self._source.seen(await write_formation(self._api, self._namespace, self._name, change))
 
     def _as_configured(self, desired: DesiredCluster) -> DesiredCluster:
-        """With static voters in configurations as long as the quorum has them."""
+        """Returns the cluster with static voters in configurations as long as the quorum has them."""
         formation = self._formation()
         return desired if formation is None else replace(desired, dynamic_quorum=not formation.is_static)
 

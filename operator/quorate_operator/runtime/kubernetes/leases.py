@@ -1,7 +1,7 @@
-"""A Lease: at most one of those who want it holds it.
+"""A Lease: at most one process holds it.
 
 Times in a Lease are its writers'; how long it was not renewed is measured here, by this process's own clock, from
-when it was seen unchanged. So clocks may differ, and whoever takes over waits its whole duration once.
+when it was seen unchanged. So clocks may differ, and a process that takes over waits its whole duration once.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ TRIES_PER_DURATION = 4
 
 
 class LeaseLostError(Exception):
-    """Somebody else may hold the Lease by now."""
+    """Another process may hold the Lease by now."""
 
 
 class Lease:
@@ -44,11 +44,11 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether nobody else can have it at this moment."""
+        """Whether no other process can hold it at this moment."""
         return self._clock() < self._held_until
 
     async def try_take(self) -> bool:
-        """Take it or renew it, if it is free, ours or was not renewed for its duration. Raises ApiError."""
+        """Takes or renews it, if it is free, ours, or was not renewed for its duration. Raises ApiError."""
         asked = self._clock()
         # Its holder knows it as it is: one request renews it.
         current = self._mine or await self._api.get(LEASE, self._namespace, self._name)
@@ -61,14 +61,14 @@ class Lease:
             else:
                 return False
         except ApiError as error:
-            if error.is_conflict or error.is_missing:  # somebody was faster
+            if error.is_conflict or error.is_missing:  # another process was faster
                 return False
             raise
         self._held_until = asked + self._duration_s
         return True
 
     async def release(self) -> None:
-        """Let others have it at once. Errors are no matter: it runs out."""
+        """Releases it at once. Errors are ignored: it expires."""
         self._held_until = -1.0
         self._mine = None
         try:
@@ -80,12 +80,12 @@ class Lease:
             return
 
     async def take(self) -> None:
-        """Wait until it is held."""
+        """Waits until it is held."""
         while not await self._try_quietly():  # noqa: ASYNC110 - the other holder is another process
             await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
 
     async def keep(self) -> None:
-        """Renew it. Raises LeaseLostError once others may have it."""
+        """Renews it until cancelled. Raises LeaseLostError once another process may hold it."""
         while True:
             await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
             await self._try_quietly()
@@ -94,13 +94,13 @@ class Lease:
 
     @asynccontextmanager
     async def held(self, timeout_s: float) -> AsyncIterator[None]:
-        """Hold it for a piece of work. Raises LeaseLostError if it can't be had in time."""
+        """Holds it while the context is open. Raises LeaseLostError if it can't be taken in time."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.take()
         except TimeoutError:
             raise LeaseLostError(
-                f"the Lease {self._namespace}/{self._name} is held by somebody else"
+                f"the Lease {self._namespace}/{self._name} is held by another process"
             ) from None
         try:
             yield

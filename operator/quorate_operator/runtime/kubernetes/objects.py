@@ -20,13 +20,13 @@ from quorate_operator.runtime.kubernetes.observing import NodeObjects, annotatio
 
 DELETION_LOOK_S = 0.5
 DELETION_SLACK_S = 30.0
-"""How much longer than its grace a pod may take to go."""
+"""How much longer than its grace period the deletion of a pod may take."""
 ANNOTATION_APPLIED = "quorate.dev/applied"
-"""On what Quorate applies: a hash of it, so that nothing is written that is there already."""
+"""On applied objects: their hash, so that an unchanged object is not applied again."""
 
 
 class ClusterObjects:
-    """What Kubernetes has of one cluster."""
+    """The objects of one cluster."""
 
     def __init__(self, api: KubernetesApi, cache: ObjectCache, *, namespace: str, cluster: str) -> None:
         self._api = api
@@ -35,29 +35,29 @@ class ClusterObjects:
         self.cluster = cluster
 
     def nodes(self) -> dict[int, NodeObjects]:
-        """Every node of which anything is there."""
+        """Returns every node of which any object exists."""
         return by_node(*(self.of_kind(kind) for kind in (POD, VOLUME_CLAIM, CONFIG_MAP)))
 
     def node(self, node_id: int) -> NodeObjects | None:
-        """What is there of one node, if anything is."""
+        """Returns the objects of one node, or None."""
         return self.nodes().get(node_id)
 
     def of_kind(self, kind: Kind) -> list[Object]:
-        """The cluster's objects of a kind."""
+        """Returns the cluster's objects of a kind."""
         return self._cache.of_cluster(kind, self.namespace, self.cluster)
 
     def find(self, kind: Kind, name: str) -> Object | None:
-        """One object of the namespace that has our label."""
+        """Returns an object of the namespace with Quorate's label, or None."""
         return self._cache.find(kind, self.namespace, name)
 
     def seen(self, item: Object) -> None:
-        """An object as it was written by somebody who has the API."""
+        """Stores an object as the answer to a write has it."""
         self._cache.put(item)
 
     async def keep(self, item: Object) -> Object:
-        """Apply it, unless it was applied like this before; the object as it is then.
+        """Applies an object unless it is unchanged; returns it as it is then.
 
-        Raises StepError when the name is somebody else's, and ApiError.
+        Raises StepError if the name belongs to a foreign object, and ApiError.
         """
         kind = OWNED_KINDS[item["kind"]]
         metadata = item["metadata"]
@@ -77,20 +77,20 @@ class ClusterObjects:
         return written
 
     async def _refuse_foreign(self, kind: Kind, item: Object, known: Object | None) -> None:
-        """Server-side apply would take over what somebody else has made."""
+        """Refuses a name of a foreign object, which server-side apply would take over."""
         name = item["metadata"]["name"]
         found = known or await self._api.get(kind, self.namespace, name)
         if found is None:
             return
         owner = found["metadata"].get("labels", {}).get(LABEL_CLUSTER)
-        # A claim may have been made for the node on purpose, from a backup for instance.
+        # A claim may have been created for the node, from a backup for instance.
         is_ours = kind == VOLUME_CLAIM or annotation(found, ANNOTATION_APPLIED) is not None
         if not is_ours or owner not in (None, self.cluster):
             whose = f"that of the cluster {owner}" if owner else "not Quorate's"
             raise StepError(f"the {kind.name} {name} is there already, and is {whose}: delete or rename one")
 
     async def delete_pod(self, pod: Object, grace_ms: int | None) -> None:
-        """Delete a pod with this grace, None for its own, and wait until it is gone. Raises StepError."""
+        """Deletes a pod with this grace period, None for its own, and waits until it is gone. Raises StepError."""
         spec_s = int(pod["spec"].get("terminationGracePeriodSeconds", 30))
         # Less than a second would be no grace at all to Kubernetes, which then does not wait for the process.
         grace_s = spec_s if grace_ms is None else max(1, grace_ms // 1000) if grace_ms else 0
@@ -99,7 +99,7 @@ class ClusterObjects:
     async def delete(
         self, kind: Kind, item: Object, timeout_s: float = DELETION_SLACK_S, *, grace_s: int | None = None
     ) -> None:
-        """Delete it and wait until it is gone: only then nothing of it runs any more. Raises StepError."""
+        """Deletes an object and waits until it is gone: only then its processes have ended. Raises StepError."""
         name, uid = item["metadata"]["name"], item["metadata"]["uid"]
         await self._api.delete(kind, self.namespace, name, uid=uid, grace_s=grace_s)
         try:
@@ -114,14 +114,14 @@ class ClusterObjects:
         self._cache.remove(item)
 
     async def annotate(self, item: Object, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations of an object beside those that were applied; None removes one."""
+        """Sets annotations of an object besides the applied ones; None removes one."""
         kind, name = OWNED_KINDS[item["kind"]], item["metadata"]["name"]
         patch = {"metadata": {"annotations": dict(annotations)}}
         self._cache.put(await self._api.merge(kind, self.namespace, name, patch))
 
 
 def _was_edited(known: Object, item: Object) -> bool:
-    """Whether somebody changed what Quorate applied. Claims apart: the API server writes sizes in its own way."""
+    """Whether applied fields were changed. Not for claims: the API server rewrites their sizes."""
     if item["kind"] == VOLUME_CLAIM.name:
         return False
     return not all(_covers(known.get(part), item[part]) for part in ("spec", "data") if part in item)

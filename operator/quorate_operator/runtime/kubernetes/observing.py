@@ -1,4 +1,4 @@
-"""What pods, claims and Services say of nodes. Pure: objects of the API in, planning's words out."""
+"""Observes nodes in pods, claims and ConfigMaps. Pure: objects of the API in, the planner's vocabulary out."""
 
 import json
 import re
@@ -24,14 +24,14 @@ from quorate_operator.runtime.kubernetes.api import Object
 ANNOTATION_DIRECTORY_ID = "quorate.dev/directory-id"
 """On claims: the directory id that the volume was formatted with."""
 ANNOTATION_CLUSTER_ID = "quorate.dev/cluster-id"
-"""On claims: the cluster that the volume belongs to, so that a new KafkaController of the name goes on with it."""
+"""On claims: the cluster of the volume, so that a new KafkaController of the same name continues with it."""
 ANNOTATION_FORMAT = "quorate.dev/format"
-"""On claims that were made for a node: `initial` or `join`, how the volume is formatted when it is empty."""
+"""On claims that were created for a node: `initial` or `join`, how an empty volume is formatted."""
 FORMAT_INITIAL = "initial"
 FORMAT_JOIN = "join"
 
 VOLUME = "volume"
-"""A part of `revision` that only the claim tells: it is `kept`, or `deleted` while a pod still holds it."""
+"""A part of `revision` that comes from the claim: `kept`, or `deleted` while a pod still holds it."""
 
 _DIRECTORY_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _STUCK = frozenset(
@@ -50,7 +50,7 @@ _STUCK = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeObjects:
-    """What there is of one node."""
+    """The objects of one node that exist."""
 
     node_id: int
     role: Role
@@ -63,7 +63,7 @@ class NodeObjects:
 def by_node(
     pods: Iterable[Object], claims: Iterable[Object], configs: Iterable[Object]
 ) -> dict[int, NodeObjects]:
-    """The nodes that anything is there of. Objects without our labels are not ours."""
+    """Returns the nodes of which any object exists. Objects without Quorate's labels are ignored."""
     found: dict[int, dict[str, Any]] = {}
     for part, objects in (("config", configs), ("claim", claims), ("pod", pods)):
         for item in objects:
@@ -80,9 +80,9 @@ def by_node(
 
 
 def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> ObservedNode:
-    """The node as its objects show it; whether a running one is in service is judged elsewhere."""
+    """Returns the node as its objects show it. `gateway.readiness` judges whether a running one is in service."""
     pod, claim = objects.pod, objects.claim
-    # The last words of the format container win: a volume that lost its content was formatted anew.
+    # The format container's message wins: a volume that lost its content was formatted again.
     directory_id = formatted_directory_id(pod) or annotation(claim, ANNOTATION_DIRECTORY_ID)
     is_prepared = claim is not None and (
         directory_id is not None
@@ -112,21 +112,21 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
 
 
 def revision_of(pod: Object) -> Mapping[str, str]:
-    """`DesiredNode.revision` as the pod was made with, apart from what only its claim tells."""
+    """Returns the `DesiredNode.revision` with which the pod was created, without the part of its claim."""
     return _json(annotation(pod, ANNOTATION_REVISION))
 
 
 def configured_of(item: Object | None) -> dict[str, Address]:
-    """The advertised addresses that a pod or ConfigMap was made with, by listener name."""
-    told = _json(annotation(item, ANNOTATION_ADVERTISED))
-    return {name: parse_address(text) for name, text in told.items()}
+    """Returns the advertised addresses with which a pod or ConfigMap was created, by listener name."""
+    written = _json(annotation(item, ANNOTATION_ADVERTISED))
+    return {name: parse_address(text) for name, text in written.items()}
 
 
 def verifications_of(objects: NodeObjects) -> tuple[Verification, ...]:
-    """What was written down of names that led to the node; what nobody here wrote is passed over."""
-    told = _json(annotation(objects.config, ANNOTATION_VERIFIED))
+    """Returns the stored verifications of a node's names. Entries that Quorate did not write are ignored."""
+    written = _json(annotation(objects.config, ANNOTATION_VERIFIED))
     verified = []
-    for text, at_ms in told.items():
+    for text, at_ms in written.items():
         try:
             address = parse_address(text)
         except ValueError:
@@ -137,23 +137,23 @@ def verifications_of(objects: NodeObjects) -> tuple[Verification, ...]:
 
 
 def verified_text(verified: Iterable[Verification]) -> str | None:
-    """The annotation that `verifications_of` reads; None for nothing."""
-    told = {str(one.address): one.at_ms for one in verified}
-    return json.dumps(told, sort_keys=True) if told else None
+    """Returns the annotation that `verifications_of` reads; None without verifications."""
+    times = {str(one.address): one.at_ms for one in verified}
+    return json.dumps(times, sort_keys=True) if times else None
 
 
 def formatted_directory_id(pod: Object | None) -> str | None:
-    """The directory id that the format container wrote as its last words, or None."""
+    """Returns the directory id in the termination message of the format container, or None."""
     for status in _statuses(pod, "initContainerStatuses"):
         ended = status.get("state", {}).get("terminated") or {}
         if status["name"] == FORMAT_CONTAINER and ended.get("exitCode") == 0:
-            told = (ended.get("message") or "").split()
-            return told[-1] if told and _DIRECTORY_ID.fullmatch(told[-1]) else None
+            words = (ended.get("message") or "").split()
+            return words[-1] if words and _DIRECTORY_ID.fullmatch(words[-1]) else None
     return None
 
 
 def is_suspicious(pod: Object) -> bool:
-    """Whether only its machine can say how a pod is: it is not ready, or its deletion does not come to an end."""
+    """Whether the state of a pod depends on its machine: it is not ready, or its deletion does not complete."""
     if not pod["spec"].get("nodeName"):
         return False
     if pod["metadata"].get("deletionTimestamp") is not None:
@@ -164,7 +164,7 @@ def is_suspicious(pod: Object) -> bool:
 
 
 def is_machine_gone(machine: Object | None) -> bool:
-    """Whether a machine does not answer the control plane any more, or is no more."""
+    """Whether a machine no longer answers the control plane, or was removed."""
     if machine is None:
         return True
     ready = [
@@ -174,7 +174,7 @@ def is_machine_gone(machine: Object | None) -> bool:
 
 
 def annotation(item: Object | None, name: str) -> str | None:
-    """An annotation of an object that may be missing."""
+    """Returns an annotation; None if the annotation or the object is missing."""
     if item is None:
         return None
     value = item["metadata"].get("annotations", {}).get(name)
@@ -217,10 +217,10 @@ def _problem(pod: Object) -> str | None:
         if failed and (reason == "CrashLoopBackOff" or "terminated" in state):
             names = {FORMAT_CONTAINER: "formatting", NODE_CONTAINER: "the process"}
             what = names.get(status["name"], f"the container {status['name']}")
-            told = (ended.get("message") or "").strip().splitlines()
+            lines = (ended.get("message") or "").strip().splitlines()
             times = status.get("restartCount", 0) + 1
             return f"{what} ended with status {ended['exitCode']}, {times} times so far" + (
-                f": {told[-1]}" if told else ""
+                f": {lines[-1]}" if lines else ""
             )
     return None
 
@@ -235,14 +235,14 @@ def _statuses(pod: Object | None, part: str) -> list[Object]:
 
 
 def _json(text: str | None) -> Mapping[str, Any]:
-    """A JSON object; nothing for anything else, which somebody else wrote."""
+    """Returns a JSON object; an empty one for any other text, which Quorate did not write."""
     if not text:
         return {}
     try:
-        told = json.loads(text)
+        content = json.loads(text)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _time_ms(text: str | None) -> int | None:

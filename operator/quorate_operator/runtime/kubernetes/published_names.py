@@ -1,4 +1,4 @@
-"""Names that the operator points at nodes: a Service for each, which says since when and for whom."""
+"""Names that the operator points at nodes: one Service each, which stores node and time."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,12 +20,12 @@ class PublishedNames:
         self._objects = objects
 
     def all(self) -> Iterator[Publication]:
-        """Every name that is pointed at a node."""
+        """Yields every name that points at a node."""
         for service in self._objects.of_kind(SERVICE):
             yield from publications_of(service)
 
     async def publish(self, context: Context, action: PublishAddress, node: DesiredNode) -> None:
-        """Point a name at a node. Raises StepError while it leads to another one, ApiError."""
+        """Points a name at a node. Raises StepError while it points at another node, and ApiError."""
         name = published_name(context, action.address.host)
         if name is None:
             raise StepError(f"{action.address.host} is no name that can be published here")
@@ -47,7 +47,7 @@ class PublishedNames:
     async def change(
         self, context: Context, action: RetireAddress | WithdrawAddress, node: DesiredNode
     ) -> None:
-        """Write down that nobody advertises an address any more, or let it lead to nobody. Raises ApiError."""
+        """Stores that an address is no longer advertised, or removes the address. Raises ApiError."""
         name = published_name(context, action.address.host)
         service = self._objects.find(SERVICE, name) if name else None
         there = self._published(name) if name else []

@@ -1,4 +1,4 @@
-"""How commands reach a supervisor: one JSON object per line, over a Unix socket in the cluster's directory.
+"""The protocol between commands and a supervisor: JSON lines over a Unix socket in the cluster's directory.
 
 Request: `{"command": "status", "arguments": {...}}`; answer: `{"result": ...}` or `{"error": "..."}`.
 """
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[None]:
-    """Answer commands while the context is open. `handler` raises PlayError for what it refuses."""
+    """Answers commands while the context is open. `handler` raises PlayError for a refused command."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -37,7 +37,7 @@ async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[Non
         except (ConnectionError, ValueError):
             pass  # the client left, or sent more than a request may have: either way it is done
         except asyncio.CancelledError:
-            pass  # the supervisor ends, and with it whoever still asks
+            pass  # the supervisor ends: clients see the connection close
         finally:
             writer.close()
 
@@ -53,7 +53,7 @@ async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[Non
 
 
 async def call(directory: PlayDirectory, command: str, **arguments: Any) -> Any:
-    """Ask the supervisor of this directory.
+    """Sends a command to the supervisor of this directory; returns its result.
 
     Raises NotRunningError, NotAnsweringError, or PlayError with what it answered.
     """
@@ -91,14 +91,14 @@ async def _answer_to(line: bytes, handler: Handler) -> dict[str, Any]:
         return {"result": await handler(command, arguments)}
     except PlayError as error:
         return {"error": str(error)}
-    except Exception as error:  # whoever asked is told, and the cluster goes on
+    except Exception as error:  # reported to the client; the cluster keeps running
         logger.exception("the command %s", command)
         return {"error": f"a fault of the supervisor, which is in its log: {error!r}"}
 
 
 @contextmanager
 def _short_path(directory: Path) -> Iterator[str]:
-    """A name for the socket that fits: the path of a Unix socket may have 107 bytes, a directory's more."""
+    """Yields a short path of the socket: that of a Unix socket may have 107 bytes, a directory's more."""
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"

@@ -1,7 +1,7 @@
 """Forwarding listeners: addresses that lead to a node's own one. What a Service is on Kubernetes.
 
 A forwarder copies bytes both ways and knows nothing of Kafka. It is bounded: so many connections at a time, and
-so many bytes in flight each way; whoever reads slowly slows down the other side.
+so many bytes in flight each way; a slow reader slows down the other side.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ BUFFER_SIZE_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 5
 CLOSE_TIMEOUT_S = 2
 HALF_CLOSED_S_MAX = 60
-"""How long one way may stay open after the other one's end."""
+"""How long one direction may stay open after the other has ended."""
 
 Keep = Callable[[tuple[Publication, ...]], None]
 OwnAddress = Callable[[int, str], Address]
@@ -47,7 +47,7 @@ class Forwarder:
         return len(self._connections)
 
     async def open(self) -> None:
-        """Listen. Raises PlayError if the address is not to be had."""
+        """Listens. Raises PlayError if the address is not available."""
         try:
             self._server = await asyncio.start_server(
                 self._accept,
@@ -63,7 +63,7 @@ class Forwarder:
             ) from error
 
     async def close(self) -> None:
-        """Listen no more, and end every connection."""
+        """Stops listening, and closes every connection."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -85,7 +85,7 @@ class Forwarder:
             await self._forward(reader, writer)
             writer.close()
         except (OSError, TimeoutError):
-            writer.transport.abort()  # an end that is gone: the other one is told
+            writer.transport.abort()  # one end is gone: the other end sees a reset
         except asyncio.CancelledError:
             writer.transport.abort()
         finally:
@@ -101,7 +101,7 @@ class Forwarder:
             asyncio.ensure_future(_copy(node_reader, writer)),
         }
         try:
-            # An end that only stops sending may still want to hear; one that failed ends both ways.
+            # An end that stops sending may still receive; a failure ends both directions.
             done, others = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             if others and all(way.exception() is None for way in done):
                 done, _ = await asyncio.wait(others, timeout=HALF_CLOSED_S_MAX)
@@ -124,9 +124,9 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class Publications:
-    """Publishes, retires and withdraws addresses; `keep` writes down what holds from now on.
+    """Publishes, retires and withdraws addresses; `keep` stores the result.
 
-    A node's own address is published without a forwarder: the node listens there, and nobody else ever does.
+    A node's own address is published without a forwarder: only the node itself ever listens there.
     """
 
     def __init__(self, published: Iterable[Publication], own_address: OwnAddress, keep: Keep) -> None:
@@ -136,7 +136,7 @@ class Publications:
         self._keep = keep
 
     def current(self) -> tuple[Publication, ...]:
-        """Every address that is pointed at a node."""
+        """Returns every address that points at a node."""
         return tuple(
             replace(one, connections=self._forwarders[address].connections)
             if address in self._forwarders
@@ -153,12 +153,12 @@ class Publications:
             self._write()
 
     async def resume(self) -> None:
-        """Publish again what was published when the last supervisor ended. Raises PlayError."""
+        """Publishes the addresses again that the last supervisor published. Raises PlayError."""
         for one in self._published.values():
             await self._open(one.address, self._own_address(one.node_id, one.listener))
 
     async def publish(self, action: PublishAddress) -> None:
-        """Point an address at a node. Raises PlayError; StepError while it points at another node."""
+        """Points an address at a node. Raises PlayError; StepError while it points at another node."""
         known = self._published.get(action.address)
         if known is not None and (known.node_id, known.listener) != (action.node_id, action.listener):
             raise StepError(f"{action.address} still points at node {known.node_id}, not {action.node_id}")
@@ -174,14 +174,14 @@ class Publications:
         self._write()
 
     def retire(self, action: RetireAddress) -> None:
-        """Write down that no node advertises the address any more."""
+        """Stores that no node advertises the address any more."""
         known = self._of(action.address, action.node_id)
         if known is not None and known.retired_at_ms is None:
             self._published[action.address] = replace(known, retired_at_ms=clock.now_ms())
             self._write()
 
     async def withdraw(self, action: WithdrawAddress) -> None:
-        """Let the address point at nobody; whoever is connected is sent away."""
+        """Stops forwarding from the address, and closes its connections."""
         if self._of(action.address, action.node_id) is None:
             return
         forwarder = self._forwarders.pop(action.address, None)
@@ -191,7 +191,7 @@ class Publications:
         self._write()
 
     async def close(self) -> None:
-        """End every listener. What is published stays written down."""
+        """Closes every listener. Publications stay stored."""
         forwarders, self._forwarders = self._forwarders, {}
         for forwarder in forwarders.values():
             await forwarder.close()

@@ -69,7 +69,7 @@ class LocalInfrastructure:
         self.use(layout)
 
     def use(self, layout: Layout) -> None:
-        """Go on with another manifest of the same cluster. Raises PlayError."""
+        """Continues with another manifest of the same cluster. Raises PlayError."""
         self.layout = layout
         for node_id, node in layout.identity.nodes.items():
             if node_id not in self._nodes:
@@ -77,7 +77,7 @@ class LocalInfrastructure:
         self._publications.add_own(layout.desired)
 
     async def open(self) -> None:
-        """Publish again what was published when the last supervisor ended. Raises PlayError."""
+        """Publishes the addresses again that the last supervisor published. Raises PlayError."""
         await self._publications.resume()
 
     @property
@@ -94,10 +94,10 @@ class LocalInfrastructure:
         return complete(manifests, desired, self.layout.identity)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
-        """Every node that is desired, or has a process or data all the same."""
+        """Returns every node that is desired, or has a process or data."""
         wanted = {node.node_id for node in desired.nodes}
         found = {
-            # A plan may be asked for a manifest that is not played, with nodes that nobody knows yet.
+            # A plan may be requested for a manifest that is not played, with nodes that do not exist yet.
             node.node_id: ObservedNode(
                 node_id=node.node_id, role=node.role, pool=node.pool, state=NodeState.ABSENT
             )
@@ -117,13 +117,13 @@ class LocalInfrastructure:
         return found
 
     async def formation(self) -> Formation | None:
-        """The identity that was settled for the cluster, if it was."""
+        """Returns the identity that was settled for the cluster, or None."""
         return self.layout.identity.formation
 
     async def note_leader(self, kraft_version: int) -> None:
-        """Write down that a leader was seen, and what its kraft.version means for configurations."""
+        """Stores that a leader was seen, and whether configurations need static voters."""
         formation = self.layout.identity.formation
-        assert formation is not None, "nobody leads a cluster that was not formed"
+        assert formation is not None, "a cluster that was not formed has no leader"
         is_static = formation.is_static and kraft_version == 0
         self._change(
             formation=replace(formation, is_formed=True, is_static=is_static),
@@ -133,25 +133,25 @@ class LocalInfrastructure:
         self.layout = replace(self.layout, desired=completed)
 
     async def publications(self) -> tuple[Publication, ...]:
-        """Every address that is pointed at a node here."""
+        """Returns every address that points at a node here."""
         return self._publications.current()
 
     async def verifications(self) -> tuple[Verification, ...]:
-        """Whom names of others led to, as it was written down."""
+        """Returns the stored verifications."""
         return self.layout.identity.verifications
 
     async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
-        """Write down what is known of the names of a node, in the place of what was known of it before."""
+        """Stores a node's verifications in place of the earlier ones."""
         others = tuple(one for one in self.layout.identity.verifications if one.node_id != node_id)
         self._change(verifications=(*others, *verified))
 
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
-        """Each running node's own address, whatever it advertises."""
+        """Returns each running node's own address, whatever it advertises."""
         del desired
         return {node_id: self._contact(node_id) for node_id in self.running}
 
     async def apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
-        """Do one step; returns when it is done. Raises StepError."""
+        """Applies one step; returns when it is done. Raises StepError."""
         del desired  # it is the layout's
         try:
             await self._apply(action)
@@ -162,12 +162,12 @@ class LocalInfrastructure:
             raise StepError(f"{of}{error}") from error
 
     def process_of(self, node_id: int) -> ChildProcess | None:
-        """The process that runs a node, if any."""
+        """Returns the process of a node, or None."""
         node = self._nodes.get(node_id)
         return node.process if node is not None and node.runs else None
 
     def send_signal(self, node_id: int, number: signal.Signals) -> int | None:
-        """Send a node's process a signal. Its pid, or None if it has no process."""
+        """Sends a node's process a signal. Returns its pid, or None without a process."""
         process = self.process_of(node_id)
         if process is None:
             return None
@@ -175,7 +175,7 @@ class LocalInfrastructure:
         return process.pid
 
     def kill_all(self) -> None:
-        """End every process at once."""
+        """Kills every process."""
         for node in self._nodes.values():
             node.kill()
 
@@ -199,7 +199,7 @@ class LocalInfrastructure:
             logger.error("the history is not kept: %s", error)  # noqa: TRY400 - no traceback
 
     async def close(self) -> None:
-        """End what still runs, and every forwarding listener."""
+        """Kills what still runs, and closes every forwarding listener."""
         self.kill_all()
         await asyncio.gather(*(node.stop(grace_ms=0) for node in self._nodes.values()))
         await self._shippers.close()
@@ -264,7 +264,7 @@ class LocalInfrastructure:
             )
             command = self.layout.run_command(asked, self._environment)
         else:
-            # No manifest has it any more, but it has to run to leave in order: as it ran the last time.
+            # No manifest has it any more, but it must run to leave in order: with its last configuration.
             text = (self.layout.directory.node(node.label) / "server.properties").read_text()
             started_with = StartedWith(advertised=advertised_in(text))
             command = self.layout.kept_run_command(
@@ -282,7 +282,7 @@ class LocalInfrastructure:
     async def _delete_volume(self, node_id: int) -> None:
         node = self._nodes[node_id]
         if node.runs:
-            raise StepError(f"{node.label} runs, and its data is not deleted below it")
+            raise StepError(f"{node.label} runs; its data is deleted only after it has stopped")
         await disks.delete(self.layout, node.label)
 
     async def _forget(self, node_id: int) -> None:
@@ -301,7 +301,7 @@ class LocalInfrastructure:
     async def _rebuild_quorum(self, node_id: int) -> None:
         node = self._desired(node_id)
         if self._nodes[node_id].runs:
-            raise StepError(f"{node.label} runs, and its log is not changed below it")
+            raise StepError(f"{node.label} runs; its log is changed only after it has stopped")
         directory_id = self.layout.directory_id_of(node.label)
         if directory_id is None:
             raise StepError(f"{node.label} has no data from which the quorum could be rebuilt")
@@ -345,7 +345,7 @@ class LocalInfrastructure:
         self._change(nodes=nodes)
 
     def _change(self, **fields: object) -> None:
-        """Write down what changed, before anything is done that counts on it. Raises PlayError."""
+        """Stores a change before any step depends on it. Raises PlayError."""
         identity: ClusterIdentity = replace(self.layout.identity, **fields)  # type: ignore[arg-type]
         write_identity(self.layout.directory, identity)
         self.layout = replace(self.layout, identity=identity)

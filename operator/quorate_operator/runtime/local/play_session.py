@@ -1,4 +1,4 @@
-"""From a manifest to a supervised cluster: what is settled first, the ways to supervise, and how to ask."""
+"""From a manifest to a supervised cluster: settling it, supervising it, and commands to its supervisor."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ DEFAULT_ROOT = Path(".quorate")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A manifest that is asked for, and the Kafka that it needs; `notes` are for the person who asked."""
+    """A requested manifest, and the Kafka that it needs; `notes` are for the user."""
 
     manifest: str
     source: str
@@ -57,7 +57,7 @@ class Request:
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any], directory: PlayDirectory) -> "Request":
-        """What `as_arguments` gave, back."""
+        """Reads what `as_arguments` returned."""
         kafka = {
             version: Kafka(version=found["version"], java=found["java"], libs=Path(found["libs"]))
             for version, found in arguments["kafka"].items()
@@ -73,7 +73,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A cluster that can be supervised, its directory's lock held; `notes` are for the person who asked."""
+    """A cluster that can be supervised, with its directory locked; `notes` are for the user."""
 
     layout: Layout
     notes: tuple[str, ...]
@@ -82,7 +82,7 @@ class Session:
 def ask_for(
     manifest: str, source: str, path: Path | None, environment: Mapping[str, str], progress: Progress
 ) -> Request:
-    """Check a manifest, and find the Kafka that it needs; that may take time. Raises ManifestError, PlayError."""
+    """Checks a manifest and finds the Kafka that it needs, which may take time. Raises ManifestError, PlayError."""
     asked = desired_cluster(load_manifests(manifest, source))
     kafka, notes = _find_kafkas(asked, environment, progress)
     return Request(
@@ -97,9 +97,9 @@ def ask_for(
 def prepare(
     manifest: str, source: str, path: Path | None, environment: Mapping[str, str], progress: Progress
 ) -> Session:
-    """Check a manifest and settle all that its cluster needs, in `path` or in `.quorate/<name>`.
+    """Checks a manifest and settles its cluster's identity, in `path` or in `.quorate/<name>`.
 
-    Raises ManifestError or PlayError, of which AlreadyRunningError; a cluster that was there is as it was then.
+    Raises ManifestError or PlayError, for instance AlreadyRunningError; an existing cluster is unchanged then.
     """
     asked = desired_cluster(load_manifests(manifest, source))
     directory = directory_of(asked.name, path)
@@ -118,7 +118,7 @@ def prepare(
 
 
 def settle(request: Request, kept: ClusterIdentity | None = None, running: Collection[int] = ()) -> Layout:
-    """The layout that a manifest asks for; writes nothing. See `settle_identity`. Raises PlayError."""
+    """Returns the layout of a manifest; writes nothing. See `settle_identity`. Raises PlayError."""
     manifests = load_manifests(request.manifest, request.source)
     directory = request.directory
     if kept is None and directory.exists:
@@ -131,7 +131,7 @@ def settle(request: Request, kept: ClusterIdentity | None = None, running: Colle
 
 
 def adopt(request: Request, layout: Layout) -> None:
-    """Write down what is played from now on. Raises PlayError."""
+    """Stores what is played from now on. Raises PlayError."""
     write_identity(layout.directory, layout.identity)
     layout.directory.write(layout.directory.manifest, request.manifest)
     if request.kafka:
@@ -175,7 +175,7 @@ def supervisor_of(layout: Layout, environment: Mapping[str, str]) -> Supervisor:
 
 
 def settle_edited(arguments: Mapping[str, Any], current: Layout, running: frozenset[int]) -> Layout:
-    """The layout that an edited manifest of a running cluster asks for. Raises PlayError."""
+    """Returns the layout of an edited manifest of a running cluster. Raises PlayError."""
     try:
         return settle(Request.from_arguments(arguments, current.directory), current.identity, running)
     except ManifestError as error:
@@ -183,12 +183,12 @@ def settle_edited(arguments: Mapping[str, Any], current: Layout, running: frozen
 
 
 def adopt_edited(arguments: Mapping[str, Any], edited: Layout) -> None:
-    """Write down what a running cluster goes on with. Raises PlayError."""
+    """Stores the edited manifest of a running cluster. Raises PlayError."""
     adopt(Request.from_arguments(arguments, edited.directory), edited)
 
 
 async def supervise(layout: Layout, supervisor: Supervisor) -> None:
-    """Supervise a cluster in this process until it is asked to stop, by a signal or a command.
+    """Supervises a cluster in this process until a signal or a command stops it.
 
     Raises StepError. The directory is free again when this process has ended: `play stop` waits for that.
     """
@@ -228,23 +228,23 @@ def supervise_detached(layout: Layout) -> None:
 
 
 async def ask_snapshot(directory: PlayDirectory, since: int = 0) -> Snapshot:
-    """What the supervisor of a directory tells. Raises NotRunningError, PlayError."""
+    """Returns the snapshot of a directory's supervisor. Raises NotRunningError, PlayError."""
     return Snapshot.from_json(await call(directory, "status", since=since))
 
 
 async def ask_stop(directory: PlayDirectory) -> None:
-    """Have the supervisor of a directory stop its cluster. Raises NotRunningError, PlayError."""
+    """Stops the cluster of a directory. Raises NotRunningError, PlayError."""
     await call(directory, "stop")
 
 
 async def ask_kill(directory: PlayDirectory, node_id: int, number: signal.Signals) -> int:
-    """Have a node's process get a signal; its pid. Raises NotRunningError, PlayError."""
+    """Sends a node's process a signal; returns its pid. Raises NotRunningError, PlayError."""
     pid: int = await call(directory, "kill", nodeId=node_id, signal=number.name)
     return pid
 
 
 async def ask_play(request: Request) -> int:
-    """Have the supervisor of a directory go on with a manifest; the number of the last event before.
+    """Makes the supervisor of a directory continue with a manifest; returns the number of the last event before.
 
     Raises NotRunningError, PlayError.
     """
@@ -253,7 +253,7 @@ async def ask_play(request: Request) -> int:
 
 
 async def ask_plan(request: Request) -> dict[str, Any]:
-    """What the supervisor of a directory would do if a manifest were played. Raises NotRunningError, PlayError."""
+    """Returns the plan that a manifest would have, if it were played. Raises NotRunningError, PlayError."""
     plan: dict[str, Any] = await call(request.directory, "plan", **request.as_arguments())
     return plan
 
@@ -264,7 +264,7 @@ def played_clusters() -> list[Path]:
 
 
 def node_id_of(layout: Layout, name: str) -> int:
-    """The node id that a person means by `3000` or `controller-3000`. Raises PlayError."""
+    """Returns the node id of `3000` or `controller-3000`. Raises PlayError."""
     for node in layout.desired.nodes:
         if name in (str(node.node_id), node.label):
             return node.node_id
@@ -275,7 +275,7 @@ def node_id_of(layout: Layout, name: str) -> int:
 def _find_kafkas(
     desired: DesiredCluster, environment: Mapping[str, str], progress: Progress
 ) -> tuple[dict[str, Kafka], tuple[str, ...]]:
-    """Every Kafka that the cluster needs, or none and what to say about it."""
+    """Returns every Kafka that the cluster needs, or none and a note about it."""
     versions = {node.kafka_version for node in desired.nodes if node.implementation is Implementation.JAVA}
     try:
         kafka = {version: find_kafka(version, environment, progress) for version in sorted(versions)}
@@ -290,7 +290,7 @@ def _find_kafkas(
 
 
 def _playable(desired: DesiredCluster, kafka: Mapping[str, Kafka]) -> DesiredCluster:
-    """What can be run with the Kafka that was found."""
+    """Returns the nodes that can run with the Kafka that was found."""
     nodes = tuple(
         node
         for node in desired.nodes
@@ -302,7 +302,7 @@ def _playable(desired: DesiredCluster, kafka: Mapping[str, Kafka]) -> DesiredClu
 def _check_left_out(
     manifests: Manifests, playable: DesiredCluster, kept: ClusterIdentity, directory: PlayDirectory
 ) -> None:
-    """Refuse to play without nodes that have data: to leave them out would mean to drain and forget them."""
+    """Refuses to play without nodes that have data: leaving them out would drain and forget them."""
     left_out = {node.node_id for node in desired_cluster(manifests).nodes} - {
         node.node_id for node in playable.nodes
     }
