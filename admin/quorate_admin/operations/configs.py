@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource
 
-__all__ = ("ConfigOperations",)
+__all__ = ("ConfigOperations", "config_entry")
 
 
 class ConfigOperations(KeyedOperations):
@@ -59,7 +59,7 @@ class ConfigOperations(KeyedOperations):
             response: Any, _: Sequence[ConfigResource]
         ) -> Iterator[Outcome[ConfigResource, tuple[ConfigEntry, ...]]]:
             for result in response.results:
-                entries = tuple(map(_entry, result.configs))
+                entries = tuple(map(config_entry, result.configs))
                 yield Outcome(_resource(result), entries, result.error_code, result.error_message)
 
         async def ask(
@@ -252,7 +252,8 @@ def _alterations(response: Any, _: Sequence[ConfigResource]) -> Iterator[Outcome
         yield Outcome(_resource(result), None, result.error_code, result.error_message)
 
 
-def _entry(config: Any) -> ConfigEntry:
+def config_entry(config: Any) -> ConfigEntry:
+    """A config of a DescribeConfigs or CreateTopics response; the latter has the first five fields only."""
     from quorate_protocol.kafka.enums import ConfigSource, ConfigType
 
     from quorate_admin.types.configs import ConfigEntry, ConfigSynonym
@@ -265,8 +266,8 @@ def _entry(config: Any) -> ConfigEntry:
         is_read_only=config.read_only,
         synonyms=tuple(
             ConfigSynonym(name=one.name, value=one.value, source=ConfigSource(one.source))
-            for one in config.synonyms
+            for one in getattr(config, "synonyms", ())
         ),
-        type=ConfigType(config.config_type),
-        documentation=config.documentation,
+        type=ConfigType(getattr(config, "config_type", ConfigType.UNKNOWN)),
+        documentation=getattr(config, "documentation", None),
     )

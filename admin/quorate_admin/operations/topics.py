@@ -10,6 +10,7 @@ from quorate_protocol.uuids import uuid_to_text
 
 from quorate_admin.errors import ServerError, UnsupportedByServerError
 from quorate_admin.operations.base import To
+from quorate_admin.operations.configs import config_entry
 from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.operations.topic_pages import TopicPages, topic_description
 from quorate_admin.results import Results
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
-    from quorate_admin.types.configs import ConfigEntry
     from quorate_admin.types.topics import (
         CreatedTopic,
         NewPartitions,
@@ -290,20 +290,6 @@ def _created(topic: Any) -> CreatedTopic:
         topic_id=topic.topic_id,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        configs=tuple(map(_config_entry, topic.configs)) if is_returned else None,
+        configs=tuple(map(config_entry, topic.configs)) if is_returned else None,
         configs_error=configs_error,
-    )
-
-
-def _config_entry(config: Any) -> ConfigEntry:
-    from quorate_protocol.kafka.enums import ConfigSource
-
-    from quorate_admin.types.configs import ConfigEntry
-
-    return ConfigEntry(
-        name=config.name,
-        value=config.value,
-        source=ConfigSource(config.config_source),
-        is_sensitive=config.is_sensitive,
-        is_read_only=config.read_only,
     )

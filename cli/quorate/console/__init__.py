@@ -15,7 +15,7 @@ name of a subcommand, and turns each expected error into one message and exit co
 are imported only when they are needed, because people wait for the start of a tool.
 """
 
-from quorate.console.client import admin_config, read_properties, run
+from quorate.console.client import admin_config, parse_file, read_properties, run
 from quorate.console.command import (
     BrokerToolCommand,
     BrokerToolGroup,
@@ -50,6 +50,7 @@ __all__ = (
     "ToolOptions",
     "UsageError",
     "admin_config",
+    "parse_file",
     "print_failure",
     "print_json",
     "read_properties",

@@ -76,13 +76,23 @@ def read_properties(path: Path, option: str = "--command-config") -> dict[str, s
     """
     from quorate_protocol.properties import parse_properties  # most runs have no such file
 
+    return parse_file(path, option, parse_properties)
+
+
+def parse_file(path: Path, option: str, parse: Callable[[str], _Result]) -> _Result:
+    """What `parse` returns for the text of a file that an option names.
+
+    Raises:
+        CommandError: the file can't be read, or `parse` raised ValueError or CommandError; the message has the
+            option, the file and the reason.
+    """
     try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{option} {path}: it is not UTF-8 text") from error
+        return parse(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CommandError(f"{option} {path}: {error.strerror}") from error
-    except ValueError as error:
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{option} {path}: it is not UTF-8 text") from error
+    except (ValueError, CommandError) as error:
         raise CommandError(f"{option} {path}: {error}") from error
 
 

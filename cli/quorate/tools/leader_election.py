@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quorate.console import CommandError, ToolCommand, UsageError, run, show, tool_app
+from quorate.console import CommandError, ToolCommand, UsageError, parse_file, run, show, tool_app
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,7 @@ def leader_election(
     if topic is not None and partition is not None:
         wanted = [TopicPartition(topic, partition)]
     elif path_to_json_file is not None:
-        wanted = partitions_in_file(path_to_json_file)
+        wanted = parse_file(path_to_json_file, "--path-to-json-file", parse_partitions)
     results = run(lambda admin: admin.elect_leaders(kind, wanted), context, defaults=_DEFAULTS)
     not_needed = {
         key for key, error in results.errors.items() if error.error_code.name == "election_not_needed"
@@ -127,22 +127,19 @@ def results_json(
     }
 
 
-def partitions_in_file(path: Path) -> "list[TopicPartition]":
-    """The partitions in a file. Raises CommandError, which names the entry and what is allowed."""
+def parse_partitions(text: str) -> "list[TopicPartition]":
+    """The partitions in a JSON text. Raises CommandError, which names the entry and what is allowed."""
     import json
 
     from quorate_admin.types.partitions import TopicPartition
 
-    what = f"--path-to-json-file {path}"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CommandError(f"{what}: {error.strerror}") from error
+        content = json.loads(text)
     except ValueError as error:
-        raise CommandError(f"{what}: it is not JSON: {error}") from error
+        raise CommandError(f"it is not JSON: {error}") from error
     entries = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(entries, list):
-        raise CommandError(f'{what}: it has no top-level list "partitions"')
+        raise CommandError('it has no top-level list "partitions"')
     partitions = []
     for number, entry in enumerate(entries):
         match entry:
@@ -152,12 +149,12 @@ def partitions_in_file(path: Path) -> "list[TopicPartition]":
                 partitions.append(TopicPartition(topic, partition))
             case _:
                 raise CommandError(
-                    f"{what}: partitions[{number}] is {json.dumps(entry)}; "
+                    f"partitions[{number}] is {json.dumps(entry)}; "
                     'it must be {"topic": a string, "partition": a number of 0 or more}'
                 )
     twice = sorted({str(one) for one in partitions if partitions.count(one) > 1})
     if twice:
-        raise CommandError(f"{what}: {', '.join(twice)} occurs more than once")
+        raise CommandError(f"{', '.join(twice)} occurs more than once")
     return partitions
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from quorate.console import CommandError, print_json, run, show, tool_app, tool_options, write
+from quorate.console import parse_file, print_json, run, show, tool_app, tool_options, write
 from quorate.console.jopt import OptionsCommand, given_options, one_action, refuse, require
 from quorate.tools.reassign_partitions.files import (
     parse_broker_list,
@@ -52,7 +52,6 @@ _OPTIONS = {option for table in (_REQUIRED, _PERMITTED) for options in table.val
 TIMEOUT_MS_DEFAULT = 10_000
 CLIENT_DEFAULTS = {"client.id": "reassign-partitions-tool"}
 
-_Content = TypeVar("_Content")
 
 app = tool_app()
 
@@ -136,14 +135,14 @@ def reassign_partitions(
         assert topics_to_move_json_file is not None
         assert broker_list is not None
         brokers = parse_broker_list(broker_list)
-        topics = _read("--topics-to-move-json-file", topics_to_move_json_file, parse_topics)
+        topics = parse_file(topics_to_move_json_file, "--topics-to-move-json-file", parse_topics)
         _run(
             context,
             partial(actions.generate, topics=topics, brokers=brokers, rack_aware=not disable_rack_aware),
         )
         return
     assert reassignment_json_file is not None
-    wanted = _read("--reassignment-json-file", reassignment_json_file, parse_reassignment)
+    wanted = parse_file(reassignment_json_file, "--reassignment-json-file", parse_reassignment)
     if action == "--execute":
         execute = partial(
             actions.execute,
@@ -171,18 +170,6 @@ def check_options(given: Collection[str]) -> str:
     if action not in {"--cancel", "--list"}:
         refuse(given, action, ("--bootstrap-controller",))
     return action
-
-
-def _read(option: str, path: Path, parse: Callable[[str], _Content]) -> _Content:
-    """The content of a file. Raises CommandError, which names the option and the file."""
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CommandError(f"{option} {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{option} {path}: it is not UTF-8 text") from error
-    except CommandError as error:
-        raise CommandError(f"{option} {path}: {error}") from None
 
 
 def _run(context: typer.Context, work: "Callable[[AdminClient, Say], Awaitable[dict[str, Any]]]") -> None:
