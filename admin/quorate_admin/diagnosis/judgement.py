@@ -1,8 +1,8 @@
 """One judgement of each fact about a cluster: who follows the log, who is caught up, what is a ghost, what blocks.
 
 The doctor judges what its examination found (`judge`), the operator what it observed, in its module
-`planning.judgement`. Both fill the same `ClusterFacts`, so that they give the same answers. Whether something may be
-*done* about a ghost is a guard of whoever acts. Reasons: docs/adr/0015-one-judgement.md.
+`planning.registrations`. Both fill the same `ClusterFacts`, so that they give the same answers. Whether something
+may be *done* about a ghost is a guard of whoever acts. Reasons: docs/adr/0015-one-judgement.md.
 """
 
 from collections.abc import Mapping

@@ -12,9 +12,8 @@ from quorate_operator.planning.cluster import (
     ObservedCluster,
     Role,
 )
-from quorate_operator.planning.judgement import judge
 from quorate_operator.planning.part import Part, labels
-from quorate_operator.planning.registrations import removable
+from quorate_operator.planning.registrations import judge, removable
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.steps import FinalizeFeature, Refusal, WaitFor
 

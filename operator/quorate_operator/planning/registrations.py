@@ -1,15 +1,16 @@
 """Registrations of controllers that are gone: ghosts (KIP-1312).
 
-Who is a ghost is judged once, for doctor and operator (`planning.judgement`): a registered controller that is no
-voter and does not follow the metadata log. The planner acts on fewer: `may_be_removed` is its guard. From
-metadata.version 33 on, such a ghost is unregistered. Below, it stays, unless its range of levels blocks an upgrade
-that the manifest asks for: then it is registered again with the range of the cluster and no endpoints (ADR 9), and
-unregistered at 33. The same is done with one whose registered addresses are needed for another node.
+Who is a ghost is judged by the definition of the doctor (`judge`): a registered controller that is no voter and does
+not follow the metadata log. The planner acts on fewer: `may_be_removed` is its guard. From metadata.version 33 on,
+such a ghost is unregistered. Below, it stays, unless its range of levels blocks a desired upgrade: then it is
+registered again with the range of the cluster and no endpoints (ADR 9), and unregistered at 33. The same is done with
+one whose registered addresses are needed for another node.
 """
 
-from quorate_admin.diagnosis import supports
+from quorate_admin.diagnosis import ClusterFacts, JudgedReplica, NodeKind, RegisteredNode, supports
 from quorate_protocol.features import (
     CONTROLLER_UNREGISTRATION_SINCE,
+    KRAFT_VERSION,
     METADATA_VERSION,
     metadata_version_name,
 )
@@ -20,11 +21,25 @@ from quorate_operator.planning.cluster import (
     KafkaFacts,
     ObservedCluster,
     ObservedRegistration,
+    ObservedVoter,
     Role,
 )
-from quorate_operator.planning.judgement import judge
 from quorate_operator.planning.part import Part
 from quorate_operator.planning.steps import RefreshRegistration, UnregisterController
+
+
+def judge(observed: ObservedCluster) -> ClusterFacts:
+    """Returns what holds for the cluster. Observers leave out brokers, so that only controllers can be judged."""
+    if observed.kafka is None:
+        return ClusterFacts()
+    quorum = observed.kafka.quorum
+    return ClusterFacts(
+        leader_id=quorum.leader_id,
+        voters=tuple(_replica(one) for _, one in sorted(quorum.voters.items())),
+        observers=tuple(_replica(one) for one in quorum.observers),
+        registrations=tuple(_registered(one) for _, one in sorted(observed.kafka.registrations.items())),
+        finalized={**observed.kafka.features, KRAFT_VERSION: quorum.kraft_version},
+    )
 
 
 def plan_registrations(desired: DesiredCluster, observed: ObservedCluster, target: int | None) -> Part:
@@ -95,3 +110,17 @@ def awaits_unregistration(observed: ObservedCluster, node_id: int) -> bool:
 def can_unregister(kafka: KafkaFacts) -> bool:
     """Whether the cluster supports UnregisterController."""
     return kafka.features.get(METADATA_VERSION, 0) >= CONTROLLER_UNREGISTRATION_SINCE
+
+
+def _replica(one: ObservedVoter) -> JudgedReplica:
+    return JudgedReplica(node_id=one.node_id, follows=one.follows, caught_up=one.caught_up)
+
+
+def _registered(one: ObservedRegistration) -> RegisteredNode:
+    return RegisteredNode(
+        kind=NodeKind(one.role.value),
+        node_id=one.node_id,
+        endpoints=tuple((address.host, address.port) for address in one.endpoints.values()),
+        features=one.features,
+        fenced=one.fenced,
+    )

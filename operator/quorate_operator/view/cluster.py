@@ -7,7 +7,7 @@
         runtime/local/status.py    `quorate play status`
 
 A surface renders a view and decides nothing about the cluster. Who is a ghost, who is caught up and how many voters
-can be spared is judged in `planning.judgement`.
+can be spared is judged in `planning.registrations`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ from quorate_operator.planning.cluster import (
     Reached,
     Role,
 )
-from quorate_operator.planning.judgement import judge
+from quorate_operator.planning.registrations import judge
 from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor
 from quorate_operator.view.wording import Label, action_words, in_words
 

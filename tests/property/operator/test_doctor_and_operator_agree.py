@@ -17,7 +17,7 @@ from quorate_admin.types.cluster import FeatureDescription, QuorumDescription, R
 from quorate_operator.gateway import facts as gateway
 from quorate_operator.handlers.statuses import controller_status
 from quorate_operator.planning.cluster import DesiredCluster, KafkaFacts, ObservedCluster
-from quorate_operator.planning.judgement import judge as judge_observed
+from quorate_operator.planning.registrations import judge as judge_observed
 from quorate_operator.planning.registrations import plan_registrations
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.steps import Plan
