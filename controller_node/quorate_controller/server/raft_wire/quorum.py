@@ -8,7 +8,7 @@ from kio.schema.describe_quorum.v2 import response
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC
 
-from quorate_controller.server.raft_wire.sole_partition import RefusedMessage, check_partition, sole
+from quorate_controller.server.raft_wire.sole_partition import RefusedMessage, metadata_partition
 
 if TYPE_CHECKING:
     from kio.schema.describe_quorum.v2 import request
@@ -27,8 +27,7 @@ def describe_quorum_to_wire(
     no such partition. It says nothing that a response of `version` has no place for.
     """
     try:
-        topic = sole(asked.topics)
-        check_partition(topic.topic_name, sole(topic.partitions).partition_index)
+        metadata_partition(asked.topics)
     except RefusedMessage as refusal:
         return _unknown_partitions(asked, refusal.message)
     partition = response.PartitionData(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import kio.schema.add_raft_voter.v1.request as add_voter
 import kio.schema.begin_quorum_epoch.v1.request as begin
@@ -20,13 +20,20 @@ from quorate_protocol.wire.versions import api_versions_request
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, OffsetAndEpoch, ReplicaKey, VersionRange
-from quorate_controller.server.raft_wire.sole_partition import RefusedMessage, check_partition, sole
+from quorate_controller.server.raft_wire.sole_partition import (
+    RefusedMessage,
+    check_partition,
+    metadata_partition,
+    sole,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from uuid import UUID
 
     from kio.static.protocol import Payload
+
+_Wire = TypeVar("_Wire")
 
 HIGH_WATERMARK_UNSUPPORTED: Final = 0x7FFF_FFFF_FFFF_FFFF
 """FetchRequest.HighWatermark of a replica that does not send it (KIP-1166)."""
@@ -91,10 +98,7 @@ def request_to_wire(request: messages.RaftRequest) -> Payload:
                 timeout=timedelta(milliseconds=request.timeout_ms),
                 voter_id=request.voter.node_id,
                 voter_directory_id=request.voter.directory_id,
-                listeners=tuple(
-                    add_voter.Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
-                    for endpoint in request.endpoints
-                ),
+                listeners=_listeners(add_voter.Listener, request.endpoints),
                 ack_when_committed=request.ack_when_committed,
             )
         case messages.RemoveRaftVoterRequest():
@@ -125,6 +129,10 @@ def _endpoints(listeners: Iterable[_WireEndpoint]) -> tuple[Endpoint, ...]:
     return tuple(
         Endpoint(listener=listener.name, host=listener.host, port=listener.port) for listener in listeners
     )
+
+
+def _listeners(wire: Callable[..., _Wire], endpoints: Iterable[Endpoint]) -> tuple[_Wire, ...]:
+    return tuple(wire(name=one.listener, host=one.host, port=one.port) for one in endpoints)
 
 
 def _fetch_from_wire(request: fetch.FetchRequest) -> messages.FetchRequest:
@@ -170,9 +178,7 @@ def _fetch_to_wire(request: messages.FetchRequest) -> fetch.FetchRequest:
 
 
 def _vote_from_wire(request: vote.VoteRequest) -> messages.VoteRequest:
-    topic = sole(request.topics)
-    partition = sole(topic.partitions)
-    check_partition(topic.topic_name, partition.partition_index)
+    partition = metadata_partition(request.topics)
     return messages.VoteRequest(
         cluster_id=request.cluster_id,
         voter=_receiver(request.voter_id, partition.voter_directory_id),
@@ -204,9 +210,7 @@ def _vote_to_wire(request: messages.VoteRequest) -> vote.VoteRequest:
 
 
 def _begin_from_wire(request: begin.BeginQuorumEpochRequest) -> messages.BeginQuorumEpochRequest:
-    topic = sole(request.topics)
-    partition = sole(topic.partitions)
-    check_partition(topic.topic_name, partition.partition_index)
+    partition = metadata_partition(request.topics)
     return messages.BeginQuorumEpochRequest(
         cluster_id=request.cluster_id,
         voter=_receiver(request.voter_id, partition.voter_directory_id),
@@ -228,17 +232,12 @@ def _begin_to_wire(request: messages.BeginQuorumEpochRequest) -> begin.BeginQuor
         cluster_id=request.cluster_id,
         voter_id=NO_NODE_ID if voter is None else voter.node_id,
         topics=(begin.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
-        leader_endpoints=tuple(
-            begin.LeaderEndpoint(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
-            for endpoint in request.leader_endpoints
-        ),
+        leader_endpoints=_listeners(begin.LeaderEndpoint, request.leader_endpoints),
     )
 
 
 def _end_from_wire(request: end.EndQuorumEpochRequest) -> messages.EndQuorumEpochRequest:
-    topic = sole(request.topics)
-    partition = sole(topic.partitions)
-    check_partition(topic.topic_name, partition.partition_index)
+    partition = metadata_partition(request.topics)
     return messages.EndQuorumEpochRequest(
         cluster_id=request.cluster_id,
         leader_id=partition.leader_id,
@@ -264,10 +263,7 @@ def _end_to_wire(request: messages.EndQuorumEpochRequest) -> end.EndQuorumEpochR
     return end.EndQuorumEpochRequest(
         cluster_id=request.cluster_id,
         topics=(end.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
-        leader_endpoints=tuple(
-            end.LeaderEndpoint(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
-            for endpoint in request.leader_endpoints
-        ),
+        leader_endpoints=_listeners(end.LeaderEndpoint, request.leader_endpoints),
     )
 
 
@@ -334,10 +330,7 @@ def _update_voter_to_wire(request: messages.UpdateRaftVoterRequest) -> update_vo
         current_leader_epoch=request.current_leader_epoch,
         voter_id=request.voter.node_id,
         voter_directory_id=request.voter.directory_id,
-        listeners=tuple(
-            update_voter.Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
-            for endpoint in request.endpoints
-        ),
+        listeners=_listeners(update_voter.Listener, request.endpoints),
         k_raft_version_feature=update_voter.KRaftVersionFeature(
             min_supported_version=request.kraft_versions.lowest,
             max_supported_version=request.kraft_versions.highest,

@@ -6,9 +6,9 @@ has no topics, as Kafka sends it. The bytes of records pass through untouched.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import kio.schema.add_raft_voter.v1.response as add_voter
 import kio.schema.begin_quorum_epoch.v1.response as begin
@@ -24,7 +24,7 @@ from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOP
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, OffsetAndEpoch, VersionRange
-from quorate_controller.server.raft_wire.sole_partition import check_partition, sole
+from quorate_controller.server.raft_wire.sole_partition import check_partition, metadata_partition, sole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,12 +63,6 @@ def response_to_wire(
     match response:
         case messages.FetchResponse():
             return _fetch_to_wire(response, data)
-        case messages.VoteResponse():
-            return _vote_to_wire(response)
-        case messages.BeginQuorumEpochResponse():
-            return _begin_to_wire(response)
-        case messages.EndQuorumEpochResponse():
-            return _end_to_wire(response)
         case messages.FetchSnapshotResponse():
             return _snapshot_to_wire(response, data)
         case messages.AddRaftVoterResponse():
@@ -85,6 +79,9 @@ def response_to_wire(
             )
         case messages.UpdateRaftVoterResponse():
             return _update_voter_to_wire(response)
+    for election in _ELECTIONS:
+        if isinstance(response, election.message):
+            return _election_to_wire(election, response)
     raise AssertionError(f"{type(response).__qualname__} is only ever received")
 
 
@@ -93,12 +90,6 @@ def response_from_wire(response: Payload) -> messages.RaftResponse:
     match response:
         case fetch.FetchResponse():
             return _fetch_from_wire(response)
-        case vote.VoteResponse():
-            return _vote_from_wire(response)
-        case begin.BeginQuorumEpochResponse():
-            return _begin_from_wire(response)
-        case end.EndQuorumEpochResponse():
-            return _end_from_wire(response)
         case snapshot.FetchSnapshotResponse():
             return _snapshot_from_wire(response)
         case add_voter.AddRaftVoterResponse():
@@ -113,6 +104,10 @@ def response_from_wire(response: Payload) -> messages.RaftResponse:
             return _update_voter_from_wire(response)
         case ApiVersionsResponse():
             return _probe_from_wire(response)
+    for election in _ELECTIONS:
+        if isinstance(response, election.wire):
+            message: messages.RaftResponse = _election_from_wire(election, response)
+            return message
     raise AssertionError(f"{type(response).__qualname__} is not a raft response")
 
 
@@ -135,16 +130,18 @@ def _leader_endpoint(
     )
 
 
+def _node_endpoints(schema: Any, leader: messages.LeaderEndpoint | None) -> tuple[Any, ...]:
+    if leader is None:
+        return ()
+    return (schema.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port),)
+
+
 def _fetch_to_wire(response: messages.FetchResponse, data: bytes) -> fetch.FetchResponse:
     if response.top_level_error_code is not ErrorCode.none:
         return fetch.FetchResponse(
             throttle_time=_NOT_THROTTLED, error_code=response.top_level_error_code, responses=()
         )
-    diverging, snapshot_id, leader = (
-        response.diverging_epoch,
-        response.snapshot_id,
-        response.leader_endpoint,
-    )
+    diverging, snapshot_id = response.diverging_epoch, response.snapshot_id
     partition = fetch.PartitionData(
         partition_index=METADATA_PARTITION,
         error_code=response.error_code,
@@ -166,9 +163,7 @@ def _fetch_to_wire(response: messages.FetchResponse, data: bytes) -> fetch.Fetch
         throttle_time=_NOT_THROTTLED,
         error_code=ErrorCode.none,
         responses=(fetch.FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=(partition,)),),
-        node_endpoints=()
-        if leader is None
-        else (fetch.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port),),
+        node_endpoints=_node_endpoints(fetch, response.leader_endpoint),
     )
 
 
@@ -201,104 +196,50 @@ def _fetch_from_wire(response: fetch.FetchResponse) -> messages.FetchResponse:
     )
 
 
-def _vote_to_wire(response: messages.VoteResponse) -> vote.VoteResponse:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Election:
+    """A response about an election. The three are alike: `fields` has the names that both sides share."""
+
+    message: Any
+    wire: Any
+    schema: Any
+    fields: tuple[str, ...] = ("error_code", "leader_id", "leader_epoch")
+
+
+_ELECTIONS: Final = (
+    _Election(
+        message=messages.VoteResponse,
+        wire=vote.VoteResponse,
+        schema=vote,
+        fields=("error_code", "leader_id", "leader_epoch", "vote_granted"),
+    ),
+    _Election(message=messages.BeginQuorumEpochResponse, wire=begin.BeginQuorumEpochResponse, schema=begin),
+    _Election(message=messages.EndQuorumEpochResponse, wire=end.EndQuorumEpochResponse, schema=end),
+)
+
+
+def _election_to_wire(election: _Election, response: Any) -> Payload:
+    schema: Any = election.schema
     if response.top_level_error_code is not ErrorCode.none:
-        return vote.VoteResponse(error_code=response.top_level_error_code, topics=())
-    leader = response.leader_endpoint
-    partition = vote.PartitionData(
-        partition_index=METADATA_PARTITION,
-        error_code=response.error_code,
-        leader_id=response.leader_id,
-        leader_epoch=response.leader_epoch,
-        vote_granted=response.vote_granted,
-    )
-    return vote.VoteResponse(
+        refused: Payload = election.wire(error_code=response.top_level_error_code, topics=())
+        return refused
+    values = {name: getattr(response, name) for name in election.fields}
+    partition = schema.PartitionData(partition_index=METADATA_PARTITION, **values)
+    answer: Payload = election.wire(
         error_code=ErrorCode.none,
-        topics=(vote.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
-        node_endpoints=()
-        if leader is None
-        else (vote.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port),),
+        topics=(schema.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
+        node_endpoints=_node_endpoints(schema, response.leader_endpoint),
     )
+    return answer
 
 
-def _vote_from_wire(response: vote.VoteResponse) -> messages.VoteResponse:
+def _election_from_wire(election: _Election, response: Any) -> Any:
     if response.error_code is not ErrorCode.none:
-        return messages.VoteResponse(top_level_error_code=response.error_code)
-    topic = sole(response.topics)
-    partition = sole(topic.partitions)
-    check_partition(topic.topic_name, partition.partition_index)
-    return messages.VoteResponse(
-        error_code=partition.error_code,
-        leader_id=partition.leader_id,
-        leader_epoch=partition.leader_epoch,
-        vote_granted=partition.vote_granted,
+        return election.message(top_level_error_code=response.error_code)
+    partition = metadata_partition(response.topics)
+    return election.message(
         leader_endpoint=_leader_endpoint(response.node_endpoints, partition.leader_id),
-    )
-
-
-def _begin_to_wire(response: messages.BeginQuorumEpochResponse) -> begin.BeginQuorumEpochResponse:
-    if response.top_level_error_code is not ErrorCode.none:
-        return begin.BeginQuorumEpochResponse(error_code=response.top_level_error_code, topics=())
-    leader = response.leader_endpoint
-    partition = begin.PartitionData(
-        partition_index=METADATA_PARTITION,
-        error_code=response.error_code,
-        leader_id=response.leader_id,
-        leader_epoch=response.leader_epoch,
-    )
-    return begin.BeginQuorumEpochResponse(
-        error_code=ErrorCode.none,
-        topics=(begin.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
-        node_endpoints=()
-        if leader is None
-        else (begin.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port),),
-    )
-
-
-def _begin_from_wire(response: begin.BeginQuorumEpochResponse) -> messages.BeginQuorumEpochResponse:
-    if response.error_code is not ErrorCode.none:
-        return messages.BeginQuorumEpochResponse(top_level_error_code=response.error_code)
-    topic = sole(response.topics)
-    partition = sole(topic.partitions)
-    check_partition(topic.topic_name, partition.partition_index)
-    return messages.BeginQuorumEpochResponse(
-        error_code=partition.error_code,
-        leader_id=partition.leader_id,
-        leader_epoch=partition.leader_epoch,
-        leader_endpoint=_leader_endpoint(response.node_endpoints, partition.leader_id),
-    )
-
-
-def _end_to_wire(response: messages.EndQuorumEpochResponse) -> end.EndQuorumEpochResponse:
-    if response.top_level_error_code is not ErrorCode.none:
-        return end.EndQuorumEpochResponse(error_code=response.top_level_error_code, topics=())
-    leader = response.leader_endpoint
-    partition = end.PartitionData(
-        partition_index=METADATA_PARTITION,
-        error_code=response.error_code,
-        leader_id=response.leader_id,
-        leader_epoch=response.leader_epoch,
-    )
-    return end.EndQuorumEpochResponse(
-        error_code=ErrorCode.none,
-        topics=(end.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
-        node_endpoints=()
-        if leader is None
-        else (end.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port),),
-    )
-
-
-def _end_from_wire(response: end.EndQuorumEpochResponse) -> messages.EndQuorumEpochResponse:
-    if response.error_code is not ErrorCode.none:
-        return messages.EndQuorumEpochResponse(top_level_error_code=response.error_code)
-    topic = sole(response.topics)
-    partition = sole(topic.partitions)
-    check_partition(topic.topic_name, partition.partition_index)
-    return messages.EndQuorumEpochResponse(
-        error_code=partition.error_code,
-        leader_id=partition.leader_id,
-        leader_epoch=partition.leader_epoch,
-        leader_endpoint=_leader_endpoint(response.node_endpoints, partition.leader_id),
+        **{name: getattr(partition, name) for name in election.fields},
     )
 
 
@@ -309,7 +250,7 @@ def _snapshot_to_wire(
         return snapshot.FetchSnapshotResponse(
             throttle_time=_NOT_THROTTLED, error_code=response.top_level_error_code, topics=()
         )
-    leader, snapshot_id = response.leader_endpoint, response.snapshot_id
+    snapshot_id = response.snapshot_id
     partition = snapshot.PartitionSnapshot(
         index=METADATA_PARTITION,
         error_code=response.error_code,
@@ -327,18 +268,14 @@ def _snapshot_to_wire(
         throttle_time=_NOT_THROTTLED,
         error_code=ErrorCode.none,
         topics=(snapshot.TopicSnapshot(name=METADATA_TOPIC, partitions=(partition,)),),
-        node_endpoints=()
-        if leader is None
-        else (snapshot.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port),),
+        node_endpoints=_node_endpoints(snapshot, response.leader_endpoint),
     )
 
 
 def _snapshot_from_wire(response: snapshot.FetchSnapshotResponse) -> messages.FetchSnapshotResponse:
     if response.error_code is not ErrorCode.none:
         return messages.FetchSnapshotResponse(top_level_error_code=response.error_code)
-    topic = sole(response.topics)
-    partition = sole(topic.partitions)
-    check_partition(topic.name, partition.index)
+    partition = metadata_partition(response.topics, name="name", index="index")
     leader, snapshot_id = partition.current_leader, partition.snapshot_id
     return messages.FetchSnapshotResponse(
         error_code=partition.error_code,

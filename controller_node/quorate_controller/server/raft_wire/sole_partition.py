@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError
@@ -28,6 +28,22 @@ class RefusedMessage(ProtocolError):  # noqa: N818 - named as its siblings in qu
     def __init__(self, error_code: ErrorCode, message: str, response: Payload | None = None) -> None:
         super().__init__(error_code, message)
         self.response = response
+
+
+def metadata_partition(
+    topics: Sequence[Any], *, name: str = "topic_name", index: str = "partition_index"
+) -> Any:
+    """The only partition of a message; Fetch, which is frequent, does the same without looking names up.
+
+    `name` and `index` are the fields that identify topic and partition.
+
+    Raises:
+        RefusedMessage: there is none, there are several, or it is not the metadata partition.
+    """
+    topic = sole(topics)
+    partition = sole(topic.partitions)
+    check_partition(getattr(topic, name), getattr(partition, index))
+    return partition
 
 
 def sole(items: Sequence[T]) -> T:
