@@ -35,9 +35,7 @@ PARTS = {
     "cluster": Part(f"{TOOLS}.cluster", "Cluster id, endpoints, registrations of brokers and controllers."),
     "configs": Part(f"{TOOLS}.configs", "Describe and alter configs, quotas and SCRAM users."),
     "delegation-tokens": Part(f"{TOOLS}.delegation_tokens", "Create, renew, expire, list delegation tokens."),
-    "doctor": Part(
-        f"{TOOLS}.doctor", "Find problems of a cluster and blockers of upgrades, with commands to fix them."
-    ),
+    "doctor": Part(f"{TOOLS}.doctor", "Find problems of a cluster and blockers of upgrades."),
     "features": Part(f"{TOOLS}.features", "Describe, upgrade and downgrade feature levels."),
     "lake": Part("quorate.lake_command", "Keep the metadata history of clusters as tables, on Spark."),
     "leader-election": Part(f"{TOOLS}.leader_election", "Elect preferred, or any, leaders of partitions."),
@@ -48,13 +46,11 @@ PARTS = {
     "reassign-partitions": Part(f"{TOOLS}.reassign_partitions", "Move replicas between brokers."),
     "topics": Part(f"{TOOLS}.topics", "Create, delete, describe and change topics."),
     "completion": Part("quorate.completion", "Print the completion script of a shell."),
-    "controller": Part(
-        "quorate_controller.commands", "Format and run a controller: stock Kafka property names."
-    ),
+    "controller": Part("quorate_controller.commands", "Format and run a controller with Kafka's properties."),
     "decommission": Part(CLUSTERS, "Decommission nodes of a cluster on Kubernetes.", is_member=True),
     "pause": Part(CLUSTERS, "Pause the operator for a cluster on Kubernetes.", is_member=True),
     "restart": Part(CLUSTERS, "Restart nodes of a cluster on Kubernetes.", is_member=True),
-    "resume": Part(CLUSTERS, "End the pause of a cluster on Kubernetes.", is_member=True),
+    "resume": Part(CLUSTERS, "Resume the operator for a cluster on Kubernetes.", is_member=True),
     "status": Part(CLUSTERS, "Show the status of clusters on Kubernetes.", is_member=True),
     "plan": Part(
         "quorate.play.plan_command", "Print what `quorate play` would do for manifests, with reasons."

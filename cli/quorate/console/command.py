@@ -146,7 +146,7 @@ def option_parameters(*, controllers: bool, deprecated_config: str | None) -> It
     yield TyperOption(
         param_decls=["--bootstrap-server", "-b"],
         metavar="HOST:PORT,…",
-        help="Brokers to connect to first.",
+        help="The brokers to bootstrap from.",
         rich_help_panel=_PANEL,
         expose_value=False,
         callback=_remember,
@@ -155,7 +155,7 @@ def option_parameters(*, controllers: bool, deprecated_config: str | None) -> It
         yield TyperOption(
             param_decls=["--bootstrap-controller", "-C"],
             metavar="HOST:PORT,…",
-            help="Controllers to connect to first: works when no broker does.",
+            help="The controllers to bootstrap from; works without brokers.",
             rich_help_panel=_PANEL,
             expose_value=False,
             callback=_remember,
@@ -163,7 +163,7 @@ def option_parameters(*, controllers: bool, deprecated_config: str | None) -> It
     yield TyperOption(
         param_decls=["--command-config", "-c"],
         metavar="FILE",
-        help="Properties of the admin client: security, timeouts.",
+        help="Properties of the admin client, for instance security and timeouts.",
         type=Path,
         rich_help_panel=_PANEL,
         expose_value=False,
@@ -187,7 +187,7 @@ def output_parameter() -> TyperOption:
     return TyperOption(
         param_decls=["--output", "-o"],
         metavar="table|json",
-        help="Kafka's text, or JSON for programs. [default: table]",
+        help="Kafka's text, or JSON. [default: table]",
         type=_output,
         autocompletion=_outputs_beginning_with,
         expose_value=False,
