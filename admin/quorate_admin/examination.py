@@ -15,7 +15,7 @@ from quorate_protocol.image import MetadataImage
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
 from quorate_admin.diagnosis import (
-    Facts,
+    Examination,
     FeatureOutlook,
     NodeKind,
     Probe,
@@ -38,7 +38,7 @@ NODE_TIMEOUT_MS = 3_000
 """For each node, which may be down."""
 
 
-async def examine(admin: AdminClient, config: AdminConfig) -> Facts:
+async def examine(admin: AdminClient, config: AdminConfig) -> Examination:
     """Collect the facts of a cluster. `config` is that of the client.
 
     Raises:
@@ -51,7 +51,7 @@ async def examine(admin: AdminClient, config: AdminConfig) -> Facts:
         _quorum(admin), _ask_nodes(admin, cluster), _image(config)
     )
     features = _newest(spoken.answers.values()) or await admin.describe_features(timeout_ms=TIMEOUT_MS)
-    facts = Facts(
+    facts = Examination(
         cluster_id=cluster.cluster_id,
         quorum=quorum,
         quorum_problem=quorum_problem,
@@ -114,7 +114,7 @@ async def _image(config: AdminConfig) -> MetadataImage | None:
 
 
 async def _outlooks(
-    admin: AdminClient, facts: Facts, supported: Mapping[str, int]
+    admin: AdminClient, facts: Examination, supported: Mapping[str, int]
 ) -> list[FeatureOutlook | AdminError]:
     """The outlook of each feature, or an AdminError."""
     finalized = {} if facts.features is None else facts.features.finalized

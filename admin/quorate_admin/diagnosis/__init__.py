@@ -1,13 +1,13 @@
-"""What endangers or blocks a cluster, and the way out. Pure: facts in, findings out.
+"""What endangers or blocks a cluster, and the way out. Pure: an examination in, findings out.
 
-facts = Facts(quorum=..., features=..., ...)      # gathered by `quorate_admin.examination`
+facts = Examination(quorum=..., features=..., ...)      # gathered by `quorate_admin.examination`
 for finding in diagnose(facts).findings: ...
 """
 
 from quorate_admin.diagnosis.commands import Commands
 from quorate_admin.diagnosis.facts import (
     Blocker,
-    Facts,
+    Examination,
     FeatureOutlook,
     NodeKind,
     RegisteredNode,
@@ -41,7 +41,7 @@ __all__ = (
     "Code",
     "Commands",
     "Diagnosis",
-    "Facts",
+    "Examination",
     "FeatureOutlook",
     "Finding",
     "JudgedReplica",
@@ -61,7 +61,7 @@ __all__ = (
 )
 
 
-def diagnose(facts: Facts, commands: Commands | None = None) -> Diagnosis:
+def diagnose(facts: Examination, commands: Commands | None = None) -> Diagnosis:
     """Returns all findings about a cluster, the worst first."""
     commands = commands or Commands()
     judged = judge(facts)

@@ -6,7 +6,7 @@ from typing import Self
 
 from quorate_protocol.uuids import uuid_to_text
 
-from quorate_admin.diagnosis.facts import Facts
+from quorate_admin.diagnosis.facts import Examination
 
 PLACE_OF_BOOTSTRAP = "--bootstrap-controller HOST:PORT"
 
@@ -22,7 +22,7 @@ class Commands:
     bootstrap_controllers: str = PLACE_OF_BOOTSTRAP
 
     @classmethod
-    def through(cls, bootstrap: str, facts: Facts) -> Self:
+    def through(cls, bootstrap: str, facts: Examination) -> Self:
         """Commands that take the user's way or, where that leads to brokers alone, the way to the voters."""
         if bootstrap.startswith("--bootstrap-controller"):
             return cls(bootstrap, bootstrap)

@@ -1,4 +1,4 @@
-"""What a diagnosis is made from: facts of one moment, however they were found out."""
+"""The data that a diagnosis is made from: a cluster at one moment, however it was examined."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -68,12 +68,12 @@ class FeatureOutlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """A cluster at one moment. What could not be found out is None.
+class Examination:
+    """What was found out about a cluster at one moment. What is unknown is None.
 
-    `controllers` and `brokers` are the registrations by node id. They are complete when they were read from the
-    metadata log; those from DescribeCluster lack registrations without listeners (`is_log_read`).
-    `unreachable` says of nodes that did not answer why not; it names only nodes that were asked.
+    `controllers` and `brokers` are the registrations by node id. They are complete if they were read from the
+    metadata log (`is_log_read`); those from DescribeCluster lack registrations without listeners. `unreachable` has
+    the reason for each node that was asked and did not answer.
     """
 
     cluster_id: str | None = None
@@ -88,5 +88,5 @@ class Facts:
     unreachable: Mapping[int, str] = field(default_factory=dict)
 
     def finalized(self, feature: str) -> int:
-        """The finalized level; 0 where there is none."""
+        """Returns the finalized level of a feature, 0 if it has none."""
         return 0 if self.features is None else self.features.finalized.get(feature, 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, Self
 
-from quorate_admin.diagnosis.facts import Blocker, Facts, FeatureOutlook, NodeKind, RegisteredNode
+from quorate_admin.diagnosis.facts import Blocker, Examination, FeatureOutlook, NodeKind, RegisteredNode
 from quorate_admin.diagnosis.features import missing_voters, registered_outlooks, supports
 from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
@@ -170,7 +170,7 @@ class ClusterFacts:
         return registered_outlooks(self.finalized, highest, self.registrations, self.voter_ids)
 
 
-def judge(facts: Facts) -> ClusterFacts:
+def judge(facts: Examination) -> ClusterFacts:
     """Returns what holds for a cluster that was examined."""
     finalized = {} if facts.features is None else facts.features.finalized
     registrations = (*(facts.controllers or {}).values(), *(facts.brokers or {}).values())

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, KRAFT_VERSION, METADATA_VERSION
 
 from quorate_admin.diagnosis.commands import Commands
-from quorate_admin.diagnosis.facts import Facts, NodeKind
+from quorate_admin.diagnosis.facts import Examination, NodeKind
 from quorate_admin.diagnosis.findings import Code, Finding, Severity
 from quorate_admin.diagnosis.judgement import FETCH_SILENCE_MS_MAX, ClusterFacts, LeaderView, majority
 from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
 
-def find_in_quorum(facts: Facts, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
+def find_in_quorum(facts: Examination, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
     """Yields findings about leader, voters and observers."""
     if facts.quorum is None:
         yield _no_leader(facts, commands)
@@ -43,7 +43,7 @@ def find_in_quorum(facts: Facts, judged: ClusterFacts, commands: Commands) -> It
     yield from _static(facts, commands)
 
 
-def _no_leader(facts: Facts, commands: Commands) -> Finding:
+def _no_leader(facts: Examination, commands: Commands) -> Finding:
     known = sorted(facts.controllers or ())
     silent = [node_id for node_id in known if node_id in facts.unreachable]
     advice = "Start the controllers that are down: a majority of the voters has to run."
@@ -102,7 +102,7 @@ def _bring_back(judged: ClusterFacts, lacking: list[int]) -> str:
 
 
 def _voter(
-    facts: Facts, view: LeaderView, voter: ReplicaDescription, commands: Commands
+    facts: Examination, view: LeaderView, voter: ReplicaDescription, commands: Commands
 ) -> Iterator[Finding]:
     node_id = voter.node_id
     is_dynamic = facts.finalized(KRAFT_VERSION) >= 1
@@ -135,7 +135,7 @@ def _voter(
 
 
 def _registration_of_voter(
-    facts: Facts, quorum: QuorumDescription, node_id: int, commands: Commands
+    facts: Examination, quorum: QuorumDescription, node_id: int, commands: Commands
 ) -> Iterator[Finding]:
     if facts.controllers is None or facts.finalized(METADATA_VERSION) < CONTROLLER_REGISTRATION_SINCE:
         return
@@ -171,7 +171,7 @@ def _registration_of_voter(
         )
 
 
-def _static(facts: Facts, commands: Commands) -> Iterator[Finding]:
+def _static(facts: Examination, commands: Commands) -> Iterator[Finding]:
     outlook = next((one for one in facts.outlooks if one.feature == KRAFT_VERSION), None)
     if outlook is not None and outlook.finalized == 0 and outlook.reachable >= 1:
         yield Finding(

@@ -11,12 +11,12 @@ from quorate_protocol.features import (
 )
 
 from quorate_admin.diagnosis.commands import Commands
-from quorate_admin.diagnosis.facts import Blocker, Facts, FeatureOutlook, NodeKind, RegisteredNode
+from quorate_admin.diagnosis.facts import Blocker, Examination, FeatureOutlook, NodeKind, RegisteredNode
 from quorate_admin.diagnosis.findings import Code, Finding, Severity
 from quorate_admin.diagnosis.judgement import ClusterFacts, Presence
 
 
-def find_in_registrations(facts: Facts, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
+def find_in_registrations(facts: Examination, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
     """Yields findings about registered controllers and brokers, and about feature levels."""
     blocking: dict[tuple[NodeKind, int], list[tuple[FeatureOutlook, Blocker]]] = {}
     for outlook in facts.outlooks:
@@ -45,7 +45,7 @@ def find_in_registrations(facts: Facts, judged: ClusterFacts, commands: Commands
 
 
 def _blocks(
-    facts: Facts,
+    facts: Examination,
     kind: NodeKind,
     node_id: int,
     blocked: list[tuple[FeatureOutlook, Blocker]],
@@ -93,7 +93,7 @@ def _latest_production(feature: str) -> int:
 
 
 def _way_out(
-    facts: Facts, kind: NodeKind, node_id: int, presence: Presence, commands: Commands
+    facts: Examination, kind: NodeKind, node_id: int, presence: Presence, commands: Commands
 ) -> tuple[str | None, tuple[str, ...]]:
     """What to do about a blocker: by hand, and by commands."""
     if presence in (Presence.ALIVE, Presence.UNKNOWN):
@@ -145,7 +145,7 @@ def _presence_text(presence: Presence, kind: NodeKind) -> str:
             return "Whether it is alive is unknown, because there is no leader."
 
 
-def _idle_ghost(facts: Facts, node_id: int, commands: Commands) -> Finding:
+def _idle_ghost(facts: Examination, node_id: int, commands: Commands) -> Finding:
     can_unregister = facts.finalized(METADATA_VERSION) >= CONTROLLER_UNREGISTRATION_SINCE
     return Finding(
         severity=Severity.NOTE,
@@ -187,7 +187,7 @@ def _fenced(judged: ClusterFacts, broker: RegisteredNode, commands: Commands) ->
     )
 
 
-def _behind(facts: Facts, commands: Commands) -> Iterator[Finding]:
+def _behind(facts: Examination, commands: Commands) -> Iterator[Finding]:
     outlook = next((one for one in facts.outlooks if one.feature == METADATA_VERSION), None)
     if outlook is None:
         return

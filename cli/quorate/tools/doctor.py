@@ -21,7 +21,7 @@ from quorate.console import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from quorate_admin.diagnosis import Diagnosis, Facts, FeatureOutlook, Finding
+    from quorate_admin.diagnosis import Diagnosis, Examination, FeatureOutlook, Finding
     from quorate_admin.diagnosis.history import Past, Row
 
 WIDTH = 110
@@ -81,7 +81,7 @@ Pasts = Mapping[int, "Past"]
 
 
 def diagnosis_text(
-    facts: "Facts",
+    facts: "Examination",
     diagnosis: "Diagnosis",
     paint: Paint = lambda _, text: text,
     pasts: Pasts | None = None,
@@ -99,7 +99,9 @@ def diagnosis_text(
     return "\n".join(parts)
 
 
-def diagnosis_json(facts: "Facts", diagnosis: "Diagnosis", pasts: Pasts | None = None) -> dict[str, Any]:
+def diagnosis_json(
+    facts: "Examination", diagnosis: "Diagnosis", pasts: Pasts | None = None
+) -> dict[str, Any]:
     """A diagnosis as JSON."""
     from quorate_admin.diagnosis.history import past_json
 
@@ -146,7 +148,7 @@ def diagnosis_json(facts: "Facts", diagnosis: "Diagnosis", pasts: Pasts | None =
     }
 
 
-def _summary(facts: "Facts") -> str:
+def _summary(facts: "Examination") -> str:
     from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, metadata_version_name
 
     level = facts.finalized(METADATA_VERSION)
@@ -162,7 +164,7 @@ def _summary(facts: "Facts") -> str:
 
 
 def _pasts(
-    lake: str | None, facts: "Facts", diagnosis: "Diagnosis"
+    lake: str | None, facts: "Examination", diagnosis: "Diagnosis"
 ) -> tuple[Pasts | None, CommandError | None]:
     """The history of each finding that has one, or the error of the lake, which is reported after the findings."""
     if lake is None or facts.cluster_id is None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
-from quorate_admin.diagnosis import ClusterFacts, Code, Facts, diagnose, registered_outlooks
+from quorate_admin.diagnosis import ClusterFacts, Code, Examination, diagnose, registered_outlooks
 from quorate_admin.diagnosis import judge as judge_examined
 from quorate_admin.examination import brokers_of, controllers_of
 from quorate_admin.types.cluster import FeatureDescription, QuorumDescription, ReplicaDescription
@@ -146,10 +146,10 @@ def clusters(draw: st.DrawFn) -> Cluster:
     )
 
 
-def examined(cluster: Cluster) -> Facts:
+def examined(cluster: Cluster) -> Examination:
     """What the doctor finds out."""
     finalized = {**cluster.levels, "kraft.version": cluster.kraft_version}
-    facts = Facts(
+    facts = Examination(
         quorum=cluster.quorum,
         features=FeatureDescription(finalized=finalized, finalized_epoch=1, supported={}),
         controllers=controllers_of(cluster.image),
@@ -157,7 +157,7 @@ def examined(cluster: Cluster) -> Facts:
         is_log_read=True,
     )
     judged = judge_examined(facts)
-    return Facts(
+    return Examination(
         quorum=facts.quorum,
         features=facts.features,
         controllers=facts.controllers,

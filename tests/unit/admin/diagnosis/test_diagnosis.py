@@ -10,7 +10,7 @@ from quorate_admin.diagnosis import (
     Code,
     Commands,
     Diagnosis,
-    Facts,
+    Examination,
     FeatureOutlook,
     Finding,
     NodeKind,
@@ -81,9 +81,9 @@ def controllers(*node_ids: int) -> dict[int, RegisteredNode]:
     }
 
 
-def healthy(**changes: object) -> Facts:
+def healthy(**changes: object) -> Examination:
     """A cluster of three voters and a broker, in which nothing is wrong but for the changes."""
-    facts = Facts(
+    facts = Examination(
         cluster_id="cluster",
         quorum=quorum(replica(1), replica(2), replica(3), observers=[replica(10)]),
         features=features(),
@@ -95,18 +95,18 @@ def healthy(**changes: object) -> Facts:
     return replace(facts, **changes)  # type: ignore[arg-type]
 
 
-def found(facts: Facts) -> Diagnosis:
+def found(facts: Examination) -> Diagnosis:
     """The diagnosis, with the commands of these tests."""
     return diagnose(facts, COMMANDS)
 
 
-def only(facts: Facts) -> Finding:
+def only(facts: Examination) -> Finding:
     """The only finding."""
     (finding,) = found(facts).findings
     return finding
 
 
-def codes(facts: Facts) -> list[Code]:
+def codes(facts: Examination) -> list[Code]:
     """The codes of the findings."""
     return [finding.code for finding in found(facts).findings]
 
@@ -277,7 +277,9 @@ def test_a_static_quorum_that_could_be_dynamic() -> None:
 # Registrations
 
 
-def blocked(*blockers: Blocker, finalized: int = 29, target: int = 30, reachable: int | None = None) -> Facts:
+def blocked(
+    *blockers: Blocker, finalized: int = 29, target: int = 30, reachable: int | None = None
+) -> Examination:
     """A cluster whose metadata.version these block."""
     highest = min(blocker.highest for blocker in blockers)
     outlook = FeatureOutlook(
@@ -290,7 +292,7 @@ def blocked(*blockers: Blocker, finalized: int = 29, target: int = 30, reachable
     return healthy(outlooks=(outlook,), features=features(finalized), controllers=controllers(1, 2, 3, 99))
 
 
-def broker_blocks(broker_id: int) -> Facts:
+def broker_blocks(broker_id: int) -> Examination:
     """A cluster in which a broker blocks metadata.version 30."""
     facts = blocked(Blocker(kind=NodeKind.BROKER, node_id=broker_id, lowest=7, highest=29))
     return replace(facts, controllers=controllers(1, 2, 3))
@@ -337,7 +339,7 @@ def test_what_brokers_do_not_take_is_sent_to_the_voters(bootstrap: str, expected
     assert commands.refresh_controller(9).startswith(f"quorate cluster refresh-controller {expected} --")
     assert commands.doctor() == f"quorate doctor {bootstrap}"
     assert "--bootstrap-controller HOST:PORT" in Commands.through(
-        "--bootstrap-server b:1", Facts()
+        "--bootstrap-server b:1", Examination()
     ).refresh_controller(9)
 
 

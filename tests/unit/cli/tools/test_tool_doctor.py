@@ -14,7 +14,7 @@ from quorate_admin.diagnosis import (
     Blocker,
     Code,
     Diagnosis,
-    Facts,
+    Examination,
     FeatureOutlook,
     Finding,
     NodeKind,
@@ -183,7 +183,7 @@ def test_findings_are_wrapped_and_their_commands_are_not() -> None:
         blockers=(Blocker(kind=NodeKind.CONTROLLER, node_id=3, is_registered=False),),
         obstacle="because",
     )
-    facts = Facts(
+    facts = Examination(
         cluster_id="c",
         features=FeatureDescription(finalized={"metadata.version": 30}, finalized_epoch=1, supported={}),
     )
