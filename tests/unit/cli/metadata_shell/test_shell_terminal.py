@@ -63,7 +63,7 @@ class Terminal:
             self.press("\x03")
             if select.select([self._terminal], [], [], AGAIN_S)[0]:
                 return self.read()
-        raise AssertionError("the shell does not heed Ctrl-C")
+        raise AssertionError(f"the shell does not heed Ctrl-C: {self._signals()}")
 
     def read(self, until: str = PROMPT) -> str:
         """What appears, up to `until`."""
@@ -87,6 +87,13 @@ class Terminal:
         self._shell.kill()
         self._shell.wait(TIMEOUT_S)
         os.close(self._terminal)
+
+    def _signals(self) -> str:
+        """What the shell blocks, ignores and handles, and whether it is in the terminal's foreground."""
+        process = Path("/proc") / str(self._shell.pid)
+        masks = [line for line in (process / "status").read_text().splitlines() if line.startswith("Sig")]
+        group, _, _, foreground = (process / "stat").read_text().rpartition(") ")[2].split()[2:6]
+        return f"{masks}, process group {group}, of the terminal {foreground}"
 
     def _is_readable(self) -> bool:
         readable, _, _ = select.select([self._terminal], [], [], TIMEOUT_S)
