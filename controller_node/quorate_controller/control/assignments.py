@@ -1,17 +1,18 @@
-"""Which brokers get new partitions: placed automatically or as the client says; and the records of it."""
+"""The brokers of new partitions, placed automatically or named by the client, and their records."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol import placement
 from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE
 from quorate_protocol.image.partitions import UNASSIGNED_DIRECTORY
+from quorate_protocol.placement import PlacementError, UsableBroker
 from quorate_protocol.records.generated import PartitionRecord
 
 from quorate_controller.control.api import ControlError
-from quorate_controller.control.placement import UsableBroker, place_replicas
 
 if TYPE_CHECKING:
     from random import Random
@@ -35,6 +36,20 @@ def usable_brokers(image: "MetadataImage") -> Iterator[UsableBroker]:
         is_shutting_down = broker.in_controlled_shutdown and not broker.fenced
         if not is_shutting_down and broker.has_uncordoned_directory:
             yield UsableBroker(broker_id=broker.broker_id, rack=broker.rack, fenced=broker.fenced)
+
+
+def place_replicas(
+    brokers: Iterable[UsableBroker], num_partitions: int, replication_factor: int, rng: "Random"
+) -> list[tuple[int, ...]]:
+    """Replicas of each partition, preferred leader first.
+
+    Raises:
+        ControlError: INVALID_REPLICATION_FACTOR when there are too few brokers, or all are fenced.
+    """
+    try:
+        return placement.place_replicas(brokers, num_partitions, replication_factor, rng)
+    except PlacementError as error:
+        raise ControlError(ErrorCode.invalid_replication_factor, str(error)) from error
 
 
 def place(

@@ -59,7 +59,7 @@ class NodePort(Protocol):
 
         A standby answers reads (DescribeCluster, DescribeConfigs); the server refuses all other requests there.
 
-        Raises (the future):
+        Raises:
             ControlError: its error code goes to the client. NOT_CONTROLLER when leadership is lost before the
                 commit, UNKNOWN_SERVER_ERROR when the decision failed.
         """

@@ -106,9 +106,12 @@ class RaftNode:
     ) -> "tuple[int | None, Ready]":
         """Raise kraft.version from 0 to 1 (KIP-853), leader only.
 
-        Returns the offset whose commit completes the upgrade (the high watermark must pass it), None when
-        there is nothing to do or only to validate; and the effects. Raises ProtocolError:
-        NOT_LEADER_OR_FOLLOWER, INVALID_UPDATE_VERSION.
+        Returns:
+            The offset whose commit completes the upgrade (the high watermark must pass it), None when there is
+            nothing to do or with `validate_only`; and the effects.
+
+        Raises:
+            ProtocolError: NOT_LEADER_OR_FOLLOWER; INVALID_UPDATE_VERSION with the reason.
         """
         self._replica.now_ms = now_ms
         offset = upgrade_kraft_version(self._replica, kraft_version, validate_only=validate_only)

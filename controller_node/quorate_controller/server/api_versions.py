@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from quorate_controller.node.port import FinalizedFeatures, NodePort
 
 CLIENT_SOFTWARE_SINCE: Final = 3
-"""The version in which clients tell their software's name and version (KIP-511)."""
+"""The first version with the name and version of the client's software (KIP-511)."""
 
 ZERO_MINIMUM_SINCE: Final = 4
 """Older clients fail on a supported feature whose minimum is 0, so those are hidden from them."""
 
 UNKNOWN_NODE_ID: Final = -1
 COORDINATOR_IDS_FROM: Final = 2**31 - 1
-"""Java clients keep a connection of their own to a coordinator, under this number minus the node's id."""
+"""Java clients use a separate connection to a coordinator, under this number minus the node's id."""
 
 _CLIENT_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class Misrouting(Enum):
-    """What a connection shows that it should not lead to us (KIP-1242). The values are labels of a metric."""
+    """How a connection was misrouted (KIP-1242). The values are labels of a metric."""
 
     CLUSTER = "cluster"
     NODE = "node"
 
 
 def misrouting(body: ApiVersionsRequest, node: NodePort) -> Misrouting | None:
-    """Whether the client meant somebody else; None as well when it does not say whom, or says so by half."""
+    """Returns how the client was misrouted; None also when it names no cluster and node, or only one of them."""
     if body.cluster_id is None or body.node_id == UNKNOWN_NODE_ID:
         return None
     if body.cluster_id != node.cluster_id:
@@ -58,7 +58,7 @@ def misrouting(body: ApiVersionsRequest, node: NodePort) -> Misrouting | None:
 def answer_api_versions(request: Request, node: NodePort, apis: Iterable[Api]) -> ApiVersionsResponse:
     """The canonical answer to a canonical request; `apis` are those that this listener serves."""
     if request.unsupported_version is not None:
-        # Version 0 is what any client reads; it tells with which version to ask again (KIP-511).
+        # Every client reads version 0, which has the versions to ask with (KIP-511).
         return ApiVersionsResponse(
             error_code=ErrorCode.unsupported_version, api_keys=(_range(APIS[ApiKey.API_VERSIONS]),)
         )
@@ -89,7 +89,7 @@ def _refusal(request: Request, node: NodePort) -> ErrorCode:
         and _CLIENT_SOFTWARE.fullmatch(body.client_software_version)
     ):
         return ErrorCode.invalid_request
-    # KIP-1242: a client that knows whom it means to reach says so, completely or not at all.
+    # KIP-1242: a client names both the intended cluster and node, or neither.
     names_cluster, names_node = body.cluster_id is not None, body.node_id != UNKNOWN_NODE_ID
     if names_cluster is not names_node:
         return ErrorCode.invalid_request

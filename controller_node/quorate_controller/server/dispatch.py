@@ -1,4 +1,4 @@
-"""Who answers which request: raft, control, or the server itself.
+"""Passes each request to raft, to control, or to the server itself.
 
 A `Call` is one request on its way to an answer. It knows how the answer goes back: directly, or inside the
 envelope in which a broker forwarded the request.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
-"""For control requests that name no timeout of their own."""
+"""The timeout of control requests that have no field for it."""
 
 _LENGTH: Final = struct.Struct(">i")
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -74,7 +74,7 @@ def _answer_format(api_key: int, version: int) -> tuple[int, type[Any]]:
 
 
 class Call:
-    """One request that is owed an answer."""
+    """One request that waits for its answer."""
 
     __slots__ = (
         "_counters",
@@ -119,7 +119,7 @@ class Call:
 
     @property
     def peer(self) -> Peer:
-        """Who is at the other end of the connection."""
+        """The principal of the connection."""
         return self._exchange.peer
 
     def answer(self, response: object) -> None:
@@ -141,7 +141,7 @@ class Call:
         """Send an error for the request as a whole, in the shape of its API."""
         self._counters.errors[self.request.api.key, error_code] += 1
         if self._envelope is not None and error_code is ErrorCode.not_controller:
-            # Told on the envelope, so that the broker looks for the active controller and forwards again.
+            # On the envelope, so that the broker looks for the active controller and forwards again.
             self._answer_envelope(EnvelopeResponse(error_code=error_code))
             return
         self.answer(error_response(self.request.body, error_code, message, version=self.request.version))
@@ -156,13 +156,13 @@ class Call:
     # ------------------------------------------------------------------------------- answers that take time
 
     def wait_for_raft(self, future: Future[RaftAnswer]) -> None:
-        """Answer with what raft replies. Raft keeps the time itself: a Fetch waits, a vote does not."""
+        """Answer with raft's reply. Raft keeps the time itself: a Fetch may wait, a vote does not."""
         self._future = future
         self._exchange.on_abandoned(future.cancel)
         future.add_done_callback(self._raft_answered)
 
     def wait_for_control(self, future: Future[Payload]) -> None:
-        """Answer with what control decided, once it is committed, or with REQUEST_TIMED_OUT."""
+        """Answer with control's decision after its commit, or with REQUEST_TIMED_OUT."""
         loop = future.get_loop()
         self._future = future
         self._started_s = loop.time()
@@ -219,7 +219,7 @@ class Call:
 
 
 class Dispatcher:
-    """Gives each request to whoever answers it. Implements `listener.RequestHandler`."""
+    """Passes each request to raft, to control or to the server itself. Implements `listener.RequestHandler`."""
 
     def __init__(
         self, node: NodePort, counters: RequestCounters, apis: Mapping[int, Api] = SERVED_APIS
@@ -241,7 +241,7 @@ class Dispatcher:
         }
 
     def handle(self, exchange: Exchange) -> None:
-        """Serve one frame; a frame that is no request of ours ends the connection, as with Kafka."""
+        """Serve one frame. A frame that is not a served request ends the connection, as in Kafka."""
         try:
             request = parse_request(exchange.frame, self._apis)
         except ProtocolError as error:
@@ -303,10 +303,10 @@ class Dispatcher:
         call.answer(response)
 
     def _note_misrouting(self, call: Call) -> None:
-        """Somebody's addresses are wrong (KIP-1242): tell who meant whom. `logs` bounds how often."""
+        """Log a client or peer whose address of another node leads here (KIP-1242). The log bounds how often."""
         body, node = call.request.body, self._node
         what = misrouting(body, node)
-        assert what is not None, "only then is a client told to bootstrap again"
+        assert what is not None, "REBOOTSTRAP_REQUIRED is sent to misrouted clients only"
         self._counters.misrouted_connections[what.value] += 1
         facts = {
             "peer": str(call.peer),

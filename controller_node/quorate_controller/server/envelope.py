@@ -1,7 +1,7 @@
 """Envelope: requests that brokers forward for their clients (KIP-590).
 
 An envelope carries the client's request with its header, the client's principal, and its address. What is
-wrong with the envelope is told on the envelope; a request inside that we cannot read is UNSUPPORTED_VERSION,
+wrong with the envelope is answered on the envelope; a request inside that we cannot read is UNSUPPORTED_VERSION,
 upon which the broker closes its client's connection.
 """
 
@@ -33,7 +33,7 @@ _PRINCIPAL_VERSION_0: Final = b"\x00\x00"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarded:
-    """What was in an envelope."""
+    """The content of an envelope."""
 
     request: Request
     principal: Principal
@@ -41,7 +41,11 @@ class Forwarded:
 
 
 def open_envelope(envelope: EnvelopeRequest, apis: Mapping[int, Api]) -> Forwarded:
-    """Unwrap; `apis` are those served. The error code of a ProtocolError belongs on the envelope."""
+    """Unwrap an envelope. `apis` are those that are served.
+
+    Raises:
+        ProtocolError: its error code belongs on the envelope.
+    """
     principal = _read_principal(envelope.request_principal)
     try:
         client_host = str(ipaddress.ip_address(envelope.client_host_address))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def error_response(
     request: Payload, error_code: ErrorCode, message: str | None = None, *, version: int | None = None
 ) -> Payload:
-    """The canonical response that tells `error_code` for the whole of a canonical request.
+    """The canonical response with `error_code` for the whole of a canonical request.
 
     `message` goes wherever the response has room for one; with None the client shows its own text for the
     code. The response says nothing that one of `version` has no place for.
@@ -41,7 +41,7 @@ def error_response(
 
 @dataclass(frozen=True, slots=True)
 class _Error:
-    """What an error response says, wherever its class has a place for it."""
+    """The content of an error response, as far as its class has fields for it."""
 
     error_code: ErrorCode
     error_message: str | None

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class _Lane(Enum):
-    """What may hold back what."""
+    """Which requests share a connection."""
 
     QUORUM = "quorum"
     """Vote, BeginQuorumEpoch, EndQuorumEpoch: answered at once."""
@@ -81,7 +81,7 @@ class PeerConnections:
         self._sweep = self._loop.call_later(self._limits.idle_timeout_s / 4, self._close_idle)
 
     def send(self, send: messages.Send) -> None:
-        """Send a request when its turn comes. One `ResponseReceived` or `RequestFailed` with its id follows.
+        """Queue a request. Exactly one `ResponseReceived` or `RequestFailed` with its id follows.
 
         After `close` nothing is sent, and nothing follows.
         """
@@ -96,7 +96,7 @@ class PeerConnections:
         self._lane(send.destination, kind).submit(outbound, send.timeout_ms / 1000)
 
     def send_registration(self, registration: RegistrationSend) -> Future[ControllerRegistrationResponse]:
-        """Register with the active controller; the future fails with OSError."""
+        """Register with the active controller. The future raises OSError."""
         future: Future[ControllerRegistrationResponse] = self._loop.create_future()
         if self._is_closed:
             return future
@@ -110,7 +110,7 @@ class PeerConnections:
         return future
 
     async def close(self) -> None:
-        """Close all connections; what is in flight ends without a word."""
+        """Close all connections; requests in flight end without an event."""
         self._is_closed = True
         self._sweep.cancel()
         for lane in self._lanes.values():
@@ -119,7 +119,7 @@ class PeerConnections:
         await asyncio.sleep(0)  # lets transports run their callbacks before the loop may end
 
     def _lane(self, destination: messages.Destination, kind: _Lane) -> PeerLane:
-        """The lane to a destination. One that led to the peer's former address is closed."""
+        """Returns the lane to a destination. A lane to a former address of the peer is closed."""
         key = (destination.node_id, kind)
         address = Address(node_id=destination.node_id, host=destination.host, port=destination.port)
         lane = self._lanes.get(key)

@@ -1,11 +1,11 @@
-"""Translation between Kafka's raft messages on the wire and those of the raft core; pure.
+"""Translates between Kafka's raft messages on the wire and those of the raft core; pure.
 
 On the wire side stand kio's classes of the highest version that we speak (`quorate_protocol.wire` converts
 from and to other versions); on the other side `quorate_controller.raft.messages`, which lack the nesting in
 topics and partitions because there is only one partition.
 
-What a peer sends may name another topic or partition; that is refused here (`RefusedMessage`). Everything
-else, the cluster id included, is for the raft core to judge.
+A message about another topic or partition is refused here (`RefusedMessage`). Everything else, the cluster id
+included, is checked by the raft core.
 """
 
 from quorate_controller.server.raft_wire.quorum import describe_quorum_to_wire

@@ -40,7 +40,11 @@ HIGH_WATERMARK_UNSUPPORTED: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
 def request_from_wire(request: Payload) -> messages.RaftRequest:
-    """What raft is to step with; RefusedMessage when the request is not about the metadata partition."""
+    """Returns raft's request.
+
+    Raises:
+        RefusedMessage: the request is not about the metadata partition.
+    """
     match request:
         case fetch.FetchRequest():
             return _fetch_from_wire(request)

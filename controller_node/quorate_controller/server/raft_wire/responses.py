@@ -55,7 +55,7 @@ def response_to_wire(
 ) -> Payload:
     """The canonical wire response; `data` is what storage read for its `read`.
 
-    It says nothing that a response of `version` has no place for.
+    Fields that `version` lacks are left at their defaults.
     """
     if version is not None and isinstance(response, _WithEndpoint):
         has_endpoints = version >= _NODE_ENDPOINTS_SINCE.get(type(response), 1)
@@ -86,7 +86,11 @@ def response_to_wire(
 
 
 def response_from_wire(response: Payload) -> messages.RaftResponse:
-    """What raft is to step with; RefusedMessage when the response is not about the metadata partition."""
+    """Returns raft's response.
+
+    Raises:
+        RefusedMessage: the response is not about the metadata partition.
+    """
     match response:
         case fetch.FetchResponse():
             return _fetch_from_wire(response)

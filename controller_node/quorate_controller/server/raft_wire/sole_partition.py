@@ -1,4 +1,4 @@
-"""The one partition that raft messages are about, and how a message about another one is refused."""
+"""The metadata partition, the only one of raft messages, and the refusal of messages about another one."""
 
 from __future__ import annotations
 

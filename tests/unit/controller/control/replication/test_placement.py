@@ -6,8 +6,8 @@ from random import Random
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError
-from quorate_controller.control.assignments import usable_brokers
-from quorate_controller.control.placement import UsableBroker, place_replicas
+from quorate_controller.control.assignments import place_replicas, usable_brokers
+from quorate_protocol.placement import UsableBroker
 from quorate_protocol.records.generated import BrokerRegistrationChangeRecord
 
 
