@@ -81,7 +81,7 @@ class ClustersApi:
     def _explained(self, error: ApiError) -> str:
         host = self._settings.host
         if error.is_conflict:
-            return "somebody else changed it at the same time, and nothing was changed here; try again"
+            return "it was changed by someone else at the same time, so nothing was done; try again"
         if error.is_missing and "page not found" in str(error):
             return (
                 f"{host} has no {CONTROLLERS.api_version}: install the CRDs, for instance by the Helm chart"

@@ -22,26 +22,26 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
-    help="Kafka clusters that Quorate runs in a Kubernetes. Exit code: 0 done, 1 failed, 2 wrong command line.",
+    help="Kafka clusters that Quorate runs on Kubernetes. Exit code: 0 done, 1 failed, 2 wrong command line.",
 )
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the KafkaController.")]
 NodesArgument = Annotated[list[int], typer.Argument(metavar="NODE_ID…", help="Node ids.")]
 NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="That of the context without.")
+    str | None, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Default: that of the context.")
 ]
 ContextOption = Annotated[
     str | None, typer.Option("--context", metavar="NAME", help="The context of the kubeconfig to use.")
 ]
 KubeconfigOption = Annotated[
-    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="$KUBECONFIG or ~/.kube/config without.")
+    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Default: $KUBECONFIG or ~/.kube/config.")
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
 
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """Which Kubernetes, and which namespace of it; `namespace` None stands for that of the context."""
+    """Which Kubernetes and which namespace; `namespace` None means that of the context."""
 
     namespace: str | None
     context: str | None
@@ -68,14 +68,16 @@ class _Where:
 @app.command()
 def status(
     *,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One cluster; all without.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One cluster. Default: all.")] = None,
     namespace: NamespaceOption = None,
-    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all of them.")] = False,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")
+    ] = False,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show clusters in a Kubernetes: their quorum, voters, brokers, and what is left to do."""
+    """Show clusters: their quorum, voters, brokers, and what is left to do."""
     if name is not None and all_namespaces:
         raise UsageError("NAME and --all-namespaces can't be given together")
     from quorate.clusters import text
@@ -95,7 +97,7 @@ def status(
         elif clusters:
             write(text.clusters_text(clusters))
         else:
-            write("No KafkaController here; --all-namespaces looks everywhere.\n")
+            write("No KafkaController in this namespace; --all-namespaces searches all.\n")
 
 
 @app.command()
@@ -107,7 +109,7 @@ def plan(
     kubeconfig: KubeconfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print what the operator is going to do, in order, each step with its reason."""
+    """Print what the operator will do, in order, each step with its reason."""
     from quorate.clusters import text
 
     with report_failures():
@@ -127,7 +129,7 @@ def doctor(
     kubeconfig: KubeconfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say what is wrong with a cluster, and what to type next. Exit code 1 if something is."""
+    """Report what is wrong with a cluster, and which command helps. Exit code 1 if something is."""
     from quorate.clusters import findings, text
 
     with report_failures():
@@ -147,14 +149,15 @@ def decommission(
     node_ids: NodesArgument,
     *,
     scale_down: Annotated[
-        bool, typer.Option("--scale-down", help="Lower replicas as well: no new node takes the place.")
+        bool,
+        typer.Option("--scale-down", help="Lower replicas as well, so that no new node is created."),
     ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take nodes back that were asked to leave.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Keep nodes that were to be decommissioned.")] = False,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Have controllers leave the quorum, or brokers give their partitions away and leave the cluster.
+    """Remove controllers from the quorum, or drain brokers and remove them from the cluster.
 
     Each node that leaves is replaced by one with another id, unless --scale-down is given.
     """
@@ -169,23 +172,23 @@ def decommission(
         ]
         for pool, spec in specs:
             api.change(pool, {"spec": spec})
-            listed = ", ".join(map(str, spec["decommission"])) or "nobody"
-            write(f"{pool.kind} {pool.name}: asked to leave: {listed}\n")
-        write(f"`kubectl quorate plan {name} -n {cluster.namespace}` shows what is done, and why.\n")
+            listed = ", ".join(map(str, spec["decommission"])) or "no node"
+            write(f"{pool.kind} {pool.name}: decommissioned: {listed}\n")
+        write(f"`kubectl quorate plan {name} -n {cluster.namespace}` shows the steps, and why.\n")
 
 
 @app.command()
 def restart(
     name: NameArgument,
     node_ids: Annotated[
-        list[int] | None, typer.Argument(metavar="[NODE_ID…]", help="These nodes; all without.")
+        list[int] | None, typer.Argument(metavar="[NODE_ID…]", help="These nodes. Default: all.")
     ] = None,
     *,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Have nodes restarted, one after the other and never at the quorum's or a partition's cost."""
+    """Restart nodes one after the other, only while the quorum and the partitions allow it."""
     token = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     with report_failures():
         api = _Where(namespace, context, kubeconfig).api()
@@ -209,7 +212,7 @@ def pause(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """Have the operator leave a cluster alone: it looks, and changes nothing, until `resume`."""
+    """Pause a cluster: the operator observes it and changes nothing until `resume`."""
     with report_failures():
         api = _Where(namespace, context, kubeconfig).api()
         _annotate(api, api.cluster(name).controllers, {ANNOTATION_PAUSE: "true"})
@@ -266,9 +269,9 @@ def _check_has(pool: "Pool", node_ids: Sequence[int], known: Sequence[int]) -> N
 def _taken_back(pool: "Pool", node_ids: Sequence[int]) -> dict[str, Any]:
     for node_id in node_ids:
         if node_id not in pool.decommission:
-            leaving = ", ".join(map(str, pool.decommission)) or "nobody"
+            leaving = ", ".join(map(str, pool.decommission)) or "no node"
             raise CommandError(
-                f"NODE_ID: {node_id}: was not asked to leave {pool.kind} {pool.name}; {leaving} was"
+                f"NODE_ID: {node_id}: is not decommissioned in {pool.kind} {pool.name}; {leaving} is"
             )
     return {"decommission": [one for one in pool.decommission if one not in node_ids]}
 

@@ -56,7 +56,7 @@ def _of_quorum(cluster: Cluster) -> Iterator[ClusterFinding]:
         yield ClusterFinding(
             severity=Severity.NOTE,
             about=about,
-            message="A single voter: while it is down, so is the quorum.",
+            message="The quorum has a single voter: while it is down, so is the quorum.",
             commands=(f"kubectl scale kafkacontroller {cluster.name} -n {cluster.namespace} --replicas=3",),
         )
     for registration in status.registrations:
@@ -75,7 +75,7 @@ def _of_pool(pool: Pool) -> Iterator[ClusterFinding]:
         yield ClusterFinding(
             severity=Severity.WARNING,
             about=about,
-            message="No operator has looked at it: its status is empty.",
+            message="No operator manages it: its status is empty.",
             commands=("kubectl get deployments --all-namespaces -l app.kubernetes.io/name=quorate",),
         )
         return

@@ -181,7 +181,7 @@ def _refusal_lines(refusals: Sequence[RefusalStatus]) -> list[str]:
 
 
 def _readiness(pool: Pool) -> str:
-    return {"True": "ready", "False": "not ready"}.get(_condition(pool, "Ready"), "not looked at yet")
+    return {"True": "ready", "False": "not ready"}.get(_condition(pool, "Ready"), "not observed yet")
 
 
 def _condition(pool: Pool, kind: str) -> str:

@@ -36,7 +36,7 @@ def console_for(stream: TextIO) -> Console:
 
 
 class Progress:
-    """Shows a cluster on its way: a live table on a terminal, else a line for each thing that happens."""
+    """Shows the progress of a cluster: a live table on a terminal, else a line for each event."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -65,11 +65,11 @@ class Progress:
             self._console.print(line, highlight=False)
 
     def note(self, text: str) -> None:
-        """Show something that stays."""
+        """Show a line that stays."""
         self._console.print(Text(text), soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """Show something that stays and is not as one may expect."""
+        """Show a line that stays, as a warning."""
         self._console.print(Text(text, style="yellow"), soft_wrap=True)
 
     def show(self, snapshot: Snapshot) -> None:
@@ -106,7 +106,7 @@ def show_status(console: Console, status: ClusterStatus) -> None:
 
 
 def show_plan(console: Console, status: ClusterStatus) -> None:
-    """What is left to do, what is refused, and the addresses that are kept for those who still use them."""
+    """Show what is left to do, what is refused, and the old addresses that clients can still use."""
     steps, refusals = status.plan["steps"], status.plan["refusals"]
     if steps:
         console.print("\nleft to do:", highlight=False)

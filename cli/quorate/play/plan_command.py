@@ -1,4 +1,4 @@
-"""`quorate plan`: what would be done, in order, each step with its reason. Nothing is done by it."""
+"""`quorate plan`: the steps that `quorate play` would do, in order, each with its reason. Changes nothing."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ def plan(
     ],
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", metavar="DIR", help="Where the cluster is kept; ./.quorate/NAME without."),
+        typer.Option("--dir", metavar="DIR", help="Where the cluster is kept. Default: ./.quorate/NAME."),
     ] = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="For people, or for programs.")

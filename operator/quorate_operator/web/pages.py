@@ -16,7 +16,7 @@ NOTICES: Final = {
     "resumed": "Resumed.",
     "restarting": "The restart was requested; it happens when the quorum and the partitions allow it.",
     "unlocked": "Unlocked: you can pause clusters and restart nodes.",
-    "locked": "Locked: the page only shows.",
+    "locked": "Locked: the page is read-only.",
 }
 """What a page says after a command, by the word in its address."""
 
@@ -154,7 +154,7 @@ def _access(access: Access) -> Child:
             action="/lock",
         )
     if not access.can_unlock:
-        return element("p", "This page only shows.", class_="quiet")
+        return element("p", "This page is read-only.", class_="quiet")
     return element(
         "form",
         element("label", "Token to pause and restart", for_="token"),

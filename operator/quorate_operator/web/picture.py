@@ -57,7 +57,7 @@ def quorum_picture(quorum: QuorumView) -> Html:
 
 
 def describe(quorum: QuorumView) -> str:
-    """The picture in a sentence or two, for those who do not see it."""
+    """Returns the picture in words, for screen readers."""
     leader = next((one for one in quorum.voters if one.is_leader), None)
     led = f"Controller {leader.node_id} leads." if leader is not None else "No controller leads."
     text = (
@@ -71,7 +71,7 @@ def describe(quorum: QuorumView) -> str:
 
 
 def spare_words(quorum: QuorumView) -> str:
-    """What may be lost before there is no majority."""
+    """Returns how many voters may be lost before there is no majority."""
     if quorum.spare < 0:
         return f"A majority is missing: {counted(-quorum.spare, 'voter', 'voters')} more must catch up."
     if quorum.spare == 0:
@@ -80,7 +80,7 @@ def spare_words(quorum: QuorumView) -> str:
 
 
 def replica_words(replica: ReplicaView) -> str:
-    """How a controller is, in two words."""
+    """Returns the state of a controller in two words."""
     if replica.is_leader:
         return "leader"
     if replica.state is not None and not replica.state.runs:

@@ -122,7 +122,7 @@ def _window(publication: Publication | None, is_wanted: bool) -> Child:
 
 def _reached(reached: Reached | None, node_id: int, cluster_id: str | None) -> Child:
     if reached is None:
-        return element("span", "not looked at", class_="quiet")
+        return element("span", "not probed", class_="quiet")
     if reached.error is not None:
         return said(reached.error, "bad long")
     if cluster_id is not None and reached.cluster_id not in (None, cluster_id):

@@ -84,7 +84,7 @@ def _pause_form(snapshot: ClusterSnapshot, view: ClusterView, access: Access) ->
         return None
     is_paused = view.lifecycle is Lifecycle.PAUSED
     verb = "resume" if is_paused else "pause"
-    explained = "Go on with the plan" if is_paused else "Change nothing until resumed"
+    explained = "Continue with the plan" if is_paused else "Change nothing until resumed"
     return form(snapshot.key, verb, verb.capitalize(), access.csrf, described=explained)
 
 

@@ -1,4 +1,4 @@
-"""The HTTP server of the status page: pages, server-sent events that keep them live, forms for who has the token."""
+"""The HTTP server of the status page: pages, events that keep them live, forms for users with the token."""
 
 import asyncio
 import json
@@ -28,9 +28,9 @@ COOKIE: Final = "quorate-session"
 STREAMS_MAX: Final = 100
 FORM_SIZE_BYTES_MAX: Final = 4096
 HEARTBEAT_S: Final = 15.0
-"""A comment is sent after so long without a change, so that a reader who has gone is noticed."""
+"""A comment is sent after this time without a change, so that a closed page is noticed."""
 SETTLE_S: Final = 0.25
-"""The least time between two messages of a stream; changes meanwhile go into one."""
+"""The shortest time between two messages of a stream; changes in between are sent together."""
 
 ASSETS: Final = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 HEADERS: Final = {
@@ -45,7 +45,7 @@ HEADERS: Final = {
 
 
 class StatusPage:
-    """Serves what `snapshots` has. Without `commands` or `token` it only shows."""
+    """Serves the clusters in `snapshots`. Without `commands` or `token` the page is read-only."""
 
     def __init__(
         self, snapshots: Snapshots, commands: Commands | None = None, token: str | None = None
@@ -87,7 +87,7 @@ class StatusPage:
         return address[1]
 
     async def close(self) -> None:
-        """End the streams, which would last for ever, and stop serving."""
+        """End the streams, which never end by themselves, and stop serving."""
         for stream in self._streams:
             stream.cancel()
         await self._runner.cleanup()
@@ -147,7 +147,7 @@ class StatusPage:
         """Send the parts of a page, first all and then those that changed, until the reader leaves."""
         if len(self._streams) >= STREAMS_MAX:
             return web.Response(
-                status=503, text=f"{STREAMS_MAX} pages are open already", headers={"Retry-After": "30"}
+                status=503, text=f"{STREAMS_MAX} pages are already open", headers={"Retry-After": "30"}
             )
         task = asyncio.current_task()
         assert task is not None, "requests are served by tasks"
@@ -188,7 +188,7 @@ class StatusPage:
         token = (await request.post()).get("token", "")
         if not self._sessions.can_unlock:
             return self._refuse(
-                request, 403, "Read-only", "This page only shows: it was started without a token."
+                request, 403, "Read-only", "This page is read-only: it was started without a token."
             )
         try:
             name = self._sessions.unlock(str(token), clock.now_ms())
@@ -197,7 +197,7 @@ class StatusPage:
                 request, 429, "Too many attempts", "Too many wrong tokens; try again in a minute."
             )
         if name is None:
-            return self._refuse(request, 403, "Wrong token", "That is not the token of this page.")
+            return self._refuse(request, 403, "Wrong token", "This is not the token of this page.")
         response = _see_other("/?notice=unlocked")
         response.set_cookie(COOKIE, name, httponly=True, samesite="Strict", secure=request.secure)
         return response
@@ -228,7 +228,7 @@ class StatusPage:
             else:
                 await self._commands.pause(key, paused=action == "pause")
         except CommandError as error:
-            return self._refuse(request, 502, "It was not done", str(error))
+            return self._refuse(request, 502, "The command failed", str(error))
         notice = {"pause": "paused", "resume": "resumed", "restart": "restarting"}[action]
         return _see_other(f"{cluster_path(key)}?notice={notice}")
 
@@ -248,7 +248,9 @@ class StatusPage:
         )
 
     def _refuse_forged(self, request: web.Request) -> web.Response:
-        return self._refuse(request, 403, "Locked", "Give the token first, and use the buttons of this page.")
+        return self._refuse(
+            request, 403, "Locked", "Unlock the page with its token first, and use its buttons."
+        )
 
     def _refuse(self, request: web.Request, status: int, title: str, text: str) -> web.Response:
         return _html(refused_page(title, text, self._access(request)), status=status)

@@ -1,4 +1,4 @@
-"""Who has given the token: sessions in memory, each with its word against forged forms. Pure but for chance."""
+"""Sessions of users who entered the token, in memory, each with a CSRF token. Pure but for randomness."""
 
 import hmac
 import secrets
@@ -13,25 +13,23 @@ FAILURES_WINDOW_MS: Final = 60_000
 
 
 class TooManyFailuresError(Exception):
-    """So many wrong tokens were given that none is looked at for a while."""
+    """Too many wrong tokens were entered; none is checked for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One that was unlocked. `csrf` stands in each of its forms."""
+    """An unlocked session. `csrf` is in each of its forms."""
 
     csrf: str
     until_ms: int
 
 
 class Sessions:
-    """Sessions of those who gave the token; none can be had without a token."""
+    """The sessions of users who entered the token; without a token there are none."""
 
     def __init__(self, token: str | None) -> None:
         if token is not None and not token.strip():
-            raise ValueError(
-                "the token of the status page is empty; give one, or none to have a page that only shows"
-            )
+            raise ValueError("the token of the status page is empty; set one, or none for a read-only page")
         self._token = token.strip() if token is not None else None
         self._sessions: dict[str, Session] = {}
         self._failures: deque[int] = deque(maxlen=FAILURES_MAX)

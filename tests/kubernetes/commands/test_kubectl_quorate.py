@@ -118,7 +118,7 @@ def test_what_it_changes(
         (("decommission", "quorum", "4711"), "NODE_ID: 4711: KafkaBroker pool has 0, 1"),
         (
             ("decommission", "quorum", "3001", "--undo"),
-            "was not asked to leave KafkaController quorum; nobody was",
+            "is not decommissioned in KafkaController quorum; no node is",
         ),
         (("restart", "quorum", "3007"), "NODE_ID: 3007: KafkaController quorum has 3000, 3001, 3002"),
         (

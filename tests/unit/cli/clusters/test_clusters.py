@@ -101,7 +101,7 @@ def test_a_healthy_cluster_has_nothing_wrong() -> None:
 @pytest.mark.parametrize(
     ("status", "severity", "words"),
     [
-        ({}, "warning", "No operator has looked at it"),
+        ({}, "warning", "No operator manages it"),
         (
             {**HEALTHY, "conditions": [_condition("QuorumHealthy", "False", "2 of 3 voters are gone")]},
             "danger",

@@ -115,7 +115,7 @@ def test_a_change_is_made_of_what_was_read(server: Server) -> None:
     server.api.change(controllers, {"metadata": {"annotations": {"a": "b"}}})
     changed = {"metadata": {"annotations": {"a": "b"}, "resourceVersion": "7"}}
     assert server.asked[-1] == ("PATCH", path, {"fieldManager": ["kubectl-quorate"]}, changed)
-    with pytest.raises(CommandError, match="somebody else changed it at the same time"):
+    with pytest.raises(CommandError, match="it was changed by someone else at the same time"):
         server.api.change(controllers, {})
 
 
