@@ -6,10 +6,10 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kit.cluster import DIE_WITH_PARENT, manifests
+from kit.lake.tables import stored_lines
 from kit.membership import Membership
 from kit.waiting import eventually
 from pyspark.sql import SparkSession
@@ -17,7 +17,6 @@ from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.ingest import ingest
 from pyspark_quorate.jobs.lake import STATE, Lake
 from pyspark_quorate.jobs.progress import Silent
-from pyspark_quorate.jobs.reading import read_table
 from pyspark_quorate.jobs.tail import Followed, follow
 from quorate_operator.runtime.local.layout import QUORATE
 
@@ -35,18 +34,6 @@ def cluster(tmp_path: Path) -> Iterator[Membership]:
         yield made.start_founders()
     finally:
         made.close()
-
-
-def rows(lake: Path) -> dict[str, list[str]]:
-    """What the tables say; of gaps, those that hide records."""
-    found = Lake.open(str(lake))
-    said = {}
-    for name in TABLES.split(","):
-        read = read_table(found, name)
-        assert read is not None
-        counted: list[Any] = [row for row in read.rows if row.get("hides_records") is not False]
-        said[name] = sorted(repr(row) for row in counted if row.get("hides_records", True) is not None)
-    return said
 
 
 def test_a_tail_that_is_killed_goes_on(spark: SparkSession, cluster: Membership, tmp_path: Path) -> None:
@@ -80,7 +67,7 @@ def test_a_tail_that_is_killed_goes_on(spark: SparkSession, cluster: Membership,
     with Lake.writing(str(tmp_path / "read")) as found:
         sources = [str(cluster.data(one)) for one in cluster.controllers]
         ingest(spark, found, sources, Silent(), tables=choose_tables(TABLES))
-    tailed, read = rows(lake), rows(tmp_path / "read")
+    tailed, read = stored_lines(lake, TABLES), stored_lines(tmp_path / "read", TABLES)
     assert tailed == read
     assert len(tailed["leadership"]) >= 2
     assert sum("3098" in row for row in tailed["controller_registrations"]) == 1

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from kit.cluster import DIE_WITH_PARENT
 from kit.java.cluster import JavaCluster
+from kit.lake.tables import stored_lines
 from pyspark.sql import SparkSession
 from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.ingest import ingest
 from pyspark_quorate.jobs.lake import Lake
 from pyspark_quorate.jobs.progress import Silent
-from pyspark_quorate.jobs.reading import read_table
 from pyspark_quorate.source.follow_feed import FollowError
 from pyspark_quorate.source.stream import QuorumStreamReader
 from quorate_admin.client import AdminClient
@@ -36,17 +36,6 @@ def tail(cluster: JavaCluster, lake: Path, properties: Mapping[str, str]) -> sub
     command += ["--bootstrap-controller", cluster.sasl_controllers, "--command-config", str(file)]
     command += ["--tables", TABLES, "--master", "local[2]"]
     return subprocess.run(command, capture_output=True, text=True, timeout=JOB_TIMEOUT_S, check=False)
-
-
-def content(lake: Path) -> dict[str, list[str]]:
-    """What the tables say."""
-    found = Lake.open(str(lake))
-    said = {}
-    for name in TABLES.split(","):
-        read = read_table(found, name)
-        assert read is not None
-        said[name] = sorted(map(repr, read.rows))
-    return said
 
 
 def test_a_secured_quorum_is_tailed(
@@ -74,8 +63,8 @@ def test_a_secured_quorum_is_tailed(
     cluster.kill(*cluster.controllers)
     with Lake.writing(str(tmp_path / "read")) as found:
         ingest(spark, found, [str(cluster.data(3000))], Silent(), tables=choose_tables(TABLES))
-    tailed = content(tmp_path / "tailed")
-    assert tailed == content(tmp_path / "read")
+    tailed = stored_lines(tmp_path / "tailed", TABLES)
+    assert tailed == stored_lines(tmp_path / "read", TABLES)
     assert all(tailed.values())
 
 

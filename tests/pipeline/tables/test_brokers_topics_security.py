@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kit.lake.oracle_replay import REDACTED, Replay, timeline_lines
 from kit.lake.oracle_tables import ORACLES
 from kit.lake.oracle_worlds import make_world
-from kit.lake.promises import assert_promises
+from kit.lake.tables import assert_promises
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType

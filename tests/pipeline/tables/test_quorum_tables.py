@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kit.lake.oracle import Quorum, make_quorum, timeline_lines
 from kit.lake.oracle_intervals import addresses, blockers, leaderships, lives, missing
-from kit.lake.promises import assert_promises
+from kit.lake.tables import assert_promises
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark_quorate import rows

@@ -1,8 +1,11 @@
-"""What every table promises, whatever it is made of."""
+"""Checks of tables: what every table promises, and what a lake has on disk."""
 
 from collections import Counter
+from pathlib import Path
 
 from pyspark.sql import DataFrame
+from pyspark_quorate.jobs.lake import Lake
+from pyspark_quorate.jobs.reading import read_table
 from pyspark_quorate.tables.contract import Table
 
 SPAN = ("from_offset", "to_offset")
@@ -18,3 +21,14 @@ def assert_promises(table: Table, frame: DataFrame) -> None:
     if is_of_intervals:
         without = [row for row in told if row[-1] is not None and row[-1] <= row[-2]]
         assert not without, f"{table.name}: intervals without length: {without[:5]}"
+
+
+def stored_lines(lake: Path, tables: str) -> dict[str, list[str]]:
+    """The rows of a lake's tables (a comma-separated list); of gaps, those that hide records."""
+    found = Lake.open(str(lake))
+    lines = {}
+    for name in tables.split(","):
+        read = read_table(found, name)
+        assert read is not None
+        lines[name] = sorted(repr(row) for row in read.rows if row.get("hides_records", True))
+    return lines
