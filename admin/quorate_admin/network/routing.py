@@ -332,12 +332,12 @@ class Routing:
         failures.until_ms = now_ms + backoff_ms(
             failures.count, policy.reconnect_backoff_ms, policy.reconnect_backoff_max_ms, self._random
         )
-        self._leave(target.address)
+        self._avoid(target.address)
 
     def not_in_charge(self, target: Target) -> None:
         """The node is not the controller or leader."""
         self._controller_id = None
-        self._leave(target.address)
+        self._avoid(target.address)
 
     def answered_for(self, target: Target, cluster_id: str, now_ms: int) -> Misrouted | None:
         """A response has a cluster id. Returns the misrouted connection, if it is that of another cluster.
@@ -408,7 +408,7 @@ class Routing:
         self._described.clear()
         self._failures = {one: kept for one, kept in self._failures.items() if one in self._bootstrap}
 
-    def _leave(self, address: Address) -> None:
+    def _avoid(self, address: Address) -> None:
         """Prefer other nodes from now on, and discover the cluster again."""
         self._is_stale = bool(self.nodes)
         if address in self._bootstrap:

@@ -89,7 +89,9 @@ class Transport:
             timeout_ms,
         )
 
-    async def open_apart(self, address: Address, identity: Identity | None, *, timeout_ms: int) -> Connection:
+    async def open_separate(
+        self, address: Address, identity: Identity | None, *, timeout_ms: int
+    ) -> Connection:
         """A separate connection, which the caller closes. Raises as `Connection.open` does."""
         return await Connection.open(
             address,
@@ -130,7 +132,7 @@ class Transport:
             else:
                 self.routing.succeeded(target)
                 code = code_to_retry(answer)
-                if self._is_from_elsewhere(target, answer, attempt):
+                if self._is_of_another_cluster(target, answer, attempt):
                     answer = None
                 elif code is None:
                     self.routing.answered()
@@ -145,7 +147,7 @@ class Transport:
                 raise attempt.failure()
             await asyncio.sleep(pause_ms / 1000)
 
-    def _is_from_elsewhere(self, target: Target, answer: Any, attempt: "_Attempts") -> bool:
+    def _is_of_another_cluster(self, target: Target, answer: Any, attempt: "_Attempts") -> bool:
         """Whether the response has the id of another cluster. Servers before KIP-1242 do not check that."""
         cluster_id = getattr(answer, "cluster_id", None)
         misrouted = self.routing.answered_for(target, cluster_id, self._now_ms()) if cluster_id else None
@@ -238,7 +240,7 @@ class Transport:
         )
         for misrouted in found:
             self._misrouted_log.log(misrouted, self._now_ms())
-        await self._drop_connections_to_strangers()
+        await self._close_connections_to_unknown_nodes()
 
     async def _describe_cluster(self, connection: Connection, limit_ms: int) -> Any:
         """The response to DescribeCluster, which lists the nodes of either kind (KIP-700, KIP-919)."""
@@ -293,7 +295,7 @@ class Transport:
                     raise
             return connection
 
-    async def _drop_connections_to_strangers(self) -> None:
+    async def _close_connections_to_unknown_nodes(self) -> None:
         """Close idle connections to nodes that no longer belong to the cluster."""
         known = self.routing.addresses
         strange = [
@@ -344,7 +346,7 @@ class MisroutedLog:
             self._warned_at_ms[misrouted] = now_ms
         logger.log(
             logging.WARNING if is_due else logging.DEBUG,
-            "a connection led elsewhere: %s was %s, and is %s",
+            "misrouted connection to %s: expected %s, found %s",
             misrouted.address,
             _expected(misrouted),
             _found(misrouted),
@@ -422,7 +424,7 @@ def _expected(misrouted: Misrouted) -> str:
 
 def _found(misrouted: Misrouted) -> str:
     if misrouted.found_cluster_id is None:
-        return "another, as the server says"
+        return "another node"
     if misrouted.found_node_id is None:
         return f"a node of cluster {misrouted.found_cluster_id}"
     return f"node {misrouted.found_node_id} of cluster {misrouted.found_cluster_id}"

@@ -255,7 +255,7 @@ class ControllerOperations(ClusterOperations):
     async def _seen_at(self, address: Address, identity: Identity) -> str | None:
         """Describes the server at an address, if it may be the given node; None if it is not, or nothing answers."""
         try:
-            connection = await self._transport.open_apart(address, identity, timeout_ms=PROBE_TIMEOUT_MS)
+            connection = await self._transport.open_separate(address, identity, timeout_ms=PROBE_TIMEOUT_MS)
         except (ConnectionFailedError, OSError):
             return None  # nothing listens there, or it reported another identity
         except AdminError as error:

@@ -31,8 +31,8 @@ def test_the_same_detection_warns_once_in_a_while(caplog: pytest.LogCaptureFixtu
         log.log(misrouted(), now_ms)
     log.log(misrouted(found_node_id=None), 5)
     assert warnings(caplog) == [
-        "a connection led elsewhere: c:9093 was node 1 of cluster ours, and is node 2 of cluster theirs",
-        "a connection led elsewhere: c:9093 was node 1 of cluster ours, and is a node of cluster theirs",
+        "misrouted connection to c:9093: expected node 1 of cluster ours, found node 2 of cluster theirs",
+        "misrouted connection to c:9093: expected node 1 of cluster ours, found a node of cluster theirs",
     ]
     log.log(misrouted(), AGAIN_AFTER_MS)
     assert len(warnings(caplog)) == 3
