@@ -1,8 +1,8 @@
-"""The metadata image: what the metadata log says about a cluster; replay, undo, deltas, snapshots.
+"""The metadata image: a cluster as its metadata log describes it; replay, undo, deltas, snapshots.
 
-Begin at :class:`~quorate_protocol.image.image.MetadataImage`. All values in it are frozen; see
-:mod:`quorate_protocol.image.snapshot` for records and checkpoints made from it, and
-:mod:`quorate_protocol.image.views` for common questions.
+Start at :class:`~quorate_protocol.image.image.MetadataImage`. All values in it are frozen. It is loaded from log
+batches and checkpoints by :mod:`quorate_protocol.image.loading`, and written as records and checkpoints by
+:mod:`quorate_protocol.image.snapshot`; :mod:`quorate_protocol.image.views` has common queries.
 """
 
 from quorate_protocol.image.errors import CorruptCheckpointError, ReplayError, UnwritableImageError

@@ -1,23 +1,23 @@
-"""What goes wrong between records, image and checkpoint."""
+"""Errors between records, image and checkpoint."""
 
 from quorate_protocol.errors import ErrorCode, ProtocolError
 from quorate_protocol.records.generated import MetadataRecord
 
 
 class CannotReplay(Exception):  # noqa: N818 - never leaves the package: MetadataImage turns it into a ReplayError
-    """Why a record does not fit the image; raised where the reason is found, before anything has changed."""
+    """A record does not fit the image; raised before anything has changed."""
 
 
 class ReplayError(ProtocolError):
-    """A metadata record that can't be replayed: log or snapshot and this software disagree about the cluster.
+    """A metadata record can't be replayed: the log or snapshot contradicts the image.
 
-    There is no going on from here: Kafka's controllers and brokers stop with a fatal fault as well.
+    It is fatal: Kafka's controllers and brokers stop with a fatal fault as well.
     """
 
     def __init__(self, *, record: MetadataRecord, key: str, reason: str, offset: int) -> None:
         self.record_name = type(record).__name__
         self.key = key
-        """Fields that identify what the record is about, for instance ``broker_id=3``."""
+        """The fields that identify the record's subject, for instance ``broker_id=3``."""
         self.reason = reason
         self.offset = offset
         super().__init__(
@@ -36,7 +36,7 @@ class UnwritableImageError(Exception):
 
 
 class CorruptCheckpointError(ProtocolError):
-    """A checkpoint whose structure is wrong: no header, no footer, a gap, or a batch out of bounds."""
+    """The structure of a checkpoint is wrong: no header, no footer, a gap, or a batch out of bounds."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.corrupt_message, message)

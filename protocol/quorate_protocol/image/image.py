@@ -1,7 +1,7 @@
 """The metadata image: the cluster as its metadata log describes it, live and changing record by record.
 
-``end_offset`` is where the image stands; ``stable.end_offset`` is the last place that can't be lost:
-committed, and not inside a metadata transaction. Between them lies what the journal can still take back.
+``end_offset`` is the end of the replayed records. ``stable.end_offset`` is the last batch end that can't be lost: it
+is committed, and no metadata transaction is open there. The journal can undo everything between the two.
 """
 
 from collections import deque
@@ -23,9 +23,9 @@ from quorate_protocol.records.generated import (
 class MetadataImage(ReplayedState):
     """State of a cluster, changed only by replaying records.
 
-    Protocol of use: ``replay_batch`` each batch in offset order (``advance`` past control batches), and
-    ``commit`` the high watermark. A controller that loses leadership calls ``revert_to`` with the offset from
-    which on its log was, or may be, truncated.
+    Usage: call ``replay_batch`` for each batch in offset order (``advance`` for a control batch), and ``commit``
+    when the high watermark advances. A controller that loses leadership calls ``revert_to`` with the offset from
+    which its log was, or may be, truncated.
     """
 
     __slots__ = (
@@ -39,42 +39,42 @@ class MetadataImage(ReplayedState):
 
     def __init__(self) -> None:
         self.index = PartitionIndex()
-        """Partitions by broker and in unusual states; counts for metrics."""
+        """Partitions by broker and by unusual state; counts for metrics."""
         super().__init__(self.index.on_change)
         self._journal = Journal()
         self._batch_ends: deque[Provenance] = deque()
         self._replayed_end_offset = 0
         self.committed_end_offset = 0
-        """The high watermark as far as it was told."""
+        """The last high watermark that was committed."""
         self.stable = Provenance()
         """The end of the last batch that is committed and does not belong to an open transaction."""
 
     @property
     def end_offset(self) -> int:
-        """Offset of the next record to be replayed: ``provenance`` is the last batch that is complete."""
+        """Offset of the next record to replay; ``provenance`` is the last complete batch."""
         return self._replayed_end_offset
 
     @property
     def transaction(self) -> Transaction | None:
-        """The metadata transaction that the next record will belong to: a new leader has to abort it."""
+        """The open metadata transaction, to which the next record will belong; a new leader has to abort it."""
         return self._journal.open_transaction
 
     def replay_batch(
         self, records: Iterable[MetadataRecord], *, base_offset: int, epoch: int, timestamp_ms: int
     ) -> None:
-        """Replays the records of one batch, which have consecutive offsets from ``base_offset`` on.
+        """Replay the records of one batch, which have consecutive offsets from ``base_offset`` on.
 
         Raises:
-            ReplayError: one of them doesn't fit; the image is as it was before the batch.
+            ReplayError: a record does not fit; the image is as it was before the batch.
         """
         self.replay_all(records, base_offset=base_offset)
         self.advance(end_offset=self.end_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
     def replay_all(self, records: Iterable[MetadataRecord], *, base_offset: int) -> None:
-        """Replays records with consecutive offsets, all or none. ``advance`` has to follow as after ``replay``.
+        """Replay records with consecutive offsets, all or none. Call ``advance`` once their batch is complete.
 
         Raises:
-            ReplayError: one of them doesn't fit; the image is as it was before the first.
+            ReplayError: a record does not fit; the image is as it was before the first.
         """
         before = self._replayed_end_offset
         try:
@@ -86,10 +86,10 @@ class MetadataImage(ReplayedState):
             raise
 
     def replay(self, record: MetadataRecord, offset: int) -> None:
-        """Replays one record. ``advance`` has to follow once its batch is complete.
+        """Replay one record. Call ``advance`` once its batch is complete.
 
         Raises:
-            ReplayError: it doesn't fit; it has changed nothing.
+            ReplayError: the record does not fit; nothing has changed.
         """
         assert offset >= self.end_offset, f"{offset} is below {self.end_offset}"
         try:
@@ -115,7 +115,7 @@ class MetadataImage(ReplayedState):
             raise CannotReplay("unknown type of record")
 
     def advance(self, *, end_offset: int, epoch: int, timestamp_ms: int) -> None:
-        """Says that a batch, of records or of control records, ends before ``end_offset``."""
+        """Note the end of a batch of records or control records: its last offset is ``end_offset`` - 1."""
         assert end_offset > self.provenance.end_offset, f"{end_offset} is in {self.provenance}"
         assert end_offset >= self.end_offset, f"{end_offset} is below {self.end_offset}"
         self._replayed_end_offset = end_offset
@@ -123,15 +123,15 @@ class MetadataImage(ReplayedState):
         self._batch_ends.append(self.provenance)
 
     def commit(self, end_offset: int) -> None:
-        """The records below ``end_offset`` are committed: they will never be reverted.
+        """Commit the records below ``end_offset``: they will not be reverted.
 
-        Those in an open transaction can still be undone by its AbortTransactionRecord.
+        An AbortTransactionRecord can still undo those of an open transaction.
         """
         assert end_offset <= self.end_offset, f"{end_offset} is above {self.end_offset}"
         assert end_offset >= self.committed_end_offset, f"{end_offset} is below {self.committed_end_offset}"
         self.committed_end_offset = end_offset
-        # A snapshot has to end where a batch ends, and no transaction may be open there: not even one that
-        # has ended since, if the next one began in the middle of a batch.
+        # A snapshot has to end at a batch end where no transaction is open: not even one that has ended
+        # since, if the next one began in the middle of a batch.
         settled = 0
         for place, batch_end in enumerate(self._batch_ends, start=1):
             if batch_end.end_offset > end_offset:
@@ -143,7 +143,7 @@ class MetadataImage(ReplayedState):
         self._journal.forget_below(self.stable.end_offset)
 
     def revert_to(self, end_offset: int) -> None:
-        """Takes back the uncommitted records from ``end_offset`` on, by whole batches."""
+        """Undo the uncommitted records from ``end_offset`` on, by whole batches."""
         assert end_offset >= self.committed_end_offset, f"{end_offset} is below {self.committed_end_offset}"
         while self._batch_ends and self._batch_ends[-1].end_offset > end_offset:
             self._batch_ends.pop()
@@ -152,17 +152,17 @@ class MetadataImage(ReplayedState):
         self._journal.undo_from(self.end_offset)
 
     def delta(self, start_offset: int, end_offset: int | None = None) -> MetadataDelta:
-        """What the records from ``start_offset`` to below ``end_offset``, by default all, have changed.
+        """Return the changes by the records from ``start_offset`` to below ``end_offset``, by default all.
 
-        ``start_offset`` is not below that of ``stable``: ask before committing.
+        ``start_offset`` must not be below that of ``stable``: call this before ``commit``.
         """
         assert start_offset >= self.stable.end_offset, f"{start_offset} is below {self.stable.end_offset}"
         return self._journal.delta(start_offset, self.end_offset if end_offset is None else end_offset)
 
     def committed_copy(self) -> ImageState:
-        """The state at ``stable``, for a snapshot; it stays as it is while this image goes on.
+        """Return the state at ``stable``, for a snapshot; it does not change with this image.
 
-        Takes time by the number of topics and of unstable changes, not by that of partitions.
+        The time depends on the number of topics and of unstable changes, not on that of partitions.
         """
         copied = self.copy()
         self.delta(self.stable.end_offset).revert(copied)
@@ -170,15 +170,15 @@ class MetadataImage(ReplayedState):
         return copied
 
     def restore(self, records: Iterable[MetadataRecord], provenance: Provenance) -> None:
-        """Replaces everything by the records of a snapshot. References into the image become outdated.
+        """Replace everything by the records of a snapshot. References into the image become outdated.
 
         Raises:
-            ReplayError: a record doesn't fit; its ``offset`` is its place there. Nothing has changed.
+            ReplayError: a record does not fit; ``offset`` is its index in the snapshot. Nothing has changed.
         """
         fresh = MetadataImage()
         for place, record in enumerate(records):
             if isinstance(record, BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord):
-                raise ReplayError(record=record, key="", reason="it can't be in a snapshot", offset=place)
+                raise ReplayError(record=record, key="", reason="a snapshot can't contain it", offset=place)
             fresh.replay(record, place)
             fresh._journal.forget_below(place + 1)
         fresh.provenance = fresh.stable = provenance

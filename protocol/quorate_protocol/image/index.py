@@ -1,4 +1,4 @@
-"""What is asked often about partitions, kept up to date with each change instead of looking at all."""
+"""Indexes of partitions, updated with each change, so that common queries do not scan all partitions."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ _REASSIGNING: Final = 4
 
 
 class PartitionSet:
-    """A set of (topic id, partition id) that knows its size; small when few partitions are unusual."""
+    """A set of (topic id, partition id) with its size; small while few partitions are unusual."""
 
     __slots__ = ("_by_topic", "_size")
 
@@ -39,7 +39,7 @@ class PartitionSet:
         return frozenset(self._by_topic.get(topic_id, ()))
 
     def toggle(self, topic_id: UUID, partition_id: int) -> None:
-        """Adds a partition that is not in the set, removes one that is."""
+        """Add a partition that is not in the set; remove one that is."""
         partitions = self._by_topic.setdefault(topic_id, set())
         if partition_id in partitions:
             partitions.remove(partition_id)
@@ -52,7 +52,7 @@ class PartitionSet:
 
 
 class TopicsByBroker:
-    """Which topics have a replica on which broker: one bit per pair, since there are millions of pairs.
+    """The topics with a replica on each broker: one bit per pair, since there are millions of pairs.
 
     Each topic has a number while it has partitions, and each broker the bits of all numbers. A set of topics
     per broker would take some 65 bytes for each pair, in large clusters as much as the partitions themselves.
@@ -67,7 +67,7 @@ class TopicsByBroker:
         self._bits: dict[int, bytearray] = {}
 
     def topics(self, broker_id: int) -> Iterator[str]:
-        """Names of the topics that have a replica on ``broker_id``."""
+        """Return the names of the topics with a replica on ``broker_id``."""
         for place, byte in enumerate(self._bits.get(broker_id, b"")):
             if byte:
                 for bit in range(8):
@@ -75,7 +75,7 @@ class TopicsByBroker:
                         yield self._names[place * 8 + bit]
 
     def add(self, name: str, broker_ids: tuple[int, ...]) -> None:
-        """The topic has, perhaps already had, a replica on each of these brokers."""
+        """Note that the topic has a replica on each of these brokers; repeating it changes nothing."""
         number = self._numbers.get(name)
         if number is None:
             number = self._new_number(name)
@@ -89,12 +89,12 @@ class TopicsByBroker:
             bits[place] |= mask
 
     def discard(self, name: str, broker_id: int) -> None:
-        """The topic has no replica on this broker any more."""
+        """Note that the topic has no replica on this broker any more."""
         number = self._numbers[name]
         self._bits[broker_id][number >> 3] &= ~(1 << (number & 7))
 
     def forget(self, name: str) -> None:
-        """The topic has no partitions any more: its number may be given to another one."""
+        """Note that the topic has no partitions any more; its number may be reused."""
         self._free.append(self._numbers.pop(name))
 
     def _new_number(self, name: str) -> int:
@@ -124,22 +124,22 @@ class PartitionIndex:
     def __init__(self) -> None:
         self.num_partitions = 0
         self.revision = 0
-        """Counts the changes: while it is the same, so is each partition."""
+        """Number of changes: while it stays the same, so does each partition."""
         self.leaderless = PartitionSet()
         """Partitions without a leader: Kafka's OfflinePartitionsCount."""
         self.imbalanced = PartitionSet()
-        """Partitions that their preferred replica does not lead: Kafka's PreferredReplicaImbalanceCount."""
+        """Partitions that are not led by their preferred replica: Kafka's PreferredReplicaImbalanceCount."""
         self.reassigning = PartitionSet()
         """Partitions with adding or removing replicas."""
         self._topics_by_broker = TopicsByBroker()
         self._leaderships: dict[int, int] = {}
 
     def leaderships(self, broker_id: int) -> int:
-        """Number of partitions that ``broker_id`` leads."""
+        """Return the number of partitions that ``broker_id`` leads."""
         return self._leaderships.get(broker_id, 0)
 
     def topics_of_broker(self, broker_id: int) -> Iterator[str]:
-        """Names of the topics that have a replica on ``broker_id``."""
+        """Return the names of the topics with a replica on ``broker_id``."""
         return self._topics_by_broker.topics(broker_id)
 
     def on_change(
@@ -149,7 +149,7 @@ class PartitionIndex:
         old: PartitionRegistration | None,
         new: PartitionRegistration | None,
     ) -> None:
-        """A partition of ``topic`` was created (``old`` is None), changed, or removed (``new`` is None)."""
+        """Update the indexes: a partition was created (``old`` is None), changed, or removed (``new`` is None)."""
         self.num_partitions += (old is None) - (new is None)
         self.revision += 1
         old, new = old or _NO_PARTITION, new or _NO_PARTITION
@@ -168,7 +168,7 @@ class PartitionIndex:
     def _move_replicas(self, topic: "TopicImage", old: tuple[int, ...], new: tuple[int, ...]) -> None:
         self._topics_by_broker.add(topic.name, new)
         for broker_id in old:
-            # One of the first partitions usually answers, so that no counts need to be kept.
+            # Usually one of the first partitions has a replica there, so that no counts need to be kept.
             if broker_id not in new and not any(
                 broker_id in partition.replicas for partition in topic.partitions.values()
             ):

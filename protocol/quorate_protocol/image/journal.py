@@ -1,12 +1,12 @@
-"""The undo journal: what each uncommitted write replaced, and what changed between two offsets.
+"""The undo journal: the rows that uncommitted writes replaced, and the difference between two offsets.
 
 The active controller replays its records before they are committed, so that the next decision sees them.
-Until then each write stands here with the row that it replaced:
+The journal keeps each write with the row that it replaced until then:
 
-- losing leadership writes those rows back, newest first (:meth:`Journal.undo_from`);
+- a loss of leadership writes those rows back, newest first (:meth:`Journal.undo_from`);
 - the high watermark makes entries obsolete (:meth:`Journal.forget_below`), except those of a metadata
   transaction that is still open (KIP-868): AbortTransactionRecord has to undo them, committed or not;
-- that undoing is itself written and journaled, since the AbortTransactionRecord may be uncommitted and lost;
+- the undo of an abort is itself written and journaled: the AbortTransactionRecord may be uncommitted and lost;
 - the first and the last row of each key are the difference between two offsets: a :class:`MetadataDelta`.
 """
 
@@ -27,7 +27,7 @@ _Entry = tuple[int, AnyTable, Any, Any]
 
 
 class Change(NamedTuple, Generic[V]):
-    """One row before and after; None where there is no row."""
+    """One row before and after a change; None stands for no row."""
 
     before: V | None
     after: V | None
@@ -35,28 +35,28 @@ class Change(NamedTuple, Generic[V]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataDelta:
-    """What the records from ``start_offset`` to below ``end_offset`` changed, without detours."""
+    """The net changes by the records from ``start_offset`` to below ``end_offset``."""
 
     start_offset: int
     end_offset: int
     changes: Mapping[str, Mapping[Any, Change[Any]]]
-    """Table name -> key -> change; rows that are as before are left out."""
+    """Table name -> key -> change; unchanged rows are left out."""
 
     def of(self, table: TableOf[K, V]) -> Mapping[K, Change[V]]:
-        """Changes of one table, for instance ``delta.of(image.cluster.brokers)``."""
+        """Return the changes of one table, for instance ``delta.of(image.cluster.brokers)``."""
         return self.changes.get(table.name, {})
 
     def apply(self, state: ImageState) -> None:
-        """Makes the state at ``start_offset`` that at ``end_offset``."""
+        """Turn the state at ``start_offset`` into that at ``end_offset``."""
         self._overwrite(state, "after")
 
     def revert(self, state: ImageState) -> None:
-        """Makes the state at ``end_offset`` that at ``start_offset``."""
+        """Turn the state at ``end_offset`` into that at ``start_offset``."""
         self._overwrite(state, "before")
 
     def _overwrite(self, state: ImageState, side: Literal["before", "after"]) -> None:
-        # Partitions live inside topics, and a name may have gone from one topic to another: what goes, goes
-        # first and inside out; what comes, comes from outside in.
+        # Partitions are nested in topics, and a name may have moved from one topic to another: removals
+        # come first, inner rows before outer ones; then additions, outer rows before inner ones.
         rows = [
             (table, key, getattr(change, side))
             for table in state.tables()
@@ -81,7 +81,7 @@ class Transaction:
 
 
 class Journal:
-    """Writes in offset order, and the metadata transactions among them."""
+    """Writes in offset order, and the metadata transactions that they belong to."""
 
     __slots__ = ("_entries", "_transactions")
 
@@ -93,11 +93,11 @@ class Journal:
         return len(self._entries)
 
     def write(self, offset: int, table: AnyTable, key: Any, value: Any) -> None:
-        """Writes a row on behalf of the record at ``offset``, which never goes backwards."""
+        """Write a row for the record at ``offset``, which never decreases."""
         self._entries.append((offset, table, key, table.write(key, value)))
 
     def undo_from(self, offset: int) -> None:
-        """Takes back everything that the records from ``offset`` on did."""
+        """Undo all writes of the records from ``offset`` on."""
         while self._entries and self._entries[-1][0] >= offset:
             _, table, key, old = self._entries.pop()
             table.write(key, old)
@@ -107,7 +107,7 @@ class Journal:
                 one.end_offset = None
 
     def forget_below(self, offset: int) -> None:
-        """Drops what is needed only to go back below ``offset``."""
+        """Drop the entries that only an undo below ``offset`` would need."""
         while self._entries and self._entries[0][0] < offset:
             self._entries.popleft()
         self._transactions = [
@@ -115,7 +115,7 @@ class Journal:
         ]
 
     def delta(self, start_offset: int, end_offset: int) -> MetadataDelta:
-        """The difference between two offsets, neither below what was forgotten."""
+        """Return the difference between two offsets, neither of which may be below a forgotten one."""
         firsts: dict[tuple[str, Any], tuple[AnyTable, Any]] = {}
         afters: dict[tuple[str, Any], Any] = {}
         for offset, table, key, old in self._newest_until(start_offset):
@@ -138,12 +138,12 @@ class Journal:
 
     @property
     def open_transaction(self) -> Transaction | None:
-        """The metadata transaction that the next record will belong to."""
+        """The open metadata transaction, to which the next record will belong."""
         last = self._transactions[-1] if self._transactions else None
         return last if last and last.end_offset is None else None
 
     def transaction_open_at(self, offset: int) -> Transaction | None:
-        """The metadata transaction that is open after the records below ``offset``."""
+        """Return the metadata transaction that is open after the records below ``offset``."""
         for one in self._transactions:
             if one.begin_offset < offset and (one.end_offset is None or one.end_offset >= offset):
                 return one

@@ -15,7 +15,7 @@ __all__ = ("load_checkpoint", "replay_log_batch")
 def replay_log_batch(image: MetadataImage, batch: RecordBatch) -> list[MetadataRecord]:
     """Replay the next batch of the log and return its metadata records; a control batch has none.
 
-    The caller commits.
+    The caller commits the image.
 
     Raises:
         ReplayError: a record does not fit the image.
@@ -39,10 +39,10 @@ def replay_log_batch(image: MetadataImage, batch: RecordBatch) -> list[MetadataR
 
 
 def load_checkpoint(image: MetadataImage, chunks: Iterable[bytes], *, end_offset: int, epoch: int) -> None:
-    """Replace the image by the checkpoint with this id, whose bytes come cut anywhere.
+    """Replace the image by the checkpoint with this id; ``chunks`` may split its bytes anywhere.
 
     Raises:
-        ReplayError: a record does not fit; the image has not changed, in this case and the next.
+        ReplayError: a record does not fit. The image has not changed, here and below.
         ProtocolError: the checkpoint is damaged; see :func:`~quorate_protocol.image.snapshot.read_checkpoint`.
     """
     checkpoint = read_checkpoint(chunks)

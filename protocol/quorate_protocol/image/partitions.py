@@ -1,4 +1,4 @@
-"""One partition as the image keeps it, and what a PartitionChangeRecord does to it.
+"""One partition in the image, and the effect of a PartitionChangeRecord on it.
 
 A cluster may have a million partitions, so equal tuples are shared between them: see the ``intern``
 parameters, and :class:`BrokerIdsPool`.
@@ -15,13 +15,13 @@ from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.records.generated import PartitionChangeRecord, PartitionRecord
 
 NO_LEADER: Final = -1
-"""Leader of a partition that has none."""
+"""The ``leader`` of a partition without one."""
 
 NO_LEADER_CHANGE: Final = -2
-"""``leader`` of a PartitionChangeRecord that keeps the leader and its epoch."""
+"""The ``leader`` of a PartitionChangeRecord that keeps the leader and its epoch."""
 
 NO_RECOVERY_STATE_CHANGE: Final = -1
-"""``leader_recovery_state`` of a PartitionChangeRecord that keeps it."""
+"""The ``leader_recovery_state`` of a PartitionChangeRecord that keeps it."""
 
 MIGRATING_DIRECTORY: Final = UUID(int=0)
 """Directory of a replica that metadata.version < 17 created, until its broker reports it; None in records."""
@@ -36,17 +36,17 @@ RESERVED_DIRECTORIES: Final = frozenset(UUID(int=number) for number in range(100
 """Ids that no log directory of a broker may have (DirectoryId.reserved)."""
 
 InternIds = Callable[[tuple[int, ...]], tuple[int, ...]]
-"""Gives an equal tuple, if possible one that other partitions have as well."""
+"""Returns an equal tuple, if possible one that other partitions share."""
 
 InternDirectories = Callable[[tuple[UUID | None, ...], int], tuple[UUID, ...]]
-"""The same for what :func:`directories_of_replicas` gives."""
+"""The same for the tuples of :func:`directories_of_replicas`."""
 
 
 def directories_of_replicas(given: tuple[UUID | None, ...], num_replicas: int) -> tuple[UUID, ...]:
-    """One directory per replica from those of a record: MIGRATING for each when it has none, or only that.
+    """Return one directory per replica; MIGRATING for each if the record has none, or only MIGRATING ones.
 
     Raises:
-        CannotReplay: there are as many as replicas, or none, but nothing in between.
+        CannotReplay: the record has directories, but not one for each replica.
     """
     directories = tuple(directory or MIGRATING_DIRECTORY for directory in given)
     if all(directory == MIGRATING_DIRECTORY for directory in directories):
@@ -57,7 +57,7 @@ def directories_of_replicas(given: tuple[UUID | None, ...], num_replicas: int) -
 
 
 def _shared_id(broker_id: int, replicas: tuple[int, ...]) -> int:
-    # Python has one object for each int up to 256 only: with larger ids, use the one that is there already.
+    # Python shares the objects of ints up to 256 only: reuse the object of a larger id.
     return replicas[replicas.index(broker_id)] if broker_id in replicas else broker_id
 
 
@@ -72,7 +72,7 @@ class PartitionRegistration:
     replicas: tuple[int, ...]
     """Broker ids, the preferred leader first."""
     directories: tuple[UUID, ...]
-    """Log directory of each replica, in the order of ``replicas``; as long as it."""
+    """Log directory of each replica, in the order of ``replicas``."""
     isr: tuple[int, ...]
     leader: int
     """Broker id or ``NO_LEADER``."""
@@ -91,7 +91,7 @@ class PartitionRegistration:
 
     @property
     def preferred_leader(self) -> int:
-        """The first replica; ``NO_LEADER`` without replicas."""
+        """The preferred leader: the first replica; ``NO_LEADER`` without replicas."""
         return self.replicas[0] if self.replicas else NO_LEADER
 
     @property
@@ -103,10 +103,10 @@ class PartitionRegistration:
         return bool(self.adding_replicas or self.removing_replicas)
 
     def directory(self, broker_id: int) -> UUID:
-        """Log directory of the replica on ``broker_id``.
+        """Return the log directory of the replica on ``broker_id``.
 
         Raises:
-            ValueError: it has no replica of this partition.
+            ValueError: the broker has no replica of this partition.
         """
         return self.directories[self.replicas.index(broker_id)]
 
@@ -117,10 +117,10 @@ class PartitionRegistration:
         intern_ids: InternIds = _same_ids,
         intern_directories: InternDirectories = directories_of_replicas,
     ) -> "PartitionRegistration":
-        """The partition that a PartitionRecord creates.
+        """Return the partition that a PartitionRecord creates.
 
         Raises:
-            CannotReplay: directories don't match the replicas, unknown recovery state.
+            CannotReplay: the directories do not match the replicas, or the recovery state is unknown.
         """
         replicas = intern_ids(record.replicas)
         removing, adding = record.removing_replicas, record.adding_replicas
@@ -145,12 +145,12 @@ class PartitionRegistration:
         intern_ids: InternIds = _same_ids,
         intern_directories: InternDirectories = directories_of_replicas,
     ) -> "PartitionRegistration":
-        """The partition after ``change``: the partition epoch goes up; the leader epoch if a leader is named.
+        """Return the partition after ``change``: its epoch increases, and the leader epoch if a leader is named.
 
-        Naming the present leader again thus bumps the leader epoch, which is how replicas are removed.
+        Naming the current leader thus increases the leader epoch; Kafka does so when it removes replicas.
 
         Raises:
-            CannotReplay: directories don't match the replicas, unknown recovery state.
+            CannotReplay: the directories do not match the replicas, or the recovery state is unknown.
         """
         replicas = self.replicas if change.replicas is None else intern_ids(change.replicas)
         directories: tuple[UUID | None, ...] = self.directories
@@ -182,10 +182,10 @@ class PartitionRegistration:
         )
 
     def to_record(self, topic_id: UUID, partition_id: int, metadata_version: int) -> PartitionRecord:
-        """The PartitionRecord that recreates this partition.
+        """Return the PartitionRecord that recreates this partition.
 
         Raises:
-            UnwritableImageError: replicas have directories, and metadata.version is too old for them.
+            UnwritableImageError: the replicas have directories, for which metadata.version is too low.
         """
         directories: tuple[UUID | None, ...] = ()
         if metadata_version >= features.DIRECTORY_ASSIGNMENT_SINCE:
@@ -194,7 +194,7 @@ class PartitionRegistration:
             raise UnwritableImageError(
                 metadata_version, "the directory assignment state of one or more replicas"
             )
-        # Kafka drops the ELR when the level does not know it, and writes the tagged fields only when filled.
+        # Kafka drops the ELR at levels without it, and writes the tagged fields only if they are not empty.
         knows_elr = metadata_version >= features.ELIGIBLE_LEADER_REPLICAS_SINCE
         return PartitionRecord(
             partition_id=partition_id,
@@ -233,11 +233,11 @@ def _recovery_state(value: int) -> LeaderRecoveryState:
 # Sharing equal tuples between partitions: in a cluster of a million, most replica lists occur many times.
 
 TUPLES_MAX: Final = 1 << 16
-"""Tuples remembered; sharing the few repetitions among more would cost more memory than it saves."""
+"""Tuples kept at most; sharing the few repetitions among more would cost more memory than it saves."""
 
 
 class BrokerIdsPool:
-    """Gives back an equal tuple of broker ids that it has seen before. Forgets everything when it is full."""
+    """Returns an equal tuple of broker ids that it has seen before. It is cleared when it is full."""
 
     __slots__ = ("_ids", "_tuples")
 
@@ -252,14 +252,14 @@ class BrokerIdsPool:
         if len(self._tuples) >= TUPLES_MAX:
             self._tuples.clear()
             self._ids.clear()
-        # Python shares only ints up to 256: let different tuples share larger ids too.
+        # Python shares the objects of ints up to 256 only: let tuples share larger ids too.
         shared = tuple(self._ids.setdefault(one, one) for one in broker_ids)
         self._tuples[shared] = shared
         return shared
 
 
 class DirectoriesPool:
-    """The same for :func:`directories_of_replicas`: from what a record says to a tuple that is shared."""
+    """The same for :func:`directories_of_replicas`: from the directories of a record to a shared tuple."""
 
     __slots__ = ("_directories", "_tuples")
 
@@ -276,6 +276,6 @@ class DirectoriesPool:
             self._tuples.clear()
             self._directories.clear()
         shared = tuple(self._directories.setdefault(one, one) for one in directories)
-        # Prefer the shared tuple as key too: ``given`` would keep the UUIDs of the record alive.
+        # Use the shared tuple as key too: ``given`` would keep the UUIDs of the record alive.
         self._tuples[shared if given == shared else given] = shared
         return shared

@@ -1,4 +1,4 @@
-"""Brokers and controllers as they registered (KIP-631, KIP-919)."""
+"""Registrations of brokers and controllers (KIP-631, KIP-919)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ _ZK_MIGRATION_SINCE: Final = 8
 
 
 class Listener(NamedTuple):
-    """Where a node listens."""
+    """A listener of a node."""
 
     name: str
     host: str
@@ -33,7 +33,7 @@ class Listener(NamedTuple):
 
 
 class VersionRange(NamedTuple):
-    """Feature levels, both ends included."""
+    """A range of feature levels, both ends included."""
 
     min_level: int
     max_level: int
@@ -44,7 +44,7 @@ class VersionRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """One broker. Its epoch is the offset of the record that registered this incarnation."""
+    """The registration of a broker. Its epoch is the offset of the record that registered this incarnation."""
 
     broker_id: int
     epoch: int
@@ -56,20 +56,20 @@ class BrokerRegistration:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     is_migrating_zk_broker: bool = False
-    """Only in clusters that came from ZooKeeper; kept because the record has it."""
+    """True only in clusters that were migrated from ZooKeeper; kept because the record has it."""
     directories: tuple[UUID, ...] = ()
     """Online log directories, sorted."""
     cordoned_directories: tuple[UUID, ...] | None = None
-    """Those that take no new replicas, sorted; None until the broker reports them (metadata.version 30)."""
+    """Log directories that take no new replicas, sorted; None until the broker reports them (metadata.version 30)."""
 
     @property
     def is_active(self) -> bool:
-        """Neither fenced nor shutting down: may join an ISR and lead."""
+        """Whether it is neither fenced nor shutting down: it may join an ISR and lead."""
         return not self.fenced and not self.in_controlled_shutdown
 
     @property
     def has_uncordoned_directory(self) -> bool:
-        """Whether new replicas may be placed here."""
+        """Whether new replicas may be placed on it."""
         if not self.directories or self.cordoned_directories is None:
             return True
         return not set(self.directories) <= set(self.cordoned_directories)
@@ -77,7 +77,7 @@ class BrokerRegistration:
     def has_online_directory(self, directory: UUID) -> bool:
         """Whether a replica in ``directory`` is reachable (DirectoryId.isOnline).
 
-        MIGRATING and UNASSIGNED count as online: the broker has yet to say where the replica is. So does any
+        MIGRATING and UNASSIGNED count as online: the broker has not reported yet where the replica is. So does any
         directory of a broker that registered none.
         """
         if directory == LOST_DIRECTORY:
@@ -88,7 +88,11 @@ class BrokerRegistration:
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> "BrokerRegistration":
-        """:raises CannotReplay: unknown security protocol."""
+        """Return the registration in a record.
+
+        Raises:
+            CannotReplay: a security protocol is unknown.
+        """
         return cls(
             broker_id=record.broker_id,
             epoch=record.broker_epoch,
@@ -106,10 +110,10 @@ class BrokerRegistration:
         )
 
     def merge(self, change: BrokerRegistrationChangeRecord) -> "BrokerRegistration":
-        """The registration after ``change``; the caller has compared the broker epoch.
+        """Return the registration after ``change``; the caller has compared the broker epoch.
 
         Raises:
-            CannotReplay: a value of ``fenced`` or ``in_controlled_shutdown`` that is not known.
+            CannotReplay: the value of ``fenced`` or ``in_controlled_shutdown`` is unknown.
         """
         # 0 keeps; fenced: 1 fences, -1 unfences; in_controlled_shutdown: 1 sets, nothing clears.
         if change.fenced not in (-1, 0, 1):
@@ -132,10 +136,10 @@ class BrokerRegistration:
         return replace(self, fenced=fenced)
 
     def to_record(self, metadata_version: int) -> RegisterBrokerRecord:
-        """The RegisterBrokerRecord that recreates this registration.
+        """Return the RegisterBrokerRecord that recreates this registration.
 
         Raises:
-            UnwritableImageError: metadata.version is too old for one of its parts.
+            UnwritableImageError: metadata.version is too low for one of its fields.
         """
         self._check_writable(metadata_version)
         return RegisterBrokerRecord(
@@ -173,7 +177,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRegistration:
-    """One controller. It stays until it is replaced or, from metadata.version 33, unregistered."""
+    """The registration of a controller, valid until it is replaced or, from metadata.version 33, unregistered."""
 
     controller_id: int
     incarnation_id: UUID
@@ -183,7 +187,11 @@ class ControllerRegistration:
 
     @classmethod
     def from_record(cls, record: RegisterControllerRecord) -> "ControllerRegistration":
-        """:raises CannotReplay: unknown security protocol."""
+        """Return the registration in a record.
+
+        Raises:
+            CannotReplay: a security protocol is unknown.
+        """
         return cls(
             controller_id=record.controller_id,
             incarnation_id=record.incarnation_id or _ZERO,
@@ -193,7 +201,7 @@ class ControllerRegistration:
         )
 
     def to_record(self) -> RegisterControllerRecord:
-        """The RegisterControllerRecord that recreates this registration."""
+        """Return the RegisterControllerRecord that recreates this registration."""
         return RegisterControllerRecord(
             controller_id=self.controller_id,
             incarnation_id=self.incarnation_id,

@@ -1,10 +1,10 @@
-"""What each metadata record does to the image: one function per record type, none of which changes anything.
+"""The effect of each metadata record on the image: one pure function per record type.
 
-A function looks at the image and the record and gives the writes that follow, or raises
+A function takes the image and the record and returns the resulting writes, or raises
 :class:`~quorate_protocol.image.errors.CannotReplay`. Where Kafka's controller and its image differ in what
-they tolerate, the controller counts: a record that it does not survive is refused here too.
+they tolerate, the controller decides: a record that stops it is refused here too.
 
-Begin-, End- and AbortTransactionRecord are not here: they are about the journal, not about tables.
+Begin-, End- and AbortTransactionRecord change the journal, not tables; :mod:`.image` handles them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,12 +35,12 @@ class ReplayedState(ImageState):
 
 
 Writes = Iterable[tuple[AnyTable, Any, Any]]
-"""(table, key, row or None) in the order in which they must be done."""
+"""(table, key, row or None), in the order in which they have to be written."""
 
 
 def _nothing(_image: ReplayedState, _record: object) -> Writes:
-    # NoOpRecord only moves the offset. ZkMigrationStateRecord means nothing since Kafka 4.0, but logs and
-    # snapshots that began before may have it.
+    # NoOpRecord only advances the offset. ZkMigrationStateRecord has no meaning since Kafka 4.0, but older
+    # logs and snapshots contain it.
     return ()
 
 
@@ -191,7 +191,7 @@ def _client_quota(image: ReplayedState, record: records.ClientQuotaRecord) -> Wr
 
 
 def _with_entry(row: Mapping[str, Any] | None, name: str, value: Any) -> dict[str, Any] | None:
-    """A new row that has, or for None lacks, the entry; None when nothing is left of it."""
+    """Return a new row with the entry, or without it for None; None if the row would be empty."""
     entries = dict(row or {})
     entries.pop(name, None)
     if value is not None:
@@ -248,7 +248,7 @@ def _delegation_token(image: ReplayedState, record: records.DelegationTokenRecor
 
 
 def _remove_delegation_token(image: ReplayedState, record: records.RemoveDelegationTokenRecord) -> Writes:
-    # Kafka takes the removal of an unknown token in silence: two nodes may expire the same one.
+    # Kafka ignores the removal of an unknown token: two nodes may expire the same one.
     return ((image.delegation_tokens, record.token_id, None),)
 
 
@@ -284,7 +284,7 @@ WRITES_OF: Final[Mapping[type, Callable[[ReplayedState, Any], Writes]]] = {
     records.ClearElrRecord: _clear_elr,
     records.UnregisterControllerRecord: _unregister_controller,
 }
-"""Record type -> function that gives its writes."""
+"""Record type -> function that returns its writes."""
 
 KEY_FIELDS: Final[Mapping[type, tuple[str, ...]]] = MappingProxyType(
     {
@@ -312,9 +312,9 @@ KEY_FIELDS: Final[Mapping[type, tuple[str, ...]]] = MappingProxyType(
         records.UnregisterControllerRecord: ("controller_id",),
     }
 )
-"""Record type -> the fields that say what it is about; never secrets, since they get into error messages."""
+"""Record type -> the fields that identify its subject; never secrets, since error messages contain them."""
 
 
 def key_of(record: object) -> str:
-    """What a record is about, for instance ``topic_id=…, partition_id=3``."""
+    """Return the subject of a record, for instance ``topic_id=…, partition_id=3``."""
     return ", ".join(f"{name}={getattr(record, name)}" for name in KEY_FIELDS.get(type(record), ()))

@@ -1,4 +1,4 @@
-"""ACLs, SCRAM credentials, delegation tokens and quota entities as the image keeps them."""
+"""ACLs, SCRAM credentials, delegation tokens and quota entities in the image."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 def quota_entity(entity: Iterable[EntityData]) -> QuotaEntity:
-    """The key of a quota; of two parts with the same type the later one counts, as in Kafka."""
+    """Return the key of a quota; of two parts with the same type the last one counts, as in Kafka."""
     return tuple(sorted({part.entity_type: part.entity_name for part in entity}.items()))
 
 
@@ -60,7 +60,7 @@ class AccessControlEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredential:
-    """What a server keeps of a user's password (RFC 5802); not shown by repr, so that logs don't leak it."""
+    """A user's credential as servers store it (RFC 5802); ``repr`` hides the secrets, so that no log has them."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)

@@ -1,9 +1,8 @@
 """An image as records and as a checkpoint file, and a checkpoint file as records (KIP-630).
 
-A checkpoint is a sequence of record batches whose offsets begin with 0 and have nothing to do with those of
-the log: a control batch with SnapshotHeaderRecord and, at kraft.version 1, KRaftVersionRecord and
-VotersRecord; the metadata records; a control batch with SnapshotFooterRecord. All of them have the epoch of
-the snapshot's id.
+A checkpoint is a sequence of record batches whose offsets start at 0 and are unrelated to those of the log:
+a control batch with SnapshotHeaderRecord and, at kraft.version 1, KRaftVersionRecord and VotersRecord; the
+metadata records; a control batch with SnapshotFooterRecord. All of them have the epoch of the snapshot's id.
 """
 
 import struct
@@ -36,7 +35,7 @@ from quorate_protocol.records.generated import (
 )
 
 RECORDS_PER_BATCH: Final = 1024
-"""As many as Kafka puts into one batch of a snapshot."""
+"""Kafka's number of records in one batch of a snapshot."""
 
 BATCH_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Kafka's KafkaRaftClient.MAX_BATCH_SIZE_BYTES: larger batches are neither written nor read."""
@@ -52,12 +51,12 @@ _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 
 
 def image_to_records(image: ImageState, metadata_version: int | None = None) -> Iterator[MetadataRecord]:
-    """The records that recreate ``image``: by kind as Kafka writes them, features first, and sorted within.
+    """Yield the records that recreate ``image``: in Kafka's order of kinds, features first, each kind sorted.
 
-    They are for ``metadata_version``, that of the image if none is given.
+    They are for ``metadata_version``, by default that of the image.
 
     Raises:
-        UnwritableImageError: the image has something for which that version has no records.
+        UnwritableImageError: that version has no records for a part of the image.
     """
     level = image.metadata_version if metadata_version is None else metadata_version
     if level not in features.METADATA_VERSIONS:
@@ -75,7 +74,7 @@ def image_to_records(image: ImageState, metadata_version: int | None = None) -> 
 
 
 def _feature_records(image: ImageState, level: int) -> Iterator[MetadataRecord]:
-    # metadata.version first: it may have a say in how what follows is read.
+    # metadata.version first: it may affect how the following records are read.
     yield FeatureLevelRecord(name=features.METADATA_VERSION, feature_level=level)
     for name, feature_level in sorted(image.features.items()):
         if name != features.METADATA_VERSION:
@@ -137,7 +136,7 @@ def write_checkpoint(
     kraft_version: int = 0,
     voters: VotersRecord | None = None,
 ) -> Iterator[bytes]:
-    """The checkpoint of an image, usually a :meth:`MetadataImage.committed_copy`; whole batches, one by one.
+    """Yield the checkpoint of an image, usually a :meth:`MetadataImage.committed_copy`, in whole batches.
 
     Its id is ``end_offset`` and ``epoch`` of ``image.provenance``; ``now_ms`` is the time of its batches.
 
@@ -165,7 +164,7 @@ def write_records(
     kraft_version: int = 0,
     voters: VotersRecord | None = None,
 ) -> Iterator[bytes]:
-    """A checkpoint of any records, for instance ``bootstrap.checkpoint``; whole batches, one by one.
+    """Yield a checkpoint of any records, for instance ``bootstrap.checkpoint``, in whole batches.
 
     The records are written in the versions of ``metadata_version``.
     """
@@ -206,7 +205,7 @@ def _batches_of_values(values: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A checkpoint being read: its head at once, its metadata records one by one."""
+    """A checkpoint that is being read: its header, and an iterator over its metadata records."""
 
     last_contained_log_timestamp_ms: int
     kraft_version: int
@@ -215,11 +214,11 @@ class Checkpoint:
     epoch: int
     """Leader epoch of its batches."""
     records: Iterator[MetadataRecord]
-    """To be consumed once. Raises as :func:`read_checkpoint` does, last of all for a missing footer."""
+    """Can be consumed once. Raises the errors of :func:`read_checkpoint`; at the end for a missing footer."""
 
 
 def read_checkpoint(chunks: Iterable[bytes]) -> Checkpoint:
-    """Reads a checkpoint from its bytes, cut anywhere, and takes only as many of them as it needs next.
+    """Read a checkpoint from its bytes, which ``chunks`` may split anywhere; chunks are taken as they are needed.
 
     Raises:
         CorruptCheckpointError: no header, no footer, gaps in offsets, several epochs, misplaced records.
@@ -228,10 +227,10 @@ def read_checkpoint(chunks: Iterable[bytes]) -> Checkpoint:
     batches = _consecutive_batches(chunks)
     first = next(batches, None)
     if first is None or not first.is_control:
-        raise CorruptCheckpointError("a checkpoint has to begin with a control batch")
+        raise CorruptCheckpointError("a checkpoint has to start with a control batch")
     header, *others = (decode_control(record) for record in first.records)
     if not isinstance(header, SnapshotHeaderRecord):
-        raise CorruptCheckpointError(f"a checkpoint begins with a {type(header).__name__}")
+        raise CorruptCheckpointError(f"a checkpoint starts with a {type(header).__name__}")
     kraft_version, voters = 0, None
     for record in others:
         if isinstance(record, KRaftVersionRecord):
@@ -254,13 +253,13 @@ def _metadata_records(batches: Iterator[RecordBatch]) -> Iterator[MetadataRecord
         if batch.is_control:
             last = decode_control(batch.records[-1])
             if not isinstance(last, SnapshotFooterRecord) or next(batches, None) is not None:
-                raise CorruptCheckpointError(f"a {type(last).__name__} in the midst of a checkpoint")
+                raise CorruptCheckpointError(f"a {type(last).__name__} in the middle of a checkpoint")
             return
         for record in batch.records:
             if record.value is None:
                 raise CorruptCheckpointError(f"no value at {batch.base_offset + record.offset_delta}")
             yield decode_record(record.value)
-    raise CorruptCheckpointError("a checkpoint ends without a footer: it was not finished")
+    raise CorruptCheckpointError("a checkpoint has no footer: it is incomplete")
 
 
 def _consecutive_batches(chunks: Iterable[bytes]) -> Iterator[RecordBatch]:

@@ -1,4 +1,4 @@
-"""The tables of an image, and the plain copy of them that a snapshot is made of."""
+"""The tables of an image, and the plain copy of them from which a snapshot is written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,24 +17,24 @@ V = TypeVar("V")
 
 
 class TableOf(Protocol[K_contra, V]):
-    """Rows by key. Rows are frozen values; None stands for "no row"."""
+    """Rows by key. Rows are frozen values; None stands for no row."""
 
     @property
     def name(self) -> str:
-        """Unique within an image."""
+        """The name, unique within an image."""
 
     def get(self, key: K_contra, /) -> V | None:
-        """The row, or None."""
+        """Return the row, or None."""
 
     def write(self, key: K_contra, value: V | None, /) -> V | None:
-        """Puts the row ``value``, or removes it for None; gives back the row that was there, or None."""
+        """Write the row ``value``, or remove it for None; return the previous row, or None."""
 
 
 AnyTable = TableOf[Any, Any]
 
 
 class Table(dict[K, V], Generic[K, V]):
-    """A table whose rows stand alone."""
+    """A table whose rows do not nest in those of another."""
 
     __slots__ = ("name",)
 
@@ -60,10 +60,10 @@ NEXT_PRODUCER_ID: Final = "next_producer_id"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where in the log an image stands (Kafka: MetadataProvenance)."""
+    """The position of an image in the log (Kafka: MetadataProvenance)."""
 
     end_offset: int = 0
-    """It contains the records below this offset: an image is a snapshot of (end_offset, epoch)."""
+    """The image contains the records below this offset; (end_offset, epoch) is the id of its snapshot."""
     epoch: int = 0
     """Leader epoch of the last record that it contains."""
     timestamp_ms: int = 0
@@ -81,7 +81,7 @@ class ClusterImage:
 
 
 class ImageState:
-    """Everything that metadata records say about a cluster. Readers use the tables as read-only mappings."""
+    """The content of all metadata records of a cluster. Readers use the tables as read-only mappings."""
 
     __slots__ = (
         "acls",
@@ -99,7 +99,7 @@ class ImageState:
     def __init__(self, on_partition_change: OnPartitionChange | None = None) -> None:
         self.provenance = Provenance()
         self.features = Table[str, int]("features")
-        """Finalized levels, metadata.version among them; a feature at level 0 is not here."""
+        """Finalized levels, metadata.version included; a feature at level 0 has no row."""
         self.cluster = ClusterImage()
         self.topics = TopicsImage(on_partition_change)
         self.configs = Table[ConfigResource, Mapping[str, str]]("configs")
@@ -120,15 +120,15 @@ class ImageState:
 
     @property
     def next_producer_id(self) -> int:
-        """First producer id that no block has been allocated from; -1 when there was no block yet."""
+        """First producer id after all allocated blocks; -1 before the first block."""
         return self.producer_ids.get(NEXT_PRODUCER_ID, -1)
 
     def tables(self) -> tuple[AnyTable, ...]:
-        """All tables; topics come before partitions."""
+        """Return all tables; topics come before partitions."""
         return (self.topics.names, self.topics.partitions, *self.flat_tables())
 
     def flat_tables(self) -> tuple[Table[Any, Any], ...]:
-        """The tables whose rows do not nest in others."""
+        """Return the tables whose rows do not nest in those of another."""
         return (
             self.features,
             self.cluster.brokers,
@@ -142,7 +142,7 @@ class ImageState:
         )
 
     def copy(self) -> "ImageState":
-        """A copy that changes independently: cheap, see :mod:`quorate_protocol.image.topics`."""
+        """Return a copy that changes independently; cheap, see :mod:`quorate_protocol.image.topics`."""
         copied = ImageState()
         copied.provenance = self.provenance
         copied.topics = self.topics.copy()
@@ -151,5 +151,5 @@ class ImageState:
         return copied
 
     def same_as(self, other: "ImageState") -> bool:
-        """Whether both say the same about the cluster, wherever in the log they stand. Looks at every row."""
+        """Whether both describe the same cluster, at any position in the log. Compares every row."""
         return self.flat_tables() == other.flat_tables() and self.topics.same_as(other.topics)

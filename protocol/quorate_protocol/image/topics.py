@@ -1,11 +1,11 @@
-"""Topics and their partitions, stored so that a copy of a large image costs little.
+"""Topics and their partitions, stored so that a copy of a large image is cheap.
 
 A partition takes some 220 bytes, indexes included, where most replica lists occur several times (for instance
 20 partitions per topic on 30 brokers), and some 430 where no two partitions have the same one.
 
 A copy shares the topics with its original. Each image has a token of its own, and changes in place only
-topics that carry it: any other topic it clones first. Taking a copy gives both images new tokens, so from
-then on whichever of the two writes to a topic clones it, once.
+topics that carry it; it clones any other topic before a change. A copy gives both images new tokens, so that
+from then on the one that writes to a topic clones it, once.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class TopicImage:
 OnPartitionChange = Callable[
     [TopicImage, int, PartitionRegistration | None, PartitionRegistration | None], None
 ]
-"""Gets the topic, already changed, the partition id, and the partition before and after."""
+"""Called with the changed topic, the partition id, and the partition before and after."""
 
 
 class TopicsImage:
@@ -63,7 +63,7 @@ class TopicsImage:
         return topic.partitions.get(partition_id) if topic else None
 
     def copy(self) -> "TopicsImage":
-        """An equal image that changes independently. Takes time by the number of topics alone."""
+        """Return an equal image that changes independently. The time depends on the number of topics alone."""
         copied = TopicsImage()
         copied.by_id = self.by_id.copy()
         copied.by_name = self.by_name.copy()
@@ -79,9 +79,9 @@ class TopicsImage:
         )
 
     def write_name(self, topic_id: UUID, name: str | None) -> str | None:
-        """Creates or renames a topic, or (None) removes one that has no partitions left; gives its old name.
+        """Create or rename a topic, or (None) remove one without partitions; return its old name.
 
-        No record renames a topic, but a delta does: for an id that was removed and used again.
+        No record renames a topic, but a delta does for an id that was removed and reused.
         """
         old = self.by_id.get(topic_id)
         if old is not None and self.by_name.get(old.name) is old:
@@ -96,7 +96,7 @@ class TopicsImage:
     def write_partition(
         self, topic_id: UUID, partition_id: int, partition: PartitionRegistration | None
     ) -> PartitionRegistration | None:
-        """Puts or (None) removes a partition of a topic that exists; gives the former one."""
+        """Write or (None) remove a partition of an existing topic; return the previous one."""
         topic = self.by_id[topic_id]
         if topic.owner is not self._owner:
             topic = TopicImage(topic.name, topic.topic_id, topic.partitions.copy(), self._owner)

@@ -1,4 +1,4 @@
-"""Questions that several parts of a controller ask of an image; each cheap enough to be asked often."""
+"""Queries of an image that several packages need; each is cheap enough to run often."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,18 +8,12 @@ from quorate_protocol.image.partitions import PartitionRegistration
 from quorate_protocol.image.topics import TopicImage
 
 
-def is_active_broker(image: MetadataImage, broker_id: int) -> bool:
-    """Registered, unfenced and not shutting down: may be in an ISR and lead."""
-    broker = image.cluster.brokers.get(broker_id)
-    return broker is not None and broker.is_active
-
-
 def partitions_of_broker(
     image: MetadataImage, broker_id: int
 ) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
-    """Partitions with a replica on ``broker_id``: topic, partition id, partition.
+    """Yield the partitions with a replica on ``broker_id``: topic, partition id, partition.
 
-    Looks only at topics that have one. The image must not be changed while this is consumed.
+    Only topics with a replica there are scanned. The image must not change while this is consumed.
     """
     for name in image.index.topics_of_broker(broker_id):
         topic = image.topics.by_name[name]
@@ -29,13 +23,13 @@ def partitions_of_broker(
 
 
 def leads_any_partition(image: MetadataImage, broker_id: int) -> bool:
-    """Whether ``broker_id`` leads a partition; looks at no partition."""
+    """Whether ``broker_id`` leads a partition; answered from the index."""
     return image.index.leaderships(broker_id) > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageCounts:
-    """The gauges of kafka.controller:type=KafkaController that an image knows."""
+    """The gauges of kafka.controller:type=KafkaController that follow from an image."""
 
     active_brokers: int
     """Unfenced, including those in controlled shutdown (ActiveBrokerCount)."""
@@ -52,7 +46,7 @@ class ImageCounts:
 
 
 def counts(image: MetadataImage) -> ImageCounts:
-    """Takes time by the number of brokers only."""
+    """Count nodes, topics and partitions. The time depends on the number of brokers only."""
     brokers = image.cluster.brokers.values()
     fenced = sum(broker.fenced for broker in brokers)
     return ImageCounts(

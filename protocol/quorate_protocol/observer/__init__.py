@@ -1,15 +1,15 @@
-"""Following a metadata log from outside the quorum: what to ask, and what an answer means. Sans-IO.
+"""Follows a metadata log from outside the quorum: the requests to send, the meaning of responses. Sans-IO.
 
-Begin at :class:`~quorate_protocol.observer.observer.Observer`. It fetches as a client that is no replica: a
-leader keeps no state about it, waits for nothing of it, and lists it nowhere (KafkaRaftClient.handleFetchRequest,
-LeaderState.updateReplicaState). It hands out what is committed and nothing else.
+Start at :class:`~quorate_protocol.observer.observer.Observer`. It fetches without a replica id: a leader keeps no
+state about it, never waits for it, and does not list it (KafkaRaftClient.handleFetchRequest,
+LeaderState.updateReplicaState). It returns committed batches only.
 
-    state      next request                        what an answer leads to
-    seeking    Fetch at any bootstrap address      a leader is named: following
-    following  Fetch at the leader                 records; a snapshot is offered: downloading; the leader has
-                                                   gone: following another one, or seeking
-    downloading  FetchSnapshot at the leader       whole: following; not to be had: following; the leader has
-                                                   gone: following another one, or seeking
+    state        next request                     transitions
+    seeking      Fetch to a bootstrap address     the response names a leader: following
+    following    Fetch to the leader              records: following; the leader offers a snapshot: downloading;
+                                                  the leader changed: following the new one, or seeking
+    downloading  FetchSnapshot to the leader      complete, or deleted by the leader: following;
+                                                  the leader changed: following the new one, or seeking
 """
 
 from quorate_protocol.observer.events import (

@@ -8,7 +8,7 @@ from quorate_protocol.records.batch import RecordBatch
 
 
 class Position(NamedTuple):
-    """The end of a prefix of the log; also the id of the snapshot of that prefix (Kafka: OffsetAndEpoch)."""
+    """The end of a prefix of the log, which is also the id of the snapshot of that prefix (Kafka: OffsetAndEpoch)."""
 
     offset: int
     """Offset of the next record."""
@@ -20,11 +20,11 @@ class Position(NamedTuple):
 
 
 BEGINNING: Final = Position(0, 0)
-"""Nothing has been read."""
+"""The position before the first record."""
 
 
 class Endpoint(NamedTuple):
-    """Where a controller listens."""
+    """The address of a controller's listener."""
 
     host: str
     port: int
@@ -32,47 +32,47 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderChanged:
-    """Another leader, another epoch, or none."""
+    """The leader or its epoch has changed."""
 
     leader_id: int
-    """-1 while there is none."""
+    """-1 if there is no leader."""
     epoch: int
     endpoint: Endpoint | None
-    """None when nobody has told: the bootstrap addresses are asked one by one."""
+    """None if it is unknown: the observer asks the bootstrap addresses in turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """Batches below the high watermark, whole and in order, control batches among them."""
+    """Complete batches below the high watermark, in order, control batches included."""
 
     batches: tuple[RecordBatch, ...]
-    """At least one; the first begins where the last event ended."""
+    """At least one; the first starts where the last event ended."""
     position: Position
-    """Behind the last of them."""
+    """The end of the last batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncated:
-    """A new leader's log lacks records that were fetched; they were not committed, so nobody has seen them."""
+    """A new leader's log lacks fetched records. They were not committed, so no event contained them."""
 
     position: Position
-    """The end of what is still held."""
+    """The end of the remaining fetched records."""
     records: int
-    """How many were dropped."""
+    """Number of dropped records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """The leader no longer has the records behind our position: a snapshot will stand for them."""
+    """The leader no longer has the records at our position; a snapshot replaces them."""
 
     start: Position
     end: Position
-    """That of the snapshot, which is offered and may still change."""
+    """The id of the offered snapshot; a later one may be loaded instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotBegun:
-    """The first chunk of a snapshot is about to follow."""
+    """The download of a snapshot starts; its chunks follow."""
 
     snapshot_id: Position
     size_bytes: int
@@ -80,24 +80,24 @@ class SnapshotBegun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChunk:
-    """The next bytes of the snapshot, cut anywhere."""
+    """The next bytes of the snapshot; a chunk may end anywhere."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotAbandoned:
-    """The chunks so far are of no use: the leader has deleted the snapshot, or is no longer the leader."""
+    """The chunks so far are void: the leader has deleted the snapshot, or is no longer the leader."""
 
     snapshot_id: Position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotLoaded:
-    """The snapshot is whole: it replaces everything before."""
+    """The snapshot is complete: it replaces everything before it."""
 
     position: Position
-    """Its id: the records from there on follow."""
+    """The id of the snapshot; the records after it follow."""
 
 
 Event = (
@@ -113,25 +113,26 @@ Event = (
 
 
 class RefusedError(ProtocolError):
-    """A controller will not let us fetch: not authorized, another cluster, a request it does not take."""
+    """A controller refuses Fetch: not authorized, another cluster, an unsupported request."""
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(
-            error_code, f"the controller refuses to be observed: {int(error_code)} {error_code.name.upper()}"
+            error_code,
+            f"the controller refuses to serve the metadata log: {int(error_code)} {error_code.name.upper()}",
         )
 
 
 class HistoryLostError(ProtocolError):
-    """The leader's log contradicts what was handed out as committed: records were lost, or it is another log.
+    """The leader's log contradicts committed records: records were lost, or it is another log.
 
-    Kafka's quorums do that only after a loss of disks, or when a directory was formatted anew.
+    It happens only after a loss of disks, or when a directory was formatted again.
     """
 
     def __init__(self, position: Position, leader_end: Position) -> None:
         super().__init__(
             ErrorCode.offset_out_of_range,
-            f"what was committed up to {position} is no longer in the log of the leader, which parts from it "
-            f"at {leader_end}; read the log from its beginning to see what is there now",
+            f"the log of the leader no longer has the records that were committed up to {position}: it differs "
+            f"from {leader_end} on; read the log from its beginning",
         )
         self.position = position
         self.leader_end = leader_end

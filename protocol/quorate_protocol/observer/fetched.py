@@ -1,4 +1,4 @@
-"""What was fetched and is not committed yet."""
+"""Batches that are fetched and not committed yet."""
 
 from collections import deque
 from typing import NamedTuple
@@ -15,26 +15,26 @@ class _Held(NamedTuple):
 
 
 class Fetched:
-    """Batches behind `start`, in order and without gaps; kept as bytes until they are committed."""
+    """Batches after `start`, in order and without gaps; kept as bytes until they are committed."""
 
     def __init__(self, start: Position) -> None:
         self.start = start
-        """The end of what was handed out."""
+        """The end of the committed batches that were returned."""
         self.size_bytes = 0
         self._held: deque[_Held] = deque()
 
     @property
     def end(self) -> Position:
-        """The end of what was fetched: where to fetch next."""
+        """The end of the fetched batches: the next fetch position."""
         if not self._held:
             return self.start
         return Position(self._held[-1].last_offset + 1, self._held[-1].epoch)
 
     def append(self, records: bytes, leader_epoch: int) -> str | None:
-        """Take the batches that continue what is held; what is wrong with the next one, or None.
+        """Append the next batches. Return the fault of the first bad one, or None.
 
-        Checked are checksums, contiguous offsets, and epochs that do not fall and are not above the leader's. A
-        last batch that is cut short is no fault: fetched bytes are limited (KIP-74).
+        It checks checksums, contiguous offsets, and epochs, which never decrease and are not above the leader's.
+        A truncated last batch is no fault: the size of a response is limited (KIP-74).
         """
         try:
             for header in scan_batches(records, check_crc=True, allow_partial_tail=True):
@@ -51,7 +51,11 @@ class Fetched:
         return None
 
     def take_below(self, high_watermark: int) -> tuple[RecordBatch, ...]:
-        """Hand out, for good, the batches that are wholly below the high watermark. Raises ProtocolError."""
+        """Remove and return the batches that are completely below the high watermark.
+
+        Raises:
+            ProtocolError: a batch can't be decoded.
+        """
         ready = [held for held in self._held if held.last_offset < high_watermark]
         taken = tuple(batch for held in ready for batch in decode_batches(held.data))
         for held in ready:
@@ -61,7 +65,7 @@ class Fetched:
         return taken
 
     def truncate(self, leader_end: Position) -> int:
-        """Drop what the leader's log, which has the epoch up to that offset, can't have; how many records."""
+        """Drop the records that are not in a log with this epoch up to this offset; return their number."""
         before = self.end.offset
         while self._held and (
             self._held[-1].epoch > leader_end.epoch or self._held[-1].last_offset >= leader_end.offset
@@ -70,7 +74,7 @@ class Fetched:
         return before - self.end.offset
 
     def clear(self) -> int:
-        """Drop everything that is held; how many records."""
+        """Drop all fetched records; return their number."""
         before = self.end.offset
         self._held.clear()
         self.size_bytes = 0

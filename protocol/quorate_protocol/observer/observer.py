@@ -1,4 +1,4 @@
-"""The observer: one request at a time, one answer to each."""
+"""The observer: one request at a time, one response to each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,23 +50,23 @@ class ObserverConfig:
     """Limits of an observer."""
 
     cluster_id: str | None = None
-    """The only cluster that may answer; None trusts the addresses."""
+    """The cluster that may answer; None accepts any."""
     fetch_size_bytes_max: int = 1024 * 1024
-    """Of one answer; a leader still sends one batch that is larger."""
+    """Size of one response; a leader still sends a single larger batch."""
     fetched_size_bytes_max: int = 16 * 1024 * 1024
-    """Of what is fetched and not committed. When it is reached only the high watermark is asked for."""
+    """Size of the batches that are fetched and not committed. At the limit only the high watermark is fetched."""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A request and to whom."""
+    """A request and the endpoint to send it to."""
 
     endpoint: Endpoint
     request: FetchRequest | FetchSnapshotRequest
     delay_ms: int
-    """How long to wait before it is sent: the backoff after what failed."""
+    """How long to wait before sending: the backoff after a failure."""
 
 
 class _Download:
@@ -79,25 +79,25 @@ class _Download:
 class Observer:
     """Follows one metadata log from `position` on.
 
-    Protocol of use: :meth:`next_ask`; send it; give the answer to :meth:`receive`, or say with :meth:`failed`
-    that there was none; and again. What it hands out are events. To go on in another process, keep
-    `position` of what was dealt with.
+    Usage, in a loop: call :meth:`next_ask`, send the request, pass the response to :meth:`receive`, or call
+    :meth:`failed` if there is none. Both return events. To go on in another process, store the `position` of the
+    events that were processed.
 
-    It sees what a leader says is committed. A leader that was cut off and does not know yet that it was
-    replaced answers with what was committed in its time, for at most 1.5 fetch timeouts.
+    It relies on the leader's high watermark. A leader that is partitioned from its quorum and has been replaced
+    responds with the high watermark of its own epoch, for at most 1.5 fetch timeouts.
     """
 
     def __init__(
         self, bootstrap: Sequence[Endpoint], config: ObserverConfig, position: Position = BEGINNING
     ) -> None:
-        assert bootstrap, "there is nobody to ask"
+        assert bootstrap, "no bootstrap address"
         self.config = config
         self.leader_id = NO_LEADER
         self.leader_epoch = position.epoch
         self.high_watermark = _UNKNOWN
-        """The highest that a leader has told; -1 before."""
+        """The highest high watermark of any leader; -1 if none is known."""
         self.last_failure: str | None = None
-        """Why the last answer was of no use; None after one that was."""
+        """Why the last request failed; None after a success."""
         self._bootstrap = tuple(bootstrap)
         self._bootstrap_next = 0
         self._endpoint: Endpoint | None = None
@@ -109,21 +109,21 @@ class Observer:
 
     @property
     def position(self) -> Position:
-        """The end of what was handed out; a snapshot counts when it is whole."""
+        """The end of the events so far; a snapshot counts when it is complete."""
         return self._fetched.start
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the last answer was about records, and nothing that it calls committed is missing."""
+        """Whether the last response was to a Fetch, and nothing below its high watermark is missing."""
         return 0 <= self._answered_high_watermark <= self._fetched.end.offset
 
     @property
     def held_size_bytes(self) -> int:
-        """What is fetched and not committed."""
+        """Size of the batches that are fetched and not committed."""
         return self._fetched.size_bytes
 
     def start_over(self) -> None:
-        """Forget the position: read the log from its beginning, or its snapshot."""
+        """Reset the position: read the log from its beginning, or its snapshot."""
         self._fetched = Fetched(BEGINNING)
         self._download = None
         self.high_watermark = self._answered_high_watermark = _UNKNOWN
@@ -131,7 +131,7 @@ class Observer:
     # Asking
 
     def next_ask(self, max_wait_ms: int) -> Ask:
-        """What to ask whom. `max_wait_ms`: how long a leader without news may hold the request."""
+        """Return the next request. `max_wait_ms` is how long a leader without new records may hold it."""
         if self._endpoint is None:
             self._endpoint = self._bootstrap[self._bootstrap_next]
             self._bootstrap_next = (self._bootstrap_next + 1) % len(self._bootstrap)
@@ -157,7 +157,7 @@ class Observer:
         return Ask(endpoint=self._asked, request=request, delay_ms=self._delay_ms())
 
     def _delay_ms(self) -> int:
-        # Without room for records a leader that has some would answer at once, again and again.
+        # At the limit, a leader with more records would respond at once, again and again.
         steps = max(self._failures, int(self._is_full))
         if not steps:
             return 0
@@ -168,7 +168,7 @@ class Observer:
         return self.held_size_bytes >= self.config.fetched_size_bytes_max
 
     def failed(self, reason: str) -> tuple[Event, ...]:
-        """There was no answer: no connection, none in time. The next one is asked."""
+        """Note that there is no response: no connection, or a timeout. The next endpoint is asked."""
         self._answered_high_watermark = _UNKNOWN
         self._fail(reason)
         self._endpoint = None
@@ -181,10 +181,12 @@ class Observer:
     # Answers
 
     def receive(self, response: Any) -> tuple[Event, ...]:
-        """What the answer to the last request, a canonical response, leads to.
+        """Process the response to the last request, of the canonical class, and return the events.
 
-        Raises RefusedError and HistoryLostError when going on is of no use, CorruptBatch when a committed
-        batch can't be read.
+        Raises:
+            RefusedError: the controller refuses the request for good.
+            HistoryLostError: the leader's log contradicts committed records.
+            CorruptBatch: a committed batch can't be decoded.
         """
         self._answered_high_watermark = _UNKNOWN
         if response.error_code is not ErrorCode.none:
@@ -192,7 +194,7 @@ class Observer:
         is_snapshot = self._download is not None
         answer = wire.read_fetch_snapshot(response) if is_snapshot else wire.read_fetch(response)
         if answer is None:
-            return self.failed("the answer does not have what was asked for")
+            return self.failed("the response lacks the metadata partition")
         if answer.error_code is not ErrorCode.none and answer.leader_epoch < 0:
             return self._refused(answer.error_code)
         if self._is_outdated(answer):
@@ -201,7 +203,7 @@ class Observer:
         if answer.error_code in _LEADER_ELSEWHERE:
             return (*events, *self._go_to_leader(answer, is_news=bool(events)))
         if is_snapshot and self._download is None:
-            return events  # another leader's answer to our question about the former one's snapshot
+            return events  # a new leader's response to a request for the former leader's snapshot
         if answer.error_code in _NO_SUCH_SNAPSHOT and is_snapshot:
             self._fail(f"{int(answer.error_code)} {answer.error_code.name.upper()}")
             return (*events, *self._abandon_download())
@@ -218,14 +220,14 @@ class Observer:
     # Leaders
 
     def _is_outdated(self, answer: wire.Answer) -> bool:
-        """Whether it lags behind what others have told, or contradicts it: an epoch has one leader."""
+        """Whether it is older than what other controllers reported, or contradicts it: an epoch has one leader."""
         if answer.error_code is ErrorCode.unknown_leader_epoch or answer.leader_epoch < self.leader_epoch:
             return True
         is_other = answer.leader_id not in (NO_LEADER, self.leader_id)
         return is_other and self.leader_id != NO_LEADER and answer.leader_epoch == self.leader_epoch
 
     def _adopt(self, answer: wire.Answer) -> tuple[Event, ...]:
-        """Take note of a later epoch, or of who leads ours."""
+        """Note a later epoch, or the leader of the current one."""
         is_found = self.leader_id == NO_LEADER != answer.leader_id
         if answer.leader_epoch == self.leader_epoch and not is_found:
             return ()
@@ -233,7 +235,7 @@ class Observer:
         changed = LeaderChanged(
             leader_id=answer.leader_id, epoch=answer.leader_epoch, endpoint=answer.leader_endpoint
         )
-        # Each node makes its own snapshots: the bytes of two with the same id may differ.
+        # Each node writes its own snapshots: the bytes of two with the same id may differ.
         return (changed, *self._abandon_download())
 
     def _go_to_leader(self, answer: wire.Answer, *, is_news: bool) -> tuple[Event, ...]:
@@ -243,7 +245,7 @@ class Observer:
         if is_news:
             self._endpoint = answer.leader_endpoint
         else:
-            # It has told us before, so the leader that it means does not know of its luck yet, or is gone.
+            # It named the same leader before: that one does not know yet that it was elected, or is gone.
             self._fail(error)
             self._endpoint = None if answer.leader_endpoint == self._asked else answer.leader_endpoint
         return ()
@@ -263,14 +265,14 @@ class Observer:
         fault = None
         if not self._is_full:
             fault = self._fetched.append(bytes(partition.records or b""), self.leader_epoch)
-        # The leader has checked that what we hold is a part of its log, so its high watermark holds for it. That
-        # of a new leader is unknown or may be lower than the last one's: what was committed stays committed.
+        # The leader has checked that our records are a prefix of its log, so its high watermark applies to them.
+        # A new leader's may be unknown or lower than the former one's: what was committed stays committed.
         self.high_watermark = max(self.high_watermark, partition.high_watermark)
         if fault is None:
             self._succeed()
             self._answered_high_watermark = partition.high_watermark
         else:
-            self._fail(f"records that are not acceptable: {fault}")
+            self._fail(f"invalid records: {fault}")
         batches = self._fetched.take_below(self.high_watermark)
         return (Committed(batches=batches, position=self.position),) if batches else ()
 
@@ -280,7 +282,9 @@ class Observer:
             raise HistoryLostError(start, leader_end)
         dropped = self._fetched.truncate(leader_end)
         if not dropped:
-            return self.failed(f"the log parts at {leader_end}, which is not before {self._fetched.end}")
+            return self.failed(
+                f"the diverging epoch ends at {leader_end}, which is not before {self._fetched.end}"
+            )
         self._succeed()
         return (Truncated(position=self._fetched.end, records=dropped),)
 
@@ -311,8 +315,8 @@ class Observer:
         )
         if not is_next or not is_sized or not data or end > size_bytes:
             return self.failed(
-                f"a chunk that is not acceptable: {len(data)} bytes at {partition.position} of {size_bytes} "
-                f"of the snapshot of {told}, where {download.position} of that of {download.snapshot_id} was due"
+                f"an invalid chunk: {len(data)} bytes at {partition.position} of {size_bytes} "
+                f"of the snapshot of {told}, instead of {download.position} of that of {download.snapshot_id}"
             )
         self._succeed()
         events: list[Event] = []

@@ -1,4 +1,4 @@
-"""An observer's requests, and the one partition that matters in an answer; canonical classes of the wire."""
+"""An observer's requests, and the metadata partition of their responses, as canonical message classes."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,13 +21,13 @@ _NO_REPLICA: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What both kinds of answers say alike."""
+    """The common part of both kinds of responses."""
 
     error_code: ErrorCode
     leader_id: int
-    """-1: none is known."""
+    """-1 if no leader is known."""
     leader_epoch: int
-    """-1 in an answer without it."""
+    """-1 if the response has no epoch."""
     leader_endpoint: Endpoint | None
     partition: Any
     """PartitionData of a Fetch, PartitionSnapshot of a FetchSnapshot."""
@@ -42,10 +42,10 @@ def fetch_request(
     max_wait_ms: int,
     size_bytes_max: int,
 ) -> FetchRequest:
-    """A Fetch of the metadata log from `end` on, by somebody who is no replica.
+    """Return a Fetch of the metadata log from `end` on, without a replica id.
 
-    `high_watermark` is the one known, -1 for none: a leader that knows Fetch v18 answers at once when it has
-    a higher one (KIP-1166).
+    `high_watermark` is the known one, -1 for none: a leader with Fetch v18 responds at once when it has a higher
+    one (KIP-1166).
     """
     partition = FetchPartition(
         partition=METADATA_PARTITION,
@@ -68,7 +68,7 @@ def fetch_request(
 def fetch_snapshot_request(
     *, cluster_id: str | None, leader_epoch: int, snapshot_id: Position, position: int, size_bytes_max: int
 ) -> FetchSnapshotRequest:
-    """A FetchSnapshot for the bytes from `position` on."""
+    """Return a FetchSnapshot for the bytes from `position` on."""
     partition = PartitionSnapshot(
         partition=METADATA_PARTITION,
         current_leader_epoch=leader_epoch,
@@ -84,7 +84,7 @@ def fetch_snapshot_request(
 
 
 def read_fetch(response: Any) -> Answer | None:
-    """The metadata partition of a Fetch response; None when it isn't there."""
+    """Return the metadata partition of a Fetch response; None if it is missing."""
     for topic in response.responses:
         for partition in topic.partitions:
             if topic.topic_id == METADATA_TOPIC_ID and partition.partition_index == METADATA_PARTITION:
@@ -93,7 +93,7 @@ def read_fetch(response: Any) -> Answer | None:
 
 
 def read_fetch_snapshot(response: Any) -> Answer | None:
-    """The metadata partition of a FetchSnapshot response; None when it isn't there."""
+    """Return the metadata partition of a FetchSnapshot response; None if it is missing."""
     for topic in response.topics:
         for partition in topic.partitions:
             if topic.name == METADATA_TOPIC and partition.index == METADATA_PARTITION:

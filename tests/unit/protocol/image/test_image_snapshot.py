@@ -213,21 +213,21 @@ NO_OP = records.NoOpRecord()
 @pytest.mark.parametrize(
     ("chunks", "reason"),
     [
-        ([], "has to begin with a control batch"),
-        ([data_batch(NO_OP, 0)], "has to begin with a control batch"),
-        ([control(FOOTER, offset=0)], "begins with a SnapshotFooterRecord"),
+        ([], "has to start with a control batch"),
+        ([data_batch(NO_OP, 0)], "has to start with a control batch"),
+        ([control(FOOTER, offset=0)], "starts with a SnapshotFooterRecord"),
         ([control(HEADER, FOOTER, offset=0)], "head of a checkpoint has a SnapshotFooterRecord"),
-        ([control(HEADER, offset=0)], "ends without a footer"),
-        ([control(HEADER, offset=0), data_batch(NO_OP, 1)], "ends without a footer"),
+        ([control(HEADER, offset=0)], "has no footer"),
+        ([control(HEADER, offset=0), data_batch(NO_OP, 1)], "has no footer"),
         ([control(HEADER, offset=0), data_batch(NO_OP, 2)], "offset 2 instead of 1"),
         ([control(HEADER, offset=0), build_batch([b"x"], 1, 7, 1)], "epoch 7 instead of 1"),
-        ([control(HEADER, offset=0), control(FOOTER, offset=1), data_batch(NO_OP, 2)], "in the midst"),
+        ([control(HEADER, offset=0), control(FOOTER, offset=1), data_batch(NO_OP, 2)], "in the middle"),
         (
             [
                 control(HEADER, offset=0),
                 control(LeaderChangeMessage(version=0, leader_id=1, voters=(), granting_voters=()), offset=1),
             ],
-            "LeaderChangeMessage in the midst",
+            "LeaderChangeMessage in the middle",
         ),
         ([control(HEADER, offset=0), control(FOOTER, offset=1)[:-1]], "bytes into a batch"),
         ([control(HEADER, offset=0), b"\0" * 8 + b"\x7f\xff\xff\xff"], "a batch of 2147483659 bytes"),
