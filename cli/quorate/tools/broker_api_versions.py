@@ -28,7 +28,7 @@ def broker_api_versions(context: typer.Context) -> None:
     found = run(_ask_all, context)
     to_controllers = tool_options(context).bootstrap_controller is not None
     listener = ListenerType.CONTROLLER if to_controllers else ListenerType.BROKER
-    # That a node lacks an API which no release of Kafka has is no news.
+    # A node need not have an API that no release of Kafka has yet.
     expected = {key for key, api in APIS.items() if listener in api.listeners and api.is_released}
     show(
         context,

@@ -1,4 +1,4 @@
-"""`quorate acls`: the options and the output of kafka-acls (Kafka 4.3.1)."""
+"""`quorate acls`: the options and the output of kafka-acls (Kafka 4.3.1), and JSON."""
 
 from quorate.tools.acls.command import app
 

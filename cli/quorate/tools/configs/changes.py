@@ -110,7 +110,7 @@ def quota_values(changes: Changes) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     for name, text in changes.to_set.items():
         try:
-            values[name] = float(text.replace("_", "x"))  # Python's underscores are not Java's
+            values[name] = float(text.replace("_", "x"))  # Python accepts underscores, Java does not
         except ValueError:
             raise UsageError(f"--add-config {name}={text}: a quota must be a number") from None
     return values | dict.fromkeys(changes.to_delete)

@@ -1,4 +1,4 @@
-"""`quorate features`: the options and the output of kafka-features, with JSON beside them."""
+"""`quorate features`: the options and the output of kafka-features (Kafka 4.3.1), and JSON."""
 
 from quorate.tools.features.command import app
 

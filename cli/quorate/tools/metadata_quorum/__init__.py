@@ -1,4 +1,4 @@
-"""`quorate metadata-quorum`: the options and the output of kafka-metadata-quorum, with JSON beside them."""
+"""`quorate metadata-quorum`: the options and the output of kafka-metadata-quorum (Kafka 4.3.1), and JSON."""
 
 from quorate.tools.metadata_quorum.command import app
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 app = tool_app(ToolGroup)
 
-# Kafka 4.3.1 prints two blanks behind the first of each pair; the second is new in 4.4 (KIP-1312).
+# Kafka 4.3.1 prints two blanks after the first of each pair; the second is new in 4.4 (KIP-1312).
 _REMOVAL_WORDS = {
     True: ("DRY RUN of removing ", "DRY RUN of unregistering"),
     False: ("Removed ", "Unregistered"),
