@@ -8,7 +8,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from quorate_operator.models.base import Duration, Image, Model, ResourceName, Size, Text, duration_ms, rules
-from quorate_operator.models.pods import Resources
+from quorate_operator.models.pod_templates import Resources
 
 SEGMENT_INTERVAL_MS_MIN = 60_000
 SHIPPED_DIRECTORY = "shipped"

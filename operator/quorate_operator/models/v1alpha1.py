@@ -34,7 +34,7 @@ from quorate_operator.models.listeners import (
     ControllerListeners,
     Listener,
 )
-from quorate_operator.models.pods import ControllerRollout, PodTemplate, Rollout, Storage
+from quorate_operator.models.pod_templates import ControllerRollout, PodTemplate, Rollout, Storage
 
 API_VERSION = "quorate.dev/v1alpha1"
 KAFKA_VERSION = "4.3.1"

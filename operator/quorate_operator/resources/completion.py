@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode
-from quorate_operator.resources.addresses import advertised, controlled, interim
 from quorate_operator.resources.configs import config_revision
 from quorate_operator.resources.facts import Context, Facts, digest
+from quorate_operator.resources.pod_addresses import advertised, controlled, interim
 from quorate_operator.resources.pods import pod_spec
 from quorate_operator.resources.secrets import are_usable, secret_names
 

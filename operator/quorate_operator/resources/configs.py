@@ -16,7 +16,6 @@ from quorate_operator.properties import (
     quorum_properties,
     render_properties,
 )
-from quorate_operator.resources.addresses import HTTP_PORT, contact, listener_port
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
@@ -25,6 +24,7 @@ from quorate_operator.resources.names import (
     metadata,
     pod_name,
 )
+from quorate_operator.resources.pod_addresses import HTTP_PORT, contact, listener_port
 
 CONFIG_DIRECTORY = "/etc/quorate"
 PROPERTIES_FILE = "server.properties"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from quorate_operator.models.pods import PodTemplate
+from quorate_operator.models.pod_templates import PodTemplate
 from quorate_operator.resources.facts import Context, Object
 
 USER_ID = 1000

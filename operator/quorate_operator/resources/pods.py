@@ -12,7 +12,6 @@ from quorate_operator.models.base import quantity_bytes
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.properties import initial_controllers
-from quorate_operator.resources.addresses import HTTP_PORT, listener_port
 from quorate_operator.resources.configs import (
     CONFIG_DIRECTORY,
     LOG4J2_FILE,
@@ -24,7 +23,6 @@ from quorate_operator.resources.configs import (
 )
 from quorate_operator.resources.containers import HOME, TMP_MOUNT, container, pod_basics, tmp_volume
 from quorate_operator.resources.facts import Context, Object
-from quorate_operator.resources.history import history_of, history_volume, ship_container
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
     ANNOTATION_REVISION,
@@ -37,6 +35,8 @@ from quorate_operator.resources.names import (
     short_name,
     volume_claim_name,
 )
+from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
+from quorate_operator.resources.shipping import history_of, history_volume, ship_container
 
 CONTROLLER_GRACE_S = 30
 BROKER_GRACE_S = 120

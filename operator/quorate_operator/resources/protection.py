@@ -3,7 +3,6 @@
 from quorate_admin.diagnosis import majority
 
 from quorate_operator.planning.cluster import DesiredCluster, Role
-from quorate_operator.resources.addresses import HTTP_PORT, listener_port
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (
     LABEL_CLUSTER,
@@ -15,6 +14,7 @@ from quorate_operator.resources.names import (
     metadata,
     pool_labels,
 )
+from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
 
 
 def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Publication, Role
-from quorate_operator.resources.addresses import HTTP_PORT, listener_port, published_name
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (
     ANNOTATION_PUBLISHED,
@@ -19,6 +18,7 @@ from quorate_operator.resources.names import (
     node_labels,
     pool_labels,
 )
+from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port, published_name
 
 PURPOSE_PUBLISHED_NAME = "published-name"
 PURPOSE_EXPOSURE = "exposure"

@@ -10,10 +10,10 @@ from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Facts, Images
-from quorate_operator.resources.history import history_claim, history_of, ingest_cron_job
 from quorate_operator.resources.pods import node_pod, rebuild_quorum_arguments, task_pod, volume_claim
 from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
 from quorate_operator.resources.services import exposures, headless_service, published_service
+from quorate_operator.resources.shipping import history_claim, history_of, ingest_cron_job
 
 PATHS = {
     "Pod": "/api/v1/namespaces/{}/pods",

@@ -271,7 +271,7 @@ async def test_a_quorum_is_rebuilt_from_a_stopped_controller_alone(stage: Stage)
         await stage.apply(rebuild)
     await stage.create()
     await stage.start()
-    with pytest.raises(StepError, match="its log is not changed below it"):
+    with pytest.raises(StepError, match="its log is changed only after it has stopped"):
         await stage.apply(rebuild)
     await stage.stop()
     await stage.apply(rebuild)
@@ -290,7 +290,7 @@ async def test_a_node_that_no_manifest_has_runs_as_before_until_it_is_forgotten(
     await stage.start()
     assert (await stage.node()).configured == configured
     for step in (DeleteVolume(node_id=NODE, reason="test"), ForgetNode(node_id=NODE, reason="test")):
-        with pytest.raises(StepError, match="runs, and"):
+        with pytest.raises(StepError, match=r"runs; .* only after it has stopped"):
             await stage.apply(step)
     await stage.stop()
     await stage.apply(DeleteVolume(node_id=NODE, reason="test"))

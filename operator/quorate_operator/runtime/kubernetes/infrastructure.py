@@ -45,11 +45,11 @@ from quorate_operator.planning.steps import (
     StopNode,
     WithdrawAddress,
 )
-from quorate_operator.resources.addresses import listener_port
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Images
 from quorate_operator.resources.names import ANNOTATION_VERIFIED, LABEL_NODE_ID
+from quorate_operator.resources.pod_addresses import listener_port
 from quorate_operator.resources.pods import (
     node_pod,
     rebuild_quorum_arguments,
@@ -69,13 +69,6 @@ from quorate_operator.runtime.kubernetes.api import (
 )
 from quorate_operator.runtime.kubernetes.assigned import Assigned
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
-from quorate_operator.runtime.kubernetes.formations import (
-    formation_of,
-    formation_on_disks,
-    new_formation,
-    with_leader,
-    write_formation,
-)
 from quorate_operator.runtime.kubernetes.objects import DELETION_LOOK_S, DELETION_SLACK_S, ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import (
     ANNOTATION_CLUSTER_ID,
@@ -95,6 +88,13 @@ from quorate_operator.runtime.kubernetes.observing import (
     verified_text,
 )
 from quorate_operator.runtime.kubernetes.published_names import PublishedNames
+from quorate_operator.runtime.kubernetes.stored_identity import (
+    formation_of,
+    formation_on_disks,
+    new_formation,
+    with_leader,
+    write_formation,
+)
 from quorate_operator.runtime.kubernetes.surroundings import history_status, keep_surroundings
 
 TASK_TIMEOUT_S = 300.0

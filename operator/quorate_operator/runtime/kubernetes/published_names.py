@@ -6,8 +6,8 @@ from dataclasses import replace
 from quorate_operator import clock
 from quorate_operator.planning.cluster import DesiredNode, Publication
 from quorate_operator.planning.steps import PublishAddress, RetireAddress, StepError, WithdrawAddress
-from quorate_operator.resources.addresses import published_name
 from quorate_operator.resources.facts import Context
+from quorate_operator.resources.pod_addresses import published_name
 from quorate_operator.resources.services import publications_of, published_service
 from quorate_operator.runtime.kubernetes.api import SERVICE
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.resources.facts import Context
-from quorate_operator.resources.history import history_claim, history_of, ingest_cron_job
 from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_PURPOSE
 from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
 from quorate_operator.resources.services import PURPOSE_EXPOSURE, exposures, headless_service
+from quorate_operator.resources.shipping import history_claim, history_of, ingest_cron_job
 from quorate_operator.runtime.kubernetes.api import CRON_JOB, SERVICE
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 

@@ -42,7 +42,7 @@ from quorate_operator.runtime.local.identity import ClusterIdentity, write_ident
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.log_shippers import Shippers
 from quorate_operator.runtime.local.machine_addresses import complete, knows_controllers
-from quorate_operator.runtime.local.node import LocalNode, StartedWith
+from quorate_operator.runtime.local.node_process import LocalNode, StartedWith
 from quorate_operator.runtime.local.server_properties import advertised_in
 
 logger = logging.getLogger(__name__)
@@ -288,7 +288,7 @@ class LocalInfrastructure:
     async def _forget(self, node_id: int) -> None:
         node = self._nodes[node_id]
         if node.runs:
-            raise StepError(f"{node.label} runs, and is not forgotten")
+            raise StepError(f"{node.label} runs; it is forgotten only after it has stopped")
         disks.forget(self.layout, node.label)
         if disks.has_volume(self.layout, node.label):
             self._change_node(node_id, is_forgotten=True, advertised_last={})

@@ -136,7 +136,7 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
         (
             "",
             "listeners: [{name: A, exposure: {type: External}}]",
-            "spec.listeners[0].advertisedHost: is needed with",
+            "spec.listeners[0].advertisedHost: is required with",
         ),
         (
             "",

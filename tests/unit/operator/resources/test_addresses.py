@@ -4,8 +4,8 @@ import pytest
 from kit.desired_cluster import Make
 from quorate_operator.models.hosts import TemplateError
 from quorate_operator.planning.cluster import Address
-from quorate_operator.resources.addresses import listener_port, published_name
 from quorate_operator.resources.facts import ListenerOf
+from quorate_operator.resources.pod_addresses import listener_port, published_name
 
 OWN = Address("brokers-1.brokers.kafka.svc", 9092)
 

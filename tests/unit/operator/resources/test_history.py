@@ -8,8 +8,8 @@ from quorate_controller.commands import app
 from quorate_operator.planning.cluster import DesiredNode, Lifecycle
 from quorate_operator.resources.configs import DATA_DIRECTORY, config_map
 from quorate_operator.resources.facts import Images
-from quorate_operator.resources.history import history_claim, history_of, ingest_cron_job
 from quorate_operator.resources.pods import node_pod
+from quorate_operator.resources.shipping import history_claim, history_of, ingest_cron_job
 from typer.main import get_command
 
 STORAGE = "history: {storage: {size: 20Gi, className: shared}}"
