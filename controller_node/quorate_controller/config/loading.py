@@ -46,7 +46,7 @@ _FILE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class ConfigError(ValueError):
-    """All that is wrong with a configuration; `problems` has one line each: key, value, what is allowed."""
+    """All problems of a configuration. `problems` has one line each: key, value and what is allowed."""
 
     def __init__(self, problems: tuple[str, ...], *, source: str = "") -> None:
         super().__init__("\n".join(f"{source}: {problem}" if source else problem for problem in problems))

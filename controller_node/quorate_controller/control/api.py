@@ -20,7 +20,7 @@ RECORDS_PER_BATCH_MAX: Final = 10_000
 """Kafka's QuorumController.MAX_RECORDS_PER_BATCH: an atomic result may not have more records than this."""
 
 NO_LEADER: Final = -1
-"""Partition leader: nobody."""
+"""Partition leader: none."""
 
 NO_LEADER_CHANGE: Final = -2
 """PartitionChangeRecord.leader: as before."""
@@ -40,7 +40,7 @@ class RequestContext:
     """What is known about a request besides its body."""
 
     now_ms: int
-    """Unix time; never goes backwards between two decisions."""
+    """Unix time; never decreases between two decisions."""
     next_offset: int
     """Offset that the first record of the result will get: a broker's epoch is that of its registration."""
     api_version: int
@@ -101,7 +101,7 @@ class ControlConfig:
     leader_imbalance_check_interval_ms: int = 300_000
     unclean_election_check_interval_ms: int = 300_000
     incarnation_id: UUID | None = None
-    """Of this process, as it registers; None does not check who registers with our id."""
+    """The incarnation of this process. With None, registrations with our id are not checked."""
     max_idle_interval_ms: int = 500
     """Kafka's `metadata.max.idle.interval.ms`: a NoOpRecord is due after this silence; 0 means never."""
     static_configs: Mapping[str, str] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class QuorumView(Protocol):
 
     @property
     def leader_id(self) -> int:
-        """The active controller as far as this node knows, -1 when it does not."""
+        """The active controller that this node knows, -1 for none."""
 
     @property
     def voter_ids(self) -> frozenset[int]:

@@ -40,7 +40,7 @@ TELLS_PREVIOUS_EPOCH_SINCE: Final = 3
 
 
 class ClusterManager:
-    """Decides who may be which broker. All state is in the image, but for the sessions of `heartbeats`."""
+    """Decides on registrations of brokers. Stateless but for the sessions in `heartbeats`."""
 
     def __init__(
         self,

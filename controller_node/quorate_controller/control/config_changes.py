@@ -141,7 +141,7 @@ class ConfigManager:
         return ControlResult(records=() if request.validate_only else tuple(records), response=response)
 
     def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> ControlResult:
-        """AlterConfigs 0-2: as above, but what is given replaces all that was set."""
+        """AlterConfigs 0-2: as above, but the given configs replace all existing ones."""
 
         def replace(resource: Resource, given: legacy_request.AlterConfigsResource) -> dict[str, str | None]:
             values = {config.name: config.value for config in given.configs}
@@ -190,7 +190,7 @@ class ConfigManager:
         return list(described.values())
 
     def _describe_plain_topic(self) -> dict[str, EffectiveConfig]:
-        """The configs of a topic that has none of its own: the same for all until a broker config changes."""
+        """The effective configs of a topic without dynamic ones: the same for all until a broker config changes."""
         levels = (self._effective.node_configs, self._effective.cluster_configs)
         # The image replaces what it has of a resource by a new mapping, it never changes one.
         if not all(map(operator.is_, levels, self._plain_topic_levels)):
@@ -244,7 +244,7 @@ class ConfigManager:
         changes_of: Callable[[Resource, G], Mapping[str, str | None]],
         context: RequestContext,
     ) -> tuple[list[ConfigRecord], dict[tuple[int, str], ControlError | None]]:
-        """The records, and per resource what is wrong with it."""
+        """Returns the records, and the error of each resource."""
         records: list[ConfigRecord] = []
         outcomes: dict[tuple[int, str], ControlError | None] = {}
         times = Counter((item.resource_type, item.resource_name) for item in given)

@@ -31,7 +31,7 @@ class Synonym:
     """Its value times this is in the unit of the other one (hours or minutes to milliseconds)."""
 
     def convert(self, value: str) -> str:
-        """A value of the synonym as one of the other config; what is no number counts as 0, as in Kafka."""
+        """Converts a value of the synonym. Text that is no number counts as 0, as in Kafka."""
         if self.factor == 1:
             return value
         try:
@@ -258,7 +258,7 @@ def security_configs() -> frozenset[str]:
 
 
 def documentation(section: str) -> Mapping[str, str]:
-    """Kafka's description of each config of a section. Not kept: 100 KiB that hardly anybody asks for."""
+    """Kafka's description of each config of a section. Not cached: it has 100 KiB and is rarely used."""
     texts: dict[str, str] = _read_json("config_documentation.json")[section]
     return texts
 

@@ -77,7 +77,7 @@ class QuorumController:
         self._reads = self._read_handlers(quorum)
 
     def _write_handlers(self, quorum: QuorumView, rng: "Random") -> dict[type, Decide]:
-        """Request class -> who decides on it, on the active controller only."""
+        """Request class -> the function that decides on it, on the active controller only."""
         config, image, configs = self._config, self._image, self._configs
         cluster = ClusterManager(config.cluster_id, image, self._heartbeats, self._elections, quorum)
         controllers = ControllerManager(config, image, quorum)
@@ -107,7 +107,7 @@ class QuorumController:
         }
 
     def _read_handlers(self, quorum: QuorumView) -> dict[type, Decide]:
-        """Request class -> who answers it, on any controller."""
+        """Request class -> the function that answers it, on any controller."""
         cluster = ClusterDescriber(self._config.cluster_id, self._image, quorum)
         configs = ConfigDescriber(self._config.node_id, self._image, self._effective)
         return {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ControllerManager:
-    """Takes the registrations of controllers, voters and observers alike. Holds no state of its own."""
+    """Decides on registrations of controllers, voters and observers alike. Stateless."""
 
     def __init__(self, config: ControlConfig, image: "MetadataImage", quorum: QuorumView) -> None:
         self._node_id = config.node_id

@@ -61,7 +61,7 @@ class EffectiveConfigs:
         yield ConfigSource.STATIC_BROKER_CONFIG, self.static_configs
 
     def topic_config(self, name: str, overrides: Mapping[str, str]) -> SourcedValue:
-        """The value that a topic with these configs of its own has for `name`."""
+        """The value of `name` for a topic with these dynamic configs."""
         definition = topic_definitions()[name]
         if name in overrides:
             return SourcedValue(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG)
@@ -80,7 +80,7 @@ class EffectiveConfigs:
         return broker_definitions()[name].default
 
     def group_config(self, definition: Definition, overrides: Mapping[str, str]) -> str | None:
-        """The value that a group with these configs of its own has."""
+        """The value for a group with these dynamic configs."""
         if definition.name in overrides:
             return overrides[definition.name]
         if definition.synonyms:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from quorate_protocol.records.framing import MetadataRecord
 
 ELECTIONS_PER_PASS_MAX: Final = 1_000
-"""Kafka's MAX_ELECTIONS_PER_IMBALANCE: a pass that finds more goes on in the next step."""
+"""Kafka's MAX_ELECTIONS_PER_IMBALANCE: a pass that finds more continues in the next step."""
 
 ALL_TOPICS: Final = ""
 """ClearElrRecord.topic_name that means every topic."""

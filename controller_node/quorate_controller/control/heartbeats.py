@@ -212,7 +212,7 @@ class HeartbeatManager:
         return BrokerState.SHUTDOWN_NOW if is_known else current
 
     def _lowest_active_offset(self) -> float:
-        """The least that an active broker has read of the log; infinite when there is none."""
+        """The smallest offset up to which an active broker has read the log; infinite without active brokers."""
         brokers = self._image.cluster.brokers
         return min(
             (

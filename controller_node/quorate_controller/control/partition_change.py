@@ -41,7 +41,7 @@ class Election(Enum):
     ONLINE = "online"
     """Only replicas that lose no data."""
     UNCLEAN = "unclean"
-    """As ONLINE, and when there is nobody any active replica, which may lose data."""
+    """As ONLINE; without such a replica any active one, which may lose data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class _Target:
 def change_partition(
     topic_id: UUID, partition_id: int, partition: PartitionRegistration, wanted: Wanted, rules: Rules
 ) -> PartitionChangeRecord | None:
-    """The record that brings `partition` to what is wanted, or None if it is there already."""
+    """Returns the record that changes `partition` to the target, or None if it has it already."""
     recovery_state = wanted.leader_recovery_state
     target = _Target(
         replicas=_or_else(wanted.replicas, partition.replicas),
@@ -172,7 +172,7 @@ def _elect(target: _Target, partition: PartitionRegistration, wanted: Wanted, ru
 
 
 def _clean_leader(target: _Target, election: Election, may_lead: Callable[[int], bool]) -> int | None:
-    """A replica that has all committed records, the present leader before others; None if there is nobody."""
+    """A replica that has all committed records, the present leader before others; None if there is none."""
     candidates = target.isr or target.elr
     order = (target.leader, *target.replicas)
     if election is Election.PREFERRED:

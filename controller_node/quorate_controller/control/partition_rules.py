@@ -45,7 +45,7 @@ class PartitionChanges:
         self._elections: dict[UUID, Election] = {}
 
     def change(self, topic: "TopicImage", partition_id: int, wanted: Wanted) -> PartitionChangeRecord | None:
-        """The record that brings this partition to what is wanted, or None."""
+        """Returns the record that changes this partition to the target, or None."""
         rules = self._rules.get(topic.topic_id)
         if rules is None:
             rules = self._rules[topic.topic_id] = self._rules_for(topic)

@@ -19,7 +19,7 @@ PRODUCER_ID_MAX: Final = 2**63 - 1
 
 
 class ProducerIdManager:
-    """Hands out consecutive blocks, each once. Holds no state of its own."""
+    """Allocates consecutive blocks, each once. Stateless."""
 
     def __init__(self, image: "MetadataImage") -> None:
         self._image = image

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ReassignmentManager:
-    """Decides who is to have replicas of partitions that exist. Holds no state of its own."""
+    """Decides on new replicas of existing partitions. Stateless."""
 
     def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
         self._image = image

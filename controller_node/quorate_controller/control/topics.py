@@ -47,7 +47,7 @@ _DELETION_DISABLED_SINCE: Final = 3
 
 
 class TopicManager:
-    """Decides on requests about whole topics. Holds no state of its own."""
+    """Decides on requests about whole topics. Stateless."""
 
     def __init__(
         self, config: ControlConfig, image: "MetadataImage", configs: TopicConfigs, rng: "Random"

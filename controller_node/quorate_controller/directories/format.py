@@ -55,7 +55,7 @@ SUPPORTED_KRAFT_VERSIONS = VersionRange(lowest=KRAFT_VERSION_STATIC, highest=KRA
 
 
 class FormatError(Exception):
-    """The options contradict each other, the configuration or what is on disk; one line for people."""
+    """The options contradict each other, the configuration or the disk. The message is one line for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from quorate_controller.storage.filesystem import FileSystem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltQuorum:
-    """What rebuilding did: who were voters before, and where the log says that there is one."""
+    """The result of a rebuild: the former voters, and the offset of the record with the only voter."""
 
     node_id: int
     directory_id: UUID

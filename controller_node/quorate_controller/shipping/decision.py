@@ -1,4 +1,4 @@
-"""What is to be shipped, from what is there. Pure.
+"""Decides which files to ship. Pure.
 
 A closed segment is final, with one exception: a controller that had not committed its end may have to truncate
 it and go on differently (KIP-595, log truncation). Such a segment has the name of one that was shipped, and
@@ -43,7 +43,7 @@ class Verdict(Enum):
     EXTEND = auto()
     """The source has more: its copy takes the place."""
     SUPERSEDE = auto()
-    """The source goes on differently: its copy takes the place, and the shipped one is put aside."""
+    """The source differs from the shipped file: a new copy replaces it, and the shipped one is put aside."""
 
 
 def plan_shipments(

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def follow(log_dir: Path, history: Path, *, interval_s: float, include_active: bool) -> None:
-    """Ship until SIGTERM or SIGINT, whatever goes wrong: a full disk may have room again."""
+    """Ship until SIGTERM or SIGINT. Errors do not end it: a full disk may have room again."""
     asyncio.run(_follow(log_dir, history, interval_s=interval_s, include_active=include_active))
 
 

@@ -20,14 +20,14 @@ from quorate_controller.storage.os_filesystem import OsFileSystem
 CHUNK_BYTES = 1024 * 1024
 SUPERSEDED = "superseded"
 LEFT_OVER_S_MIN = 24 * 3600
-"""A temporary file that is older belongs to nobody any more: its process died."""
+"""A temporary file that is older was left by a process that died."""
 _PART = ".part"
 
 log = logging.getLogger(__name__)
 
 
 class ShipError(Exception):
-    """Something can't be shipped; one line for people."""
+    """A file cannot be shipped. The message is one line for people."""
 
 
 class NotFormattedError(ShipError):
@@ -35,11 +35,11 @@ class NotFormattedError(ShipError):
 
 
 class StoppedError(Exception):
-    """The process is to end: what was half copied was thrown away."""
+    """The process has to end. Incomplete copies were removed."""
 
 
 class _SourceError(ShipError):
-    """One file can't be read; the others may."""
+    """One file cannot be read; the others can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class Shipper:
 
 
 def _listed(directory: Path) -> list[FileFacts] | None:
-    """The files of a directory, None if there is none. What goes away meanwhile is left out."""
+    """Returns the files of a directory, None if there is none. Files that disappear meanwhile are left out."""
     found = []
     with _reading(directory):
         try:

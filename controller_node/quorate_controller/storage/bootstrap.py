@@ -63,7 +63,11 @@ def encode_voters_checkpoint(voters: VotersRecord, kraft_version: int, now_ms: i
 
 
 def read_bootstrap_records(file_system: FileSystem, path: Path) -> tuple[MetadataRecord, ...]:
-    """Records of a bootstrap.checkpoint; () when there is no such file, CorruptFileError if it is none."""
+    """Returns the records of a bootstrap.checkpoint; () without such a file.
+
+    Raises:
+        CorruptFileError: the file is not a bootstrap checkpoint.
+    """
     if not file_system.exists(path):
         return ()
     content = file_system.read_file(path, _FILE_BYTES_MAX)

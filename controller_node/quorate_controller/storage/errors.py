@@ -1,4 +1,4 @@
-"""What goes wrong on a disk, said so that a person can act on it."""
+"""Errors of the disk, with what to do about them."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ from pathlib import Path
 class StorageError(Exception):
     """A file or directory cannot be used.
 
-    `str()` of it is one line for people: what was tried, on which path, what failed, what helps.
-    A controller that meets one while it runs has to stop: it can no longer promise durability.
+    `str()` of it is one line for people: the path, the problem and the advice. A running controller has to stop on
+    it, because it can no longer promise durability.
     """
 
     def __init__(self, path: Path, problem: str, *, advice: str = "") -> None:
@@ -22,7 +22,7 @@ class FileMissingError(StorageError):
 
 
 class CorruptFileError(StorageError):
-    """The file is there, but its content is not what Kafka or we would have written."""
+    """The file exists, but neither Kafka nor Quorate would write this content."""
 
 
 class DirectoryInUseError(StorageError):

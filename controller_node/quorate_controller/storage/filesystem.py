@@ -70,7 +70,7 @@ class FileSystem(Protocol):
         """Remove a file; nothing happens when it is not there."""
 
     def set_read_only(self, path: Path) -> None:
-        """Let nobody but the owner read a file that is complete, and nobody write it."""
+        """Make a complete file readable by its owner alone, and writable by nobody."""
 
     def sync_directory(self, path: Path) -> None:
         """Return when the names in the directory are durable."""

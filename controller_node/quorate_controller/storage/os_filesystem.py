@@ -38,7 +38,7 @@ def _storage_error(path: Path, action: str, error: OSError) -> StorageError:
 
 
 def _permission_advice(path: Path) -> str:
-    """Names the owner of what is in the way: the path, or its nearest parent that can be looked at."""
+    """Names the owner of the path, or of its nearest parent that can be read."""
     for candidate in (path, *path.parents):
         with contextlib.suppress(OSError):
             status = candidate.stat()
@@ -58,7 +58,7 @@ def _explained(path: Path, action: str) -> Iterator[None]:
 
 
 class OsFile:
-    """A file descriptor with the length kept in memory: nobody else writes our files."""
+    """A file descriptor with the length in memory: no other process writes our files."""
 
     __slots__ = ("_descriptor", "_path", "_size_bytes")
 

@@ -108,7 +108,11 @@ class SnapshotStore:
         return SnapshotWriter(self, path, snapshot_id)
 
     def size(self, snapshot_id: SnapshotId) -> int:
-        """Length of a checkpoint in bytes; FileMissingError when there is no such checkpoint."""
+        """Returns the size of a checkpoint in bytes.
+
+        Raises:
+            FileMissingError: there is no such checkpoint.
+        """
         size_bytes = self._sizes.get(snapshot_id)
         if size_bytes is None:
             raise FileMissingError(
@@ -117,7 +121,11 @@ class SnapshotStore:
         return size_bytes
 
     def read(self, snapshot_id: SnapshotId, position: int, size_bytes_max: int) -> bytes:
-        """A chunk, shorter only at the end; FileMissingError when there is no such checkpoint."""
+        """Returns a chunk, shorter only at the end.
+
+        Raises:
+            FileMissingError: there is no such checkpoint.
+        """
         self.size(snapshot_id)
         path = self._directory / snapshot_file_name(snapshot_id)
         file = self.file_system.open_file(path, read_only=True)
