@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(page for folder in ("argocd", "docs", "examples") for page in (ROOT / folder).rglob("*.md")),
+    ]
+)
 FOLDERS = tuple(
     "admin benchmarks cli controller_node docs examples operator pipeline protocol tests tools".split()  # noqa: SIM905
 )
