@@ -86,11 +86,6 @@ def as_is(frame: DataFrame) -> DataFrame:
     return frame
 
 
-def timeline(raw: DataFrame, share: Share = as_is) -> DataFrame:
-    """The lines of `SCHEMA`, from rows (see :mod:`pyspark_quorate.rows`). Small frames are shared."""
-    return timeline_of(raw, evidence(raw, share), share)
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Which records exist and count. Small frames; the functions that build them document their columns."""

@@ -56,24 +56,22 @@ def make(raw: DataFrame, tables: tuple[Table, ...]) -> dict[str, DataFrame]:
     return make_all(raw.localCheckpoint(), tables, lambda frame: frame.localCheckpoint())
 
 
+# Hypothesis tries 0 first, always; without it, its one example is another one.
 @settings(
-    max_examples=2,
+    max_examples=1,
     deadline=None,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(
-    seeds=st.lists(
-        st.tuples(st.integers(0, 2**32), st.integers(20, 60)), min_size=60, max_size=80, unique=True
-    )
-)
-def test_tables_are_what_a_slow_replay_makes(spark: SparkSession, seeds: list[tuple[int, int]]) -> None:
+@given(seed=st.integers(0, 2**32).filter(bool))
+def test_tables_are_what_a_slow_replay_makes(spark: SparkSession, seed: int) -> None:
     """Goal: windows and joins know no more and no less than one who reads record after record.
 
-    Method: random clusters, with lost ranges and checkpoints, as timelines that the oracle makes, all in one frame.
+    Method: random clusters, with lost ranges and checkpoints, as timelines that the oracle makes, all in one frame:
+    a frame costs Spark seconds to plan, a cluster in it next to nothing.
     """
     assert {table.name for table in MINE} == set(ORACLES)
-    worlds = [make_world(seed, length) for seed, length in seeds]
+    worlds = [make_world(seed + number, 20 + number % 41) for number in range(140)]
     schema = StructType(
         [
             one if one.name != "payload" else StructField("payload", StringType())

@@ -10,7 +10,6 @@ from pyspark.sql import functions as f
 from pyspark_quorate import rows
 from pyspark_quorate.tables import controller_registrations, gaps, membership, upgrade_blockers
 from pyspark_quorate.tables.registry import TIMELINE, make_all
-from pyspark_quorate.tables.timeline import timeline
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 Line = tuple[Any, ...]
@@ -128,11 +127,8 @@ def test_stories(spark: SparkSession) -> None:
     raw = spark.createDataFrame(told[::-1], rows.SCHEMA).localCheckpoint()
     wanted = (gaps.TABLE, membership.TABLE, controller_registrations.TABLE, upgrade_blockers.TABLE)
     made = make_all(raw, wanted, share)
-    made[TIMELINE] = (
-        timeline(raw, share)
-        .withColumn("name", f.variant_get("payload", "$.name", "string"))
-        .localCheckpoint()
-    )
+    name = f.variant_get("payload", "$.name", "string")
+    made[TIMELINE] = made[TIMELINE].withColumn("name", name).localCheckpoint()
 
     names = [one[1] for one in sorted(lines_of(made[TIMELINE], "fork", "offset", "name"))]
     assert names == [f"a@{offset}" for offset in range(9)]

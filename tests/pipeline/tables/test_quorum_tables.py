@@ -25,8 +25,7 @@ from pyspark_quorate.tables import (
     records,
     upgrade_blockers,
 )
-from pyspark_quorate.tables.registry import make_all
-from pyspark_quorate.tables.timeline import timeline
+from pyspark_quorate.tables.registry import TIMELINE, make_all
 
 Lines = dict[str, set[Any]]
 """Cluster -> its lines."""
@@ -92,7 +91,8 @@ def test_tables_are_what_a_slow_reader_finds(spark: SparkSession, seed: int) -> 
     """
     quorums = [make_quorum(seed + number, length=1 + number % 50) for number in range(60)]
     raw = spark.createDataFrame([row for one in quorums for row in one.rows], rows.SCHEMA).localCheckpoint()
-    lines = timeline(raw, share).withColumn("text", f.to_json("payload")).localCheckpoint()
+    frames = make_all(raw, QUORUM_TABLES, share)
+    lines = frames.pop(TIMELINE).withColumn("text", f.to_json("payload")).localCheckpoint()
     shown = by_cluster(
         lines.withColumn("time", f.when(f.col("type") != rows.GAP, f.col("time"))),
         *("offset", "ordinal", "epoch", "time", "type", "text", "run", "is_snapshot"),
@@ -105,7 +105,7 @@ def test_tables_are_what_a_slow_reader_finds(spark: SparkSession, seed: int) -> 
     }
     assert_same("timeline", parsed, quorums, lambda one: map(a_hashable, timeline_lines(one)))
 
-    made = {name: share(frame) for name, frame in make_all(raw, QUORUM_TABLES, share).items()}
+    made = {name: share(frame) for name, frame in frames.items()}
     for table in QUORUM_TABLES:
         assert_promises(table, made[table.name])
     for name, wanted in {
