@@ -75,3 +75,11 @@ def test_license_is_the_whole_apache_license() -> None:
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text
+
+
+@pytest.mark.parametrize("root", ["controller_node", "operator", "pipeline"])
+def test_no_two_modules_have_names_that_differ_in_an_s(root: str) -> None:
+    """Goal: `port` is not taken for `ports`. Method: the names of modules and folders below a source root."""
+    paths = [path.relative_to(ROOT / root) for path in (ROOT / root).rglob("*.py")]
+    names = {path.stem for path in paths} | {part for path in paths for part in path.parts[:-1]}
+    assert sorted(name for name in names if f"{name}s" in names) == []
