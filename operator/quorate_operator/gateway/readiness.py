@@ -13,12 +13,12 @@ from quorate_operator.planning.cluster import (
 
 
 def state_of(node: ObservedNode, kafka: KafkaFacts | None, *, was_ready: bool) -> NodeState:
-    """The state of a node, of which its runtime told whether it runs.
+    """Returns the state of a node; `node.state` is what its runtime observed.
 
     `was_ready`: whether it has been READY since its process began. A controller is READY when the leader says
     that it is caught up and has heard of it since its process began: as a voter, or as an observer that may
     become one. A broker is READY when it is registered, unfenced and answers itself. While no leader answers
-    nobody can tell a broker's state, or change it: one that was READY stays so.
+    a broker's state is unknown and can't change: one that was READY stays so.
     """
     if not node.state.runs:
         return node.state

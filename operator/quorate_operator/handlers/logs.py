@@ -38,7 +38,7 @@ class TemporaryIsNoError(logging.Filter):
 
 
 def configure_logs(*, level: str, is_json: bool) -> None:
-    """Log from this level on; libraries only tell what went wrong."""
+    """Logs from this level on; libraries log warnings and errors only."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         JsonFormatter() if is_json else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s %(message)s")

@@ -112,7 +112,7 @@ class RetireAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithdrawAddress:
-    """Let the address point at nobody."""
+    """Withdraw the address: it points at no node from then on."""
 
     address: Address
     node_id: int

@@ -230,6 +230,7 @@ class ReconcileLoop:
 
     async def _rest(self, rest_ms: float) -> None:
         if rest_ms <= 0:
+            await asyncio.sleep(0)  # other clusters' loops have their turn
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(rest_ms / 1000):

@@ -76,7 +76,7 @@ class LocalNode:
         revision: Mapping[str, str],
         advertised_last: Mapping[str, Address],
     ) -> ObservedNode:
-        """The node as planning sees it; whether it is ready, others tell.
+        """Returns the node for the planner. `gateway.readiness` judges whether it is ready.
 
         `advertised_last` is what was written down of its last start, which another supervisor may have done.
         """

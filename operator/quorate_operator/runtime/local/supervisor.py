@@ -55,7 +55,7 @@ class Snapshot:
     stopping: bool
     waits: tuple[str, ...]
     failure: str | None
-    """Why the cluster is being stopped, if nobody asked for it."""
+    """Why the cluster is being stopped, if no stop was requested."""
     exits_in_a_row: Mapping[int, int]
     """By node id, for nodes that crashed."""
     events: tuple[Event, ...]
