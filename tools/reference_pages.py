@@ -226,9 +226,11 @@ def _class_fields(node: ast.ClassDef) -> list[str]:
 
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    if node.returns and any(
+        isinstance(one, ast.Name) and one.id == "property" for one in node.decorator_list
+    ):
+        return f"```text\n{node.name}: {ast.unparse(node.returns)}\n```\n\nA property. {_doc(node)}"
     prefix = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-    if any(isinstance(one, ast.Name) and one.id == "property" for one in node.decorator_list):
-        prefix = "property"
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     arguments = re.sub(r"^self(, )?", "", ast.unparse(node.args))
     line = f"{prefix} {node.name}({arguments}){returns}"
