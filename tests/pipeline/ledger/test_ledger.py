@@ -130,7 +130,7 @@ def test_the_report_finds_what_went_wrong(told: Told) -> None:
     assert f"controller {GHOST}" in {row[0] for row in sections["What blocked upgrades"].rows}
     # Not always the first of the sentence: whoever joined by a snapshot lacks what came before, and others have it.
     assert "truncated-epoch" in findings["Missing records"].lower()
-    assert "came back with another directory" in findings["Voters of the quorum"]
+    assert "returned with another directory" in findings["Voters of the quorum"]
 
 
 def test_the_doctor_tells_the_past_of_a_ghost(told: Told, tmp_path: Path) -> None:
