@@ -6,7 +6,7 @@ import kubernetes.client
 import pytest
 import pytest_asyncio
 from kit.local_kubernetes.api_server import ApiServer
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import load_kube_config
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.cluster import Address, DesiredNode
@@ -66,7 +66,7 @@ async def names(api_server: ApiServer, namespace: str) -> AsyncIterator[Names]:
     """Nothing is published yet."""
     settings = Configuration()
     await load_kube_config(config_file=f"{api_server.kubeconfig}", client_configuration=settings)
-    api = KubernetesApi(ApiClient(settings))
+    api = KubernetesApi(settings)
     try:
         yield Names(api, namespace)
     finally:
