@@ -13,6 +13,7 @@ import pytest
 import yaml
 from kit.local_kubernetes.api_server import ApiServer
 from kit.requirements import missing
+from kit.waiting import eventually
 
 CRDS = Path(__file__).parents[2] / "crds"
 APPLY = "application/apply-patch+yaml"
@@ -102,7 +103,13 @@ def api(api_server: ApiServer, kubectl: Kubectl) -> Api:
     """The API server with the definitions, as kubectl applies them."""
     files = [f"--filename={file}" for file in sorted(CRDS.glob("*.yaml"))]
     kubectl("apply", "--server-side", "--force-conflicts", *files)
-    kubectl("wait", "--for=condition=Established", f"--timeout={TIMEOUT_S}s", *files)
+    # `kubectl wait` fails on a definition that has no conditions yet.
+    established = "--output=jsonpath={.items[*].status.conditions[?(@.type=='Established')].status}"
+    eventually(
+        lambda: kubectl("get", *files, established).split() == ["True"] * len(files),
+        TIMEOUT_S,
+        "the definitions to be served",
+    )
     return Api(api_server)
 
 

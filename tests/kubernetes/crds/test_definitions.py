@@ -88,10 +88,13 @@ def test_fields_are_explained(api: Api, kubectl: Kubectl) -> None:
     """Goal: the manual is in kubectl. Method: explain fields of both kinds, deep and shallow."""
     assert api.send("GET", "/apis/quorate.dev/v1alpha1").status == 200
     for field, words in (
-        ("kafkacontroller.spec.decommission", "Node ids that are to leave the quorum"),
-        ("kafkacontroller.status.registrations.ghost", "Whether there is no such node any more"),
+        ("kafkacontroller.spec.decommission", "Node ids that leave the quorum and are not used again"),
+        (
+            "kafkacontroller.status.registrations.ghost",
+            "Whether the registration is a ghost",
+        ),
         ("kafkabroker.spec.listeners.exposure.type", "one Service of this type for each node"),
-        ("kafkabroker.spec.rollout.overlap", "How long a name that was left keeps pointing at its node"),
+        ("kafkabroker.spec.rollout.overlap", "How long an old address keeps leading to its node"),
     ):
         assert words in " ".join(kubectl("explain", field).split())
 
