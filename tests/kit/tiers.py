@@ -97,7 +97,6 @@ LONGEST = (
     "tests/kubernetes/operator/",
     "tests/pipeline/ledger/",
     "tests/pipeline/stream/",
-    f"{_INTEGRATION}/parity/",
     f"{_INTEGRATION}/test_play.py",
     f"{_INTEGRATION}/membership/",
     f"{_INTEGRATION}/test_mixed_quorums.py",
