@@ -358,7 +358,7 @@ def gaps(history: History) -> Section:
         finding,
         is_bad=bool(hiding),
         bars=sorted(bars, key=lambda bar: bar.lane),
-        legend=[("bad", "records are missing"), ("unknown", "no record that took effect is missing")],
+        legend=[("bad", "records are missing"), ("unknown", "none that took effect")],
         headers=("Reason", "From offset", "To offset", "Hides records", "Where", "Details"),
         rows=[
             (
