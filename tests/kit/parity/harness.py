@@ -298,7 +298,7 @@ class Comparison:
     def _settle(self, step: Step) -> None:
         """Take a step; one that only reads as often as it takes, within limits."""
         if READS.search(step.arguments):
-            self._until_same(lambda: self._compare(step, self._run(step, KAFKA), self._run(step, OURS)))
+            self._until_settled(lambda: self._compare(step, self._run(step, KAFKA), self._run(step, OURS)))
         else:
             self._compare(step, self._run(step, KAFKA), self._run(step, OURS))
 
@@ -307,9 +307,9 @@ class Comparison:
             theirs, ours = (self._other(step, side).succeeded() for side in (KAFKA, OURS))
             self._assert_same(f"afterwards, {step.arguments}", theirs.stdout, ours.stdout)
 
-        self._until_same(compare)
+        self._until_settled(compare)
 
-    def _until_same(self, compare: Callable[[], None]) -> None:
+    def _until_settled(self, compare: Callable[[], None]) -> None:
         """Compare until it succeeds, or for long enough; a tool that hangs has had one attempt."""
         deadline = time.monotonic() + SETTLED_AFTER_S
         for attempt in count(1):
@@ -332,13 +332,18 @@ class Comparison:
         return ran
 
     def json(self) -> list[str]:
-        """What our tool prints as JSON for the same arguments."""
+        """What our tool prints as JSON for the same arguments, of a case that only reads."""
         self._prepare()
         printed = []
         for step in self._case.steps:
-            ran = self._ours(["-o", "json", *self._arguments(step, OURS)])
-            assert ran.exit_code == 0, ran.stderr
-            printed.append(ran.stdout)
+
+            def read(step: Step = step) -> None:
+                # A broker may not have heard of what was created a moment ago.
+                ran = self._ours(["-o", "json", *self._arguments(step, OURS)])
+                assert ran.exit_code == 0, ran.stderr
+                printed.append(ran.stdout)
+
+            self._until_settled(read)
         return printed
 
     def _ours(self, arguments: Sequence[str]) -> Ran:
