@@ -260,7 +260,7 @@ async def test_a_quorum_without_a_leader_is_waited_for_until_the_time_is_up() ->
     leader.endpoints = lambda _: ()  # type: ignore[method-assign]
     async with cluster:
         with pytest.raises(UnreachableError, match="FENCED_LEADER_EPOCH, no leader known"):
-            await load_live_image(config(cluster), timeout_ms=300)
+            await load_live_image(config(cluster), timeout_ms=2000)
 
 
 async def test_brokers_have_no_metadata_log_for_us() -> None:

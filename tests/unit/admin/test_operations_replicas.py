@@ -210,7 +210,7 @@ async def test_brokers_are_asked_about_their_directories() -> None:
         for node_id, response in answers.items():
             cluster.nodes[node_id].handlers["DescribeLogDirs"] = lambda _, response=response: response
         async with AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1) as admin:
-            results = await admin.describe_log_dirs([1, 2, 3, 4], timeout_ms=300)
+            results = await admin.describe_log_dirs([1, 2, 3, 4], timeout_ms=3000)
             some = await admin.describe_log_dirs([1], partitions=[A1, A0])
         whole, part = (request.body for request in cluster.nodes[1].received("DescribeLogDirs"))
     assert whole.topics is None

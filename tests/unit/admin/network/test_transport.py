@@ -301,7 +301,7 @@ async def test_an_unknown_node_is_waited_for() -> None:
         cluster.listed = {1}
         async with AdminClient(bootstrap_servers=cluster.bootstrap[:1], **quick()) as admin:
             with pytest.raises(UnreachableError, match="node 2 is not known"):
-                await admin.node_api_versions(2, timeout_ms=100)
+                await admin.node_api_versions(2, timeout_ms=1000)
 
             def listed_next_time(request: Request) -> object:
                 response = cluster.nodes[1].describe_cluster(request)

@@ -89,7 +89,7 @@ async def test_a_quorum_without_a_leader_is_asked_again_and_then_told() -> None:
         assert (await admin.describe_metadata_quorum()).leader_id == 1
         cluster.handle("DescribeQuorum", lambda _: quorum(error=ErrorCode.leader_not_available))
         with pytest.raises(ServerError, match="LEADER_NOT_AVAILABLE"):
-            await admin.describe_metadata_quorum(timeout_ms=50)
+            await admin.describe_metadata_quorum(timeout_ms=2000)
 
 
 async def test_voters_are_added_and_removed_by_the_leader() -> None:
