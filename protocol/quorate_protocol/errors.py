@@ -14,6 +14,8 @@ __all__ = (
     "FrameTooLarge",
     "MalformedMessage",
     "ProtocolError",
+    "RecordsTooLarge",
+    "StringTooLong",
     "UnknownApi",
     "UnknownRecord",
     "UnsupportedCompression",
@@ -76,6 +78,20 @@ class UnsupportedVersion(ProtocolError):  # noqa: N818
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.unsupported_version, message)
+
+
+class StringTooLong(ProtocolError):  # noqa: N818
+    """A string of more bytes than Kafka's messages and records may have: nobody could read it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.invalid_request, message)
+
+
+class RecordsTooLarge(ProtocolError):  # noqa: N818
+    """A record, or records that have to share a batch, of more bytes than readers accept."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.record_list_too_large, message)
 
 
 class UnknownApi(ProtocolError):  # noqa: N818

@@ -24,6 +24,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
 from quorate_protocol import features
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigType
 from quorate_protocol.records.generated import ConfigRecord
+from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX
 
 from quorate_controller.control.api import (
     RECORDS_PER_BATCH_MAX,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.records.framing import MetadataRecord
 
-VALUE_LENGTH_MAX: Final = 32_767
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
 KIND_NAMES: Final = {
@@ -323,11 +323,11 @@ class ConfigManager:
 
     @staticmethod
     def _check_values(values: Mapping[str, str | None]) -> None:
-        if any(value is not None and len(value) > VALUE_LENGTH_MAX for value in values.values()):
+        if any(value and len(value.encode()) > STRING_SIZE_BYTES_MAX for value in values.values()):
             raise ControlError(
                 ErrorCode.invalid_config,
                 "The configuration value cannot be added because it exceeds the maximum value size of "
-                f"{VALUE_LENGTH_MAX} bytes.",
+                f"{STRING_SIZE_BYTES_MAX} bytes.",
             )
 
     def _validate(

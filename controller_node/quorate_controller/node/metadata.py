@@ -10,11 +10,21 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import StringTooLong
 from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
-from quorate_protocol.records.batch import build_batch, decode_batches
+from quorate_protocol.records.batch import (
+    BATCH_SIZE_BYTES_MAX,
+    RECORD_SIZE_BYTES_MAX,
+    batches_of_values,
+    build_batch,
+    decode_batches,
+    size_in_batch_bytes,
+)
 from quorate_protocol.records.framing import encode_record_at
-from quorate_protocol.records.generated import FeatureLevelRecord
+from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord
 
+from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
 
 if TYPE_CHECKING:
@@ -25,7 +35,7 @@ if TYPE_CHECKING:
     from quorate_protocol.records.batch import RecordBatch
     from quorate_protocol.records.framing import MetadataRecord
 
-    from quorate_controller.control.api import ControlError
+    from quorate_controller.control.api import ControlResult
     from quorate_controller.control.controller import QuorumController
     from quorate_controller.raft.model import SnapshotId
     from quorate_controller.storage.controller_storage import ControllerStorage
@@ -33,7 +43,7 @@ if TYPE_CHECKING:
 REPLAY_READ_BYTES: Final = 1024 * 1024
 """Bytes of log that one step of catching up reads: about 10,000 records."""
 
-BATCH_SIZE_BYTES_MAX: Final = 1024 * 1024
+SHARED_BATCH_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Decisions of one turn share batches up to this size; a single larger decision still gets one batch."""
 
 
@@ -105,23 +115,44 @@ class MetadataState:
 
     # ---------------------------------------------------------------------------------- running ahead
 
-    def apply_decision(self, records: Sequence[MetadataRecord], offset: int, now_ms: int) -> None:
-        """Replays the records of a decision. `offset` is the end of the log and of the pending records.
+    def encode_decision(self, result: ControlResult) -> list[list[bytes]]:
+        """Encodes the records of a decision: the values of each batch that it takes, of one if it is atomic.
+
+        All are encoded before any is replayed: a decision that can't be written changes nothing.
 
         Raises:
-            Exception: a record cannot be encoded or replayed. Nothing of the decision is kept.
+            ControlError: Kafka's readers, or ours, would refuse a record or the batch.
+            Exception: a record cannot be encoded.
         """
-        if not records:
-            return
+        metadata_version = self.image.metadata_version
+        values = [_encode(record, metadata_version) for record in result.records]
+        records_max = len(values) if result.atomic else RECORDS_PER_BATCH_MAX
+        batches = list(batches_of_values(values, records_max=records_max))
+        if result.atomic and len(batches) > 1:
+            size_bytes = sum(map(size_in_batch_bytes, values))
+            raise ControlError(
+                ErrorCode.record_list_too_large,
+                f"The total record(s) size of {size_bytes} exceeds the maximum allowed batch size of "
+                f"{BATCH_SIZE_BYTES_MAX}",
+            )
+        return batches
+
+    def apply_decision(
+        self, records: Sequence[MetadataRecord], values: Sequence[bytes], offset: int, now_ms: int
+    ) -> None:
+        """Replays records of a decision; `values` are them as `encode_decision` encoded them.
+
+        `offset` is the end of the log and of the pending records.
+
+        Raises:
+            Exception: a record cannot be replayed. None of `records` is kept.
+        """
         if not self._pending:
             self._pending_base_offset = offset
         assert offset == self._pending_base_offset + len(self._pending)
-        # All are encoded before any is replayed: one that cannot be encoded changes nothing.
-        metadata_version = self.image.metadata_version
-        values = [encode_record_at(record, metadata_version) for record in records]
         self.image.replay_all(records, base_offset=offset)
         self._pending.extend(values)
-        self._pending_size_bytes += sum(map(len, values))
+        self._pending_size_bytes += sum(map(size_in_batch_bytes, values))
         self._note_features(records, offset)
         self.control.observe(records, offset, now_ms)
 
@@ -130,10 +161,10 @@ class MetadataState:
         """The number of records that are decided and replayed, but not yet proposed to raft."""
         return len(self._pending)
 
-    @property
-    def pending_is_full(self) -> bool:
-        """Whether the pending records should become a batch before more are added."""
-        return self._pending_size_bytes >= BATCH_SIZE_BYTES_MAX
+    def has_room(self, values: Sequence[bytes]) -> bool:
+        """Whether these may share a batch with the pending records."""
+        size_bytes = self._pending_size_bytes + sum(map(size_in_batch_bytes, values))
+        return not self._pending or size_bytes <= SHARED_BATCH_SIZE_BYTES_MAX
 
     def take_batch(self, epoch: int, now_ms: int) -> bytes:
         """The pending records as one batch for raft to append."""
@@ -173,6 +204,26 @@ class MetadataState:
         abandoned = list(self._waiters)
         self._waiters.clear()
         return abandoned
+
+
+def _encode(record: MetadataRecord, metadata_version: int) -> bytes:
+    """Encodes a record that Kafka's readers, and ours, accept.
+
+    Raises:
+        ControlError: it has too long a string, or too many bytes.
+    """
+    try:
+        value = encode_record_at(record, metadata_version)
+    except StringTooLong as error:
+        is_config = isinstance(record, ConfigRecord)
+        error_code = ErrorCode.invalid_config if is_config else ErrorCode.invalid_request
+        raise ControlError(error_code, f"{type(record).__name__}: {error.message}") from error
+    if len(value) > RECORD_SIZE_BYTES_MAX:
+        raise ControlError(
+            ErrorCode.record_list_too_large,
+            f"A {type(record).__name__} has {len(value)} bytes, at most {RECORD_SIZE_BYTES_MAX} are allowed",
+        )
+    return value
 
 
 def _chunks(storage: ControllerStorage, snapshot_id: SnapshotId) -> Iterator[bytes]:

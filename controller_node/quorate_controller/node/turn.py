@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kio.schema.errors import ErrorCode
 from quorate_protocol.features import KRAFT_VERSION
 
-from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, RequestContext
+from quorate_controller.control.api import ControlError, RequestContext
 from quorate_controller.node.events import (
     ControlAnswer,
     ControlRequest,
@@ -348,18 +348,16 @@ class ControllerNode:
         When replay fails, an atomic decision leaves nothing behind; of any other, whole batches may stay. A decision
         without a request has to succeed: its exception ends the process.
         """
-        step = len(result.records) if result.atomic else RECORDS_PER_BATCH_MAX
-        for start in range(0, len(result.records), max(step, 1)):
-            if self.metadata.pending_is_full:
-                self._propose_pending()
-            records = result.records[start : start + step]
-            try:
-                self.metadata.apply_decision(records, self._next_offset, self.now_ms)
-            except Exception as error:
-                if token is None or request is None:
-                    raise
+        try:
+            self._apply(result)
+        except Exception as error:
+            if token is None or request is None:
+                raise
+            if isinstance(error, ControlError):
+                self._answer(token, error)
+            else:
                 self._decision_failed(request, token, error)
-                return
+            return
         if result.kraft_version is not None:
             self._propose_pending()
             _, ready = self.raft.upgrade_kraft_version(
@@ -368,6 +366,15 @@ class ControllerNode:
             self._perform(ready)
         if token is not None:
             self._answer(token, result.response)
+
+    def _apply(self, result: ControlResult) -> None:
+        start = 0
+        for values in self.metadata.encode_decision(result):
+            if not self.metadata.has_room(values):
+                self._propose_pending()
+            records = result.records[start : start + len(values)]
+            self.metadata.apply_decision(records, values, self._next_offset, self.now_ms)
+            start += len(values)
 
     def _answer(self, token: int, outcome: Payload | ControlError) -> None:
         """Answers after the commit of all that the decision wrote or saw; on a standby at once."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from quorate_protocol.errors import MalformedMessage
 from quorate_protocol.records import control
+from quorate_protocol.records.batch import RECORD_SIZE_BYTES_MAX
+from quorate_protocol.wire.writing import encode
 
 from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange, Voter
 
@@ -38,6 +40,13 @@ class VoterSet:
     def to_record(self) -> control.VotersRecord:
         """The VotersRecord that describes this set."""
         return control.VotersRecord(version=0, voters=tuple(_voter_to_record(voter) for voter in self.voters))
+
+    def why_unwritable(self) -> str | None:
+        """Why readers would refuse the VotersRecord of this set; None if they accept it."""
+        size_bytes = len(encode(self.to_record()))
+        if size_bytes <= RECORD_SIZE_BYTES_MAX:
+            return None
+        return f"The VotersRecord would have {size_bytes} bytes, at most {RECORD_SIZE_BYTES_MAX} are allowed"
 
     def __len__(self) -> int:
         return len(self.voters)

@@ -13,7 +13,14 @@ from typing import Final
 from quorate_protocol import features
 from quorate_protocol.image.errors import CorruptCheckpointError, UnwritableImageError
 from quorate_protocol.image.state import ImageState
-from quorate_protocol.records.batch import HEADER_SIZE_BYTES, RecordBatch, build_batch, decode_batches
+from quorate_protocol.records.batch import (
+    BATCH_SIZE_BYTES_MAX,
+    HEADER_SIZE_BYTES,
+    RecordBatch,
+    batches_of_values,
+    build_batch,
+    decode_batches,
+)
 from quorate_protocol.records.control import (
     ControlRecord,
     KRaftVersionRecord,
@@ -36,12 +43,6 @@ from quorate_protocol.records.generated import (
 
 RECORDS_PER_BATCH: Final = 1024
 """Kafka's number of records in one batch of a snapshot."""
-
-BATCH_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Kafka's KafkaRaftClient.MAX_BATCH_SIZE_BYTES: larger batches are neither written nor read."""
-
-_RECORD_OVERHEAD_BYTES_MAX: Final = 20
-"""What a record takes in a batch besides its value: five varints and two bytes."""
 
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 """How a batch begins; the length is of what follows."""
@@ -167,6 +168,10 @@ def write_records(
     """Yield a checkpoint of any records, for instance ``bootstrap.checkpoint``, in whole batches.
 
     The records are written in the versions of ``metadata_version``.
+
+    Raises:
+        StringTooLong: a record has a string that Kafka's readers refuse.
+        RecordsTooLarge: a record, or the head with the voters, fits no batch.
     """
     assert voters is None or kraft_version > 0, "kraft.version 0 has no VotersRecord"
     head: list[ControlRecord] = [
@@ -179,25 +184,10 @@ def write_records(
     yield encode_control_batch(head, 0, epoch, now_ms)
     offset = len(head)
     values = (encode_record(one, record_version_for(type(one), metadata_version)) for one in records)
-    for batch_values in _batches_of_values(values):
+    for batch_values in batches_of_values(values, records_max=RECORDS_PER_BATCH):
         yield build_batch(batch_values, offset, epoch, now_ms)
         offset += len(batch_values)
     yield encode_control_batch([SnapshotFooterRecord(version=0)], offset, epoch, now_ms)
-
-
-def _batches_of_values(values: Iterator[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    size_bytes = HEADER_SIZE_BYTES
-    for value in values:
-        value_size_bytes = len(value) + _RECORD_OVERHEAD_BYTES_MAX
-        is_full = len(batch) == RECORDS_PER_BATCH or size_bytes + value_size_bytes > BATCH_SIZE_BYTES_MAX
-        if batch and is_full:
-            yield batch
-            batch, size_bytes = [], HEADER_SIZE_BYTES
-        batch.append(value)
-        size_bytes += value_size_bytes
-    if batch:
-        yield batch
 
 
 # Checkpoint to records

@@ -14,16 +14,17 @@ Source: Kafka's DefaultRecordBatch and DefaultRecord.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from crc32c import crc32c
 
-from quorate_protocol.errors import CorruptBatch, UnsupportedCompression
+from quorate_protocol.errors import CorruptBatch, RecordsTooLarge, UnsupportedCompression
 
 __all__ = (
+    "BATCH_SIZE_BYTES_MAX",
     "COMPRESSION_MASK",
     "CONTROL",
     "CRC_COVERS_FROM",
@@ -34,15 +35,18 @@ __all__ = (
     "MAGIC",
     "MAGIC_POSITION",
     "PREFIX",
+    "RECORD_SIZE_BYTES_MAX",
     "RECORD_SIZE_BYTES_MIN",
     "BatchHeader",
     "Record",
     "RecordBatch",
+    "batches_of_values",
     "build_batch",
     "decode_batches",
     "encode_batch",
     "header_struct",
     "scan_batches",
+    "size_in_batch_bytes",
 )
 
 HEADER_FIELDS: Final[tuple[tuple[str, str], ...]] = (
@@ -83,6 +87,19 @@ COMPRESSION_MASK: Final = 0x07
 CONTROL: Final = 0x20
 """The attributes of a batch of control records; those of KRaft's other batches are 0."""
 RECORD_SIZE_BYTES_MIN: Final = 7
+
+BATCH_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Kafka's KafkaRaftClient.MAX_BATCH_SIZE_BYTES: larger batches are neither written nor read."""
+
+RECORD_SIZE_BYTES_MAX: Final = BATCH_SIZE_BYTES_MAX // 4
+"""The largest value of a record of ours.
+
+What several records have set may come back in one: a broker's record in a checkpoint has what its registration set,
+its directories, and its cordoned directories. Three such values fit a batch.
+"""
+
+_RECORD_OVERHEAD_BYTES_MAX: Final = 20
+"""What a record takes in a batch besides its value: five varints and two bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +163,11 @@ def _varint(value: int) -> bytes:
 
 
 def encode_batch(batch: RecordBatch) -> bytes:
-    """Encode a batch of at least one record; the offset deltas are 0, 1, 2 …"""
+    """Encode a batch of at least one record; the offset deltas are 0, 1, 2 …
+
+    Raises:
+        RecordsTooLarge: it has more than BATCH_SIZE_BYTES_MAX. Here and below.
+    """
     assert batch.records, "a batch has at least one record"
     records = bytearray()
     for index, record in enumerate(batch.records):
@@ -185,8 +206,34 @@ def build_batch(values: Sequence[bytes], base_offset: int, epoch: int, timestamp
     return _join(base_offset, epoch, after_crc, records)
 
 
+def size_in_batch_bytes(value: bytes) -> int:
+    """Return the most bytes that a record with this value takes in a batch."""
+    return len(value) + _RECORD_OVERHEAD_BYTES_MAX
+
+
+def batches_of_values(values: Iterable[bytes], *, records_max: int) -> Iterator[list[bytes]]:
+    """Split the values of records between batches of at most ``records_max`` records and BATCH_SIZE_BYTES_MAX."""
+    batch: list[bytes] = []
+    size_bytes = HEADER_SIZE_BYTES
+    for value in values:
+        value_size_bytes = size_in_batch_bytes(value)
+        is_full = len(batch) == records_max or size_bytes + value_size_bytes > BATCH_SIZE_BYTES_MAX
+        if batch and is_full:
+            yield batch
+            batch, size_bytes = [], HEADER_SIZE_BYTES
+        batch.append(value)
+        size_bytes += value_size_bytes
+    if batch:
+        yield batch
+
+
 def _join(base_offset: int, epoch: int, after_crc: bytes, records: bytearray) -> bytes:
-    length = HEADER_SIZE_BYTES - LENGTH_COUNTS_FROM + len(records)
+    size_bytes = HEADER_SIZE_BYTES + len(records)
+    if size_bytes > BATCH_SIZE_BYTES_MAX:
+        raise RecordsTooLarge(
+            f"a batch at offset {base_offset} has {size_bytes} bytes, at most {BATCH_SIZE_BYTES_MAX} are allowed"
+        )
+    length = size_bytes - LENGTH_COUNTS_FROM
     crc = crc32c(records, crc32c(after_crc))
     return b"".join((_BEFORE_CRC.pack(base_offset, length, epoch, MAGIC, crc), after_crc, records))
 

@@ -20,6 +20,7 @@ from .schema import (
     EPOCH,
     FIXED_FORMATS,
     MILLISECOND,
+    STRING_SIZE_BYTES_MAX,
     UUID_ZERO_BYTES,
     EntityClass,
     FieldSchema,
@@ -112,6 +113,8 @@ def _string_reader(field: FieldSchema, *, is_flexible: bool) -> Reader:
             if length == -1 and is_nullable:
                 return None, offset
             raise MalformedMessage(f"{name} has length {length}")
+        if is_text and length > STRING_SIZE_BYTES_MAX:
+            raise MalformedMessage(f"{name} has length {length}, at most {STRING_SIZE_BYTES_MAX} are allowed")
         end = offset + length
         if end > len(data):
             raise MalformedMessage(f"{name} has length {length}, but {len(data) - offset} bytes are left")

@@ -53,6 +53,9 @@ _IMPLICIT_DEFAULTS: Final[dict[str, object]] = {
     "bytes": b"",
 }
 
+STRING_SIZE_BYTES_MAX: Final = 0x7FFF
+"""The most bytes of a string, compact or not: Kafka neither writes nor reads a longer one (MessageDataGenerator)."""
+
 EntityClass = type[Any]
 
 

@@ -10,7 +10,18 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
 
-from .schema import EPOCH, FIXED_FORMATS, MILLISECOND, UUID_ZERO_BYTES, EntityClass, FieldSchema, schema_of
+from quorate_protocol.errors import StringTooLong
+
+from .schema import (
+    EPOCH,
+    FIXED_FORMATS,
+    MILLISECOND,
+    STRING_SIZE_BYTES_MAX,
+    UUID_ZERO_BYTES,
+    EntityClass,
+    FieldSchema,
+    schema_of,
+)
 
 Writer = Callable[[bytearray, Any], None]
 """(buffer to append to, value)"""
@@ -75,6 +86,10 @@ def _string_writer(field: FieldSchema, *, is_flexible: bool) -> Writer:
             write_length(buffer, -1)
             return
         encoded = value.encode() if is_text else value
+        if is_text and len(encoded) > STRING_SIZE_BYTES_MAX:
+            raise StringTooLong(
+                f"{name} has {len(encoded)} bytes, at most {STRING_SIZE_BYTES_MAX} are allowed"
+            )
         write_length(buffer, len(encoded))
         buffer += encoded
 
@@ -234,7 +249,11 @@ def _compile(entity_type: EntityClass) -> Writer:
 
 
 def write_entity(buffer: bytearray, entity: object) -> None:
-    """Append an entity, encoded in the format of its class."""
+    """Append an entity, encoded in the format of its class.
+
+    Raises:
+        StringTooLong: a string has more bytes than Kafka's readers accept. Here and below.
+    """
     entity_writer(type(entity))(buffer, entity)
 
 

@@ -21,7 +21,7 @@ from quorate_controller.raft.messages import (
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )
-from quorate_controller.raft.model import Voter, find_endpoint
+from quorate_controller.raft.model import VersionRange, Voter, find_endpoint
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import ChangeKind, Leader, VoterChange
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
@@ -82,7 +82,14 @@ def _add_refusal(replica: "Replica", request: AddRaftVoterRequest) -> Refusal:
             ErrorCode.duplicate_voter,
             f"The voter id for {request.voter} is already part of the set of voters {voters}.",
         )
-    return ErrorCode.none, None
+    # Which versions it supports, the probe finds out: they take the same bytes.
+    any_versions = VersionRange(lowest=0, highest=KRAFT_VERSION_DYNAMIC)
+    voters_after = replica.voters.add(
+        Voter(key=request.voter, endpoints=request.endpoints, kraft_versions=any_versions)
+    )
+    assert voters_after is not None, "the id is not taken"
+    message = voters_after.why_unwritable()
+    return (ErrorCode.none if message is None else ErrorCode.invalid_request), message
 
 
 def handle_probe_response(replica: "Replica", node_id: int, response: ApiVersionsProbeResponse) -> bool:
@@ -244,15 +251,16 @@ def _update_voter(replica: "Replica", request: UpdateRaftVoterRequest) -> ErrorC
     if kraft_version not in request.kraft_versions:
         return ErrorCode.invalid_request
     voter = Voter(key=request.voter, endpoints=request.endpoints, kraft_versions=request.kraft_versions)
-    if leader.volatile_voters is not None and not is_dynamic:
-        updated = leader.volatile_voters.update_ignoring_directory(voter)
-        leader.volatile_voters = updated or leader.volatile_voters
-    else:
-        updated = replica.voters.update(voter)
-        if updated is not None and updated != replica.voters:
-            _append_voters(replica, updated)
+    volatile = None if is_dynamic else leader.volatile_voters
+    updated = replica.voters.update(voter) if volatile is None else volatile.update_ignoring_directory(voter)
     if updated is None:
         return ErrorCode.voter_not_found
+    if updated.why_unwritable() is not None:
+        return ErrorCode.invalid_request
+    if volatile is not None:
+        leader.volatile_voters = updated
+    elif updated != replica.voters:
+        _append_voters(replica, updated)
     leader.heard_from(replica, request.voter)
     return ErrorCode.none
 

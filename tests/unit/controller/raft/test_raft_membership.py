@@ -144,6 +144,30 @@ def test_an_address_of_somebody_else_is_not_added(lab) -> None:
     assert node.node.voters.ids == (1, 2, 3)
 
 
+def many_endpoints(lab, node_id: int, count: int) -> tuple[Endpoint, ...]:
+    """The endpoint of a node, and so many more with a host of 32 kB."""
+    others = (Endpoint(listener=f"L{number}", host="h" * 32_767, port=9) for number in range(count))
+    return (*lab.endpoints(node_id), *others)
+
+
+def test_voters_that_fit_no_record_are_refused(lab) -> None:
+    """Goal: the voters fit a batch of the log and of a checkpoint. Method: a new voter with 3 MB of endpoints, and
+    an update of a voter to as many.
+    """
+    node = leading(lab)
+    response, outcome = node.ask(add(lab, endpoints=many_endpoints(lab, 4, 100)))
+    assert response.error_code is ErrorCode.invalid_request
+    assert response.error_message.startswith("The VotersRecord would have 32")
+    assert response.error_message.endswith(" bytes, at most 2097152 are allowed")
+    assert not outcome.sends
+    response, outcome = node.ask(update(lab, 2, endpoints=many_endpoints(lab, 2, 100)))
+    assert response.error_code is ErrorCode.invalid_request
+    assert not outcome.appended
+    response, outcome = node.ask(update(lab, 2, endpoints=many_endpoints(lab, 2, 3)))
+    assert response.error_code is ErrorCode.none
+    assert outcome.appended
+
+
 def test_a_change_that_does_not_commit_times_out(lab) -> None:
     """Goal: the client hears after the request timeout; the change stays in force. Method: no Fetch."""
     node = leading(lab)

@@ -5,14 +5,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from quorate_protocol.errors import ProtocolError
+from quorate_protocol.errors import ProtocolError, RecordsTooLarge
 from quorate_protocol.image import (
     CorruptCheckpointError,
     MetadataImage,
     Provenance,
     UnwritableImageError,
 )
-from quorate_protocol.image import snapshot as snapshot_module
 from quorate_protocol.image.snapshot import (
     Checkpoint,
     image_to_records,
@@ -20,6 +19,7 @@ from quorate_protocol.image.snapshot import (
     write_checkpoint,
     write_records,
 )
+from quorate_protocol.records import batch as batch_module
 from quorate_protocol.records import generated as records
 from quorate_protocol.records.batch import build_batch, decode_batches
 from quorate_protocol.records.control import (
@@ -176,16 +176,18 @@ def test_reading_takes_no_more_than_it_needs(image: MetadataImage) -> None:
 
 
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
-    """Goal: no batch has too many records or bytes; a larger record stands alone. Method: small bounds."""
+    """Goal: no batch has too many records or bytes; a larger record is refused. Method: small bounds."""
     configs = [make.config(f"{number:04}", "v") for number in range(2500)]
     chunks = write_records(configs, metadata_version=30, now_ms=1)
     sizes = [len(batch.records) for chunk in chunks for batch in decode_batches(chunk)]
     assert sizes == [1, 1024, 1024, 452, 1]
-    monkeypatch.setattr(snapshot_module, "BATCH_SIZE_BYTES_MAX", 300)
-    values = [make.config("a", "v" * size) for size in (100, 100, 400, 1, 1)]
+    monkeypatch.setattr(batch_module, "BATCH_SIZE_BYTES_MAX", 300)
+    values = [make.config("a", "v" * size) for size in (100, 100, 180, 1, 1)]
     chunks = write_records(values, metadata_version=30, now_ms=1)
     sizes = [len(batch.records) for chunk in chunks for batch in decode_batches(chunk)]
     assert sizes == [1, 1, 1, 1, 2, 1]
+    with pytest.raises(RecordsTooLarge, match=r"a batch at offset 1 has \d+ bytes, at most 300 are allowed"):
+        list(write_records([make.config("a", "v" * 400)], metadata_version=30, now_ms=1))
 
 
 def test_records_have_the_versions_of_the_level(make: Any) -> None:

@@ -3,7 +3,7 @@
 import io
 import struct
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -16,7 +16,12 @@ from kio.schema.request_header.v2.header import RequestHeader
 from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, MalformedMessage, error_code_of
+from quorate_protocol.errors import (
+    CONTROLLER_ID_NOT_REGISTERED,
+    MalformedMessage,
+    StringTooLong,
+    error_code_of,
+)
 from quorate_protocol.kafka.generated.unregister_controller_response import UnregisterControllerResponse
 from quorate_protocol.records.generated import ClientQuotaRecord, EntityData, PartitionChangeRecord
 from quorate_protocol.wire.reading import ARRAY_ELEMENTS_MAX, decode, read_entity, read_unsigned_varint
@@ -313,3 +318,17 @@ def test_long_topic_names() -> None:
     """Goal: lengths of more than one byte. Method: a name of 249 characters, Kafka's longest."""
     state = DeleteTopicState(name=TopicName("n" * 249), topic_id=None)
     assert decode(DeleteTopicState, encode(state)) == state
+
+
+@pytest.mark.parametrize("entity", [FLEXIBLE, LEGACY])
+def test_strings_have_javas_length(entity: Any) -> None:
+    """Goal: nobody writes a string that Java's readers refuse, and nobody's is accepted. Method: the longest
+    string, one byte more, and the bytes that another writer would send.
+    """
+    longest = replace(entity, text="é" * 16_383 + "a")
+    assert decode(type(entity), encode(longest)) == longest
+    with pytest.raises(StringTooLong, match=r"^text has 32768 bytes, at most 32767 are allowed$"):
+        encode(replace(entity, text="é" * 16_384))
+    if entity is FLEXIBLE:
+        with pytest.raises(MalformedMessage, match="text has length 32768"):
+            decode(Flexible, kio_encode(replace(entity, text="a" * 32_768)))

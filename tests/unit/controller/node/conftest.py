@@ -1,0 +1,113 @@
+"""The only voter of a quorum on a real disk, for the tests of the node."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1 import request as alter
+from quorate_controller import commands
+from quorate_controller.config import ControllerConfig, load_config
+from quorate_controller.control.api import ControlResult
+from quorate_controller.node import ControllerNode, ControlRequest, Effects
+from quorate_controller.node.assembly import open_node
+from quorate_controller.node.events import Caller, Principal
+from quorate_controller.storage.os_filesystem import OsFileSystem
+from typer.testing import CliRunner
+
+TOKEN = 5
+CLIENT_METRICS = 16
+CALLER = Caller(
+    principal=Principal(),
+    client_host="127.0.0.1",
+    client_id=None,
+    listener="CONTROLLER",
+    api_version=1,
+    request_timeout_ms=1_000,
+)
+
+
+def control_request(request: Any) -> ControlRequest:
+    """A request as it reaches the node."""
+    return ControlRequest(token=TOKEN, request=request, caller=CALLER)
+
+
+def alter_config(resource_type: int, resource_name: str, name: str, value: str, operation: int = 0) -> Any:
+    """Alter one config."""
+    configs = (alter.AlterableConfig(name=name, config_operation=operation, value=value),)
+    resource = alter.AlterConfigsResource(
+        resource_type=resource_type, resource_name=resource_name, configs=configs
+    )
+    return alter.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+
+
+def alter_subscription(value: str) -> ControlRequest:
+    """Set the interval of a client metrics subscription."""
+    return control_request(alter_config(CLIENT_METRICS, "s", "interval.ms", value))
+
+
+class Bench:
+    """The only voter of a quorum, active, on a real disk."""
+
+    def __init__(self, node: ControllerNode) -> None:
+        self.node = node
+        self.now_ms = 1_000_000
+        self.node.start(self.now_ms)
+        while not self.node.is_active:
+            self.now_ms = max(self.now_ms, self.node.deadline_ms)
+            self.node.turn([], self.now_ms)
+
+    def ask(self, request: Any = None) -> tuple[Any, Effects]:
+        """The answer to a request, and all effects of its turn."""
+        event = alter_subscription("500") if request is None else control_request(request)
+        effects = self.node.turn([event], self.now_ms)
+        ((token, outcome),) = [(answer.token, answer.outcome) for answer in effects.control_answers]
+        assert token == TOKEN
+        return outcome, effects
+
+    def decide_next(self, monkeypatch: pytest.MonkeyPatch, result: ControlResult | Exception) -> None:
+        """Have the next decision end so."""
+        control = self.node.metadata.control
+        original = control.decide
+
+        def decide(_request: Any, _context: Any) -> ControlResult:
+            monkeypatch.setattr(control, "decide", original)
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        monkeypatch.setattr(control, "decide", decide)
+
+    def assert_serves(self) -> None:
+        """Assert that the next request is decided, and its record is durable."""
+        end_offset = self.node.storage.log.end_offset
+        response, _ = self.ask()
+        assert [one.error_code for one in response.responses] == [ErrorCode.none]
+        assert self.node.storage.log.end_offset == end_offset + 1
+        assert self.node.raft.high_watermark == end_offset + 1
+
+
+@pytest.fixture
+def node_config(tmp_path: Path) -> ControllerConfig:
+    """The configuration of a formatted node."""
+    path = tmp_path / "controller.properties"
+    path.write_text(
+        "process.roles=controller\nnode.id=3000\ncontroller.listener.names=CONTROLLER\n"
+        "listeners=CONTROLLER://:9093\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
+        f"log.dirs={tmp_path}/data\nlog.index.size.max.bytes=16384\n"
+    )
+    formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc", "--standalone"])
+    assert formatted.exit_code == 0, formatted.stderr
+    return load_config(path)
+
+
+@pytest.fixture
+def bench(node_config: ControllerConfig) -> Iterator[Bench]:
+    """A node that was formatted and has become active."""
+    node = open_node(node_config, file_system=OsFileSystem(), rng=Random(1), now_ms=1_000_000)
+    try:
+        yield Bench(node)
+    finally:
+        node.close()
