@@ -1,6 +1,7 @@
 """The directory of a played cluster: its lock, what it remembers, and what it refuses."""
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -88,6 +89,40 @@ def test_a_directory_that_can_not_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PlayError, match=r"can't be written .*choose another directory with --dir"):
         PlayDirectory(tmp_path / "file" / "quorum").take()
+
+
+def test_what_may_hold_passwords_is_the_owners_alone(tmp_path: Path) -> None:
+    """Goal: no other user of the machine reads a configuration.
+
+    Method: the modes of all that is written, with umask 0, also over a file and a scratch file of an earlier run.
+    """
+    before = os.umask(0)
+    try:
+        directory = PlayDirectory(tmp_path / "clusters" / "quorum")
+        directory.take()
+        directory.make(directory.node_data("broker-0"))
+        config = directory.node("broker-0") / "server.properties"
+        for left in (config, config.with_name("server.properties.tmp")):
+            left.touch(0o644)
+        directory.write(config, "ssl.key.password=secret\n")
+        directory.write(directory.manifest, "kind: KafkaBroker\n")
+        directory.write(directory.tools / "kafka-topics", "#!/bin/sh\n", mode=0o700)
+        directory.release()
+    finally:
+        os.umask(before)
+    modes = {
+        str(one.relative_to(directory.path)): one.stat().st_mode & 0o777 for one in directory.path.rglob("*")
+    }
+    assert directory.path.stat().st_mode & 0o777 == 0o700
+    assert modes == {
+        "lock": 0o600,
+        "manifest.yaml": 0o600,
+        "bin": 0o700,
+        "bin/kafka-topics": 0o700,
+        "broker-0": 0o700,
+        "broker-0/data": 0o700,
+        "broker-0/server.properties": 0o600,
+    }
 
 
 def test_a_path_with_a_comma_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from pathlib import Path
 
 from quorate_operator.runtime.local.errors import AlreadyRunningError, PlayError
 
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+
 
 class PlayDirectory:
     """The paths of a played cluster, and its lock while it is held."""
@@ -76,7 +79,7 @@ class PlayDirectory:
         return self._lock
 
     def take(self) -> None:
-        """Create the directory if need be and take its lock.
+        """Creates the directory if it does not exist, and takes its lock.
 
         Raises AlreadyRunningError, or PlayError if it can't be written or holds something else;
         nothing was changed then.
@@ -86,7 +89,8 @@ class PlayDirectory:
                 f"{self.path}: Kafka can't keep data under a path with a comma; choose another --dir"
             )
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
             foreign = not self.exists and any(entry.name != "lock" for entry in self.path.iterdir())
             if foreign:
                 raise PlayError(
@@ -94,7 +98,7 @@ class PlayDirectory:
                     "choose another --dir"
                 )
             self._lock = os.open(
-                self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
+                self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE
             )
         except OSError as error:
             raise PlayError(
@@ -130,13 +134,23 @@ class PlayDirectory:
             return False
         return False
 
-    def write(self, path: Path, content: str, mode: int = 0o644) -> None:
-        """Write a file whole or not at all. Raises PlayError."""
+    def make(self, path: Path) -> None:
+        """Creates a directory of the cluster, and those above it, for the owner alone. Raises OSError."""
+        for parent in reversed(path.relative_to(self.path).parents):
+            (self.path / parent).mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+        path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+
+    def write(self, path: Path, content: str, mode: int = PRIVATE_FILE) -> None:
+        """Writes a file whole or not at all. Raises PlayError.
+
+        By default only the owner can read it: it may hold passwords.
+        """
         scratch = path.with_name(f"{path.name}.tmp")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_text(content)
-            scratch.chmod(mode)
+            self.make(path.parent)
+            scratch.unlink(missing_ok=True)
+            with open(scratch, "x", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+                file.write(content)
             scratch.replace(path)
         except OSError as error:
             raise PlayError(f"{path} can't be written: {error.strerror}") from error

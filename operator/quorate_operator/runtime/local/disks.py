@@ -15,7 +15,7 @@ LINES_SHOWN = 8
 
 async def create(layout: Layout, node: DesiredNode, *, is_initial: bool) -> None:
     """Configure a node and format its directory; again after a try that was interrupted. Raises StepError."""
-    layout.directory.node_data(node.label).mkdir(parents=True, exist_ok=True)
+    layout.directory.make(layout.directory.node_data(node.label))
     layout.write_config(node)
     command = layout.format_command(node, is_initial=is_initial)
     await _run(layout, node.label, command, "format.log", "formatted")

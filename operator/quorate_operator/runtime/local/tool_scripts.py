@@ -56,7 +56,7 @@ def write_tools(layout: Layout, kafka: Kafka) -> None:
     for tool in TOOLS:
         command = shlex.join(kafka.command(tool.main_class, jvm=jvm))
         script = _script(tool, command, layout.bootstrap(Role.BROKER), kafka.version)
-        directory.write(directory.tools / tool.name, script, mode=0o755)
+        directory.write(directory.tools / tool.name, script, mode=0o700)
 
 
 def _script(tool: Tool, command: str, bootstrap_servers: str, version: str) -> str:
