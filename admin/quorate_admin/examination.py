@@ -9,17 +9,21 @@ used, the second with bootstrap controllers.
 import asyncio
 from collections.abc import Awaitable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from quorate_protocol.image import MetadataImage
 
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
 from quorate_admin.diagnosis import (
+    FETCH_SILENCE_MS_MAX,
     Examination,
     FeatureOutlook,
+    LeaderView,
     NodeKind,
     Probe,
     RegisteredNode,
+    judge,
     probe_outlook,
     registered_outlooks,
 )
@@ -31,6 +35,9 @@ from quorate_admin.types.cluster import (
     NodeApiVersions,
     QuorumDescription,
 )
+
+if TYPE_CHECKING:
+    from quorate_admin.observing import LiveImage
 
 TIMEOUT_MS = 10_000
 """For requests to the cluster as a whole, which are not answered without a leader."""
@@ -44,11 +51,15 @@ async def examine(admin: AdminClient, config: AdminConfig) -> Examination:
     Raises:
         AdminError: no node answers.
     """
+    return await _with_new_leader_heard(admin, await _examine(admin, config))
+
+
+async def _examine(admin: AdminClient, config: AdminConfig) -> Examination:
     cluster = await admin.describe_cluster(
         include_fenced_brokers=not config.is_to_controllers, timeout_ms=TIMEOUT_MS
     )
-    (quorum, quorum_problem), spoken, image = await asyncio.gather(
-        _quorum(admin), _ask_nodes(admin, cluster), _image(config)
+    (quorum, quorum_problem), spoken, log = await asyncio.gather(
+        _quorum(admin), _ask_nodes(admin, cluster), _read_log(config)
     )
     features = _newest(spoken.answers.values()) or await admin.describe_features(timeout_ms=TIMEOUT_MS)
     facts = Examination(
@@ -60,8 +71,14 @@ async def examine(admin: AdminClient, config: AdminConfig) -> Examination:
         brokers=None if config.is_to_controllers else _listed(cluster, NodeKind.BROKER),
         unreachable=spoken.reasons,
     )
-    if image is not None:
-        facts = replace(facts, is_log_read=True, controllers=controllers_of(image), brokers=brokers_of(image))
+    if log is not None:
+        facts = replace(
+            facts,
+            is_log_read=True,
+            leader_since_ms=None if quorum is None else log.leader_since_ms(quorum.leader_epoch),
+            controllers=controllers_of(log.image),
+            brokers=brokers_of(log.image),
+        )
     if quorum is None:
         return facts  # without a leader no level can be validated
     found = await _outlooks(admin, facts, _supported(spoken.answers.values(), features))
@@ -71,6 +88,22 @@ async def examine(admin: AdminClient, config: AdminConfig) -> Examination:
         outlooks=tuple(one for one in found if isinstance(one, FeatureOutlook)),
         outlook_problem="; ".join(problems) or None,
     )
+
+
+async def _with_new_leader_heard(admin: AdminClient, facts: Examination) -> Examination:
+    """Gives a leader that may be new the time to hear from every node whose presence is in question."""
+    if facts.quorum is None:
+        return facts
+    judged = judge(facts)
+    blockers = (blocker.node_id for outlook in facts.outlooks for blocker in outlook.blockers)
+    if all(judged.follows(node_id) is not None for node_id in (*(facts.controllers or ()), *blockers)):
+        return facts
+    since_ms = LeaderView.of(facts.quorum, facts.leader_since_ms).since_ms
+    await asyncio.sleep((FETCH_SILENCE_MS_MAX + 1) / 1000)
+    quorum, _ = await _quorum(admin)
+    if quorum is None or quorum.leader_epoch != facts.quorum.leader_epoch:
+        return facts
+    return replace(facts, quorum=quorum, leader_since_ms=since_ms)
 
 
 @dataclass(slots=True)
@@ -101,14 +134,16 @@ async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _Spoken
     return spoken
 
 
-async def _image(config: AdminConfig) -> MetadataImage | None:
-    """The metadata image, with bootstrap controllers that allow reading the log."""
+async def _read_log(config: AdminConfig) -> "LiveImage | None":
+    """The metadata image, closed, with bootstrap controllers that allow reading the log."""
     if not config.is_to_controllers:
         return None
-    from quorate_admin.observing import load_live_image  # noqa: PLC0415 - with brokers, it is not needed
+    from quorate_admin.observing import LiveImage  # noqa: PLC0415 - with brokers, it is not needed
 
     try:
-        return await load_live_image(config, timeout_ms=TIMEOUT_MS)
+        async with LiveImage(config) as live:
+            await live.refresh(timeout_ms=TIMEOUT_MS)
+            return live
     except AdminError:
         return None  # validating levels still works
 

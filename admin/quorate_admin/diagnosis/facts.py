@@ -73,12 +73,14 @@ class Examination:
 
     `controllers` and `brokers` are the registrations by node id. They are complete if they were read from the
     metadata log (`is_log_read`); those from DescribeCluster lack registrations without listeners. `unreachable` has
-    the reason for each node that was asked and did not answer.
+    the reason for each node that was asked and did not answer. The leader was elected at
+    `leader_since_ms` or before, in Unix milliseconds of its own clock.
     """
 
     cluster_id: str | None = None
     quorum: QuorumDescription | None = None
     quorum_problem: str | None = None
+    leader_since_ms: int | None = None
     features: FeatureDescription | None = None
     outlooks: tuple[FeatureOutlook, ...] = ()
     outlook_problem: str | None = None

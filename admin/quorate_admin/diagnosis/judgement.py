@@ -34,7 +34,7 @@ class Presence(Enum):
     GONE = auto()
     """It is no voter, and does not follow the log. The registration of such a controller is a ghost."""
     UNKNOWN = auto()
-    """No leader answers."""
+    """No leader answers, or a new leader has not heard from it yet."""
 
 
 def majority(voters: int) -> int:
@@ -49,13 +49,27 @@ class LeaderView:
     quorum: QuorumDescription
     now_ms: int
     """The leader's clock when it described the quorum."""
+    since_ms: int
+    """The leader was elected at this time or before."""
 
     @classmethod
-    def of(cls, quorum: QuorumDescription) -> Self:
-        """The leader sets its own times to now, so the newest time in the description is its clock."""
+    def of(cls, quorum: QuorumDescription, since_ms: int | None = None) -> Self:
+        """The view of a leader that was elected at `since_ms` or before; None if that is unknown.
+
+        A leader sets its own times to now, so the newest time in the description is its clock. It has heard from
+        nobody before its election, so the oldest time of a fetch is later.
+        """
         replicas = (*quorum.voters, *quorum.observers)
-        times_ms = (time_ms for one in replicas for time_ms in (one.last_fetch_ms, one.last_caught_up_ms))
-        return cls(quorum, max((time_ms for time_ms in times_ms if time_ms is not None), default=0))
+        fetches_ms = [one.last_fetch_ms for one in replicas if one.last_fetch_ms is not None]
+        caught_up_ms = [one.last_caught_up_ms for one in replicas if one.last_caught_up_ms is not None]
+        now_ms = max((*fetches_ms, *caught_up_ms), default=0)
+        known_ms = (*fetches_ms, now_ms) if since_ms is None else (*fetches_ms, now_ms, since_ms)
+        return cls(quorum, now_ms, min(known_ms))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the leader may have been elected so lately that a live replica has not fetched from it yet."""
+        return self.now_ms - self.since_ms <= FETCH_SILENCE_MS_MAX
 
     def silence_ms(self, replica: ReplicaDescription) -> int | None:
         """Returns the milliseconds since the replica's last fetch; None if it has not fetched from this leader."""
@@ -104,21 +118,25 @@ class JudgedReplica:
 class ClusterFacts:
     """What holds for a cluster at one moment. `leader_id` is None while no leader answers.
 
-    `observers` may leave out brokers; then only controllers can be judged. `registrations` are those of brokers and
-    controllers, `finalized` has the finalized level of each feature.
+    `is_leader_new` as in `LeaderView`. `observers` may leave out brokers; then only controllers can be judged.
+    `registrations` are those of brokers and controllers, `finalized` has the finalized level of each feature.
     """
 
     leader_id: int | None = None
+    is_leader_new: bool = False
     voters: tuple[JudgedReplica, ...] = ()
     observers: tuple[JudgedReplica, ...] = ()
     registrations: tuple[RegisteredNode, ...] = ()
     finalized: Mapping[str, int] = field(default_factory=dict)
 
     def follows(self, node_id: int) -> bool | None:
-        """Whether a node follows the metadata log with any of its directories; None while no leader answers."""
-        if self.leader_id is None:
-            return None
-        return any(one.follows for one in (*self.voters, *self.observers) if one.node_id == node_id)
+        """Whether a node follows the metadata log with any of its directories.
+
+        None while no leader answers, and while a new leader has not heard from the node.
+        """
+        if any(one.follows for one in (*self.voters, *self.observers) if one.node_id == node_id):
+            return True
+        return None if self.leader_id is None or self.is_leader_new else False
 
     def presence_of(self, node_id: int) -> Presence:
         """Whether a registered node is there, as the leader sees it."""
@@ -176,7 +194,7 @@ def judge(facts: Examination) -> ClusterFacts:
     registrations = (*(facts.controllers or {}).values(), *(facts.brokers or {}).values())
     if facts.quorum is None:
         return ClusterFacts(registrations=registrations, finalized=finalized)
-    view = LeaderView.of(facts.quorum)
+    view = LeaderView.of(facts.quorum, facts.leader_since_ms)
 
     def judged(replica: ReplicaDescription) -> JudgedReplica:
         return JudgedReplica(
@@ -185,6 +203,7 @@ def judge(facts: Examination) -> ClusterFacts:
 
     return ClusterFacts(
         leader_id=facts.quorum.leader_id,
+        is_leader_new=view.is_new,
         voters=tuple(judged(one) for one in facts.quorum.voters),
         observers=tuple(judged(one) for one in facts.quorum.observers),
         registrations=registrations,

@@ -142,7 +142,7 @@ def _presence_text(presence: Presence, kind: NodeKind) -> str:
         case Presence.GONE:
             return "It does not follow the metadata log: no such node runs."
         case Presence.UNKNOWN:
-            return "Whether it is alive is unknown, because there is no leader."
+            return "Whether it is alive is unknown: there is no leader, or a new one that has not heard from it yet."
 
 
 def _idle_ghost(facts: Examination, node_id: int, commands: Commands) -> Finding:
@@ -179,7 +179,7 @@ def _fenced(judged: ClusterFacts, broker: RegisteredNode, commands: Commands) ->
         severity=Severity.WARNING,
         code=Code.BROKER_FENCED,
         message=f"Broker {node_id} is registered and down",
-        evidence="It is fenced, and does not follow the metadata log.",
+        evidence=f"It is fenced. {_presence_text(judged.presence_of(node_id), NodeKind.BROKER)}",
         advice=f"Start broker {node_id} or, if it is gone for good and holds no replicas, unregister it:",
         commands=(commands.unregister_broker(node_id),),
         node_kind=NodeKind.BROKER,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO
 
-from quorate_protocol.image import MetadataImage
+from quorate_protocol.image import MetadataImage, Provenance
 from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
 from quorate_protocol.observer import (
     Committed,
@@ -24,6 +24,8 @@ class ImageFollower:
 
     def __init__(self) -> None:
         self.image = MetadataImage()
+        self.epoch_seen = Provenance(end_offset=0, epoch=-1, timestamp_ms=0)
+        """The oldest known record of the latest leader epoch: the first one, unless a snapshot replaces it."""
         self._snapshot: SpooledTemporaryFile[bytes] | None = None
 
     def close(self) -> None:
@@ -42,6 +44,7 @@ class ImageFollower:
         if isinstance(event, Committed):
             for batch in event.batches:
                 replay_log_batch(self.image, batch)
+                self._note_epoch()
             self.image.commit(event.position.offset)
         elif isinstance(event, SnapshotBegun):
             self.close()
@@ -61,8 +64,13 @@ class ImageFollower:
             self._snapshot.seek(0)
             offset, epoch = event.position
             load_checkpoint(self.image, _chunks(self._snapshot), end_offset=offset, epoch=epoch)
+            self._note_epoch()
         finally:
             self.close()
+
+    def _note_epoch(self) -> None:
+        if self.image.provenance.epoch > self.epoch_seen.epoch:
+            self.epoch_seen = self.image.provenance
 
 
 def _chunks(file: "SpooledTemporaryFile[bytes] | BinaryIO") -> Iterator[bytes]:

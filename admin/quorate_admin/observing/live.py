@@ -42,6 +42,15 @@ class LiveImage:
         """The highest leader epoch seen so far."""
         return self._feed.observer.leader_epoch
 
+    def leader_since_ms(self, epoch: int) -> int | None:
+        """Returns a time at which the epoch's leader was elected already, in Unix milliseconds of its clock.
+
+        It is the time of the epoch's first record, or of a later one if a snapshot replaced that. None if the image
+        has no record of the epoch.
+        """
+        seen = self._follower.epoch_seen
+        return seen.timestamp_ms if seen.epoch == epoch else None
+
     async def redirect(self, config: AdminConfig, contacts: Mapping[int, Address]) -> None:
         """Use other controllers from now on, and continue at the end of the current image.
 

@@ -3,7 +3,6 @@
 import asyncio
 import uuid
 from collections.abc import Sequence
-from enum import Enum
 from typing import Any
 
 from quorate_protocol.errors import ErrorCode
@@ -23,33 +22,9 @@ from quorate_admin.types.cluster import (
     ReplicaDescription,
 )
 
-QUIET_MS = 10_000
-"""A running controller fetches at least every 500 ms; Kafka considers one failed after 2 s without a fetch."""
 PROBE_TIMEOUT_MS = 5_000
-
-
-class Heard(Enum):
-    """When the leader of the quorum last heard from a controller."""
-
-    NOTHING = "nothing lately"
-    NEVER_AS_VOTER = "nothing yet, though it is a voter"
-    LATELY = "it fetched lately"
-    LEADS = "it is the leader"
-
-
-def heard_of(controller_id: int, quorum: QuorumDescription, quiet_ms: int) -> Heard:
-    """Whether the leader heard from a controller in the last `quiet_ms`, by the leader's clock."""
-    if quorum.leader_id == controller_id:
-        return Heard.LEADS
-    from quorate_admin.diagnosis.judgement import LeaderView
-
-    view = LeaderView.of(quorum)
-    replicas = [one for one in (*quorum.voters, *quorum.observers) if one.node_id == controller_id]
-    silences_ms = [ms for one in replicas if (ms := view.silence_ms(one)) is not None]
-    if not silences_ms:
-        is_voter = any(one.node_id == controller_id for one in quorum.voters)
-        return Heard.NEVER_AS_VOTER if is_voter else Heard.NOTHING
-    return Heard.LATELY if min(silences_ms) < quiet_ms else Heard.NOTHING
+ELECTIONS_MAX = 3
+"""Of so many new leaders, each gets the time to hear from a controller before it is refreshed."""
 
 
 class ControllerOperations(ClusterOperations):
@@ -187,7 +162,6 @@ class ControllerOperations(ClusterOperations):
         controller_id: int,
         *,
         allow_unlisted: bool = False,
-        quiet_ms: int = QUIET_MS,
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> ControllerRegistration:
@@ -197,7 +171,8 @@ class ControllerOperations(ClusterOperations):
         features; below metadata.version 4.4-IV2 it can't be removed. After a refresh it blocks no upgrade, and
         clients do not connect to it. A controller that is started again registers itself again.
 
-        The controller must not have fetched for `quiet_ms`, and must not answer at its registered endpoints.
+        The controller must not have fetched in the last 5 s, and must not answer at its registered endpoints. A
+        leader that may have been elected in that time is asked again after it.
         `allow_unlisted` accepts a controller without known endpoints: one that was refreshed before, or a node id
         that never was a controller's and would become one. With `validate_only` everything is checked, and nothing is
         registered.
@@ -219,7 +194,7 @@ class ControllerOperations(ClusterOperations):
                 "without endpoints, for instance one that was refreshed before, with allow_unlisted "
                 "(--allow-unlisted)"
             )
-        await self._check_quiet(controller_id, quiet_ms, timeout_ms)
+        await self._check_quiet(controller_id, timeout_ms)
         identity = Identity(cluster.cluster_id, controller_id)
         for node in listed:
             seen = await self._seen_at(Address(node.host, node.port), identity)
@@ -236,21 +211,29 @@ class ControllerOperations(ClusterOperations):
             await self.register_controller(registration, timeout_ms=timeout_ms)
         return registration
 
-    async def _check_quiet(self, controller_id: int, quiet_ms: int, timeout_ms: int | None) -> None:
-        """Raises RefreshRefusedError if the leader heard from the controller recently."""
-        quorum = await self.describe_metadata_quorum(timeout_ms=timeout_ms)
-        seen = heard_of(controller_id, quorum, quiet_ms)
-        if seen is Heard.NEVER_AS_VOTER:
-            # A newly elected leader has not heard from any node yet: give the controller time to fetch.
-            await asyncio.sleep(quiet_ms / 1000)
+    async def _check_quiet(self, controller_id: int, timeout_ms: int | None) -> None:
+        """Raises RefreshRefusedError if the controller follows the log, or if no leader stays to judge that."""
+        from quorate_admin.diagnosis import judgement
+
+        refused = f"controller {controller_id} is not refreshed"
+        epoch: int | None = None
+        for _ in range(ELECTIONS_MAX + 1):
             quorum = await self.describe_metadata_quorum(timeout_ms=timeout_ms)
-            seen = heard_of(controller_id, quorum, quiet_ms)
-        if seen is Heard.LEADS:
-            raise RefreshRefusedError(f"controller {controller_id} is not refreshed: it leads the quorum")
-        if seen is Heard.LATELY:
-            raise RefreshRefusedError(
-                f"controller {controller_id} is not refreshed: it fetched in the last {quiet_ms} ms"
-            )
+            if quorum.leader_id == controller_id:
+                raise RefreshRefusedError(f"{refused}: it leads the quorum")
+            view = judgement.LeaderView.of(quorum)
+            replicas = [one for one in (*quorum.voters, *quorum.observers) if one.node_id == controller_id]
+            if any(view.follows(one) for one in replicas):
+                limit_ms = judgement.FETCH_SILENCE_MS_MAX
+                raise RefreshRefusedError(f"{refused}: it fetched in the last {limit_ms} ms")
+            if quorum.leader_epoch == epoch or not view.is_new:
+                return
+            # A newly elected leader has not heard from any node yet: give the controller time to fetch.
+            epoch = quorum.leader_epoch
+            await asyncio.sleep((judgement.FETCH_SILENCE_MS_MAX + 1) / 1000)
+        raise RefreshRefusedError(
+            f"{refused}: the quorum elected {ELECTIONS_MAX} leaders meanwhile; try again"
+        )
 
     async def _seen_at(self, address: Address, identity: Identity) -> str | None:
         """Describes the server at an address, if it may be the given node; None if it is not, or nothing answers."""

@@ -14,7 +14,7 @@ from quorate_admin.errors import (
     UnsupportedByServerError,
 )
 from quorate_admin.results import Results
-from quorate_admin.types.cluster import FeatureUpdate, QuorumDescription, RaftVoterEndpoint
+from quorate_admin.types.cluster import FeatureUpdate, RaftVoterEndpoint
 from quorate_admin.types.partitions import TopicPartition
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
 from quorate_protocol.image import MetadataImage
@@ -51,11 +51,10 @@ _ELECTION_OVER = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """Who is asked: the active controller, with the quorum and the metadata as they were a moment ago."""
+    """The active controller that is asked, and the cluster's metadata as it was a moment ago."""
 
     client: AdminClient
     cluster_id: str
-    described: QuorumDescription
     image: MetadataImage
 
 

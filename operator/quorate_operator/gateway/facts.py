@@ -31,14 +31,19 @@ LogDirs = Mapping[str, LogDirDescription]
 
 
 def observed_quorum(
-    described: QuorumDescription, kraft_version: int, brokers: Iterable[int], now_ms: int
+    described: QuorumDescription,
+    kraft_version: int,
+    brokers: Iterable[int],
+    now_ms: int,
+    leader_since_ms: int | None = None,
 ) -> ObservedQuorum:
-    """The quorum as its leader described it at `now_ms`, without the `brokers`, which follow it too.
+    """Returns the quorum as its leader described it at `now_ms`, without the `brokers`, which are observers too.
 
-    Times are converted from the leader's clock to that of `now_ms`: compared are the ages.
+    The leader was elected at `leader_since_ms` or before, by its clock; None if that is unknown. Times in the result
+    are converted from the leader's clock to that of `now_ms`.
     """
     leader = next((one for one in described.voters if one.node_id == described.leader_id), None)
-    view = LeaderView.of(described)
+    view = LeaderView.of(described, leader_since_ms)
     ahead_ms = view.now_ms - now_ms
     others = frozenset(brokers)
 
@@ -61,6 +66,7 @@ def observed_quorum(
         leader_epoch=described.leader_epoch,
         high_watermark=described.high_watermark,
         kraft_version=kraft_version,
+        is_leader_new=view.is_new,
         voters=voters,
         observers=tuple(observed(one) for one in described.observers if one.node_id not in others),
     )

@@ -94,13 +94,18 @@ class KafkaGateway:
             log_dirs, _ = await asyncio.gather(
                 self._describe_log_dirs(brokers if draining else {}), self._ask_min_insync(brokers, answering)
             )
-            image = await self._image(led)
-            if image is None:
+            live = await self._followed(led)
+            if live is None:
                 return None
+            image = live.image
             counts = await self._count(image)
             return KafkaFacts(
                 quorum=facts.observed_quorum(
-                    led.described, led.kraft_version, image.cluster.brokers, led.at_ms
+                    led.described,
+                    led.kraft_version,
+                    image.cluster.brokers,
+                    led.at_ms,
+                    live.leader_since_ms(led.described.leader_epoch),
                 ),
                 cluster_id=led.cluster_id,
                 registrations=facts.registrations(image),
@@ -130,13 +135,11 @@ class KafkaGateway:
                 led = await self._find_leader()
                 if led is None:
                     raise StepError(f"{action.reason}: no controller answers as the leader of the quorum")
-                image = await self._image(led)
-                if image is None:
+                live = await self._followed(led)
+                if live is None:
                     raise StepError(f"{action.reason}: {self._problem}")
                 client = self._contacts.client(Role.CONTROLLER, led.address)
-                leader = Leader(
-                    client=client, cluster_id=led.cluster_id, described=led.described, image=image
-                )
+                leader = Leader(client=client, cluster_id=led.cluster_id, image=live.image)
                 # Another leader may have taken over since, also because of the action itself.
                 if await perform(action, leader, is_last_attempt=attempt == ACTION_ATTEMPTS_MAX):
                     return
@@ -180,7 +183,8 @@ class KafkaGateway:
 
     # The metadata image
 
-    async def _image(self, led: _Led) -> MetadataImage | None:
+    async def _followed(self, led: _Led) -> LiveImage | None:
+        """Returns the image, caught up; None if the log can't be read, with the reason in `problem`."""
         live = await self._live_image(led)
         try:
             await live.refresh(timeout_ms=IMAGE_TIMEOUT_MS)
@@ -191,7 +195,7 @@ class KafkaGateway:
             self._problem = problem
             return None
         self._problem = None
-        return live.image
+        return live
 
     async def _live_image(self, led: _Led) -> LiveImage:
         """The image that is followed, from now on at this leader."""

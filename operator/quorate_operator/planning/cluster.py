@@ -209,6 +209,8 @@ class ObservedQuorum:
     leader_epoch: int
     high_watermark: int
     kraft_version: int
+    is_leader_new: bool = False
+    """Whether the leader may not have heard from every live replica yet, by `quorate_admin.diagnosis.LeaderView`."""
     voters: Mapping[int, ObservedVoter] = field(default_factory=dict)
     observers: tuple[ObservedVoter, ...] = ()
     """A node that came back with a new disk is an observer with its new directory id, and may be a voter with

@@ -35,6 +35,7 @@ def judge(observed: ObservedCluster) -> ClusterFacts:
     quorum = observed.kafka.quorum
     return ClusterFacts(
         leader_id=quorum.leader_id,
+        is_leader_new=quorum.is_leader_new,
         voters=tuple(_replica(one) for _, one in sorted(quorum.voters.items())),
         observers=tuple(_replica(one) for one in quorum.observers),
         registrations=tuple(_registered(one) for _, one in sorted(observed.kafka.registrations.items())),
@@ -50,7 +51,7 @@ def plan_registrations(desired: DesiredCluster, observed: ObservedCluster, targe
     judged = set(judge(observed).ghosts)
     for ghost in removable(desired, observed):
         if ghost.node_id not in judged:
-            continue  # it follows the log: it stopped a moment ago, or runs where nobody here looks
+            continue  # it fetched a moment ago, runs elsewhere, or a new leader has not heard from it yet
         if can_unregister(observed.kafka):
             reason = "it is gone: it is no voter and does not follow the metadata log"
             due.append(UnregisterController(node_id=ghost.node_id, reason=reason))

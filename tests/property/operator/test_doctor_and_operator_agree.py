@@ -45,6 +45,7 @@ class Cluster:
     image: MetadataImage
     levels: Mapping[str, int]
     kraft_version: int
+    leader_since_ms: int | None
 
 
 ages_ms = st.one_of(st.none(), st.sampled_from((0, 400, 4_999, 5_000, 5_001, 9_999, 10_000, 10_001, 60_000)))
@@ -143,6 +144,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
         image=draw(images(levels)),
         levels=levels,
         kraft_version=draw(st.integers(0, 1)),
+        leader_since_ms=draw(st.sampled_from((None, LEADER_MS - 5_000, LEADER_MS - 5_001))),
     )
 
 
@@ -151,6 +153,7 @@ def examined(cluster: Cluster) -> Examination:
     finalized = {**cluster.levels, "kraft.version": cluster.kraft_version}
     facts = Examination(
         quorum=cluster.quorum,
+        leader_since_ms=cluster.leader_since_ms,
         features=FeatureDescription(finalized=finalized, finalized_epoch=1, supported={}),
         controllers=controllers_of(cluster.image),
         brokers=brokers_of(cluster.image),
@@ -159,6 +162,7 @@ def examined(cluster: Cluster) -> Examination:
     judged = judge_examined(facts)
     return Examination(
         quorum=facts.quorum,
+        leader_since_ms=facts.leader_since_ms,
         features=facts.features,
         controllers=facts.controllers,
         brokers=facts.brokers,
@@ -170,7 +174,11 @@ def examined(cluster: Cluster) -> Examination:
 def observed(cluster: Cluster) -> ObservedCluster:
     """What the operator observes, with a clock of its own; no node of it runs here."""
     quorum = gateway.observed_quorum(
-        cluster.quorum, cluster.kraft_version, brokers=cluster.image.cluster.brokers, now_ms=OPERATOR_MS
+        cluster.quorum,
+        cluster.kraft_version,
+        brokers=cluster.image.cluster.brokers,
+        now_ms=OPERATOR_MS,
+        leader_since_ms=cluster.leader_since_ms,
     )
     kafka = KafkaFacts(
         quorum=quorum,
@@ -198,6 +206,7 @@ def test_the_judgement_is_the_same(cluster: Cluster) -> None:
     """
     doctor, operator = judge_examined(examined(cluster)), judge_observed(observed(cluster))
     assert doctor.ghosts == operator.ghosts
+    assert not (operator.is_leader_new and operator.ghosts)
     assert doctor.caught_up_voters == operator.caught_up_voters
     assert doctor.spare_voters == operator.spare_voters
     for node_id in CONTROLLERS:

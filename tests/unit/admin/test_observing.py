@@ -142,6 +142,19 @@ async def test_an_image_is_a_snapshot_and_the_records_after_it() -> None:
     assert chunks == -(-len(leader.snapshot) // 1000)
 
 
+async def test_an_image_knows_since_when_its_leader_leads() -> None:
+    """Goal: evidence of the leader's age. Method: no record of its epoch, its first record, and a later one."""
+    cluster, leader = quorum()
+    log, leader.log, leader.high_watermark = leader.log, [], SNAPSHOT_END
+    async with cluster, LiveImage(config(cluster)) as live:
+        await live.refresh()
+        assert [live.leader_since_ms(epoch) for epoch in (EPOCH - 1, EPOCH)] == [1, None]
+        later = build_batch([encode_record(NoOpRecord(), 0)], SNAPSHOT_END + 1, EPOCH, 4_000)
+        leader.log, leader.high_watermark = [*log, (SNAPSHOT_END + 1, later)], SNAPSHOT_END + 2
+        await live.refresh()
+        assert [live.leader_since_ms(epoch) for epoch in (EPOCH - 1, EPOCH)] == [None, 3]
+
+
 async def test_a_refresh_sees_what_came_after_the_last_one() -> None:
     """Goal: an image that is kept up to date. Method: records appear, one of them above the high watermark."""
     cluster, leader = quorum()

@@ -32,6 +32,8 @@ BOOTSTRAP = "--bootstrap-controller c:9093"
 COMMANDS = Commands(BOOTSTRAP, BOOTSTRAP)
 DIRECTORY = uuid.UUID(int=1 << 100)
 LONG_AGO_MS = NOW_MS - 60_000
+SINCE_MS = NOW_MS - 3_600_000
+"""When the leader of these tests was elected."""
 
 
 def replica(
@@ -86,6 +88,7 @@ def healthy(**changes: object) -> Examination:
     facts = Examination(
         cluster_id="cluster",
         quorum=quorum(replica(1), replica(2), replica(3), observers=[replica(10)]),
+        leader_since_ms=SINCE_MS,
         features=features(),
         controllers=controllers(1, 2, 3),
         brokers={10: RegisteredNode(kind=NodeKind.BROKER, node_id=10)},
@@ -440,6 +443,35 @@ def test_who_is_a_ghost(observers: list[ReplicaDescription], presence: Presence)
     """Goal: an observer that fetches is alive, with whichever directory. Method: absent, fresh, stale, both."""
     facts = healthy(quorum=quorum(replica(1), replica(2), replica(3), observers=observers))
     assert judge(facts).presence_of(99) is presence
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "voter", "presence"),
+    [
+        (None, replica(3), Presence.UNKNOWN),
+        (NOW_MS - 5_000, replica(3), Presence.UNKNOWN),
+        (NOW_MS - 5_001, replica(3), Presence.GONE),
+        (None, replica(3, NOW_MS - 5_000), Presence.UNKNOWN),
+        (None, replica(3, NOW_MS - 5_001), Presence.GONE),
+    ],
+)
+def test_a_new_leader_calls_nobody_a_ghost(
+    since_ms: int | None, voter: ReplicaDescription, presence: Presence
+) -> None:
+    """Goal: no controller is a ghost because an election made the leader forget it.
+
+    Method: leaders of each age, by the log or by the silence of a voter; a controller and a voter without a fetch.
+    """
+    facts = healthy(
+        quorum=quorum(replica(1), replica(2, None, None), voter),
+        leader_since_ms=since_ms,
+        controllers=controllers(1, 2, 3, 99),
+    )
+    assert judge(facts).presence_of(99) is presence
+    assert judge(facts).ghosts == ((99,) if presence is Presence.GONE else ())
+    is_known = presence is Presence.GONE
+    assert judge(facts).presence_of(2) is (Presence.SILENT_VOTER if is_known else Presence.UNKNOWN)
+    assert (Code.GHOST_CONTROLLER in codes(facts)) is is_known
 
 
 def test_without_a_leader_nobody_is_called_a_ghost() -> None:

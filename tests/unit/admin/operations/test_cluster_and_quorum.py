@@ -1,6 +1,7 @@
 """Describing and changing the cluster, its quorum, features and registrations, at a fake cluster."""
 
 import asyncio
+import itertools
 import uuid
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from kit.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.config import Address
+from quorate_admin.diagnosis import judgement
 from quorate_admin.errors import (
     RefreshRefusedError,
     ServerError,
@@ -41,14 +43,20 @@ def replica(node_id: int, *, fetched_ms: int = -1, caught_up_ms: int = -1) -> An
     )
 
 
-def quorum(*others: Any, leader_id: int = 1, error: ErrorCode = ErrorCode.none, observers: Any = ()) -> Any:
+def quorum(
+    *others: Any,
+    leader_id: int = 1,
+    leader_epoch: int = 4,
+    error: ErrorCode = ErrorCode.none,
+    observers: Any = (),
+) -> Any:
     """An answer of the leader, who is caught up now."""
     partition = nested(
         "DescribeQuorum",
         "PartitionData",
         error_code=error,
         leader_id=leader_id,
-        leader_epoch=4,
+        leader_epoch=leader_epoch,
         high_watermark=11,
         current_voters=(replica(leader_id, caught_up_ms=NOW_MS), *others),
         observers=tuple(observers),
@@ -232,6 +240,12 @@ async def test_unregistering_a_controller_needs_a_new_cluster() -> None:
 # Refreshing registrations
 
 
+@pytest.fixture
+def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader is new, and a replica follows, for 20 ms."""
+    monkeypatch.setattr(judgement, "FETCH_SILENCE_MS_MAX", 20)
+
+
 class Ghost:
     """A cluster of controllers 1 and 2, of which 2 may be a ghost."""
 
@@ -243,7 +257,7 @@ class Ghost:
     async def refresh(self, **options: Any) -> list[Request]:
         """Ask controller 1; the registrations that arrived."""
         async with AdminClient(bootstrap_controllers=self.cluster.bootstrap[:1]) as admin:
-            await admin.refresh_controller(2, quiet_ms=20, **options)
+            await admin.refresh_controller(2, **options)
         return self.cluster.received("ControllerRegistration")
 
 
@@ -266,14 +280,18 @@ async def test_a_dead_controller_is_registered_with_what_the_active_one_runs() -
     ("told", "said"),
     [
         (quorum(leader_id=2), "it leads the quorum"),
-        (quorum(replica(2, fetched_ms=NOW_MS - 10)), "it fetched in the last 20 ms"),
-        (quorum(observers=[replica(2, fetched_ms=NOW_MS - 10)]), "it fetched in the last 20 ms"),
+        (quorum(replica(2, fetched_ms=NOW_MS - 5_000)), "it fetched in the last 5000 ms"),
+        (quorum(observers=[replica(2, fetched_ms=NOW_MS - 5_000)]), "it fetched in the last 5000 ms"),
         (quorum(replica(2, fetched_ms=NOW_MS - 60_000)), "it answers at"),
         (quorum(replica(2)), "it answers at"),
     ],
 )
-async def test_a_living_controller_is_left_alone(told: Any, said: str) -> None:
+async def test_a_living_controller_is_left_alone(
+    told: Any, said: str, request: pytest.FixtureRequest
+) -> None:
     """Goal: no harm by mistake. Method: each sign of life; nothing is registered."""
+    if said == "it answers at":
+        request.getfixturevalue("short_silence")
     ghost = Ghost(told)
     async with ghost.cluster:
         with pytest.raises(RefreshRefusedError, match=said):
@@ -327,12 +345,28 @@ async def test_a_controller_without_endpoints_is_refreshed_if_that_is_meant() ->
         assert len(await ghost.refresh(allow_unlisted=True)) == 1
 
 
-async def test_a_voter_that_a_new_leader_has_not_heard_of_gets_time_to_fetch() -> None:
+@pytest.mark.parametrize("is_voter", [True, False])
+@pytest.mark.usefixtures("short_silence")
+async def test_a_controller_that_a_new_leader_has_not_heard_gets_time_to_fetch(*, is_voter: bool) -> None:
     """Goal: an election just before does not make the living look dead. Method: its first fetch comes in between."""
-    answers = iter([quorum(replica(2)), quorum(replica(2, fetched_ms=NOW_MS - 1))])
+    before = quorum(replica(2)) if is_voter else quorum()
+    fetching = replica(2, fetched_ms=NOW_MS - 1)
+    answers = iter([before, quorum(fetching) if is_voter else quorum(observers=[fetching])])
     ghost = Ghost(None)
     ghost.cluster.handle("DescribeQuorum", lambda _: next(answers))
     async with ghost.cluster as cluster:
         await cluster.nodes[2].stop()
         with pytest.raises(RefreshRefusedError, match="it fetched in the last"):
+            await asyncio.wait_for(ghost.refresh(), 5)
+
+
+@pytest.mark.usefixtures("short_silence")
+async def test_elections_without_end_end_a_refresh() -> None:
+    """Goal: a bounded wait for a leader that stays. Method: another leader epoch in each answer."""
+    epochs = itertools.count(1)
+    ghost = Ghost(None)
+    ghost.cluster.handle("DescribeQuorum", lambda _: quorum(leader_epoch=next(epochs)))
+    async with ghost.cluster as cluster:
+        await cluster.nodes[2].stop()
+        with pytest.raises(RefreshRefusedError, match="elected 3 leaders meanwhile"):
             await asyncio.wait_for(ghost.refresh(), 5)

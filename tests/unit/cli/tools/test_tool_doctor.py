@@ -27,17 +27,20 @@ NOW_MS = 1_700_000_000_000
 
 
 def described(*voters: int, observers: tuple[int, ...] = ()) -> Any:
-    """An answer to DescribeQuorum: the first voter leads, all have everything."""
+    """An answer to DescribeQuorum: the first voter leads, all have everything.
 
-    def replicas(node_ids: tuple[int, ...]) -> tuple[Any, ...]:
+    One observer more has not fetched for a minute: the leader is not new.
+    """
+
+    def replicas(node_ids: tuple[int, ...], at_ms: int = NOW_MS) -> tuple[Any, ...]:
         return tuple(
             nested(
                 "DescribeQuorum",
                 "ReplicaState",
                 replica_id=node_id,
                 log_end_offset=7,
-                last_fetch_timestamp=NOW_MS,
-                last_caught_up_timestamp=NOW_MS,
+                last_fetch_timestamp=at_ms,
+                last_caught_up_timestamp=at_ms,
             )
             for node_id in node_ids
         )
@@ -50,7 +53,7 @@ def described(*voters: int, observers: tuple[int, ...] = ()) -> Any:
         leader_epoch=1,
         high_watermark=7,
         current_voters=replicas(voters),
-        observers=replicas(observers),
+        observers=(*replicas(observers), *replicas((7777,), NOW_MS - 60_000)),
     )
     topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
     nodes = tuple(

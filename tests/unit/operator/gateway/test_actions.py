@@ -95,7 +95,7 @@ def voters(*replicas: tuple[int, UUID]) -> QuorumDescription:
 
 async def do(action: KafkaAction, client: Client, metadata: Any, *, is_last_attempt: bool = True) -> bool:
     """Do it with what the image has."""
-    leader = Leader(client=client, cluster_id="c", described=voters(), image=metadata.image)
+    leader = Leader(client=client, cluster_id="c", image=metadata.image)
     return await perform(action, leader, is_last_attempt=is_last_attempt)
 
 

@@ -62,6 +62,18 @@ def test_the_quorum_in_our_clock_and_without_brokers() -> None:
     assert quorum.voters[3005].last_fetch_ms is None
 
 
+@pytest.mark.parametrize(
+    ("since_ms", "is_new"), [(None, True), (LEADER_MS - 5_000, True), (LEADER_MS - 5_001, False)]
+)
+def test_a_leader_is_new_until_every_live_replica_has_fetched(since_ms: int | None, is_new: bool) -> None:
+    """Goal: no ghosts right after an election. Method: leaders of unknown and known age."""
+    described = QuorumDescription(
+        leader_id=3000, leader_epoch=4, high_watermark=10, voters=(replica(3000),), observers=()
+    )
+    quorum = facts.observed_quorum(described, 1, brokers=(), now_ms=NOW_MS, leader_since_ms=since_ms)
+    assert quorum.is_leader_new is is_new
+
+
 def test_registrations_of_both_roles(metadata) -> None:
     """Goal: one mapping of node ids. Method: a fenced broker in a rack and a controller."""
     metadata.broker(1, fenced=True, rack="r")

@@ -95,6 +95,11 @@ class Log:
         if self.failure is not None:
             raise self.failure
 
+    def leader_since_ms(self, epoch: int) -> int:
+        """Since the beginning."""
+        assert epoch > 0
+        return 0
+
     async def close(self) -> None:
         """Nothing to close."""
 

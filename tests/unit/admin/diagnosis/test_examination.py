@@ -1,0 +1,84 @@
+"""What an examination does while the leader may be too new to have heard from every node."""
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from quorate_admin import examination
+from quorate_admin.diagnosis import Examination, NodeKind, Presence, RegisteredNode, judge
+from quorate_admin.errors import RequestTimeoutError
+from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
+
+NOW_MS = 1_700_000_000_000
+LATER_MS = NOW_MS + 5_001
+
+
+def replica(node_id: int, fetched_ms: int) -> ReplicaDescription:
+    """A replica that fetched, and had everything, at that time."""
+    return ReplicaDescription(
+        node_id=node_id,
+        directory_id=uuid.UUID(int=node_id),
+        log_end_offset=1,
+        last_fetch_ms=fetched_ms,
+        last_caught_up_ms=fetched_ms,
+    )
+
+
+def quorum(now_ms: int, *observers: ReplicaDescription, epoch: int = 3) -> QuorumDescription:
+    """A quorum of one voter, whose clock is `now_ms`."""
+    return QuorumDescription(
+        leader_id=1, leader_epoch=epoch, high_watermark=1, voters=(replica(1, now_ms),), observers=observers
+    )
+
+
+class Leader:
+    """Describes the quorum a second time."""
+
+    def __init__(self, later: QuorumDescription | None) -> None:
+        self.later = later
+        self.asked = 0
+
+    async def describe_metadata_quorum(self, **_: Any) -> QuorumDescription:
+        """Returns the later description; raises without one."""
+        self.asked += 1
+        if self.later is None:
+            raise RequestTimeoutError("no answer")
+        return self.later
+
+
+FACTS = Examination(
+    quorum=quorum(NOW_MS),
+    controllers={node_id: RegisteredNode(kind=NodeKind.CONTROLLER, node_id=node_id) for node_id in (1, 99)},
+)
+
+
+@pytest.mark.parametrize(
+    ("later", "presence"),
+    [
+        (quorum(LATER_MS), Presence.GONE),
+        (quorum(LATER_MS, replica(99, LATER_MS)), Presence.ALIVE),
+        (quorum(LATER_MS, epoch=4), Presence.UNKNOWN),
+        (None, Presence.UNKNOWN),
+    ],
+)
+async def test_a_leader_that_may_be_new_is_asked_again(
+    later: QuorumDescription | None, presence: Presence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a live controller is no ghost right after an election, and a ghost is found all the same.
+
+    Method: what the leader says when it had the time to hear from everybody; another leader; none.
+    """
+    monkeypatch.setattr(examination, "FETCH_SILENCE_MS_MAX", 1)
+    assert judge(FACTS).presence_of(99) is Presence.UNKNOWN
+    facts = await examination._with_new_leader_heard(Leader(later), FACTS)  # type: ignore[arg-type]
+    assert judge(facts).presence_of(99) is presence
+
+
+async def test_a_leader_that_has_led_long_enough_is_asked_once() -> None:
+    """Goal: the doctor waits only where it must. Method: a leader of known age, one that heard from all."""
+    heard = replace(FACTS, quorum=quorum(NOW_MS, replica(99, NOW_MS)))
+    for facts in (replace(FACTS, leader_since_ms=NOW_MS - 5_001), heard, Examination()):
+        leader = Leader(None)
+        assert await examination._with_new_leader_heard(leader, facts) is facts  # type: ignore[arg-type]
+        assert leader.asked == 0
