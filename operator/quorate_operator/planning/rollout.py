@@ -9,6 +9,8 @@ is not ready after its restart stops the roll. Nothing is remembered: who runs w
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from quorate_admin.diagnosis import majority
+
 from quorate_operator.planning.addresses import AddressPlan, shows_new_addresses
 from quorate_operator.planning.cluster import (
     BrokerLoad,
@@ -148,7 +150,7 @@ def _why_not_controller(one: _Due, situation: _Situation) -> str | None:
     if one.seen.state is not NodeState.READY:
         # Nobody can do without it less than now. But without a leader, the operator may be the one who is blind.
         peers = [observed.nodes[node.node_id] for node in desired.of_role(Role.CONTROLLER)]
-        down = [peer.node_id for peer in peers if peer.unreachable_host or not peer.state.runs]
+        down = [peer.node_id for peer in peers if _is_down(peer)] or _needed_for_majority(desired, observed)
         if view is None and down:
             return f"no leader of the quorum answers, and these have to be started first: {listed(down)}"
         young = [one.seen] if view is not None else peers
@@ -161,6 +163,25 @@ def _why_not_controller(one: _Due, situation: _Situation) -> str | None:
         return "the quorum's voters change, and are restarted afterwards"
     stopped = _not_back(desired, observed, Role.CONTROLLER, except_for=one.node.node_id)
     return stopped or view.forbids_stop(one.node.node_id)
+
+
+def _needed_for_majority(desired: DesiredCluster, observed: ObservedCluster) -> list[int]:
+    """The controllers that leave and are down, if those that stay may be no majority of the voters without them."""
+    staying = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
+    down = [
+        seen.node_id
+        for seen in observed.nodes.values()
+        if seen.role is Role.CONTROLLER
+        and seen.node_id not in staying
+        and seen.state is not NodeState.ABSENT
+        and not seen.is_forgotten
+        and _is_down(seen)
+    ]
+    return down if len(staying) < majority(len(staying) + len(down)) else []
+
+
+def _is_down(seen: ObservedNode) -> bool:
+    return seen.unreachable_host or not seen.state.runs
 
 
 def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:

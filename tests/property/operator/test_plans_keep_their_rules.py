@@ -190,3 +190,36 @@ TestPlansKeepTheirRules.__doc__ = """Goal: the six rules of planning hold whatev
 Method: hypothesis draws edits, faults and deaths of the operator; the model cluster judges each step of the real
 `plan()`. A failure prints the rules in their order.
 """
+
+
+def test_a_voter_that_leaves_on_a_lost_machine_spares_the_other_of_two() -> None:
+    """Goal: no restart of the only sound voter of two. Method: one leaves while its machine does not answer, and
+    the config of the other changes.
+    """
+    cluster = Cluster(Wish(controllers=2, brokers=2, dynamic=True), seed=1419443)
+    cluster.settle()
+    cluster.world.nodes[3001].is_lost = True
+    cluster.wish.scale(Role.CONTROLLER, 1)
+    cluster.wish.config += 1
+    cluster.world.tick(80_000)
+    assert not cluster.round().due
+    cluster.settle()
+
+
+def test_the_last_in_sync_may_be_restarted_when_it_serves_nobody() -> None:
+    """Goal: nothing is held up for a broker that serves nobody. Method: it comes back from a lost machine as the
+    only one in sync, and its config has changed meanwhile, that of the controller too.
+    """
+    cluster = Cluster(Wish(controllers=1, brokers=3), seed=681029029)
+    cluster.settle()
+    cluster.create_partitions()
+    world = cluster.world
+    world.nodes[1].is_lost = True
+    for partition in world.partitions.values():
+        partition.isr -= {one for one in partition.replicas if 1 in partition.replicas and one != 1}
+    world.tick(80_000)
+    cluster.wish.config += 1
+    for _ in range(10):
+        cluster.round()
+    assert any(partition.leader == -1 for partition in world.partitions.values())
+    cluster.settle()

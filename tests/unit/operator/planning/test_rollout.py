@@ -96,6 +96,17 @@ def test_without_a_leader_only_what_hangs_is_restarted_one_after_another() -> No
     assert "no leader of the quorum answers, and these have to be started first: 3002" in crashed.waits()
 
 
+def test_one_that_leaves_may_be_all_that_a_quorum_without_a_leader_lacks() -> None:
+    """Goal: a quorum that only we don't see is spared. Method: a voter leaves and its machine does not answer: of two
+    voters, and of three, where the other two can elect without it.
+    """
+    two = healthy(2).node(3001, unreachable_host=True).asking_controllers(3000).asking_config().leaderless()
+    assert stops(two) == []
+    assert "no leader of the quorum answers, and these have to be started first: 3001" in two.waits()
+    three = healthy(3).node(3002, unreachable_host=True).asking_controllers(3000, 3001)
+    assert stops(three.asking_config().leaderless()) == [3000]
+
+
 @pytest.mark.parametrize(
     ("controllers", "dead", "expected"), [(1, 0, [3000]), (2, 0, [3001]), (2, 1, []), (5, 1, [])]
 )
