@@ -2,13 +2,19 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 import pytest
 from kit.fake_cluster import FakeCluster, answer, nested
 from quorate_admin.config import Address, AdminConfig, addresses_of
-from quorate_admin.errors import ServerError, UnreachableError, UnsupportedEndpointError
+from quorate_admin.errors import (
+    RequestTimeoutError,
+    ServerError,
+    UnreachableError,
+    UnsupportedEndpointError,
+)
 from quorate_admin.observing import LiveImage, ObservingError, load_live_image
 from quorate_admin.observing.following import ImageFollower
 from quorate_protocol.errors import ErrorCode
@@ -271,9 +277,15 @@ async def test_a_quorum_without_a_leader_is_waited_for_until_the_time_is_up() ->
     cluster, leader = quorum()
     cluster.nodes[LEADER].handlers.clear()
     leader.endpoints = lambda _: ()  # type: ignore[method-assign]
-    async with cluster:
+    async with cluster, LiveImage(config(cluster)) as live:
+
+        async def refresh_until_somebody_was_asked() -> None:
+            while True:
+                with suppress(RequestTimeoutError):  # nobody was asked in that time
+                    await live.refresh(timeout_ms=100)
+
         with pytest.raises(UnreachableError, match="FENCED_LEADER_EPOCH, no leader known"):
-            await load_live_image(config(cluster), timeout_ms=2000)
+            await refresh_until_somebody_was_asked()
 
 
 async def test_brokers_have_no_metadata_log_for_us() -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kit.fake_cluster import SILENCE, FakeCluster, answer, nested
+from kit.fake_cluster import HANG_UP, SILENCE, FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import (
     ConnectionFailedError,
@@ -148,17 +148,18 @@ async def test_throttled_topics_alone_are_asked_for_again() -> None:
 
 async def test_a_throttled_topic_is_an_error_if_time_or_patience_ends() -> None:
     """Goal: the caller learns for how long. Method: no retries wanted; a throttle longer than the time; no answer
-    to the second request."""
+    to the second request.
+    """
     slow = answer("CreateTopics", topics=(throttled("a"),), throttle_time=timedelta(minutes=5))
     quick = answer("CreateTopics", topics=(throttled("a"),), throttle_time=timedelta(milliseconds=1))
     for answers, patience, asked in (
         (Answers(slow), {"retry_on_quota_violation": False}, 1),
-        (Answers(slow), {"timeout_ms": 5_000}, 1),
-        (Answers(quick, SILENCE), {"timeout_ms": 300}, 2),
+        (Answers(slow), {"timeout_ms": 60_000}, 1),
+        (Answers(quick, HANG_UP), {}, 2),
     ):
         async with (
             FakeCluster(handlers={"CreateTopics": answers}) as cluster,
-            AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1) as admin,
+            AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1, retries=0) as admin,
         ):
             results = await admin.create_topics([NewTopic(name="a")], **patience)
         error = results.errors["a"]
@@ -189,11 +190,13 @@ async def test_topics_that_found_no_controller_are_asked_for_again() -> None:
 
 
 async def test_no_answer_at_all_is_raised() -> None:
-    """Goal: a timeout is one error, not one for each topic. Method: silence."""
+    """Goal: a timeout is one error, not one for each topic. Method: an answer, then silence."""
+    answers = Answers(answer("CreateTopics", topics=(created("a"),)), SILENCE)
     async with (
-        FakeCluster(handlers={"CreateTopics": lambda _: SILENCE}) as cluster,
+        FakeCluster(handlers={"CreateTopics": answers}) as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap) as admin,
     ):
+        await admin.create_topics([NewTopic(name="a")])
         with pytest.raises(RequestTimeoutError):
             await admin.create_topics([NewTopic(name="a")], timeout_ms=100)
 

@@ -14,6 +14,7 @@ from quorate_admin.errors import (
     UnreachableError,
     UnsupportedEndpointError,
 )
+from quorate_admin.network.transport import Transport
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
 
@@ -22,8 +23,8 @@ DONE = answer("UnregisterBroker")
 
 
 def quick(**overrides: object) -> dict[str, object]:
-    """Settings under which what fails fails soon."""
-    return {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "default_api_timeout_ms": 5_000, **overrides}
+    """Settings under which what fails is soon tried again."""
+    return {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, **overrides}
 
 
 async def test_writes_go_to_the_active_controller() -> None:
@@ -81,13 +82,22 @@ async def test_a_lost_connection_is_made_again() -> None:
         assert cluster.nodes[1].connections == 2
 
 
-async def test_when_nobody_answers_the_reasons_are_told_by_address() -> None:
-    """Goal: an error that helps. Method: nobody listens at one address, and the other never answers."""
+async def test_when_nobody_answers_the_reasons_are_told_by_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: an error that helps. Method: nobody listens at one address; the other never answers, and when it is
+    asked, the time of the call is up.
+    """
+    now_ms, later_ms = Transport._now_ms, [0]
+    monkeypatch.setattr(Transport, "_now_ms", lambda transport: now_ms(transport) + later_ms[-1])
+
+    def silent_until_late(_: Request) -> object:
+        later_ms.append(3_600_000)
+        return SILENCE
+
     async with FakeCluster((1, 2)) as cluster:
         await cluster.nodes[1].stop()
-        cluster.handle("ApiVersions", lambda _: SILENCE)
+        cluster.handle("ApiVersions", silent_until_late)
         gone, silent = cluster.bootstrap
-        settings = quick(default_api_timeout_ms=300, request_timeout_ms=50)
+        settings = quick(request_timeout_ms=50)
         async with AdminClient(bootstrap_servers=[gone, silent], **settings) as admin:
             with pytest.raises(UnreachableError) as failed:
                 await admin.describe_cluster()
@@ -96,10 +106,14 @@ async def test_when_nobody_answers_the_reasons_are_told_by_address() -> None:
 
 
 async def test_a_request_that_is_never_answered_is_a_timeout() -> None:
-    """Goal: the caller knows that it may have been carried out. Method: the node takes the request and is silent."""
+    """Goal: the caller knows that it may have been carried out. Method: the node takes a second request and is
+    silent.
+    """
+    answers = iter((DONE, SILENCE))
     async with FakeCluster() as cluster:
-        cluster.handle("UnregisterBroker", lambda _: SILENCE)
+        cluster.handle("UnregisterBroker", lambda _: next(answers))
         async with AdminClient(bootstrap_servers=cluster.bootstrap, **quick()) as admin:
+            await admin.unregister_broker(7)
             with pytest.raises(RequestTimeoutError):
                 await admin.unregister_broker(7, timeout_ms=100)
 
@@ -296,12 +310,16 @@ async def test_only_the_bootstrap_addresses_are_asked_if_so_configured() -> None
 
 
 async def test_an_unknown_node_is_waited_for() -> None:
-    """Goal: a node that restarts is found. Method: it is never listed, which is an error; then after a while."""
+    """Goal: a node that restarts is found. Method: it is not listed, and the pause before the next look is longer
+    than the call may take, which is an error; then it is listed after a while.
+    """
     async with FakeCluster((1, 2)) as cluster:
         cluster.listed = {1}
-        async with AdminClient(bootstrap_servers=cluster.bootstrap[:1], **quick()) as admin:
+        patient = quick(retry_backoff_ms=120_000, retry_backoff_max_ms=120_000)
+        async with AdminClient(bootstrap_servers=cluster.bootstrap[:1], **patient) as admin:
             with pytest.raises(UnreachableError, match="node 2 is not known"):
-                await admin.node_api_versions(2, timeout_ms=1000)
+                await admin.node_api_versions(2)
+        async with AdminClient(bootstrap_servers=cluster.bootstrap[:1], **quick()) as admin:
 
             def listed_next_time(request: Request) -> object:
                 response = cluster.nodes[1].describe_cluster(request)

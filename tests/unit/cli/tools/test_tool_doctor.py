@@ -159,7 +159,8 @@ async def test_what_must_not_be_asked_is_told(brokers: FakeCluster) -> None:
 async def test_nobody_there_is_an_error(tmp_path: Path) -> None:
     """Goal: no diagnosis without a patient: one message, exit code 1. Method: a port that nobody listens on."""
     config = tmp_path / "admin.properties"
-    config.write_text("default.api.timeout.ms=200\nrequest.timeout.ms=100\n")
+    # The second attempt would come after the end of the call, so there is none.
+    config.write_text("reconnect.backoff.ms=120000\nreconnect.backoff.max.ms=120000\n")
     async with FakeCluster() as cluster:
         address = cluster.bootstrap[0]
     ran = await run_tool("doctor", "-b", address, "-c", str(config))
