@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 POLL_EVERY_S = 0.05
+HANG_S = 60
+"""For waits that last as long only if something hangs: no machine is so slow."""
 
 _Found = TypeVar("_Found")
 

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from kit.waiting import HANG_S
 from quorate_controller import commands
 from quorate_controller.config import ControllerConfig, load_config
 from quorate_controller.driver import Clock, Driver
@@ -23,6 +24,8 @@ from typer.testing import CliRunner
 IDLE_MS = 1_000
 """Longer than a Fetch waits at the leader (500 ms), so that only side connections are idle."""
 PERIODS = 3
+PATIENCE_MS = 60_000
+"""No answer is so late that it alone deposes a leader: what the test starts shares one process."""
 NODE_IDS = (3000, 3001, 3002)
 
 
@@ -50,6 +53,8 @@ def configs(tmp_path: Path) -> list[ControllerConfig]:
             f"process.roles=controller\nnode.id={node_id}\ncontroller.listener.names=CONTROLLER\n"
             f"listeners=CONTROLLER://127.0.0.1:{port}\ncontroller.quorum.bootstrap.servers={servers}\n"
             f"connections.max.idle.ms={IDLE_MS}\nlog.dirs={tmp_path}/{node_id}\n"
+            f"controller.quorum.fetch.timeout.ms={PATIENCE_MS}\n"
+            f"controller.quorum.request.timeout.ms={PATIENCE_MS}\n"
         )
         formatted = CliRunner().invoke(
             commands.app, ["format", "-c", str(files[-1]), "-t", "abc", "-I", voters]
@@ -113,7 +118,7 @@ async def test_idle_connections_that_close_depose_nobody(
             lost = [one for one in caplog.records if one.message == "peer_connection_lost"]
             return sum(one.facts["peer"].startswith(f"{leader_id} ") for one in lost)  # type: ignore[attr-defined]
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while (before := agreed()) is None:  # noqa: ASYNC110 - the controllers run meanwhile
                 await asyncio.sleep(0.01)
             while closed_by(before[0]) < len(drivers) - 1:  # noqa: ASYNC110 - the same

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from kit.waiting import HANG_S
 from quorate_operator.planning.cluster import Address, Publication
 from quorate_operator.planning.steps import PublishAddress, RetireAddress, StepError, WithdrawAddress
 from quorate_operator.runtime.local import forwarding
@@ -79,7 +80,7 @@ async def test_bytes_go_both_ways_and_an_end_is_no_end_of_the_answer(
     writer.write(LARGE)
     await writer.drain()
     writer.write_eof()
-    assert await asyncio.wait_for(answer, 20) == LARGE + b"bye"
+    assert await asyncio.wait_for(answer, HANG_S) == LARGE + b"bye"
 
 
 async def test_connections_are_counted_while_they_last(forwarder: Forwarder, connect: Connect) -> None:
@@ -92,7 +93,7 @@ async def test_connections_are_counted_while_they_last(forwarder: Forwarder, con
     reader, writer = clients.pop()
     writer.write_eof()
     assert await reader.read(-1) == b"bye"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while forwarder.connections > 1:  # noqa: ASYNC110 - a forwarder tells nobody
             await asyncio.sleep(0)
 
@@ -118,7 +119,7 @@ async def test_a_node_that_is_down_ends_the_connection(connect: Connect) -> None
     try:
         reader, _ = await connect(forwarder.address)
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await asyncio.wait_for(reader.readexactly(1), 10)
+            await asyncio.wait_for(reader.readexactly(1), HANG_S)
     finally:
         await forwarder.close()
 
@@ -130,7 +131,7 @@ async def test_closing_sends_everybody_away(forwarder: Forwarder, connect: Conne
     await reader.readexactly(1)
     await forwarder.close()
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-        await asyncio.wait_for(reader.readexactly(1), 10)
+        await asyncio.wait_for(reader.readexactly(1), HANG_S)
     with pytest.raises(ConnectionError):
         await connect(forwarder.address)
 

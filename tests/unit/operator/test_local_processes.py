@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from kit.waiting import HANG_S
 from quorate.play.logs import follow, print_tail
 from quorate_operator.runtime.local import child_process
 from quorate_operator.runtime.local.child_process import ChildProcess, describe_exit
@@ -33,7 +34,7 @@ async def started(tmp_path: Path, script: str) -> tuple[ChildProcess, asyncio.Ev
 
 async def said(tmp_path: Path, text: str) -> None:
     """Wait until the child has written something."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + HANG_S
     while text not in (tmp_path / "node.log").read_text():
         assert time.monotonic() < deadline, f"the child does not say {text!r}"
         await asyncio.sleep(0.01)
@@ -42,7 +43,7 @@ async def said(tmp_path: Path, text: str) -> None:
 async def test_an_end_is_reported_once_with_its_reason(tmp_path: Path) -> None:
     """Goal: the supervisor learns of each death and its cause. Method: a child that exits with a status."""
     child, ended = await started(tmp_path, "echo out; echo err >&2; exit 3")
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), HANG_S)
     assert (child.runs, child.exit_reason, child.rss_bytes) == (False, "exit status 3", None)
     assert (tmp_path / "node.log").read_text() == "out\nerr\n"
     child.send_signal(signal.SIGKILL)  # no process of the same id is hit
@@ -52,7 +53,7 @@ async def test_stop_asks_first_and_kills_after_the_grace(tmp_path: Path) -> None
     """Goal: SIGTERM, then SIGKILL. Method: children that go, refuse, or are suspended."""
     polite, _ = await started(tmp_path, "echo ready; sleep 60")
     await said(tmp_path, "ready")
-    assert await polite.stop(grace_ms=10_000)
+    assert await polite.stop(grace_ms=HANG_S * 1000)
     assert polite.exit_reason == "killed by SIGTERM"
     (tmp_path / "node.log").unlink()
     stubborn, _ = await started(tmp_path, STUBBORN)
@@ -61,14 +62,14 @@ async def test_stop_asks_first_and_kills_after_the_grace(tmp_path: Path) -> None
     assert stubborn.exit_reason == "killed by SIGKILL"
     suspended, _ = await started(tmp_path, "sleep 60")
     suspended.send_signal(signal.SIGSTOP)
-    assert await suspended.stop(grace_ms=10_000)
+    assert await suspended.stop(grace_ms=HANG_S * 1000)
 
 
 async def test_a_child_is_out_of_reach_of_the_terminal(tmp_path: Path) -> None:
     """Goal: Ctrl-C reaches the supervisor alone. Method: the child leads a process group of its own."""
     child, ended = await started(tmp_path, "sleep 60")
     assert os.getpgid(child.pid) == child.pid != os.getpgid(0)
-    await child.stop(grace_ms=1000)
+    await child.stop(grace_ms=HANG_S * 1000)
     assert ended.is_set()
 
 
@@ -88,7 +89,7 @@ asyncio.run(main())
         assert parent.stdout is not None
         orphan = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
-    gone, alive = psutil.wait_procs([orphan], timeout=10)
+    gone, alive = psutil.wait_procs([orphan], timeout=HANG_S)
     assert alive == [] or alive[0].status() == psutil.STATUS_ZOMBIE, (gone, alive)
 
 
@@ -107,7 +108,7 @@ async def test_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     child.trim_log()
     assert (tmp_path / "node.log").read_text() == ""
     assert (tmp_path / "node.log.1").read_text() == "0123456789\n"
-    await child.stop(grace_ms=1000)
+    await child.stop(grace_ms=HANG_S * 1000)
 
 
 async def test_commands_reach_the_supervisor_in_a_deep_directory(tmp_path: Path) -> None:
@@ -181,12 +182,12 @@ def test_logs_are_followed_through_growth_and_cutting(tmp_path: Path) -> None:
             with log.open("a") as file:
                 file.write(text)
             if whole:
-                seen.wait(10)
+                seen.wait(HANG_S)
         log.write_text("")
         with log.open("a") as file:
             file.write("three\n")
 
-    writer = threading.Thread(target=lambda: (seen.wait(10), seen.clear(), grow()))
+    writer = threading.Thread(target=lambda: (seen.wait(HANG_S), seen.clear(), grow()))
     writer.start()
     with pytest.raises(EnoughError):
         follow({"log": log}, 10, write)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.waiting import HANG_S
 from quorate_operator.planning.cluster import (
     Address,
     DesiredNode,
@@ -111,7 +112,7 @@ class Stage:
 
     async def stop(self) -> None:
         """Stop the node."""
-        await self.apply(StopNode(node_id=NODE, reason="test", grace_ms=10_000))
+        await self.apply(StopNode(node_id=NODE, reason="test", grace_ms=HANG_S * 1000))
 
     async def kill(self) -> None:
         """Kill the node's process, and wait until that was noticed."""

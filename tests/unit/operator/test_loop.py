@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
+from kit.waiting import HANG_S
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster
 from quorate_operator.planning.desired import desired_cluster
@@ -121,7 +122,7 @@ class Stage:
     async def run(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Run the loop until the plans are used up."""
         monkeypatch.setattr(loop, "plan", lambda *_: self.plans.pop(0))
-        await asyncio.wait_for(ReconcileLoop(self, self).run(), 10)
+        await asyncio.wait_for(ReconcileLoop(self, self).run(), HANG_S)
 
 
 async def test_the_cluster_is_formed_before_all_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.waiting import HANG_S
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import (
     DesiredCluster,
@@ -197,7 +198,7 @@ class Stage:
         finally:
             self.supervisor.request_stop()
             self.supervisor.request_stop()
-            await asyncio.wait([task], timeout=10)
+            await asyncio.wait([task], timeout=HANG_S)
             self.directory.release()
 
     async def until(self, holds: Callable[[Snapshot], bool]) -> Snapshot:
@@ -207,7 +208,7 @@ class Stage:
 
 async def until(take: Callable[[], Awaitable[Snapshot]], holds: Callable[[Snapshot], bool]) -> Snapshot:
     """Take snapshots until one will do."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + HANG_S
     while True:
         try:
             snapshot = await take()
@@ -257,7 +258,7 @@ async def test_stop_ends_it_in_order(stage: Stage) -> None:
     async with stage.running() as task:
         await stage.until(lambda snapshot: snapshot.status.ready)
         await play_session.ask_stop(stage.directory)
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, HANG_S)
     stops = [action.node_id for action in stage.runtime.applied if isinstance(action, StopNode)]
     assert stops == [3001, 3000]
     assert stage.runtime.closed
@@ -273,7 +274,7 @@ async def test_a_second_request_does_not_wait(stage: Stage) -> None:
         stopping = await stage.until(lambda snapshot: bool(stage.runtime.applied[-1:]) and snapshot.stopping)
         assert not stopping.status.ready
         stage.supervisor.request_stop()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, HANG_S)
 
 
 async def test_a_step_that_fails_ends_the_play(stage: Stage) -> None:
@@ -281,7 +282,7 @@ async def test_a_step_that_fails_ends_the_play(stage: Stage) -> None:
     stage.runtime.failing = StartNode
     async with stage.running() as task:
         with pytest.raises(StepError, match="no disk"):
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, HANG_S)
     assert stage.supervisor.stopping
     assert "failed: no disk" in [event.text for event in stage.supervisor.events_after(0)]
 
@@ -297,7 +298,7 @@ async def test_a_cluster_is_formed_before_anything_else(
     stage.runtime.failing = FormCluster
     async with stage.running() as task:
         with pytest.raises(StepError, match="no disk"):
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, HANG_S)
     assert stage.runtime.applied == [forming]
 
 
@@ -310,10 +311,10 @@ async def test_a_stop_during_a_look_still_stops_in_order(stage: Stage) -> None:
         stage.runtime.observing.clear()
         stage.runtime.send_signal(3000, signal.SIGKILL)  # wakes the loop
         stage.runtime.states[3000] = NodeState.READY
-        await asyncio.wait_for(stage.runtime.observing.wait(), 10)
+        await asyncio.wait_for(stage.runtime.observing.wait(), HANG_S)
         stage.supervisor.request_stop()
         stage.runtime.may_observe.set()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, HANG_S)
     stops = [action.node_id for action in stage.runtime.applied if isinstance(action, StopNode)]
     assert stops == [3001, 3000]
 

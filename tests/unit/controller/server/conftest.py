@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from kit.waiting import HANG_S
 from quorate_controller.node.events import Caller, RaftAnswer
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.status import NodeStatus
@@ -110,7 +111,7 @@ class FakeNode:
         """Wait until so many requests are here; their futures, control before raft."""
         while len(self.controls) + len(self.rafts) < count:
             self.arrived.clear()
-            await asyncio.wait_for(self.arrived.wait(), 5)
+            await asyncio.wait_for(self.arrived.wait(), HANG_S)
         return [entry[-1] for entry in (*self.controls, *self.rafts)]
 
     def describe_quorum(self) -> messages.QuorumDescription:
@@ -145,7 +146,7 @@ class WireClient:
     async def receive(self) -> Any:
         """The next response; ConnectionError when the connection ends first."""
         while not self.unread:
-            data = await asyncio.wait_for(self.reader.read(1 << 20), 5)
+            data = await asyncio.wait_for(self.reader.read(1 << 20), HANG_S)
             if not data:
                 raise ConnectionError("closed")
             self.unread.extend(response for _, response in self.codec.receive_data(data))
@@ -159,14 +160,14 @@ class WireClient:
     async def is_closed(self) -> bool:
         """Whether the server ends the connection without sending anything more."""
         try:
-            return await asyncio.wait_for(self.reader.read(1), 5) == b""
+            return await asyncio.wait_for(self.reader.read(1), HANG_S) == b""
         except ConnectionError:
             return True
 
     async def drain_until_closed(self) -> None:
         """Read whatever comes until the server ends the connection."""
         with contextlib.suppress(ConnectionError):
-            while await asyncio.wait_for(self.reader.read(1 << 16), 5):
+            while await asyncio.wait_for(self.reader.read(1 << 16), HANG_S):
                 pass
 
     async def close(self) -> None:
@@ -201,7 +202,7 @@ class Rig:
 
     async def turn_until(self, condition: Callable[[], bool]) -> None:
         """Let the loop turn until something holds."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             while not condition():  # noqa: ASYNC110 - the code under test has no event for it
                 await asyncio.sleep(0)
 

@@ -12,6 +12,7 @@ import pytest
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.errors import ErrorCode
+from kit.waiting import HANG_S
 from quorate_controller.server.listener import Exchange, ListenerLimits
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
@@ -99,11 +100,13 @@ async def test_a_peer_that_does_not_read_is_not_read_from(rig: Any) -> None:
 
 
 async def test_idle_connections_are_closed_and_waiting_ones_are_not(rig: Any) -> None:
-    """Goal: connections.max.idle.ms. Method: 40 ms; one idle connection, one with a request in flight."""
-    await rig.listen(ListenerLimits(idle_timeout_ms=40))
+    """Goal: connections.max.idle.ms. Method: one idle connection, one with a request in flight; then 40 ms apply."""
+    await rig.listen(ListenerLimits(idle_timeout_ms=-1))
     waiting, idle = await rig.connect(), await rig.connect()
     waiting.send(heartbeat(1), HEARTBEAT_VERSION)
     (future,) = await rig.node.requests(1)
+    rig.listener.limits = ListenerLimits(idle_timeout_ms=40)
+    rig.listener._schedule_sweep()
     assert await idle.is_closed()
     future.set_result(heartbeat_answer())
     assert (await waiting.receive()).error_code is ErrorCode.none
@@ -135,7 +138,7 @@ async def test_close_answers_what_is_in_flight(rig: Any) -> None:
     client.send(heartbeat(1), HEARTBEAT_VERSION)
     (future,) = await rig.node.requests(1)
     port = rig.listener.port
-    closing = asyncio.create_task(rig.listener.close(grace_s=5))
+    closing = asyncio.create_task(rig.listener.close(grace_s=HANG_S))
     await asyncio.sleep(0)
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
@@ -151,7 +154,7 @@ async def test_close_does_not_wait_beyond_the_grace(rig: Any) -> None:
     client = await rig.connect()
     client.send(heartbeat(1), HEARTBEAT_VERSION)
     (future,) = await rig.node.requests(1)
-    await asyncio.wait_for(rig.listener.close(grace_s=0.02), 5)
+    await asyncio.wait_for(rig.listener.close(grace_s=0.02), HANG_S)
     assert await client.is_closed()
     assert future.cancelled()
 
@@ -164,7 +167,7 @@ async def test_a_stopped_node_closes_connections_at_once(rig: Any) -> None:
     (future,) = await rig.node.requests(1)
     future.cancel()
     assert await client.is_closed()
-    await asyncio.wait_for(rig.listener.close(grace_s=60), 5)
+    await asyncio.wait_for(rig.listener.close(grace_s=3_600), HANG_S)
 
 
 async def test_a_client_that_leaves_cancels_its_requests(rig: Any) -> None:

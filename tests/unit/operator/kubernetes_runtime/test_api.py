@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from aiohttp import web
+from kit.waiting import HANG_S
 from kubernetes.aio import config
 from quorate_operator.runtime.kubernetes.api import LEASE, KubernetesApi
 
@@ -74,7 +75,7 @@ async def test_a_request_never_waits_for_name_lookups(
     asyncio.get_running_loop().set_default_executor(busy_lookups)
     api = await KubernetesApi.connect()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             found = await api.get(LEASE, "here", "quorate-operator")
     finally:
         await api.close()
@@ -98,7 +99,7 @@ async def test_a_proxy_of_the_environment_is_heeded(
     configured("http://api.invalid" if is_asked else server)
     api = await KubernetesApi.connect()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             assert await api.get(LEASE, "here", "quorate-operator") is not None
     finally:
         await api.close()

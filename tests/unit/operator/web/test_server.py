@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 from kit.snapshots import busy, well
+from kit.waiting import HANG_S
 from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.web import server
 from quorate_operator.web.port import ClusterKey, CommandError
@@ -271,7 +272,7 @@ async def test_closing_ends_the_streams() -> None:
     async with aiohttp.ClientSession() as client:
         response = await client.get(f"http://127.0.0.1:{page.port}{CLUSTER}/events")
         await response.content.readuntil(b"\n\n")
-        await asyncio.wait_for(page.close(), 10)
+        await asyncio.wait_for(page.close(), HANG_S)
         response.close()
 
 
