@@ -1,6 +1,7 @@
 """The configuration of a client: Kafka's client properties, parsed and validated."""
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -46,6 +47,9 @@ _WITHOUT_EFFECT = frozenset(
 """Properties of Kafka's admin client that have no effect here, besides those with `ssl.` and `sasl.`."""
 
 
+_ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]*:[^\[\]]*)\]|(?P<host>[^\[\]]+)):(?P<port>[0-9]{1,5})")
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
     """The address of a listener."""
@@ -56,10 +60,15 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse `host:port`, or `[address]:port` for IPv6. Raises ValueError."""
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= PORT_MAX:
+        found = _ADDRESS.fullmatch(text.strip())
+        if found is None or not 0 < int(found["port"]) <= PORT_MAX:
             raise ValueError(f"{text!r} is not host:port")
-        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+        host = found["host"] or found["ipv6"]
+        try:
+            host.encode("idna")  # as the resolver does it: empty and long labels are refused
+        except UnicodeError:
+            raise ValueError(f"{text!r} is not host:port") from None
+        return cls(host, int(found["port"]))
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -178,7 +187,7 @@ def _field_of(key: str) -> str:
 
 def _number(key: str, value: str, highest: int) -> int:
     text = value.strip()
-    number = int(text) if text.isascii() and text.removeprefix("-").isdigit() else -1
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
     if not 0 <= number <= highest:
         raise ConfigError(f"{key}={value}: allowed is a whole number from 0 to {highest}")
     return number

@@ -17,7 +17,7 @@ from pyspark_quorate.jobs.lake import FORMATS, Lake
 from pyspark_quorate.jobs.progress import steps_shown
 from pyspark_quorate.jobs.state import LakeError
 
-from quorate.console import Output, print_json, report_failures, table_text, write
+from quorate.console import Output, parse_duration_s, print_json, report_failures, table_text, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,10 +88,14 @@ def ingest(
     """
     with _failures_reported():
         chosen = _checked(to, format_, tables)
-        with _job("quorate lake ingest", master, conf) as (spark, steps), Lake.writing(to, format_) as found:
-            from pyspark_quorate.jobs.ingest import ingest as run
+        from pyspark_quorate.jobs import ingest as job
 
-            done = run(spark, found, sources, steps, tables=chosen, cluster_id=cluster_id, everything=rebuild)
+        # Refuses a source on this machine before Spark starts; listing a store twice would take too long.
+        job.find_places([one for one in sources if "://" not in one], {}, cluster_id)
+        with _job("quorate lake ingest", master, conf) as (spark, steps), Lake.writing(to, format_) as found:
+            done = job.ingest(
+                spark, found, sources, steps, tables=chosen, cluster_id=cluster_id, everything=rebuild
+            )
             summary = {
                 "directories": done.directories,
                 "changedDirectories": done.changed_directories,
@@ -108,7 +112,7 @@ def tail(
     bootstrap: Annotated[
         str,
         typer.Option(
-            "--bootstrap-controller", "-C", metavar="HOST:PORT,…", help="Controllers to connect to first."
+            "--bootstrap-controller", "-C", metavar="HOST:PORT,…", help="The controllers to bootstrap from."
         ),
     ],
     to: ToOption,
@@ -119,14 +123,26 @@ def tail(
         ),
     ] = None,
     trigger: Annotated[
-        str, typer.Option("--trigger", metavar="TIME", help="Interval between batches: 500ms, 10s, 1m.")
-    ] = "10s",
+        float,
+        typer.Option(
+            "--trigger",
+            metavar="TIME",
+            parser=parse_duration_s,
+            help="Interval between batches: 500ms, 10s, 1m.",
+        ),
+    ] = "10s",  # type: ignore[assignment]  # parsed like what a user writes
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Ingest the records that exist now, then exit.")
     ] = False,
     refresh: Annotated[
-        str, typer.Option("--refresh", metavar="TIME", help="Minimum time between updates of the tables.")
-    ] = "1m",
+        float,
+        typer.Option(
+            "--refresh",
+            metavar="TIME",
+            parser=parse_duration_s,
+            help="Minimum time between updates of the tables.",
+        ),
+    ] = "1m",  # type: ignore[assignment]
     master: MasterOption = None,
     format_: FormatOption = None,
     tables: TablesOption = None,
@@ -134,7 +150,6 @@ def tail(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Follow a running quorum as an observer until Ctrl-C or SIGTERM. A restart continues from the last batch."""
-    trigger_s, refresh_s = _seconds(trigger, "--trigger"), _seconds(refresh, "--refresh")
     with _failures_reported():
         chosen = _checked(to, format_, tables)
         with (
@@ -151,8 +166,8 @@ def tail(
                 followed,
                 steps,
                 tables=chosen,
-                trigger_s=None if available_now else trigger_s,
-                refresh_s=refresh_s,
+                trigger_s=None if available_now else trigger,
+                refresh_s=refresh,
                 is_stopped=is_stopped,
             )
             _show_summary(found, {"batches": batches}, output)
@@ -340,13 +355,6 @@ def _checked(to: str, format_: str | None = None, tables: str | None = None) -> 
     from pyspark_quorate.jobs.building import choose_tables
 
     return choose_tables(tables)
-
-
-def _seconds(text: str, option: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text)
-    if found is None:
-        raise typer.BadParameter(f"{text!r} is not a duration; write 500ms, 10s or 1m", param_hint=option)
-    return float(found[1]) * {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def _show_summary(found: Lake, summary: Mapping[str, Any], output: Output) -> None:

@@ -113,6 +113,22 @@ def version() -> None:
     sys.stdout.write(f"{version_of('quorate')}\n")
 
 
+def check_arguments() -> None:
+    """Check that all arguments of this process are UTF-8 text, so that they can be sent and printed.
+
+    Raises:
+        SystemExit: one is not; code 2, after a message.
+    """
+    for number, argument in enumerate(sys.argv[1:], start=1):
+        if not argument.isascii():
+            try:
+                argument.encode()
+            except UnicodeEncodeError:
+                sys.stderr.write(f"error: argument {number}, {argument!a}, is not UTF-8 text\n")
+                raise SystemExit(2) from None
+
+
 def main() -> None:
     """The entry point of the `quorate` script."""
+    check_arguments()
     app(prog_name="quorate")

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from quorate_admin.files import read_bounded
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 PORT_MAX = 65_535
+TOKEN_SIZE_BYTES_MAX = 64 * 1024
 
 
 class LogFormat(StrEnum):
@@ -140,7 +142,7 @@ def run_command(
 
 def _address(option: str, text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or not 0 <= int(port) <= PORT_MAX:
+    if not colon or not port.isdecimal() or len(port) > 5 or int(port) > PORT_MAX:
         raise typer.BadParameter(f"{option}: {text!r}: must be HOST:PORT, or :PORT for every address")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - probes come from other machines
 
@@ -149,9 +151,11 @@ def _token(file: Path | None) -> str | None:
     if file is None:
         return None
     try:
-        token = file.read_text().strip()
+        token = read_bounded(file, TOKEN_SIZE_BYTES_MAX).decode().strip()
     except OSError as error:
         raise typer.BadParameter(f"--web-token-file: {file}: {error.strerror}") from None
+    except ValueError as error:
+        raise typer.BadParameter(f"--web-token-file: {file}: {error}") from None
     if not token:
         raise typer.BadParameter(f"--web-token-file: {file}: is empty; it must hold the token")
     return token

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import AuthenticationError, ConfigError
+from quorate_admin.files import read_bounded
 from quorate_admin.security.config import Mechanism, SaslConfig
 from quorate_admin.security.scram import Challenged, ScramClient, ScramError, check_server
 
@@ -134,11 +135,10 @@ def oauth_token(config: SaslConfig, now_s: float) -> str:
         return unsecured_token(config.claims, now_s)
     named = f"sasl.oauthbearer.token.endpoint.url=file:{config.token_file}"
     try:
-        with Path(config.token_file).open("rb") as file:
-            token = file.read(_TOKEN_SIZE_BYTES_MAX).decode("ascii").strip()
+        token = read_bounded(Path(config.token_file), _TOKEN_SIZE_BYTES_MAX).decode("ascii").strip()
     except OSError as error:
         raise ConfigError(f"{named}: {error.strerror}") from None
-    except UnicodeDecodeError:
+    except ValueError:  # too long, or not ASCII
         token = ""
     if not _TOKEN.fullmatch(token):
         raise ConfigError(f"{named}: it does not hold a token")

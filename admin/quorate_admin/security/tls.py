@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate_admin.errors import ConfigError
+from quorate_admin.files import read_bounded
 from quorate_admin.security.config import TLS_VERSIONS, Store, StoreType, TlsConfig
 
 _JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
@@ -124,13 +125,11 @@ def _pem_of(store: Store, key_password: str | None) -> str:
 def _content(store: Store) -> bytes:
     assert store.location is not None
     try:
-        with Path(store.location).open("rb") as file:
-            content = file.read(_STORE_SIZE_BYTES_MAX + 1)
+        return read_bounded(Path(store.location), _STORE_SIZE_BYTES_MAX)
     except OSError as error:
         raise ConfigError(f"{_named(store)}: {error.strerror}") from None
-    if len(content) > _STORE_SIZE_BYTES_MAX:
-        raise ConfigError(f"{_named(store)}: it has more than {_STORE_SIZE_BYTES_MAX} bytes")
-    return content
+    except ValueError as error:
+        raise ConfigError(f"{_named(store)}: {error}") from None
 
 
 def _pem_of_pkcs12(store: Store, content: bytes, key_password: str | None) -> str:

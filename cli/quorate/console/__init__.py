@@ -15,7 +15,7 @@ name of a subcommand, and turns each expected error into one message and exit co
 are imported only when they are needed, because people wait for the start of a tool.
 """
 
-from quorate.console.client import admin_config, parse_file, read_properties, run
+from quorate.console.client import admin_config, parse_file, parse_json, read_properties, run
 from quorate.console.command import (
     BrokerToolCommand,
     BrokerToolGroup,
@@ -38,8 +38,17 @@ from quorate.console.output import (
     warn,
     write,
 )
+from quorate.console.values import (
+    DURATION_MS_MAX,
+    INT32_MAX,
+    parse_duration_s,
+    parse_id,
+    parse_ids,
+)
 
 __all__ = (
+    "DURATION_MS_MAX",
+    "INT32_MAX",
     "BrokerToolCommand",
     "BrokerToolGroup",
     "CommandError",
@@ -50,7 +59,11 @@ __all__ = (
     "ToolOptions",
     "UsageError",
     "admin_config",
+    "parse_duration_s",
     "parse_file",
+    "parse_id",
+    "parse_ids",
+    "parse_json",
     "print_failure",
     "print_json",
     "read_properties",

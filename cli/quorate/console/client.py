@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -13,6 +13,9 @@ from quorate.console.output import CommandError, UsageError, warn
 if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
     from quorate_admin.config import AdminConfig
+
+PROPERTIES_SIZE_BYTES_MAX = 1024 * 1024
+JSON_SIZE_BYTES_MAX = 16 * 1024 * 1024
 
 _Result = TypeVar("_Result")
 
@@ -69,31 +72,53 @@ def admin_config(options: ToolOptions, defaults: Mapping[str, str] | None = None
 
 
 def read_properties(path: Path, option: str = "--command-config") -> dict[str, str]:
-    """The properties in a file that an option names.
-
-    Raises:
-        CommandError: the file can't be read or parsed; the message has the option, the file and the reason.
-    """
+    """The properties in a file that an option names. Raises CommandError as `parse_file`."""
     from quorate_protocol.properties import parse_properties  # most runs have no such file
 
-    return parse_file(path, option, parse_properties)
+    return parse_file(path, option, parse_properties, size_bytes_max=PROPERTIES_SIZE_BYTES_MAX)
 
 
-def parse_file(path: Path, option: str, parse: Callable[[str], _Result]) -> _Result:
+def parse_file(
+    path: Path,
+    option: str,
+    parse: Callable[[str], _Result],
+    *,
+    size_bytes_max: int = JSON_SIZE_BYTES_MAX,
+) -> _Result:
     """What `parse` returns for the text of a file that an option names.
 
     Raises:
-        CommandError: the file can't be read, or `parse` raised ValueError or CommandError; the message has the
-            option, the file and the reason.
+        CommandError: the file can't be read, is too large, or `parse` raised ValueError or CommandError; the
+            message has the option, the file and the reason.
     """
+    from quorate_admin.files import read_bounded
+
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        return parse(read_bounded(path, size_bytes_max).decode())
     except OSError as error:
         raise CommandError(f"{option} {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise CommandError(f"{option} {path}: it is not UTF-8 text") from error
     except (ValueError, CommandError) as error:
         raise CommandError(f"{option} {path}: {error}") from error
+
+
+def parse_json(text: str) -> Any:
+    """The content of a JSON text. Raises CommandError."""
+    import json
+
+    try:
+        content = json.loads(text)
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise CommandError(
+            f"a text in it is not Unicode: {error.object[error.start : error.end]!a}"
+        ) from error
+    except ValueError as error:
+        raise CommandError(f"it is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise CommandError("its lists and objects are nested too deeply") from error
+    return content
 
 
 class _ToStderr(logging.Handler):

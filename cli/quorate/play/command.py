@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +24,7 @@ from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.status import idle_status
 from quorate_operator.runtime.local.supervisor import Snapshot
 
-from quorate.console import Output, print_json, report_failures, write
+from quorate.console import Output, parse_duration_s, print_json, report_failures, write
 from quorate.play import logs as node_logs
 from quorate.play.display import (
     Progress,
@@ -43,14 +42,6 @@ DEATHS_MAX = 3
 """A node that dies so often in a row while the cluster starts will not come up by waiting."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-def _duration(text: str) -> float:
-    """Seconds, from `500ms`, `90`, `120s` or `2m`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|)", text)
-    if found is None:
-        raise typer.BadParameter(f"{text!r} is not a duration; write 500ms, 90s or 2m")
-    return float(found[1]) * {"ms": 0.001, "s": 1, "": 1, "m": 60}[found[2]]
 
 
 def _signal(text: str) -> signal.Signals:
@@ -82,7 +73,10 @@ def play(
     wait_s: Annotated[
         float,
         typer.Option(
-            "--wait", metavar="TIME", parser=_duration, help="How long it may take to be ready: 90s, 2m."
+            "--wait",
+            metavar="TIME",
+            parser=parse_duration_s,
+            help="How long it may take to be ready: 90s, 2m.",
         ),
     ] = "120s",  # type: ignore[assignment]  # parsed like what a user writes
     output: OutputOption = Output.TABLE,

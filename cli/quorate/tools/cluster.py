@@ -6,6 +6,7 @@ import typer
 from quorate_admin.errors import ServerError, UnsupportedByServerError
 
 from quorate.console import (
+    INT32_MAX,
     CommandError,
     ToolCommand,
     ToolGroup,
@@ -33,7 +34,12 @@ app = tool_app(ToolGroup)
 
 ControllerIdOption = Annotated[
     int,
-    typer.Option("--controller-id", "--id", "-i", help="The id of the controller, which must be stopped."),
+    typer.Option(
+        *("--controller-id", "--id", "-i"),
+        min=0,
+        max=INT32_MAX,
+        help="The id of the controller, which must be stopped.",
+    ),
 ]
 
 
@@ -60,11 +66,9 @@ def cluster_id(context: typer.Context) -> None:
 def unregister(
     context: typer.Context,
     *,
-    broker_id: Annotated[int, typer.Option("--id", "-i", help="The id of the broker.")],
+    broker_id: Annotated[int, typer.Option("--id", "-i", min=0, max=INT32_MAX, help="The id of the broker.")],
 ) -> None:
     """Unregister a broker that is stopped for good."""
-    if broker_id < 0:
-        raise UsageError(f"--id {broker_id}: it must be 0 or more")
     run(lambda admin: admin.unregister_broker(broker_id), context)
     show(
         context,
@@ -101,7 +105,6 @@ def unregister_controller(context: typer.Context, *, controller_id: ControllerId
     If it is a voter, remove it from the quorum first: `quorate metadata-quorum remove-controller`.
     Requires metadata.version 33 (4.4-IV2).
     """
-    _check_id(controller_id)
     try:
         run(lambda admin: admin.unregister_controller(controller_id), context)
     except (ServerError, UnsupportedByServerError) as error:
@@ -144,7 +147,6 @@ def refresh_controller(
     controller that is started again registers itself again. The command is refused if the controller may be running:
     if it fetched recently, or answers. Kafka has no such tool.
     """
-    _check_id(controller_id)
     if tool_options(context).bootstrap_server is not None:
         raise UsageError(
             "refresh-controller needs --bootstrap-controller: brokers do not support the request"
@@ -229,8 +231,3 @@ def registration_json(registration: "ControllerRegistration", *, dry_run: bool) 
             for name, (low, high) in sorted(registration.features.items())
         },
     }
-
-
-def _check_id(controller_id: int) -> None:
-    if controller_id < 0:
-        raise UsageError(f"--controller-id {controller_id}: it must be 0 or more")

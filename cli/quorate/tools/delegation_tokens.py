@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 from quorate_admin.types.credentials import DelegationToken, KafkaPrincipal
 
-from quorate.console import UsageError, run, show, tool_app, tool_options, write
+from quorate.console import DURATION_MS_MAX, UsageError, run, show, tool_app, tool_options, write
 from quorate.console.java_text import list_text
 from quorate.console.jopt import BrokerOptionsCommand, given_options, one_action, refuse, require
 
@@ -53,15 +53,30 @@ def delegation_tokens(
     ] = None,
     max_life_time_period: Annotated[
         int | None,
-        typer.Option(metavar="MS", help="With --create: the maximum lifetime; -1 for the cluster's default."),
+        typer.Option(
+            metavar="MS",
+            min=-DURATION_MS_MAX,
+            max=DURATION_MS_MAX,
+            help="With --create: the maximum lifetime; -1 for the cluster's default.",
+        ),
     ] = None,
     renew_time_period: Annotated[
         int | None,
-        typer.Option(metavar="MS", help="With --renew: the time from now; -1 for the cluster's default."),
+        typer.Option(
+            metavar="MS",
+            min=-DURATION_MS_MAX,
+            max=DURATION_MS_MAX,
+            help="With --renew: the time from now; -1 for the cluster's default.",
+        ),
     ] = None,
     expiry_time_period: Annotated[
         int | None,
-        typer.Option(metavar="MS", help="With --expire: the time from now; -1 to expire immediately."),
+        typer.Option(
+            metavar="MS",
+            min=-DURATION_MS_MAX,
+            max=DURATION_MS_MAX,
+            help="With --expire: the time from now; -1 to expire immediately.",
+        ),
     ] = None,
     hmac: Annotated[
         str | None, typer.Option(metavar="BASE64", help="With --renew, --expire: the token's HMAC.")

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quorate.console import CommandError, ToolCommand, UsageError, parse_file, run, show, tool_app
+from quorate.console import (
+    INT32_MAX,
+    CommandError,
+    ToolCommand,
+    UsageError,
+    parse_file,
+    parse_json,
+    run,
+    show,
+    tool_app,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +57,9 @@ def leader_election(
         ),
     ],
     topic: Annotated[str | None, typer.Option("--topic", help="The topic of a partition.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", help="The partition of --topic.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, max=INT32_MAX, help="The partition of --topic.")
+    ] = None,
     all_topic_partitions: Annotated[
         bool, typer.Option("--all-topic-partitions", help="All partitions that need an election.")
     ] = False,
@@ -133,10 +145,7 @@ def parse_partitions(text: str) -> "list[TopicPartition]":
 
     from quorate_admin.types.partitions import TopicPartition
 
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise CommandError(f"it is not JSON: {error}") from error
+    content = parse_json(text)
     entries = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         raise CommandError('it has no top-level list "partitions"')
@@ -144,13 +153,13 @@ def parse_partitions(text: str) -> "list[TopicPartition]":
     for number, entry in enumerate(entries):
         match entry:
             case {"topic": str(topic), "partition": int(partition)} if (
-                type(partition) is int and partition >= 0
+                type(partition) is int and 0 <= partition <= INT32_MAX
             ):
                 partitions.append(TopicPartition(topic, partition))
             case _:
                 raise CommandError(
                     f"partitions[{number}] is {json.dumps(entry)}; "
-                    'it must be {"topic": a string, "partition": a number of 0 or more}'
+                    'it must be {"topic": a string, "partition": a number from 0 to 2147483647}'
                 )
     twice = sorted({str(one) for one in partitions if partitions.count(one) > 1})
     if twice:

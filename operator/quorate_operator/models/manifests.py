@@ -108,6 +108,8 @@ def _load_resources(text: str, source: str) -> Iterator[Resource]:
         documents = list(yaml.load_all(stream, Loader=_Loader))
     except yaml.YAMLError as error:
         raise ManifestError(f"{source}: can't be read as YAML: {_one_line(error)}") from error
+    except RecursionError as error:
+        raise ManifestError(f"{source}: can't be read as YAML: it is nested too deeply") from error
     if len(documents) > DOCUMENTS_MAX:
         raise ManifestError(f"{source}: {len(documents)} documents; at most {DOCUMENTS_MAX} are taken")
     for index, document in enumerate(documents, start=1):

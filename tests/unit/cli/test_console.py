@@ -128,6 +128,62 @@ async def test_a_bad_properties_file_is_named(tmp_path: Path, content: bytes | N
 
 
 @pytest.mark.parametrize(
+    "address", ["[::1", "[::1:9092", "::1]:9092", "[host]:9092", f"{'a' * 64}:9092", "a..b:9092"]
+)
+async def test_hosts_that_can_not_be_are_refused_at_once(address: str) -> None:
+    """Goal: no retries for a typing error. Method: brackets that do not match, and names that DNS can't have."""
+    ran = await run_tool("cluster", "cluster-id", "-b", address)
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith(f"error: bootstrap.servers: {address!r} is not host:port; allowed is a list")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("cluster", "cluster-id", "-b", "h:1", "-c", "/dev/urandom"), "--command-config /dev/urandom: "),
+        (("play", "-f", "/dev/zero"), "/dev/zero can't be read: "),
+        (("plan", "-f", "/dev/zero"), "/dev/zero can't be read: "),
+    ],
+)
+async def test_a_file_without_end_is_refused(arguments: tuple[str, ...], told: str) -> None:
+    """Goal: what is read is bounded. Method: devices that never end, as properties and as manifests."""
+    ran = await run_tool(*arguments)
+    assert ran.exit_code == 1
+    assert f"error: {told}it has more than " in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content"),
+    [
+        (("leader-election", "-b", "h:1", "--election-type", "preferred", "--path-to-json-file"), "["),
+        (("reassign-partitions", "-b", "h:1", "--verify", "--reassignment-json-file"), '{"a":'),
+        (("plan", "-f"), "["),
+    ],
+)
+async def test_a_file_that_is_nested_too_deeply_is_named(
+    tmp_path: Path, arguments: tuple[str, ...], content: str
+) -> None:
+    """Goal: no traceback of a parser. Method: JSON and YAML with 100,000 open brackets."""
+    file = tmp_path / "nested"
+    file.write_text(content * 100_000)
+    ran = await run_tool(*arguments, str(file))
+    assert ran.exit_code == 1
+    assert str(file) in ran.stderr
+    assert "nested too deeply" in ran.stderr
+
+
+async def test_text_in_a_file_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
+    """Goal: no traceback when a request is encoded. Method: half of a surrogate pair as the name of a topic."""
+    file = tmp_path / "partitions.json"
+    file.write_text('{"partitions": [{"topic": "\\ud800", "partition": 0}]}')
+    ran = await run_tool(
+        "leader-election", "-b", "h:1", "--election-type", "preferred", "--path-to-json-file", str(file)
+    )
+    assert ran.exit_code == 1
+    assert f"error: --path-to-json-file {file}: a text in it is not Unicode" in ran.stderr
+
+
+@pytest.mark.parametrize(
     ("error", "told"),
     [
         (CommandError("no"), "error: no\n"),

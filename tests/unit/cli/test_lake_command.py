@@ -52,6 +52,17 @@ def test_places_that_can_not_be_a_lake_are_refused_before_spark_starts(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_sources_without_logs_are_refused_before_spark_starts(tmp_path: Path) -> None:
+    """Goal: a mistyped source costs no start of Spark. Method: none, a missing one, and one without a log."""
+    lake = str(tmp_path / "lake")
+    missing = CliRunner().invoke(app, ["lake", "ingest", "--to", lake], prog_name="quorate")
+    assert missing.exit_code == 2
+    assert "Missing argument 'SOURCE" in missing.stderr
+    assert "not a directory" in refusal("ingest", str(tmp_path / "none"), "--to", lake)
+    assert "no metadata log below it" in refusal("ingest", str(tmp_path), "--to", lake)
+    assert not Path(lake).exists()
+
+
 def test_formats_tables_and_writers_are_checked_before_spark_starts(tmp_path: Path) -> None:
     """Goal: the same for the other options. Method: another format, an unknown table, a lake in use."""
     lake = str(tmp_path / "lake")

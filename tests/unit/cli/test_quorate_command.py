@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from quorate.console import parse_duration_s
 from quorate.main import PARTS, app
 from quorate.play import command as play
 from quorate_operator.runtime.local.directory import PlayDirectory
@@ -69,6 +70,16 @@ def test_it_runs_as_a_module() -> None:
         [sys.executable, "-m", "quorate", "version"], capture_output=True, text=True, check=True
     )
     assert ran.stdout.strip().count(".") == 2
+
+
+@pytest.mark.parametrize("entry", ["quorate", "quorate.kubectl", "quorate.spark_main"])
+def test_an_argument_that_is_not_utf8_is_named(entry: str) -> None:
+    """Goal: no traceback when it is encoded or printed. Method: each entry point, with bytes that are no text."""
+    ran = subprocess.run(
+        [sys.executable, "-m", entry, "topics", b"--topic=\xff"], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "error: argument 2, '--topic=\\udcff', is not UTF-8 text\n"
 
 
 @pytest.mark.parametrize(
@@ -210,4 +221,4 @@ def test_a_running_cluster_is_not_played_twice(
 )
 def test_durations_are_read_with_their_units(text: str, seconds: float) -> None:
     """Goal: `--wait` takes what people write. Method: one of each."""
-    assert play._duration(text) == seconds
+    assert parse_duration_s(text) == seconds

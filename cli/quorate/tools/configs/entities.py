@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from quorate.console import UsageError
+from quorate.console import INT32_MAX, UsageError, parse_id
 
 TOPICS = "topics"
 CLIENTS = "clients"
@@ -136,8 +136,12 @@ def _check_names(entities: Entities) -> None:
 
 def check_node_id(entity_type: str, name: str) -> None:
     """Check that the name of a broker or controller is a number. Raises UsageError."""
-    if not name.removeprefix("-").isdecimal():
-        raise UsageError(f"the entity name for {entity_type} must be a numeric node id, not {name!r}")
+    try:
+        parse_id(name.removeprefix("-"))
+    except ValueError:
+        raise UsageError(
+            f"the entity name for {entity_type} must be a numeric node id up to {INT32_MAX}, not {name!r}"
+        ) from None
 
 
 def check_describe(entities: Entities, given: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.console import (
+    INT32_MAX,
     CommandError,
     LocalToolCommand,
     ToolCommand,
@@ -59,11 +60,11 @@ def features() -> None:
 def describe(
     context: typer.Context,
     *,
-    node_id: Annotated[int | None, typer.Option("--node-id", help="The node to ask. [default: any]")] = None,
+    node_id: Annotated[
+        int | None, typer.Option(min=0, max=INT32_MAX, help="The node to ask. [default: any]")
+    ] = None,
 ) -> None:
     """Show the supported levels of a node and the finalized levels of the cluster."""
-    if node_id is not None and node_id < 0:
-        raise UsageError(f"--node-id {node_id}: it must be 0 or more")
     found = run(lambda admin: admin.describe_features(node_id=node_id), context)
     from quorate.tools.features.text import description_json, description_text
 
@@ -185,7 +186,7 @@ def _name_and_level(text: str) -> tuple[str, int]:
     name, equals, level = (part.strip() for part in text.partition("="))
     if not equals:
         raise UsageError(f"--feature {text}: it must be NAME=LEVEL, for instance metadata.version=30")
-    if not (level.isascii() and level.isdigit() and int(level) <= 32767):
+    if not (level.isascii() and level.isdigit() and len(level) < 6 and int(level) <= 32767):
         raise UsageError(f"--feature {text}: the level must be a number from 0 to 32767")
     return name, int(level)
 

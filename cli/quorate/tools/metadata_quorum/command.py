@@ -7,6 +7,7 @@ import typer
 from quorate_admin.errors import AdminError, ServerError, UnsupportedByServerError
 
 from quorate.console import (
+    INT32_MAX,
     CommandError,
     ToolCommand,
     ToolGroup,
@@ -124,7 +125,9 @@ def add_controller(context: typer.Context, *, dry_run: DryRunOption = False) -> 
 def remove_controller(
     context: typer.Context,
     *,
-    controller_id: Annotated[int, typer.Option("--controller-id", "-i", help="The id of the voter.")],
+    controller_id: Annotated[
+        int, typer.Option("--controller-id", "-i", min=0, max=INT32_MAX, help="The id of the voter.")
+    ],
     controller_directory_id: Annotated[
         str,
         typer.Option(
@@ -142,8 +145,6 @@ def remove_controller(
     """Remove a voter from the quorum. It continues as an observer until it is stopped."""
     from quorate_protocol.uuids import uuid_from_text, uuid_to_text
 
-    if controller_id < 0:
-        raise UsageError(f"--controller-id {controller_id}: it must be 0 or more")
     try:
         directory_id = uuid_from_text(controller_directory_id)
     except ValueError as error:

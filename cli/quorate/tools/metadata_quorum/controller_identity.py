@@ -9,7 +9,7 @@ from pathlib import Path
 from quorate_admin.types.cluster import RaftVoterEndpoint
 from quorate_protocol.uuids import uuid_from_text
 
-from quorate.console import CommandError, read_properties
+from quorate.console import INT32_MAX, CommandError, parse_id, read_properties
 
 NODE_ID = "node.id"
 PROCESS_ROLES = "process.roles"
@@ -46,14 +46,16 @@ def read_controller_identity(properties: Mapping[str, str]) -> ControllerIdentit
 
 def _node_id(properties: Mapping[str, str]) -> int:
     text = _required(properties, NODE_ID)
-    if not (text.isascii() and text.isdigit()):
-        raise CommandError(f"{NODE_ID}={text}: it must be a number of 0 or more")
+    try:
+        node_id = parse_id(text)
+    except ValueError:
+        raise CommandError(f"{NODE_ID}={text}: it must be a number from 0 to {INT32_MAX}") from None
     roles = properties.get(PROCESS_ROLES, "")
     if "controller" not in _entries(roles):
         raise CommandError(
             f"{PROCESS_ROLES}={roles}: it must contain controller: is this a controller's file?"
         )
-    return int(text)
+    return node_id
 
 
 def _metadata_directory(properties: Mapping[str, str]) -> Path:

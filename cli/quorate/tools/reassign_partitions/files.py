@@ -8,7 +8,7 @@ from typing import Any
 
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 
-from quorate.console import CommandError, UsageError
+from quorate.console import INT32_MAX, CommandError, UsageError, parse_ids, parse_json
 
 ANY_LOG_DIR = "any"
 _VERSION = 1
@@ -98,10 +98,10 @@ def parse_topics(text: str) -> list[str]:
 def parse_broker_list(text: str) -> list[int]:
     """The ids of --broker-list, which are separated by commas. Raises UsageError."""
     try:
-        brokers = [int(broker) for broker in text.split(",")]
+        brokers = parse_ids(text, ",")
     except ValueError:
         raise UsageError(
-            f"--broker-list {text!r}: it must be broker ids separated by commas, as in 0,1,2"
+            f"--broker-list {text!r}: it must be broker ids from 0 to {INT32_MAX} separated by commas, as in 0,1,2"
         ) from None
     twice = _repeated(brokers)
     if twice:
@@ -139,10 +139,7 @@ def reassignment_text(assignment: Assignment, log_dirs: Mapping[TopicPartitionRe
 
 
 def _document(text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise CommandError(f"it is not valid JSON: {error}") from None
+    document = parse_json(text)
     if not isinstance(document, dict):
         raise CommandError("it must hold one JSON object")
     version = document.get("version", _VERSION)
@@ -176,11 +173,11 @@ def _list(fields: Mapping[str, Any], name: str, kind: type[Any], where: str) -> 
 
 
 def _is(value: object, kind: type[Any]) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
+    return isinstance(value, kind) and (kind is not int or (type(value) is int and 0 <= value <= INT32_MAX))
 
 
 def _words(kind: type[Any]) -> str:
-    return {str: "a text", int: "a whole number", list: "a list"}[kind]
+    return {str: "a text", int: f"a whole number from 0 to {INT32_MAX}", list: "a list"}[kind]
 
 
 def _repeated(values: Iterable[Any]) -> list[Any]:

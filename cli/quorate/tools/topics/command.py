@@ -10,6 +10,7 @@ from quorate_admin.errors import ErrorCode, ServerError, UnsupportedByServerErro
 from quorate_protocol.uuids import ZERO_UUID_TEXT, uuid_from_text, uuid_to_text
 
 from quorate.console import (
+    INT32_MAX,
     CommandError,
     UsageError,
     run,
@@ -94,7 +95,9 @@ def topics(
     partitions: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Total number of partitions; with --create the cluster's default applies."
+            metavar="N",
+            max=INT32_MAX,
+            help="Total number of partitions; with --create the cluster's default applies.",
         ),
     ] = None,
     replication_factor: Annotated[
@@ -136,7 +139,7 @@ def topics(
         bool, typer.Option("--exclude-internal", help="Exclude Kafka's internal topics.")
     ] = False,
     partition_size_limit_per_response: Annotated[
-        int | None, typer.Option(metavar="N", help="Partitions per request. [default: 2000]")
+        int | None, typer.Option(metavar="N", max=INT32_MAX, help="Partitions per request. [default: 2000]")
     ] = None,
 ) -> None:
     """Create, delete, describe, or change topics.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from quorate.console import UsageError
+from quorate.console import INT32_MAX, UsageError, parse_ids
 from quorate.console.jopt import one_action, only_with, refuse, require
 
 ACTIONS = {
@@ -61,11 +61,11 @@ def parse_replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
     assignment: dict[int, tuple[int, ...]] = {}
     for partition, part in enumerate(text.split(",")):
         try:
-            brokers = tuple(int(broker) for broker in part.split(":"))
+            brokers = tuple(parse_ids(part, ":"))
         except ValueError:
             raise UsageError(
                 f"--replica-assignment {text!r}: {part!r} of partition {partition} is not a list of broker ids"
-                " separated by colons, such as 0:1"
+                f" from 0 to {INT32_MAX} separated by colons, such as 0:1"
             ) from None
         if len(set(brokers)) < len(brokers):
             raise UsageError(
@@ -94,8 +94,8 @@ def parse_configs(pairs: Iterable[str]) -> dict[str, str]:
 
 def check_counts(partitions: int | None, replication_factor: int | None) -> None:
     """Check partitions and replication factor. Raises UsageError."""
-    if partitions is not None and partitions < 1:
-        raise UsageError(f"--partitions {partitions}: it must be greater than 0")
+    if partitions is not None and not 1 <= partitions <= INT32_MAX:
+        raise UsageError(f"--partitions {partitions}: it must be greater than 0, and at most {INT32_MAX}")
     if replication_factor is not None and not 1 <= replication_factor <= REPLICATION_FACTOR_MAX:
         raise UsageError(
             f"--replication-factor {replication_factor}: it must be between 1 and {REPLICATION_FACTOR_MAX}"

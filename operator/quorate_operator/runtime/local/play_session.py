@@ -11,6 +11,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
+from quorate_admin.files import read_bounded
+
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
 from quorate_operator.planning.cluster import DesiredCluster, Implementation, Role
@@ -35,6 +37,7 @@ from quorate_operator.runtime.local.supervisor import Snapshot, Supervisor
 from quorate_operator.runtime.local.tool_scripts import write_tools
 
 DEFAULT_ROOT = Path(".quorate")
+MANIFEST_SIZE_BYTES_MAX = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +144,13 @@ def adopt(request: Request, layout: Layout) -> None:
 def read_manifest(manifest: Path) -> str:
     """The text of a file of manifests. Raises PlayError."""
     try:
-        return manifest.read_text()
+        return read_bounded(manifest, MANIFEST_SIZE_BYTES_MAX).decode()
     except UnicodeDecodeError as error:
         raise PlayError(f"{manifest} can't be read: it is not UTF-8 text") from error
     except OSError as error:
         raise PlayError(f"{manifest} can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise PlayError(f"{manifest} can't be read: {error}") from error
 
 
 def directory_of(name: str, path: Path | None) -> PlayDirectory:

@@ -166,7 +166,7 @@ async def test_a_refusal_is_told_for_each_feature_and_fails() -> None:
         (["upgrade", "--feature", "a=1", "--feature", "a=2"], "a is given more than once"),
         (["disable", "--feature", "a", "--feature", "a"], "a is given more than once"),
         (["upgrade", "--release-version", "4.0", "--feature", "a=1"], "can't be given together"),
-        (["describe", "--node-id", "-1"], "it must be 0 or more"),
+        (["describe", "--node-id", "-1"], "-1 is not in the range 0<=x<=2147483647"),
         (["feature-dependencies"], "Missing option"),
     ],
 )

@@ -103,15 +103,16 @@ async def test_partitions_come_from_a_file(tmp_path: Path) -> None:
     ("content", "told"),
     [
         (None, "No such file or directory"),
-        ("{", "it is not JSON: "),
+        ("{", "it is not valid JSON: "),
         ("[]", 'it has no top-level list "partitions"'),
         ('{"partitions": 1}', 'it has no top-level list "partitions"'),
         (
             '{"partitions": [{"topic": "a"}]}',
             'partitions[0] is {"topic": "a"}; it must be {"topic": a string,',
         ),
-        ('{"partitions": [{"topic": "a", "partition": -1}]}', "a number of 0 or more"),
-        ('{"partitions": [{"topic": "a", "partition": true}]}', "a number of 0 or more"),
+        ('{"partitions": [{"topic": "a", "partition": -1}]}', "a number from 0 to 2147483647"),
+        ('{"partitions": [{"topic": "a", "partition": 2147483648}]}', "a number from 0 to"),
+        ('{"partitions": [{"topic": "a", "partition": true}]}', "a number from 0 to"),
         (
             '{"partitions": [{"topic": "a", "partition": 1}, {"topic": "a", "partition": 1}]}',
             "a-1 occurs more than",

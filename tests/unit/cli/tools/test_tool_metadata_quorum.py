@@ -353,7 +353,8 @@ async def test_a_dry_run_of_adding_reads_the_files_alone(tmp_path: Path) -> None
     ("change", "told"),
     [
         (("node.id=3003", ""), "node.id is missing"),
-        (("node.id=3003", "node.id=-3"), "node.id=-3: it must be a number of 0 or more"),
+        (("node.id=3003", "node.id=-3"), "node.id=-3: it must be a number from 0 to 2147483647"),
+        (("node.id=3003", "node.id=2147483648"), "node.id=2147483648: it must be a number from 0 to"),
         (
             ("process.roles=controller", "process.roles=broker"),
             "process.roles=broker: it must contain controller",

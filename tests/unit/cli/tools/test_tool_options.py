@@ -1,5 +1,7 @@
 """The way of Kafka's option-based tools: one action, and what goes with it."""
 
+from pathlib import Path
+
 import pytest
 from kit.scripted_admin import ScriptedAdmin
 from kit.tool_runner import run_tool
@@ -47,6 +49,56 @@ def test_rules_name_both_options() -> None:
     require(["--stop"], "--go", "--name")
     refuse(["--stop", "--slow"], "--go", ["--slow"])
     only_with(["--stop", "--slow"], "--slow", ["--stop"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["cluster", "unregister", "--id"], "--id"),
+        (["cluster", "unregister-controller", "--controller-id"], "--controller-id"),
+        (["cluster", "refresh-controller", "--controller-id"], "--controller-id"),
+        (["features", "describe", "--node-id"], "--node-id"),
+        (
+            ["metadata-quorum", "remove-controller", "--controller-directory-id", "x", "--controller-id"],
+            "--controller-id",
+        ),
+        (["leader-election", "--election-type", "preferred", "--topic", "t", "--partition"], "--partition"),
+        (["topics", "--create", "--topic", "t", "--partitions"], "--partitions"),
+        (
+            ["topics", "--describe", "--partition-size-limit-per-response"],
+            "--partition-size-limit-per-response",
+        ),
+        (["topics", "--create", "--topic", "t", "--replica-assignment"], "--replica-assignment"),
+        (["configs", "--describe", "--broker"], "brokers"),
+        (
+            ["reassign-partitions", "--generate", "--topics-to-move-json-file", "t", "--broker-list"],
+            "--broker-list",
+        ),
+    ],
+)
+@pytest.mark.parametrize("number", ["2147483648", "9" * 30])
+async def test_numbers_beyond_those_of_the_protocol_are_refused(
+    arguments: list[str], option: str, number: str
+) -> None:
+    """Goal: no traceback when a request is encoded. Method: just beyond an int32, and far beyond."""
+    ran = await run_tool(*arguments, number, "-b", "h:1")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    told = " ".join(ran.stderr.replace("│", " ").split())
+    assert option in told
+    assert number[:20] in told
+    assert "2147483647" in told
+
+
+@pytest.mark.parametrize("option", ["--max-life-time-period", "--renew-time-period", "--expiry-time-period"])
+async def test_times_beyond_those_of_the_protocol_are_refused(tmp_path: Path, option: str) -> None:
+    """Goal: no traceback when a request is encoded. Method: more milliseconds than an int64 has."""
+    action = {"-m": "--create", "-r": "--renew", "-e": "--expire"}[option[1:3]]
+    hmac = () if action == "--create" else ("--hmac", "AAAA")
+    ran = await run_tool(
+        "delegation-tokens", "-b", "h:1", action, *hmac, "-c", str(tmp_path), option, "9" * 25
+    )
+    assert ran.exit_code == 2
+    assert option in ran.stderr
 
 
 @pytest.mark.parametrize("tool", TOOLS)

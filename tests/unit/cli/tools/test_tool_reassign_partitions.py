@@ -184,6 +184,11 @@ def test_a_reassignment_is_read_and_written() -> None:
         (moves_file({"partition": 0, "replicas": []}), "partitions[0] has no 'topic'"),
         (moves_file(to(1), to(1, partition="0")), "partitions[1].partition '0' is not a whole number"),
         (moves_file(to(1, partition=True)), "partitions[0].partition True is not a whole number"),
+        (
+            moves_file(to(1, partition=2**31)),
+            "partitions[0].partition 2147483648 is not a whole number from 0 to",
+        ),
+        (moves_file(to(-1)), "partitions[0].replicas [-1]: -1 is not a whole number from 0 to 2147483647"),
         (moves_file({"topic": "t", "partition": 0, "replicas": 1}), "partitions[0].replicas 1 is not a list"),
         (moves_file({"topic": "t", "partition": 0, "replicas": ["1"]}), "'1' is not a whole number"),
         (
