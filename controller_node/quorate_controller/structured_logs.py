@@ -64,7 +64,8 @@ class JsonFormatter(logging.Formatter):
 class RepeatFilter(logging.Filter):
     """Lets an event through a few times per interval; the first one after it has the number of dropped ones.
 
-    Events are the same when logger, level and message are; facts do not count. Errors always pass.
+    Events are the same when logger, level and message are; facts do not count. Those with an exception are the same
+    when it is of the same type and was raised at the same line: the messages of libraries differ each time.
     """
 
     def __init__(
@@ -81,9 +82,7 @@ class RepeatFilter(logging.Filter):
         self._seen: dict[tuple[str, int, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno >= logging.ERROR:
-            return True
-        key = record.name, record.levelno, str(record.msg)
+        key = record.name, record.levelno, _origin(record) or str(record.msg)
         now_s = self._clock()
         since_s, count = self._seen.get(key, (now_s, 0))
         dropped = 0
@@ -119,6 +118,17 @@ def configure_logs(
 def _facts(record: logging.LogRecord) -> Mapping[str, object]:
     facts = getattr(record, "facts", None)
     return facts if isinstance(facts, Mapping) else {}
+
+
+def _origin(record: logging.LogRecord) -> str | None:
+    """Type and place of the exception of an event, None without one."""
+    if not record.exc_info or record.exc_info[0] is None:
+        return None
+    error_type, _, frame = record.exc_info
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    place = "" if frame is None else f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}"
+    return f"{error_type.__name__} {place}"
 
 
 def _timestamp(record: logging.LogRecord) -> str:

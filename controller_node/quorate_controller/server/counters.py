@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class RequestCounters:
-    """Requests and errors by API, and connections that were refused, or led to the wrong node."""
+    """Requests and errors by API, answers that came second, and connections refused or led to the wrong node."""
 
     __slots__ = (
+        "dropped_answers",
         "errors",
         "misrouted_connections",
         "misrouted_peer_connections",
@@ -33,6 +34,8 @@ class RequestCounters:
         """Error responses to a request as a whole, by API key and code."""
         self.seconds: dict[int, LatencyHistogram] = defaultdict(LatencyHistogram)
         """Time from a control request to its committed answer, by API key."""
+        self.dropped_answers = 0
+        """Answers to requests that had one already, or whose connection was refused meanwhile."""
         self.refused_connections = 0
         """Connections closed because of garbage, unknown APIs or versions."""
         self.misrouted_connections: dict[str, int] = defaultdict(int)

@@ -123,13 +123,29 @@ class Call:
         return self._exchange.peer
 
     def answer(self, response: object) -> None:
-        """Send a canonical response; close the connection if the request's version cannot carry it."""
-        request, envelope = self.request, self._envelope
+        """Send a canonical response, unless the request is answered already.
+
+        If the request's version cannot carry it, the connection closes; if it cannot be encoded, the client gets an
+        error of its API.
+        """
+        if self._is_over():
+            return
         try:
-            frame = encode_answer(request.api, request.version, request.correlation_id, response)
+            self._send(response)
         except UnsupportedVersion as error:
             self._exchange.refuse(error.message)
-            return
+        except Exception as error:
+            self.fail(error)
+
+    def _is_over(self) -> bool:
+        """Whether the client was answered before, or is not answered at all; counts what comes after that."""
+        is_over = self._exchange.is_over
+        self._counters.dropped_answers += is_over
+        return is_over
+
+    def _send(self, response: object) -> None:
+        request, envelope = self.request, self._envelope
+        frame = encode_answer(request.api, request.version, request.correlation_id, response)
         if envelope is not None:
             self._answer_envelope(
                 EnvelopeResponse(error_code=ErrorCode.none, response_data=bytes(frame[_LENGTH.size :]))
@@ -138,13 +154,29 @@ class Call:
         self._exchange.respond(frame)
 
     def refuse(self, error_code: ErrorCode, message: str | None = None) -> None:
-        """Send an error for the request as a whole, in the shape of its API."""
-        self._counters.errors[self.request.api.key, error_code] += 1
-        if self._envelope is not None and error_code is ErrorCode.not_controller:
-            # On the envelope, so that the broker looks for the active controller and forwards again.
-            self._answer_envelope(EnvelopeResponse(error_code=error_code))
+        """Send an error for the request as a whole, in the shape of its API, unless the request is answered already.
+
+        If that cannot be encoded either, the connection closes.
+        """
+        if self._is_over():
             return
-        self.answer(error_response(self.request.body, error_code, message, version=self.request.version))
+        request = self.request
+        self._counters.errors[request.api.key, error_code] += 1
+        try:
+            if self._envelope is not None and error_code is ErrorCode.not_controller:
+                # On the envelope, so that the broker looks for the active controller and forwards again.
+                self._answer_envelope(EnvelopeResponse(error_code=error_code))
+            else:
+                self._send(error_response(request.body, error_code, message, version=request.version))
+        except Exception as error:
+            self._exchange.refuse(
+                f"no {request.api.name} response with {error_code.name} can be sent: {error!r}"
+            )
+
+    def fail(self, error: BaseException) -> None:
+        """Answer for an exception that nobody foresaw. Its text is for the log only."""
+        log.error("request_failed", extra={"facts": {"api": self.request.api.name}}, exc_info=error)
+        self.refuse(ErrorCode.unknown_server_error)
 
     def _answer_envelope(self, response: EnvelopeResponse) -> None:
         envelope = self._envelope
@@ -176,14 +208,21 @@ class Call:
             return
         error = future.exception()
         if error is not None:
-            self._fail(error)
+            self._refuse_because(error)
             return
-        reply = future.result()
+        self._answer_of_raft(future.result())
+
+    def _answer_of_raft(self, reply: RaftAnswer) -> None:
         if self._envelope is not None and reply.response.error_code is ErrorCode.not_leader_or_follower:
             # AddRaftVoter, RemoveRaftVoter: only the broker can look for the leader and forward again.
             self.refuse(ErrorCode.not_controller)
             return
-        self.answer(response_to_wire(reply.response, reply.data, version=self.request.version))
+        try:
+            response = response_to_wire(reply.response, reply.data, version=self.request.version)
+        except Exception as error:
+            self.fail(error)
+        else:
+            self.answer(response)
 
     def _control_answered(self, future: Future[Payload]) -> None:
         assert self._timer is not None
@@ -195,21 +234,21 @@ class Call:
         self._counters.seconds[self.request.api.key].observe_ms(elapsed_s * 1000)
         error = future.exception()
         if error is not None:
-            self._fail(error)
+            self._refuse_because(error)
             return
         self.answer(future.result())
 
-    def _fail(self, error: BaseException) -> None:
+    def _refuse_because(self, error: BaseException) -> None:
         if isinstance(error, (ControlError, ProtocolError)):
             self.refuse(error.error_code, error.message)
-            return
-        log.error("request_failed", extra={"facts": {"api": self.request.api.name}}, exc_info=error)
-        self.refuse(ErrorCode.unknown_server_error)
+        else:
+            self.fail(error)
 
     def _timed_out(self) -> None:
         assert self._future is not None
-        self._future.cancel()
-        self.refuse(ErrorCode.request_timed_out)
+        # One that is done has an outcome: its callback is about to answer.
+        if self._future.cancel():
+            self.refuse(ErrorCode.request_timed_out)
 
     def _abandon(self) -> None:
         assert self._future is not None
@@ -251,8 +290,13 @@ class Dispatcher:
         if request.api.key is ApiKey.ENVELOPE:
             self._open(request, exchange)
         else:
-            call = Call(request, exchange, self._counters)
-            self._handlers[request.api.key](call)
+            self._serve(Call(request, exchange, self._counters))
+
+    def _serve(self, call: Call) -> None:
+        try:
+            self._handlers[call.request.api.key](call)
+        except Exception as error:
+            call.fail(error)
 
     def _open(self, envelope: Request, exchange: Exchange) -> None:
         outer = Call(envelope, exchange, self._counters)
@@ -272,7 +316,7 @@ class Dispatcher:
             principal=forwarded.principal,
             client_host=forwarded.client_host,
         )
-        self._handlers[forwarded.request.api.key](call)
+        self._serve(call)
 
     def _active(self, call: Call) -> None:
         if not self._node.is_active:

@@ -58,7 +58,11 @@ class RequestHandler(Protocol):
     """Answers requests. Implemented by `dispatch.Dispatcher`."""
 
     def handle(self, exchange: Exchange) -> None:
-        """Answer now or later by `exchange.respond`, or end the connection by `exchange.refuse`."""
+        """Answer now or later by `exchange.respond`, or end the connection by `exchange.refuse`.
+
+        Raises:
+            Exception: a mistake of ours; the connection is closed.
+        """
 
 
 class Exchange:
@@ -81,28 +85,38 @@ class Exchange:
         """Who asks."""
         return self._connection.peer
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer is known, or the connection closes instead."""
+        return self.answer is not None or self.is_last
+
     def respond(self, answer: bytes | bytearray) -> None:
         """Send `answer`, a frame with its length prefix, once all earlier ones are sent.
 
-        Without effect when the connection is gone.
+        Without effect when the exchange is over, or the connection gone.
         """
-        assert self.answer is None, "a request is answered once"
+        if self.is_over:
+            return
         self.answer = answer
         self._on_abandoned = None
         self._connection.answered(len(answer))
 
     def refuse(self, reason: str) -> None:
-        """Close the connection after the answers to earlier requests; `reason` is logged."""
-        self.is_last = True
-        self._on_abandoned = None
-        self._connection.refuse(reason)
+        """Close the connection after the answers to earlier requests; `reason` is logged.
+
+        Without effect when the exchange is over.
+        """
+        if not self.is_over:
+            self.is_last = True
+            self._on_abandoned = None
+            self._connection.refuse(reason)
 
     def drop(self) -> None:
         """There will be no answer: close the connection after those to earlier requests.
 
-        Without effect when the request is answered, or the connection gone.
+        Without effect when the exchange is over, or the connection gone.
         """
-        if self.answer is None:
+        if not self.is_over:
             self.is_last = True
             self._on_abandoned = None
             self._connection.drain()
@@ -191,13 +205,9 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, reason: str) -> None:
         """Read no more; close when all that came before is answered."""
-        if self._is_refused:
-            return
-        self._is_refused = True
-        log.warning(
-            "connection_refused",
-            extra={"facts": {"peer": str(self.peer), "listener": self.peer.listener, "reason": reason}},
-        )
+        if not self._is_refused:
+            facts = {"peer": str(self.peer), "listener": self.peer.listener, "reason": reason}
+            log.warning("connection_refused", extra={"facts": facts})
         self.drain()
 
     def drain(self) -> None:
@@ -225,7 +235,12 @@ class Connection(asyncio.Protocol):
                 break
             exchange = Exchange(self, self._undispatched.popleft())
             in_flight.append(exchange)
-            self._listener.handler.handle(exchange)
+            try:
+                self._listener.handler.handle(exchange)
+            except Exception as error:
+                # Else it would be answered never, and neither would those behind it.
+                log.exception("request_failed", extra={"facts": {"peer": str(self.peer)}})
+                exchange.refuse(f"{type(error).__name__} while a request was served")
         self._regulate_reading()
 
     def _regulate_reading(self) -> None:

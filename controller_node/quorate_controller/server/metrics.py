@@ -282,6 +282,11 @@ class MetricsPage(Collector):
             "Connections closed for what they sent",
             value=counters.refused_connections,
         )
+        yield CounterMetricFamily(
+            "quorate_dropped_answers",
+            "Answers to requests that were answered already",
+            value=counters.dropped_answers,
+        )
         misrouted = GaugeMetricFamily(
             MISROUTED_CONNECTIONS,
             "Connections of clients that meant another node or cluster (KIP-1242)",

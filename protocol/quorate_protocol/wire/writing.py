@@ -27,6 +27,9 @@ Writer = Callable[[bytearray, Any], None]
 """(buffer to append to, value)"""
 LengthWriter = Callable[[bytearray, int], None]
 
+ERROR_TEXT: Final = "error_message"
+"""The field of responses with a text for people, which often quotes a request: it is cut to what fits."""
+
 
 def write_unsigned_varint(buffer: bytearray, value: int) -> None:
     """Append an unsigned number, seven bits per byte, low bits first."""
@@ -73,6 +76,11 @@ _write_short_length = _fixed_length_writer(">h")
 _write_long_length = _fixed_length_writer(">i")
 
 
+def _cut(encoded: bytes) -> bytes:
+    """Return the characters of a text that fit, and dots for the rest."""
+    return encoded[: STRING_SIZE_BYTES_MAX - 3].decode(errors="ignore").encode() + b"..."
+
+
 def _string_writer(field: FieldSchema, *, is_flexible: bool) -> Writer:
     is_text = field.kafka_type == "string"
     is_compact = is_flexible and not field.is_legacy_string
@@ -87,9 +95,11 @@ def _string_writer(field: FieldSchema, *, is_flexible: bool) -> Writer:
             return
         encoded = value.encode() if is_text else value
         if is_text and len(encoded) > STRING_SIZE_BYTES_MAX:
-            raise StringTooLong(
-                f"{name} has {len(encoded)} bytes, at most {STRING_SIZE_BYTES_MAX} are allowed"
-            )
+            if name != ERROR_TEXT:
+                raise StringTooLong(
+                    f"{name} has {len(encoded)} bytes, at most {STRING_SIZE_BYTES_MAX} are allowed"
+                )
+            encoded = _cut(encoded)
         write_length(buffer, len(encoded))
         buffer += encoded
 

@@ -3,7 +3,8 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 from quorate_controller.structured_logs import (
@@ -86,18 +87,43 @@ def test_exceptions_are_shown(stream: io.StringIO, log_format: LogFormat):
 
 
 def test_repeats_are_dropped_and_counted():
-    """Past the number per interval events are dropped; the next one tells how many. Errors always pass."""
+    """Past the number per interval events are dropped, errors too; the next one tells how many."""
     now_s = 0.0
     repeats = RepeatFilter(repeats_max=3, interval_s=10, clock=lambda: now_s)
     assert [repeats.filter(record("down", node=n)) for n in range(5)] == [True, True, True, False, False]
     assert repeats.filter(record("other"))
     error = record("down")
     error.levelno = logging.ERROR
-    assert all(repeats.filter(error) for _ in range(9))
+    assert [repeats.filter(error) for _ in range(9)] == [True] * 3 + [False] * 6
     now_s = 10.0
     again = record("down", node=9)
     assert repeats.filter(again)
     assert again.facts == {"node": 9, "repeats_dropped": 2}  # type: ignore[attr-defined]
+
+
+def test_an_error_is_known_by_where_it_was_raised():
+    """A library's texts have addresses and values; its error repeats all the same. Another place is another error."""
+    repeats = RepeatFilter(repeats_max=3)
+
+    def divide() -> float:
+        return 1 / 0
+
+    def divide_elsewhere() -> float:
+        return 1 / 0
+
+    def failed(text: str, act: Callable[[], object]) -> logging.LogRecord:
+        error = record(text)
+        error.levelno = logging.ERROR
+        try:
+            act()
+        except ArithmeticError:
+            error.exc_info = sys.exc_info()
+        return error
+
+    texts = [f"Exception in callback <Handle at {number:#x}>" for number in range(6)]
+    assert [repeats.filter(failed(text, divide)) for text in texts] == [True] * 3 + [False] * 3
+    assert repeats.filter(failed(texts[0], divide_elsewhere))
+    assert repeats.filter(failed(texts[0], lambda: 2.0**9999))
 
 
 def test_repeats_of_many_events_take_bounded_memory():

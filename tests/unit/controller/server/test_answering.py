@@ -1,0 +1,191 @@
+"""Answers that can't be made, can't be encoded, or come twice: each exchange ends, and those behind it go on."""
+
+import asyncio
+import logging
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import kio.schema.create_topics.v7.request as create
+import kio.schema.create_topics.v7.response as created
+import pytest
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
+from kio.schema.errors import ErrorCode
+from quorate_controller.control.api import ControlError
+from quorate_controller.server import dispatch
+from quorate_controller.server.listener import Exchange
+
+BEATS = BrokerHeartbeatRequest(
+    broker_id=1,
+    broker_epoch=1,
+    current_metadata_offset=1,
+    want_fence=False,
+    want_shut_down=False,
+    cordoned_log_dirs=None,
+)
+BEAT = BrokerHeartbeatResponse(
+    throttle_time=timedelta(), error_code=ErrorCode.none, is_fenced=False, should_shut_down=False
+)
+
+
+def create_topic(name: str, timeout_ms: int = 30_000) -> create.CreateTopicsRequest:
+    topic = create.CreatableTopic(
+        name=name, num_partitions=1, replication_factor=1, assignments=(), configs=()
+    )
+    return create.CreateTopicsRequest(topics=(topic,), timeout=timedelta(milliseconds=timeout_ms))
+
+
+def topic_created(name: str) -> created.CreateTopicsResponse:
+    topic = created.CreatableTopicResult(
+        name=name, topic_id=UUID(int=5), error_code=ErrorCode.none, error_message=None, configs=None
+    )
+    return created.CreateTopicsResponse(topics=(topic,), throttle_time=timedelta())
+
+
+@pytest.mark.parametrize("version", [4, 7])
+async def test_a_long_error_text_is_cut(rig: Any, version: int) -> None:
+    """Goal: no text is too long to be sent. Method: a text of 80,000 bytes, in an inflexible and a flexible version;
+    the answer to the next request arrives as well.
+    """
+    text = "é" * 40_000
+    rig.node.decide = lambda request, _caller: (
+        BEAT if request == BEATS else ControlError(ErrorCode.invalid_config, text)
+    )
+    await rig.listen()
+    client = await rig.connect()
+    client.send(create_topic("a"), version)
+    client.send(BEATS, 1)
+    (topic,) = (await client.receive()).topics
+    assert topic.error_code is ErrorCode.invalid_config
+    assert 32_700 < len(topic.error_message.encode()) <= 32_767
+    assert topic.error_message.rstrip(".") == text[: len(topic.error_message.rstrip("."))]
+    assert (await client.receive()).error_code is ErrorCode.none
+
+
+@pytest.mark.parametrize("version", [4, 7])
+async def test_an_answer_that_cannot_be_encoded_becomes_an_error(
+    rig: Any, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a client is told, and what it pipelined behind is answered in order. Method: a topic's name of 40,000
+    bytes in a response.
+    """
+    rig.node.decide = lambda request, _caller: BEAT if request == BEATS else topic_created("n" * 40_000)
+    await rig.listen()
+    client = await rig.connect()
+    client.send(create_topic("a"), version)
+    client.send(BEATS, 1)
+    (topic,) = (await client.receive()).topics
+    assert (topic.name, topic.error_code) == ("a", ErrorCode.unknown_server_error)
+    assert (await client.receive()).error_code is ErrorCode.none
+    (record,) = caplog.records
+    assert (record.message, record.levelno) == ("request_failed", logging.ERROR)
+    assert record.exc_info is not None
+    assert rig.counters.errors == {(19, ErrorCode.unknown_server_error): 1}
+
+
+async def test_what_cannot_even_be_refused_closes_its_connection(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: nobody waits forever. Method: neither answer nor error response can be built; earlier answers leave, and
+    the connection ends with a line in the log.
+    """
+
+    def error_response(*_args: Any, **_options: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(dispatch, "error_response", error_response)
+    rig.node.decide = lambda request, _caller: BEAT if request == BEATS else ValueError("ours")
+    await rig.listen()
+    client, other = await rig.connect(), await rig.connect()
+    client.send(BEATS, 1)
+    client.send(create_topic("a"), 7)
+    client.send(BEATS, 1)
+    assert (await client.receive()).error_code is ErrorCode.none
+    assert await client.is_closed()
+    assert [record.message for record in caplog.records] == ["request_failed", "connection_refused"]
+    assert (await other.ask(BEATS, 1)).error_code is ErrorCode.none
+
+
+async def test_an_exception_on_the_way_to_the_node_is_answered(
+    rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a mistake of ours in one request harms no other. Method: the node's port raises."""
+
+    def control(_request: Any, _caller: Any) -> None:
+        raise ZeroDivisionError
+
+    await rig.listen()
+    client = await rig.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.node, "control", control)
+        (topic,) = (await client.ask(create_topic("a"), 7)).topics
+    assert topic.error_code is ErrorCode.unknown_server_error
+    rig.node.decide = lambda _request, _caller: BEAT
+    assert (await client.ask(BEATS, 1)).error_code is ErrorCode.none
+
+
+class Failing:
+    """Fails in a way that the dispatcher does not foresee."""
+
+    def handle(self, exchange: Exchange) -> None:
+        raise ZeroDivisionError(exchange.frame)
+
+
+async def test_an_exception_of_the_handler_closes_one_connection(
+    rig: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: no exchange stays open. Method: a handler that raises."""
+    await rig.listen()
+    handler, rig.listener.handler = rig.listener.handler, Failing()
+    client = await rig.connect()
+    client.send(BEATS, 1)
+    assert await client.is_closed()
+    assert [record.message for record in caplog.records] == ["request_failed", "connection_refused"]
+    rig.listener.handler = handler
+    rig.node.decide = lambda _request, _caller: BEAT
+    assert (await (await rig.connect()).ask(BEATS, 1)).error_code is ErrorCode.none
+
+
+async def test_the_commit_wins_a_race_with_the_timer(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a request is answered once. Method: the timer fires after the commit, before its callback has run."""
+    calls: list[dispatch.Call] = []
+    wait_for_control = dispatch.Call.wait_for_control
+
+    def wait(call: dispatch.Call, future: asyncio.Future[Any]) -> None:
+        calls.append(call)
+        wait_for_control(call, future)
+
+    monkeypatch.setattr(dispatch.Call, "wait_for_control", wait)
+    await rig.listen()
+    client = await rig.connect()
+    client.send(create_topic("a"), 7)
+    (future,) = await rig.node.requests(1)
+    future.set_result(topic_created("a"))
+    calls[0]._timed_out()
+    (topic,) = (await client.receive()).topics
+    assert topic.error_code is ErrorCode.none
+    assert not caplog.records
+    assert rig.counters.errors == {}
+
+
+async def test_a_second_answer_is_dropped_and_counted(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: whoever comes second does no harm. Method: the same call is answered three times."""
+    calls: list[dispatch.Call] = []
+    await rig.listen()
+    original = rig.listener.handler._control
+    rig.listener.handler._handlers[63] = lambda call: (calls.append(call), original(call))
+    client = await rig.connect()
+    client.send(BEATS, 1)
+    (future,) = await rig.node.requests(1)
+    future.set_result(BEAT)
+    assert (await client.receive()).error_code is ErrorCode.none
+    calls[0].answer(replace(BEAT, is_fenced=True))
+    calls[0].refuse(ErrorCode.request_timed_out)
+    assert rig.counters.dropped_answers == 2
+    rig.node.decide = lambda _request, _caller: BEAT
+    assert (await client.ask(BEATS, 1)) == BEAT
+    assert not caplog.records
