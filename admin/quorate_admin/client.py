@@ -31,7 +31,14 @@ class AdminClient(
     `overrides` are fields of AdminConfig. Tasks of one event loop may share a client.
 
     Methods have the names of Kafka's Admin. A method for one object returns its value or raises; a method for several
-    objects returns `Results`.
+    objects returns `Results`. `timeout_ms` defaults to `default_api_timeout_ms` of the configuration.
+
+    Raises:
+        UnreachableError, RequestTimeoutError: by every method, if no node answers in time.
+        ServerError: the whole request was refused; it has Kafka's error code.
+        UnsupportedEndpointError: a method that is for brokers only is called with bootstrap controllers.
+        UnsupportedByServerError: the server has no version of the request that can express the arguments.
+        AuthenticationError: TLS or SASL failed.
     """
 
     def __init__(

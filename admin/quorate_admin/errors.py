@@ -2,24 +2,7 @@
 
 from collections.abc import Mapping
 
-from quorate_protocol.errors import ErrorCode
-
-__all__ = (
-    "AdminError",
-    "AuthenticationError",
-    "ConfigError",
-    "ConnectionFailedError",
-    "ErrorCode",
-    "MismatchedEndpointError",
-    "RebootstrapRequiredError",
-    "RefreshRefusedError",
-    "RequestTimeoutError",
-    "ServerError",
-    "TlsExpectedError",
-    "UnreachableError",
-    "UnsupportedByServerError",
-    "UnsupportedEndpointError",
-)
+from quorate_protocol.errors import ErrorCode as ErrorCode  # noqa: PLC0414 - exported, for ServerError
 
 
 class AdminError(Exception):

@@ -6,8 +6,6 @@ from typing import Generic, TypeVar
 
 from quorate_admin.errors import ServerError
 
-__all__ = ("Results",)
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     Deletions = tuple[AclDeletion, ...]
 
-__all__ = ("AclOperations",)
 
 _INDEFINITE = ("UNKNOWN", "ANY", "MATCH")
 
@@ -51,11 +50,7 @@ class AclOperations(KeyedOperations):
     async def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout_ms: int | None = None
     ) -> Results[AclBinding, None]:
-        """Create bindings (CreateAcls). Existing bindings stay.
-
-        Raises:
-            AdminError: no node answered.
-        """
+        """Create bindings (CreateAcls). Existing bindings stay."""
         from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 
         from quorate_admin.types.acls import AclBindingFilter
@@ -96,11 +91,7 @@ class AclOperations(KeyedOperations):
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], *, timeout_ms: int | None = None
     ) -> Results[AclBindingFilter, Deletions]:
-        """Delete all bindings that match one of the filters (DeleteAcls); returns the matches of each filter.
-
-        Raises:
-            AdminError: no node answered.
-        """
+        """Delete all bindings that match one of the filters (DeleteAcls); returns the matches of each filter."""
         from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
 
         from quorate_admin.types.acls import AclDeletion

@@ -11,8 +11,6 @@ from quorate_admin.errors import ServerError, UnsupportedEndpointError
 from quorate_admin.network.routing import To
 from quorate_admin.network.transport import Transport
 
-__all__ = ("Operations", "To")
-
 
 class Operations:
     """Base of the mixins that make up the AdminClient.

@@ -7,8 +7,8 @@ from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import operations_of_bits
 
 from quorate_admin.errors import ServerError
+from quorate_admin.network.routing import To
 from quorate_admin.network.transport import describe_cluster_request
-from quorate_admin.operations.base import To
 from quorate_admin.operations.keyed import KeyedOperations
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import (
@@ -18,8 +18,6 @@ from quorate_admin.types.cluster import (
     GroupListing,
     NodeDescription,
 )
-
-__all__ = ("ClusterOperations",)
 
 Listed = tuple[GroupListing, ...]
 
@@ -37,9 +35,6 @@ class ClusterOperations(KeyedOperations):
         """The cluster with its brokers or, with bootstrap controllers, its controllers (DescribeCluster).
 
         `include_fenced_brokers` (KIP-1073) has no effect with bootstrap controllers.
-
-        Raises:
-            AdminError: no node answered, or the request was refused.
         """
         response = await self._ask(
             describe_cluster_request(
@@ -73,11 +68,7 @@ class ClusterOperations(KeyedOperations):
     async def describe_features(
         self, *, node_id: int | None = None, timeout_ms: int | None = None
     ) -> FeatureDescription:
-        """Feature levels as the given node, or any node, reports them (ApiVersions).
-
-        Raises:
-            AdminError: no node answered.
-        """
+        """Feature levels as the given node, or any node, reports them (ApiVersions)."""
         to = To.ANY if node_id is None else To.node(node_id)
         response = await self._api_versions(to, timeout_ms=timeout_ms)
         return FeatureDescription(
@@ -116,11 +107,7 @@ class ClusterOperations(KeyedOperations):
     # Groups: each broker lists those that it coordinates
 
     async def list_groups(self, *, timeout_ms: int | None = None) -> Listed:
-        """The groups of all brokers that the client is allowed to see, sorted by id (ListGroups).
-
-        Raises:
-            AdminError: a broker did not answer; UnsupportedEndpointError with bootstrap controllers.
-        """
+        """The groups of all brokers that the client is allowed to see, sorted by id (ListGroups). Brokers only."""
         self._brokers_only("list_groups")
         from kio.schema.list_groups.v5.request import ListGroupsRequest
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError, UnsupportedByServerError
-from quorate_admin.operations.base import To
+from quorate_admin.network.routing import To
 from quorate_admin.operations.keyed import KeyedOperations, Outcome
 from quorate_admin.results import Results
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.enums import ConfigResourceType
 
     from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource
-
-__all__ = ("ConfigOperations", "config_entry")
 
 
 class ConfigOperations(KeyedOperations):
@@ -37,9 +35,6 @@ class ConfigOperations(KeyedOperations):
         """The configs of resources, including those with default values (DescribeConfigs).
 
         A node that can't be reached is an error of its own resources only.
-
-        Raises:
-            AdminError: no node answered.
         """
         from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 
@@ -80,9 +75,6 @@ class ConfigOperations(KeyedOperations):
 
         With bootstrap controllers, BROKER goes to the active controller, and a BROKER_LOGGER to its
         controller, active or not (KIP-919).
-
-        Raises:
-            AdminError: no node answered.
         """
         from kio.schema.incremental_alter_configs.v1.request import (
             AlterableConfig,
@@ -124,9 +116,6 @@ class ConfigOperations(KeyedOperations):
 
         Concurrent changes are lost, so prefer `incremental_alter_configs`: Kafka 4 removed this operation from
         its own client. Requests go to the same nodes as those of `incremental_alter_configs`.
-
-        Raises:
-            AdminError: no node answered.
         """
         from kio.schema.alter_configs.v2.request import (
             AlterableConfig,
@@ -158,12 +147,10 @@ class ConfigOperations(KeyedOperations):
         self, types: Collection[ConfigResourceType] = (), *, timeout_ms: int | None = None
     ) -> tuple[ConfigResource, ...]:
         """The resources of the given types, or of all types, that can have configs (ListConfigResources, KIP-1142).
+        Brokers only.
 
         Servers with version 0 only list client metrics; topics and nodes are then taken from their metadata. They
         can't list groups: that is an UnsupportedByServerError if GROUP is given; without types, groups are omitted.
-
-        Raises:
-            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from quorate_protocol.kafka.enums import ConfigResourceType
 

@@ -12,7 +12,7 @@ from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOP
 from quorate_admin.config import Address
 from quorate_admin.errors import AdminError, ConnectionFailedError, RefreshRefusedError, ServerError
 from quorate_admin.network.connection import Connection, Identity
-from quorate_admin.operations.base import To
+from quorate_admin.network.routing import To
 from quorate_admin.operations.cluster import ClusterOperations
 from quorate_admin.types.cluster import (
     ControllerRegistration,
@@ -33,11 +33,7 @@ class ControllerOperations(ClusterOperations):
     # The quorum (KIP-595, KIP-836, KIP-853)
 
     async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        """The controller quorum, as its leader reports it (DescribeQuorum).
-
-        Raises:
-            AdminError: no leader answered, or the request was refused.
-        """
+        """The controller quorum, as its leader reports it (DescribeQuorum)."""
         from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 
         topic = TopicData(
@@ -74,9 +70,6 @@ class ControllerOperations(ClusterOperations):
 
         With `cluster_id`, a leader of another cluster refuses. With `ack_when_committed=False` (KIP-1186) the leader
         answers when it has written the new voter set, not when the set is committed.
-
-        Raises:
-            AdminError: no leader answered, or the request was refused.
         """
         from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest, Listener
 
@@ -98,11 +91,7 @@ class ControllerOperations(ClusterOperations):
         cluster_id: str | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Remove a voter from the quorum (RemoveRaftVoter, KIP-853).
-
-        Raises:
-            AdminError: no leader answered, or the request was refused.
-        """
+        """Remove a voter from the quorum (RemoveRaftVoter, KIP-853)."""
         from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 
         request = RemoveRaftVoterRequest(
@@ -118,9 +107,6 @@ class ControllerOperations(ClusterOperations):
         """Register a controller on its behalf (ControllerRegistration, KIP-919).
 
         This is the plain request, which controllers send for themselves; `refresh_controller` adds the checks.
-
-        Raises:
-            AdminError: no controller answered, or the request was refused.
         """
         from kio.schema.controller_registration.v0.request import (
             ControllerRegistrationRequest,
@@ -276,11 +262,7 @@ class ControllerOperations(ClusterOperations):
     async def node_api_versions(
         self, node: int | Address, *, timeout_ms: int | None = None
     ) -> NodeApiVersions:
-        """The API versions and feature levels of one node (ApiVersions), by node id or by address.
-
-        Raises:
-            AdminError: the node did not answer.
-        """
+        """The API versions and feature levels of one node (ApiVersions), by node id or by address."""
         to = To.at(node) if isinstance(node, Address) else To.node(node)
         response = await self._api_versions(to, timeout_ms=timeout_ms)
         return NodeApiVersions(

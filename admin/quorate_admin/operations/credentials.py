@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError
-from quorate_admin.operations.base import To
+from quorate_admin.network.routing import To
 from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.results import Results
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
 
-__all__ = ("SALT_SIZE_BYTES", "CredentialOperations")
 
 SALT_SIZE_BYTES: Final = 32
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -45,12 +44,9 @@ class CredentialOperations(KeyedOperations):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] = (), *, timeout_ms: int | None = None
     ) -> Results[str, UserScramCredentialsDescription]:
-        """The mechanisms and iterations of the given or all users (DescribeUserScramCredentials).
+        """The mechanisms and iterations of the given or all users (DescribeUserScramCredentials). Brokers only.
 
         A given user without credentials has the error RESOURCE_NOT_FOUND.
-
-        Raises:
-            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.describe_user_scram_credentials.v0.request import (
             DescribeUserScramCredentialsRequest,
@@ -82,12 +78,9 @@ class CredentialOperations(KeyedOperations):
     async def alter_user_scram_credentials(
         self, alterations: Iterable[Alteration], *, timeout_ms: int | None = None
     ) -> Results[str, None]:
-        """Set and delete credentials (AlterUserScramCredentials); results by user.
+        """Set and delete credentials (AlterUserScramCredentials); results by user. Brokers only.
 
         If one alteration of a user is refused, none of that user's alterations is made.
-
-        Raises:
-            AdminError: no node answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.alter_user_scram_credentials.v0.request import (
             AlterUserScramCredentialsRequest,
@@ -138,12 +131,9 @@ class CredentialOperations(KeyedOperations):
         max_lifetime_ms: int = -1,
         timeout_ms: int | None = None,
     ) -> DelegationToken:
-        """Create a token for the client's principal, or for `owner` (CreateDelegationToken).
+        """Create a token for the client's principal, or for `owner` (CreateDelegationToken). Brokers only.
 
         With `max_lifetime_ms` -1 the cluster's default applies.
-
-        Raises:
-            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.create_delegation_token.v3.request import (
             CreatableRenewers,
@@ -178,12 +168,9 @@ class CredentialOperations(KeyedOperations):
     async def renew_delegation_token(
         self, hmac: bytes, *, renew_period_ms: int = -1, timeout_ms: int | None = None
     ) -> int:
-        """Renew a token (RenewDelegationToken); returns its expiry time in Unix milliseconds.
+        """Renew a token (RenewDelegationToken); returns its expiry time in Unix milliseconds. Brokers only.
 
         With `renew_period_ms` -1 the cluster's default applies.
-
-        Raises:
-            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 
@@ -195,12 +182,9 @@ class CredentialOperations(KeyedOperations):
     async def expire_delegation_token(
         self, hmac: bytes, *, expiry_period_ms: int = -1, timeout_ms: int | None = None
     ) -> int:
-        """Set when a token expires (ExpireDelegationToken); returns the time in Unix milliseconds.
+        """Set when a token expires (ExpireDelegationToken); returns the time in Unix milliseconds. Brokers only.
 
         With `expiry_period_ms` -1 the token is deleted immediately.
-
-        Raises:
-            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
 
@@ -215,9 +199,7 @@ class CredentialOperations(KeyedOperations):
         self, owners: Iterable[KafkaPrincipal] | None = None, *, timeout_ms: int | None = None
     ) -> tuple[DelegationToken, ...]:
         """The tokens of the given owners, or all that the client is allowed to see (DescribeDelegationToken).
-
-        Raises:
-            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
+        Brokers only.
         """
         from kio.schema.describe_delegation_token.v3.request import (
             DescribeDelegationTokenOwner,

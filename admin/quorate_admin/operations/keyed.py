@@ -15,10 +15,9 @@ from quorate_admin.errors import (
     UnsupportedByServerError,
     UnsupportedEndpointError,
 )
-from quorate_admin.operations.base import Operations, To
+from quorate_admin.network.routing import To
+from quorate_admin.operations.base import Operations
 from quorate_admin.results import Results
-
-__all__ = ("NODES_AT_ONCE_MAX", "KeyedOperations", "Outcome", "ThrottlingQuotaExceededError", "error_of")
 
 NODES_AT_ONCE_MAX: Final = 32
 """The maximum number of nodes that are queried at the same time."""

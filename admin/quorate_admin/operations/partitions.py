@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError
-from quorate_admin.operations.base import To
+from quorate_admin.network.routing import To
 from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.results import Results
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     )
 
     Described = Mapping[str, LogDirDescription]
-
-__all__ = ("PartitionOperations",)
 
 
 class PartitionOperations(KeyedOperations):
@@ -50,9 +48,6 @@ class PartitionOperations(KeyedOperations):
         """Elect leaders of the given partitions, or of all that need an election (ElectLeaders).
 
         A given partition that needs no election has the error ELECTION_NOT_NEEDED; without partitions, it is omitted.
-
-        Raises:
-            AdminError: no node answered, or the whole request was refused.
         """
         from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 
@@ -89,9 +84,6 @@ class PartitionOperations(KeyedOperations):
         """Reassign partitions to the given brokers, the preferred leader first (AlterPartitionReassignments).
 
         None instead of brokers cancels the reassignment of a partition.
-
-        Raises:
-            AdminError: no node answered, or the whole request was refused.
         """
         from kio.schema.alter_partition_reassignments.v1.request import (
             AlterPartitionReassignmentsRequest,
@@ -134,11 +126,7 @@ class PartitionOperations(KeyedOperations):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> Mapping[TopicPartition, PartitionReassignment]:
-        """The reassignments in progress of the given partitions, or of all (ListPartitionReassignments).
-
-        Raises:
-            AdminError: no node answered, or the request was refused.
-        """
+        """The reassignments in progress of the given partitions, or of all (ListPartitionReassignments)."""
         from kio.schema.list_partition_reassignments.v0.request import (
             ListPartitionReassignmentsRequest,
             ListPartitionReassignmentsTopics,
@@ -174,9 +162,7 @@ class PartitionOperations(KeyedOperations):
         timeout_ms: int | None = None,
     ) -> Results[int, Described]:
         """The log directories of brokers by path, with the given or all replicas in them (DescribeLogDirs).
-
-        Raises:
-            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
+        Brokers only.
         """
         self._brokers_only("describe_log_dirs")
         wanted = None if partitions is None else tuple(partitions)
@@ -189,11 +175,7 @@ class PartitionOperations(KeyedOperations):
     async def describe_replica_log_dirs(
         self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: int | None = None
     ) -> Results[TopicPartitionReplica, ReplicaLogDirInfo]:
-        """The current and future log directories of replicas (DescribeLogDirs).
-
-        Raises:
-            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
-        """
+        """The current and future log directories of replicas (DescribeLogDirs). Brokers only."""
         from quorate_admin.types.partitions import TopicPartition
 
         self._brokers_only("describe_replica_log_dirs")
@@ -213,11 +195,9 @@ class PartitionOperations(KeyedOperations):
         self, assignments: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
     ) -> Results[TopicPartitionReplica, None]:
         """Move replicas to other log directories, by absolute path, of the same brokers (AlterReplicaLogDirs).
+        Brokers only.
 
         A broker without the replica answers REPLICA_NOT_AVAILABLE, and will create it in that directory.
-
-        Raises:
-            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from quorate_admin.types.partitions import TopicPartitionReplica
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from quorate_admin.operations.base import To
+from quorate_admin.network.routing import To
 from quorate_admin.operations.keyed import KeyedOperations, Outcome
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from quorate_admin.results import Results
     from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 
-__all__ = ("QuotaOperations",)
-
 
 class QuotaOperations(KeyedOperations):
     """Brokers and controllers alter quotas; only brokers describe them."""
@@ -24,9 +22,7 @@ class QuotaOperations(KeyedOperations):
         self, quota_filter: ClientQuotaFilter | None = None, *, timeout_ms: int | None = None
     ) -> Mapping[ClientQuotaEntity, Mapping[str, float]]:
         """The quotas, by quota name, of the entities that match the filter, or of all (DescribeClientQuotas).
-
-        Raises:
-            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
+        Brokers only.
         """
         from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
 
@@ -56,11 +52,7 @@ class QuotaOperations(KeyedOperations):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Results[ClientQuotaEntity, None]:
-        """Set and remove quotas (AlterClientQuotas). Alterations of the same entity are combined.
-
-        Raises:
-            AdminError: no node answered.
-        """
+        """Set and remove quotas (AlterClientQuotas). Alterations of the same entity are combined."""
         from kio.schema.alter_client_quotas.v1.request import (
             AlterClientQuotasRequest,
             EntityData,

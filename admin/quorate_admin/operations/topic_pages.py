@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from quorate_admin.types.topics import PartitionDescription, TopicDescription
 
-__all__ = ("TopicPages", "topic_description")
-
 
 class TopicPages:
     """Descriptions of topics by name. Requests go in the order of names, as responses do, while there `is_more`.

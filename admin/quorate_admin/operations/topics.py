@@ -9,7 +9,7 @@ from quorate_protocol.errors import ErrorCode, error_code_of
 from quorate_protocol.uuids import uuid_to_text
 
 from quorate_admin.errors import ServerError, UnsupportedByServerError
-from quorate_admin.operations.base import To
+from quorate_admin.network.routing import To
 from quorate_admin.operations.configs import config_entry
 from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.operations.topic_pages import TopicPages, topic_description
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         TopicListing,
     )
 
-__all__ = ("PARTITIONS_PER_RESPONSE", "TopicOperations")
 
 PARTITIONS_PER_RESPONSE = 2_000
 """Partitions per request; servers may return fewer (max.request.partition.size.limit)."""
@@ -47,13 +46,11 @@ class TopicOperations(KeyedOperations):
         timeout_ms: int | None = None,
     ) -> Results[str, CreatedTopic]:
         """Create topics (CreateTopics); results by name. Of several topics with the same name the first is used.
+        Brokers only.
 
         With `validate_only` nothing is created, and the results are those of a creation. A topic that is refused with
         THROTTLING_QUOTA_EXCEEDED is retried after its throttle time, unless `retry_on_quota_violation` is false
         (KIP-599).
-
-        Raises:
-            AdminError: no node answered; UnsupportedEndpointError with bootstrap controllers.
         """
         from kio.schema.create_topics.v7.request import CreateTopicsRequest
 
@@ -89,9 +86,7 @@ class TopicOperations(KeyedOperations):
         timeout_ms: int | None = None,
     ) -> Results[Key, None]:
         """Delete topics by name or id (DeleteTopics; ids need version 6); results by the given name or id.
-
-        Raises:
-            AdminError: no node answered; UnsupportedEndpointError with bootstrap controllers.
+        Brokers only.
         """
         from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
@@ -125,9 +120,7 @@ class TopicOperations(KeyedOperations):
         self, *, list_internal: bool = False, timeout_ms: int | None = None
     ) -> Mapping[str, TopicListing]:
         """The topics that the client is allowed to see, by name (Metadata); internal ones only if requested.
-
-        Raises:
-            AdminError: no broker answered; UnsupportedEndpointError with bootstrap controllers.
+        Brokers only.
         """
         self._brokers_only("list_topics")
         from quorate_admin.types.topics import TopicListing
@@ -147,13 +140,10 @@ class TopicOperations(KeyedOperations):
         partitions_per_response: int = PARTITIONS_PER_RESPONSE,
         timeout_ms: int | None = None,
     ) -> Results[Key, TopicDescription]:
-        """Topics with their partitions, by the given name or id.
+        """Topics with their partitions, by the given name or id. Brokers only.
 
         Topics by name are requested page by page (DescribeTopicPartitions, KIP-966). Topics by id, and all topics
         of servers without that API and thus without eligible leader replicas, are requested at once (Metadata).
-
-        Raises:
-            AdminError: no node answered; UnsupportedEndpointError with bootstrap controllers.
         """
         self._brokers_only("describe_topics")
         left_ms = self._countdown(timeout_ms)
@@ -195,9 +185,7 @@ class TopicOperations(KeyedOperations):
         timeout_ms: int | None = None,
     ) -> Results[str, None]:
         """Add partitions to topics (CreatePartitions); results by name. Quotas apply as in `create_topics`.
-
-        Raises:
-            AdminError: no node answered; UnsupportedEndpointError with bootstrap controllers.
+        Brokers only.
         """
         from kio.schema.create_partitions.v3.request import (
             CreatePartitionsAssignment,

@@ -7,18 +7,6 @@ from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, Patter
 
 from quorate_admin.errors import ServerError
 
-__all__ = (
-    "ANY_ACL",
-    "WILDCARD",
-    "AccessControlEntry",
-    "AccessControlEntryFilter",
-    "AclBinding",
-    "AclBindingFilter",
-    "AclDeletion",
-    "ResourcePattern",
-    "ResourcePatternFilter",
-)
-
 WILDCARD: Final = "*"
 """The name that matches every resource, and the host that matches every host."""
 

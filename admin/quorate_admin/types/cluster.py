@@ -6,20 +6,6 @@ from dataclasses import dataclass, field
 
 from quorate_protocol.kafka.enums import AclOperation, UpgradeType
 
-__all__ = (
-    "ClusterDescription",
-    "ControllerListener",
-    "ControllerRegistration",
-    "FeatureDescription",
-    "FeatureUpdate",
-    "GroupListing",
-    "NodeApiVersions",
-    "NodeDescription",
-    "QuorumDescription",
-    "RaftVoterEndpoint",
-    "ReplicaDescription",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDescription:

@@ -4,13 +4,6 @@ from dataclasses import dataclass, field
 
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ConfigType
 
-__all__ = (
-    "AlterConfigOp",
-    "ConfigEntry",
-    "ConfigResource",
-    "ConfigSynonym",
-)
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class ConfigResource:

@@ -6,16 +6,6 @@ from typing import Final, Self
 
 from quorate_protocol.kafka.enums import ScramMechanism
 
-__all__ = (
-    "ITERATIONS_DEFAULT",
-    "DelegationToken",
-    "KafkaPrincipal",
-    "ScramCredentialInfo",
-    "UserScramCredentialDeletion",
-    "UserScramCredentialUpsertion",
-    "UserScramCredentialsDescription",
-)
-
 ITERATIONS_DEFAULT: Final = 4096
 """The minimum that Kafka accepts (RFC 7677)."""
 

@@ -7,16 +7,6 @@ from typing import Self
 
 from quorate_admin.errors import ServerError
 
-__all__ = (
-    "LogDirDescription",
-    "PartitionReassignment",
-    "ReplicaInfo",
-    "ReplicaLogDirInfo",
-    "TopicPartition",
-    "TopicPartitionReplica",
-    "partitions_by_topic",
-)
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:

@@ -6,16 +6,6 @@ from typing import Final, Self
 
 from quorate_protocol.kafka.enums import QuotaMatch
 
-__all__ = (
-    "CLIENT_ID",
-    "IP",
-    "USER",
-    "ClientQuotaAlteration",
-    "ClientQuotaEntity",
-    "ClientQuotaFilter",
-    "ClientQuotaFilterComponent",
-)
-
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"

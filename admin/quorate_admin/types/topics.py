@@ -9,15 +9,6 @@ from quorate_protocol.kafka.enums import AclOperation
 from quorate_admin.errors import ServerError
 from quorate_admin.types.configs import ConfigEntry
 
-__all__ = (
-    "CreatedTopic",
-    "NewPartitions",
-    "NewTopic",
-    "PartitionDescription",
-    "TopicDescription",
-    "TopicListing",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
