@@ -1,8 +1,7 @@
 """A metadata image that applies the events of an observer."""
 
-from collections.abc import Iterator
+from functools import partial
 from tempfile import SpooledTemporaryFile
-from typing import BinaryIO
 
 from quorate_protocol.image import MetadataImage, Provenance
 from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
@@ -63,7 +62,8 @@ class ImageFollower:
         try:
             self._snapshot.seek(0)
             offset, epoch = event.position
-            load_checkpoint(self.image, _chunks(self._snapshot), end_offset=offset, epoch=epoch)
+            chunks = iter(partial(self._snapshot.read, _CHUNK_BYTES), b"")
+            load_checkpoint(self.image, chunks, end_offset=offset, epoch=epoch)
             self._note_epoch()
         finally:
             self.close()
@@ -71,8 +71,3 @@ class ImageFollower:
     def _note_epoch(self) -> None:
         if self.image.provenance.epoch > self.epoch_seen.epoch:
             self.epoch_seen = self.image.provenance
-
-
-def _chunks(file: "SpooledTemporaryFile[bytes] | BinaryIO") -> Iterator[bytes]:
-    while chunk := file.read(_CHUNK_BYTES):
-        yield chunk

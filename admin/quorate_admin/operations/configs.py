@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError, UnsupportedByServerError
 from quorate_admin.network.routing import To
-from quorate_admin.operations.keyed import KeyedOperations, Outcome
+from quorate_admin.operations.keyed import KeyedOperations, Outcome, outcomes
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from quorate_protocol.kafka.enums import ConfigResourceType
@@ -50,19 +51,15 @@ class ConfigOperations(KeyedOperations):
                 include_documentation=include_documentation,
             )
 
-        def outcomes_of(
-            response: Any, _: Sequence[ConfigResource]
-        ) -> Iterator[Outcome[ConfigResource, tuple[ConfigEntry, ...]]]:
-            for result in response.results:
-                entries = tuple(map(config_entry, result.configs))
-                yield Outcome(_resource(result), entries, result.error_code, result.error_message)
-
-        async def ask(
-            to: To, asked: Sequence[ConfigResource]
-        ) -> Results[ConfigResource, tuple[ConfigEntry, ...]]:
-            return await self._ask_each(asked, request_for, outcomes_of, to=to, timeout_ms=timeout_ms)
-
-        return await self._ask_owners(resources, ask, described=True)
+        return await self._ask_owners(
+            resources,
+            request_for,
+            lambda response, _: outcomes(
+                response.results, _resource, lambda one: tuple(map(config_entry, one.configs))
+            ),
+            timeout_ms,
+            described=True,
+        )
 
     async def incremental_alter_configs(
         self,
@@ -76,34 +73,16 @@ class ConfigOperations(KeyedOperations):
         With bootstrap controllers, BROKER goes to the active controller, and a BROKER_LOGGER to its
         controller, active or not (KIP-919).
         """
-        from kio.schema.incremental_alter_configs.v1.request import (
-            AlterableConfig,
-            AlterConfigsResource,
-            IncrementalAlterConfigsRequest,
-        )
+        from kio.schema.incremental_alter_configs.v1 import request as messages
 
-        def request_for(asked: Sequence[ConfigResource], _: timedelta) -> IncrementalAlterConfigsRequest:
-            return IncrementalAlterConfigsRequest(
-                resources=tuple(
-                    AlterConfigsResource(
-                        resource_type=one.type,
-                        resource_name=one.name,
-                        configs=tuple(
-                            AlterableConfig(
-                                name=change.name, config_operation=change.operation, value=change.value
-                            )
-                            for change in changes[one]
-                        ),
-                    )
-                    for one in asked
-                ),
-                validate_only=validate_only,
-            )
+        def configs_of(resource: ConfigResource) -> Iterator[messages.AlterableConfig]:
+            for change in changes[resource]:
+                yield messages.AlterableConfig(
+                    name=change.name, config_operation=change.operation, value=change.value
+                )
 
-        async def ask(to: To, asked: Sequence[ConfigResource]) -> Results[ConfigResource, None]:
-            return await self._ask_each(asked, request_for, _alterations, to=to, timeout_ms=timeout_ms)
-
-        return await self._ask_owners(changes, ask)
+        make = partial(messages.IncrementalAlterConfigsRequest, validate_only=validate_only)
+        return await self._alter(changes, make, messages.AlterConfigsResource, configs_of, timeout_ms)
 
     async def alter_configs(
         self,
@@ -117,31 +96,38 @@ class ConfigOperations(KeyedOperations):
         Concurrent changes are lost, so prefer `incremental_alter_configs`: Kafka 4 removed this operation from
         its own client. Requests go to the same nodes as those of `incremental_alter_configs`.
         """
-        from kio.schema.alter_configs.v2.request import (
-            AlterableConfig,
-            AlterConfigsRequest,
-            AlterConfigsResource,
-        )
+        from kio.schema.alter_configs.v2 import request as messages
 
-        def request_for(asked: Sequence[ConfigResource], _: timedelta) -> AlterConfigsRequest:
-            return AlterConfigsRequest(
+        def configs_of(resource: ConfigResource) -> Iterator[messages.AlterableConfig]:
+            for name, value in configs[resource].items():
+                yield messages.AlterableConfig(name=name, value=value)
+
+        make = partial(messages.AlterConfigsRequest, validate_only=validate_only)
+        return await self._alter(configs, make, messages.AlterConfigsResource, configs_of, timeout_ms)
+
+    async def _alter(
+        self,
+        resources: Iterable[ConfigResource],
+        request_of: Callable[..., Any],
+        resource_of: Callable[..., Any],
+        configs_of: Callable[[ConfigResource], Iterator[Any]],
+        timeout_ms: int | None,
+    ) -> Results[ConfigResource, None]:
+        """Send either request: `request_of` and `resource_of` are its classes."""
+
+        def request_for(asked: Sequence[ConfigResource], _: timedelta) -> Any:
+            return request_of(
                 resources=tuple(
-                    AlterConfigsResource(
-                        resource_type=one.type,
-                        resource_name=one.name,
-                        configs=tuple(
-                            AlterableConfig(name=name, value=value) for name, value in configs[one].items()
-                        ),
+                    resource_of(
+                        resource_type=one.type, resource_name=one.name, configs=tuple(configs_of(one))
                     )
                     for one in asked
-                ),
-                validate_only=validate_only,
+                )
             )
 
-        async def ask(to: To, asked: Sequence[ConfigResource]) -> Results[ConfigResource, None]:
-            return await self._ask_each(asked, request_for, _alterations, to=to, timeout_ms=timeout_ms)
-
-        return await self._ask_owners(configs, ask)
+        return await self._ask_owners(
+            resources, request_for, lambda response, _: outcomes(response.responses, _resource), timeout_ms
+        )
 
     async def list_config_resources(
         self, types: Collection[ConfigResourceType] = (), *, timeout_ms: int | None = None
@@ -196,9 +182,19 @@ class ConfigOperations(KeyedOperations):
         ]
 
     async def _ask_owners(
-        self, resources: Iterable[ConfigResource], ask: Any, *, described: bool = False
+        self,
+        resources: Iterable[ConfigResource],
+        request_for: Callable[[Sequence[ConfigResource], timedelta], Any],
+        outcomes_of: Callable[[Any, Sequence[ConfigResource]], Iterable[Outcome[ConfigResource, Any]]],
+        timeout_ms: int | None,
+        *,
+        described: bool = False,
     ) -> Results[ConfigResource, Any]:
         """Send requests to the owner of each resource: its node, or the controller."""
+
+        async def ask(to: To, asked: Sequence[ConfigResource]) -> Results[ConfigResource, Any]:
+            return await self._ask_each(asked, request_for, outcomes_of, to=to, timeout_ms=timeout_ms)
+
         by_owner: dict[To, list[ConfigResource]] = defaultdict(list)
         errors = {}
         for resource in dict.fromkeys(resources):
@@ -232,11 +228,6 @@ def _resource(result: Any) -> ConfigResource:
     from quorate_admin.types.configs import ConfigResource
 
     return ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
-
-
-def _alterations(response: Any, _: Sequence[ConfigResource]) -> Iterator[Outcome[ConfigResource, None]]:
-    for result in response.responses:
-        yield Outcome(_resource(result), None, result.error_code, result.error_message)
 
 
 def config_entry(config: Any) -> ConfigEntry:

@@ -10,11 +10,11 @@ from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError
 from quorate_admin.network.routing import To
-from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
+from quorate_admin.operations.keyed import KeyedOperations, error_of, outcomes
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from quorate_admin.types.credentials import (
         DelegationToken,
@@ -114,11 +114,12 @@ class CredentialOperations(KeyedOperations):
                 upsertions=tuple(upsertion for user in users for upsertion in upsertions[user]),
             )
 
-        def outcomes_of(response: Any, _: Sequence[str]) -> Iterator[Outcome[str, None]]:
-            for result in response.results:
-                yield Outcome(result.user, None, result.error_code, result.error_message)
-
-        results = await self._ask_each(upsertions, request_for, outcomes_of, timeout_ms=timeout_ms)
+        results = await self._ask_each(
+            upsertions,
+            request_for,
+            lambda response, _: outcomes(response.results, lambda one: one.user),
+            timeout_ms=timeout_ms,
+        )
         return Results(results.values, {**results.errors, **refused})
 
     # Delegation tokens

@@ -1,7 +1,7 @@
 """Operations on several keys: a result for each, and retries for those that may succeed later."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar
@@ -44,6 +44,14 @@ class Outcome(Generic[K, V]):
     value: V
     error_code: ErrorCode = ErrorCode.none
     message: str | None = None
+
+
+def outcomes(
+    results: Iterable[Any], key: Callable[[Any], K], value: Callable[[Any], Any] = lambda _: None
+) -> Iterator[Outcome[K, Any]]:
+    """The outcomes in a list of a response: `key` and `value` read an entry, which has its own error code."""
+    for one in results:
+        yield Outcome(key(one), value(one), one.error_code, getattr(one, "error_message", None))
 
 
 def error_of(error_code: ErrorCode, message: str | None = None) -> ServerError | None:

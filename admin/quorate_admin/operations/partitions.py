@@ -113,9 +113,7 @@ class PartitionOperations(KeyedOperations):
                 ),
             )
 
-        def outcomes_of(
-            response: Any, _: Sequence[TopicPartition]
-        ) -> Iterator[Outcome[TopicPartition, None]]:
+        def outcomes_of(response: Any, _: object) -> Iterator[Outcome[TopicPartition, None]]:
             for topic in response.responses:
                 for one in topic.partitions:
                     key = TopicPartition(topic.name, one.partition_index)
@@ -204,18 +202,19 @@ class PartitionOperations(KeyedOperations):
         self._brokers_only("alter_replica_log_dirs")
 
         async def ask(to: To, asked: Sequence[TopicPartitionReplica]) -> Results[TopicPartitionReplica, None]:
-            def outcomes_of(
-                response: Any, _: Sequence[TopicPartitionReplica]
-            ) -> Iterator[Outcome[TopicPartitionReplica, None]]:
+            def outcomes_of(response: Any, _: object) -> Iterator[Outcome[TopicPartitionReplica, None]]:
                 for topic in response.results:
                     for one in topic.partitions:
                         key = TopicPartitionReplica(topic.topic_name, one.partition_index, to.node_id)
                         yield Outcome(key, None, one.error_code)
 
-            def request_for(left: Sequence[TopicPartitionReplica], _: timedelta) -> Any:
-                return _move_request({one: assignments[one] for one in left})
-
-            return await self._ask_each(asked, request_for, outcomes_of, to=to, timeout_ms=timeout_ms)
+            return await self._ask_each(
+                asked,
+                lambda left, _: _move_request({one: assignments[one] for one in left}),
+                outcomes_of,
+                to=to,
+                timeout_ms=timeout_ms,
+            )
 
         return await self._ask_nodes(_by_broker(assignments), ask)
 

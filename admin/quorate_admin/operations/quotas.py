@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from quorate_admin.network.routing import To
-from quorate_admin.operations.keyed import KeyedOperations, Outcome
+from quorate_admin.operations.keyed import KeyedOperations, outcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import timedelta
 
     from quorate_admin.results import Results
@@ -81,13 +81,12 @@ class QuotaOperations(KeyedOperations):
                 validate_only=validate_only,
             )
 
-        def outcomes_of(
-            response: Any, _: Sequence[ClientQuotaEntity]
-        ) -> Iterator[Outcome[ClientQuotaEntity, None]]:
-            for entry in response.entries:
-                yield Outcome(_entity(entry.entity), None, entry.error_code, entry.error_message)
-
-        return await self._ask_each(values, request_for, outcomes_of, timeout_ms=timeout_ms)
+        return await self._ask_each(
+            values,
+            request_for,
+            lambda response, _: outcomes(response.entries, lambda one: _entity(one.entity)),
+            timeout_ms=timeout_ms,
+        )
 
 
 def _entity(parts: Any) -> ClientQuotaEntity:

@@ -11,7 +11,7 @@ from quorate_protocol.uuids import uuid_to_text
 from quorate_admin.errors import ServerError, UnsupportedByServerError
 from quorate_admin.network.routing import To
 from quorate_admin.operations.configs import config_entry
-from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
+from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of, outcomes
 from quorate_admin.operations.topic_pages import TopicPages, topic_description
 from quorate_admin.results import Results
 
@@ -66,14 +66,10 @@ class TopicOperations(KeyedOperations):
                 validate_only=validate_only,
             )
 
-        def outcomes_of(response: Any, _: Sequence[str]) -> Iterator[Outcome[str, CreatedTopic]]:
-            for topic in response.topics:
-                yield Outcome(topic.name, _created(topic), topic.error_code, topic.error_message)
-
         return await self._ask_each(
             by_name,
             request_for,
-            outcomes_of,
+            lambda response, _: outcomes(response.topics, lambda one: one.name, _created),
             retry_on_quota_violation=retry_on_quota_violation,
             timeout_ms=timeout_ms,
         )
@@ -103,10 +99,8 @@ class TopicOperations(KeyedOperations):
 
         def outcomes_of(response: Any, keys: Sequence[Key]) -> Iterator[Outcome[Key, None]]:
             asked = set(keys)
-            for topic in response.responses:
-                # The response has both name and id, if the topic exists.
-                key: Key = topic.name if topic.name in asked else topic.topic_id
-                yield Outcome(key, None, topic.error_code, topic.error_message)
+            # The response has both name and id, if the topic exists.
+            return outcomes(response.responses, lambda one: one.name if one.name in asked else one.topic_id)
 
         return await self._ask_each(
             topics,
@@ -209,14 +203,10 @@ class TopicOperations(KeyedOperations):
                 topics=tuple(map(topic_of, names)), timeout=timeout, validate_only=validate_only
             )
 
-        def outcomes_of(response: Any, _: Sequence[str]) -> Iterator[Outcome[str, None]]:
-            for topic in response.results:
-                yield Outcome(topic.name, None, topic.error_code, topic.error_message)
-
         return await self._ask_each(
             new_partitions,
             request_for,
-            outcomes_of,
+            lambda response, _: outcomes(response.results, lambda one: one.name),
             retry_on_quota_violation=retry_on_quota_violation,
             timeout_ms=timeout_ms,
         )

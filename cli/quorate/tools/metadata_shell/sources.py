@@ -7,6 +7,7 @@ no high watermark, so the end of a log may hold records that were never committe
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -128,7 +129,8 @@ def _files_of(directory: Path) -> tuple[list[tuple[int, int, Path]], list[tuple[
 def _restore(loaded: Loaded, path: Path, end_offset: int, epoch: int) -> bool:
     try:
         with path.open("rb") as file:
-            load_checkpoint(loaded.image, _chunks(file), end_offset=end_offset, epoch=epoch)
+            chunks = iter(partial(file.read, _CHUNK_BYTES), b"")
+            load_checkpoint(loaded.image, chunks, end_offset=end_offset, epoch=epoch)
     except ProtocolError as error:
         loaded.note(f"{path}: not used: {error.message}")
         return False
@@ -182,8 +184,3 @@ def _batches(file: BinaryIO) -> Iterator[RecordBatch]:
             left = Path(file.name).stat().st_size - position
             raise TornError(f"{file.name}: the last {left} bytes are left out: {error.message}") from None
         position += size_bytes
-
-
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    while chunk := file.read(_CHUNK_BYTES):
-        yield chunk
