@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.features import KRAFT_VERSION
@@ -34,6 +34,7 @@ from quorate_controller.raft.messages import (
     Note,
     Persisted,
     Propose,
+    Resign,
     Role,
     SnapshotRestored,
     SnapshotTaken,
@@ -42,7 +43,7 @@ from quorate_controller.raft.messages import (
 from quorate_controller.raft.model import find_endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kio.static.protocol import Payload
 
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 NOT_CONTROLLER_MESSAGE = "The active controller is another node, or none is elected yet"
 UNEXPECTED_ERROR_MESSAGE = "The server experienced an unexpected error when processing the request."
 """Kafka's text for UNKNOWN_SERVER_ERROR (Errors.java)."""
+ACTIVATION_PAUSE_MS: Final = 5_000
+"""The pause before this node becomes active again after a fault of its own: a persistent fault causes no hot loop."""
 REGISTRATION_TOKEN = -1
 """Token of our own registration, when this node itself is the active controller."""
 
@@ -92,6 +95,7 @@ class ControllerNode:
         self.now_ms = now_ms
         self._needs_flush = False
         self._is_behind = False
+        self._activation_due_ms = 0
         self._effects = Effects()
         self._replies: list[Reply] = []
 
@@ -131,6 +135,7 @@ class ControllerNode:
             self.metadata.control.deadline_ms,
             self.snapshotter.deadline_ms(),
             self._registration_deadline_ms(),
+            self._activation_due_ms if self._activation_due_ms > self.now_ms else None,
         ]
         return min(deadline for deadline in deadlines if deadline is not None)
 
@@ -192,9 +197,8 @@ class ControllerNode:
             self._perform(self.raft.step(Tick(), self.now_ms))
         control = self.metadata.control
         while (deadline_ms := control.deadline_ms) is not None and deadline_ms <= self.now_ms:
-            result = control.tick(self.now_ms)
-            if result is not None:
-                self._take_result(result)
+            if not self._decide_unasked("timer", control.tick):
+                return
 
     # --------------------------------------------------------------------------------- raft's effects
 
@@ -268,10 +272,12 @@ class ControllerNode:
         epoch_start_offset = self.raft.epoch_start_offset
         if epoch_start_offset is None or self.metadata.applied_offset <= epoch_start_offset:
             return False
+        if self.now_ms < self._activation_due_ms:
+            return False
         if self.metadata.applied_offset != self.raft.log_end_offset:
             return False
         self._note("active", epoch=self.raft.epoch, offset=self.metadata.applied_offset)
-        self._take_result(self.metadata.control.activate(self.now_ms))
+        self._decide_unasked("activation", self.metadata.control.activate)
         return True
 
     def _fill(self, reply: Reply) -> RaftAnswer:
@@ -328,53 +334,69 @@ class ControllerNode:
         """
         try:
             result = self.metadata.control.decide(request, context)
-        except ControlError as error:
-            self._answer(token, error)
         except Exception as error:
-            self._decision_failed(request, token, error)
+            fault: Exception | None = error
         else:
-            self._take_result(result, token=token, request=request)
+            fault = self._take_result(result)
+        if fault is None:
+            self._answer(token, result.response)
+        elif isinstance(fault, ControlError):
+            self._answer(token, fault)
+        else:
+            self._decision_failed(fault, request=type(request).__name__)
+            self._answer(token, ControlError(ErrorCode.unknown_server_error, UNEXPECTED_ERROR_MESSAGE))
 
-    def _decision_failed(self, request: Payload, token: int, error: Exception) -> None:
-        facts = {"request": type(request).__name__, "error": type(error).__name__}
-        self._effects.notes.append(Note(event="decision_failed", facts=facts, exception=error))
-        self._answer(token, ControlError(ErrorCode.unknown_server_error, UNEXPECTED_ERROR_MESSAGE))
+    def _decide_unasked(self, task: str, decide: Callable[[int], ControlResult | None]) -> bool:
+        """Makes a decision that no request asks for. Returns whether it succeeded.
 
-    def _take_result(
-        self, result: ControlResult, *, token: int | None = None, request: Payload | None = None
-    ) -> None:
-        """Replays and proposes the records of a decision, and answers the request that it was made on.
-
-        When replay fails, an atomic decision leaves nothing behind; of any other, whole batches may stay. A decision
-        without a request has to succeed: its exception ends the process.
+        After an unforeseen exception this node resigns, so that another controller can try. It may lead again,
+        but becomes active only after a pause.
         """
         try:
-            self._apply(result)
+            result = decide(self.now_ms)
         except Exception as error:
-            if token is None or request is None:
-                raise
-            if isinstance(error, ControlError):
-                self._answer(token, error)
-            else:
-                self._decision_failed(request, token, error)
-            return
+            fault: Exception | None = error
+        else:
+            fault = None if result is None else self._take_result(result)
+        if fault is None:
+            return True
+        self._decision_failed(fault, task=task)
+        self._activation_due_ms = self.now_ms + ACTIVATION_PAUSE_MS
+        self._perform(self.raft.step(Resign(epoch=self.raft.epoch), self.now_ms))
+        return False
+
+    def _decision_failed(self, error: Exception, **facts: str) -> None:
+        facts["error"] = type(error).__name__
+        self._effects.notes.append(Note(event="decision_failed", facts=facts, exception=error))
+
+    def _take_result(self, result: ControlResult) -> Exception | None:
+        """Replays and proposes the records of a decision.
+
+        Returns:
+            The exception when a record cannot be encoded or replayed. An atomic decision then leaves nothing
+            behind; of any other, whole batches may stay.
+        """
+        try:
+            batches = self.metadata.encode_decision(result)
+        except Exception as error:
+            return error
+        start = 0
+        for values in batches:
+            if not self.metadata.has_room(values):
+                self._propose_pending()
+            records = result.records[start : start + len(values)]
+            try:
+                self.metadata.apply_decision(records, values, self._next_offset, self.now_ms)
+            except Exception as error:
+                return error
+            start += len(values)
         if result.kraft_version is not None:
             self._propose_pending()
             _, ready = self.raft.upgrade_kraft_version(
                 result.kraft_version.level, validate_only=False, now_ms=self.now_ms
             )
             self._perform(ready)
-        if token is not None:
-            self._answer(token, result.response)
-
-    def _apply(self, result: ControlResult) -> None:
-        start = 0
-        for values in self.metadata.encode_decision(result):
-            if not self.metadata.has_room(values):
-                self._propose_pending()
-            records = result.records[start : start + len(values)]
-            self.metadata.apply_decision(records, values, self._next_offset, self.now_ms)
-            start += len(values)
+        return None
 
     def _answer(self, token: int, outcome: Payload | ControlError) -> None:
         """Answers after the commit of all that the decision wrote or saw; on a standby at once."""

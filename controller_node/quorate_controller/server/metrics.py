@@ -165,7 +165,7 @@ class MetricsPage(Collector):
         )
         yield GaugeMetricFamily(
             CONTROLLER + "metadataerrorcount",
-            "Always 0: a record that can't be replayed ends the process",
+            "Always 0: a committed record that can't be replayed ends the process",
             value=0,
         )
         state = GaugeMetricFamily(RAFT + "current_state", "1 for the current state", labels=["current_state"])

@@ -55,9 +55,17 @@ class Bench:
         self.node = node
         self.now_ms = 1_000_000
         self.node.start(self.now_ms)
+        self.wait_until_active()
+
+    def wait_until_active(self) -> None:
+        """Take turns when they are due, until the node is active."""
         while not self.node.is_active:
-            self.now_ms = max(self.now_ms, self.node.deadline_ms)
-            self.node.turn([], self.now_ms)
+            self.turn_when_due()
+
+    def turn_when_due(self) -> Effects:
+        """Take the next turn that no event causes."""
+        self.now_ms = max(self.now_ms, self.node.deadline_ms)
+        return self.node.turn([], self.now_ms)
 
     def ask(self, request: Any = None) -> tuple[Any, Effects]:
         """The answer to a request, and all effects of its turn."""

@@ -1,12 +1,15 @@
-"""A decision that fails in a way that nobody foresaw: its sender is answered, and the node goes on."""
+"""Decisions that fail unforeseen: the sender is answered, or the leader resigns; the node goes on."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from quorate_controller.control.api import ControlError, ControlResult
+from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, ControlResult
+from quorate_controller.node.turn import ACTIVATION_PAUSE_MS
+from quorate_controller.raft.messages import Resign, Role
 from quorate_controller.storage.errors import StorageError
 from quorate_protocol.image.snapshot import image_to_records
 from quorate_protocol.records.generated import PartitionRecord, TopicRecord
@@ -77,12 +80,95 @@ def test_a_decision_that_cannot_be_replayed_leaves_nothing(
     bench.assert_serves()
 
 
+def failing(error: Exception) -> Callable[[int], ControlResult]:
+    """A stand-in for `tick` or `activate` that raises."""
+
+    def fail(_now_ms: int) -> ControlResult:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("fails", ["decision", "replay"])
+def test_a_failed_timer_resigns_leadership(bench: Any, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    """Goal: a fault in a decision of the controller itself hands leadership over, and the process goes on. Method:
+    the next timer raises, or decides on records that do not fit; a request of the same turn is refused; the only
+    voter is active again after the pause, with the image of before, and serves.
+    """
+    node, control = bench.node, bench.node.metadata.control
+    before = list(image_to_records(node.metadata.image))
+    error = OverflowError("too large")
+    bad = ControlResult(records=(TOPIC, partition(7), partition(8)))
+    monkeypatch.setattr(control, "tick", failing(error) if fails == "decision" else lambda _now_ms: bad)
+    failed_at_ms = bench.now_ms = node.deadline_ms
+    outcome, effects = bench.ask()
+    (note,) = [note for note in effects.notes if note.exception]
+    assert note.event == "decision_failed"
+    assert note.facts == {"task": "timer", "error": "OverflowError" if fails == "decision" else "ReplayError"}
+    assert (note.exception is error) == (fails == "decision")
+    assert isinstance(outcome, ControlError)
+    assert outcome.error_code is ErrorCode.not_controller
+    assert node.raft.role is Role.RESIGNED
+    assert not node.is_active
+    monkeypatch.undo()
+    bench.wait_until_active()
+    assert bench.now_ms == failed_at_ms + ACTIVATION_PAUSE_MS
+    assert list(image_to_records(node.metadata.image)) == before
+    bench.assert_serves()
+
+
+@pytest.mark.parametrize("method", ["activate", "tick"])
+def test_a_fault_that_persists_is_not_repeated_without_a_pause(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Goal: no hot loop of elections. Method: each activation, or each timer, of the only voter raises for a
+    minute; turns and failures are counted; afterwards the node is active again.
+    """
+    control = bench.node.metadata.control
+    monkeypatch.setattr(control, method, failing(RecursionError()))
+    if method == "activate":
+        bench.node.turn([Resign(epoch=bench.node.raft.epoch)], bench.now_ms)
+    end_ms = bench.now_ms + 60_000
+    turns = failures = 0
+    while bench.now_ms < end_ms:
+        effects = bench.turn_when_due()
+        turns += 1
+        failures += sum(note.event == "decision_failed" for note in effects.notes)
+    assert 10 <= failures <= 60_000 // ACTIVATION_PAUSE_MS + 1
+    assert turns <= 10 * failures
+    monkeypatch.undo()
+    bench.wait_until_active()
+    bench.assert_serves()
+
+
+def test_a_disk_error_during_a_timer_ends_the_node(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: only the decision's own fault resigns. Method: the disk refuses the record of the next timer."""
+    bench.now_ms = bench.node.deadline_ms
+    monkeypatch.setattr(bench.node.storage, "append", failing_append)
+    with pytest.raises(StorageError):
+        bench.node.turn([], bench.now_ms)
+
+
+def failing_append(_data: bytes) -> None:
+    raise StorageError(Path("data"), "no space left")
+
+
 def test_a_disk_error_still_ends_the_node(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: what is not the decision's fault is not answered. Method: the disk refuses the decision's record."""
+    monkeypatch.setattr(bench.node.storage, "append", failing_append)
+    with pytest.raises(StorageError):
+        bench.ask()
 
-    def append(_data: bytes) -> None:
-        raise StorageError(Path("data"), "no space left")
 
-    monkeypatch.setattr(bench.node.storage, "append", append)
+def test_a_disk_error_between_the_batches_of_a_decision_ends_the_node(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a failed append is not taken for a fault of the decision. Method: the disk refuses the first batch of a
+    decision that takes two, before the second is applied.
+    """
+    count = RECORDS_PER_BATCH_MAX + 1
+    topics = tuple(TopicRecord(name=f"{i:0200}", topic_id=UUID(int=100 + i)) for i in range(count))
+    bench.decide_next(monkeypatch, ControlResult(records=topics, atomic=False))
+    monkeypatch.setattr(bench.node.storage, "append", failing_append)
     with pytest.raises(StorageError):
         bench.ask()
