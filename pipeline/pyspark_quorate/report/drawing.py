@@ -201,9 +201,8 @@ def _drawn(
 
 
 def _draw(plan: _Plan, span: Span, width: float, legend: Sequence[tuple[str, str]]) -> str:
-    from matplotlib import rc_context  # noqa: PLC0415 - takes a second, and only reports need it
+    from matplotlib import dates, rc_context  # noqa: PLC0415 - takes a second, and only reports need it
     from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
     from matplotlib.patches import Patch  # noqa: PLC0415
 
@@ -216,6 +215,7 @@ def _draw(plan: _Plan, span: Span, width: float, legend: Sequence[tuple[str, str
         "svg.hashsalt": "quorate",
         "font.size": 9.5,
         "timezone": "UTC",
+        "text.parse_math": False,  # a name with dollar signs is no formula
     }
     for key in ("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"):
         style[key] = COLOURS["ink"]
@@ -229,15 +229,19 @@ def _draw(plan: _Plan, span: Span, width: float, legend: Sequence[tuple[str, str
         for side in ("top", "right", "left"):
             axes.spines[side].set_visible(False)
         last = max(span.until, span.since + timedelta(milliseconds=1))
-        axes.set_xlim(date2num([span.since, last]))  # type: ignore[no-untyped-call]
+        axes.set_xlim(dates.date2num([span.since, last]))  # type: ignore[no-untyped-call]
         axes.xaxis_date("UTC")
-        locator: Any = AutoDateLocator(  # type: ignore[no-untyped-call]
-            tz="UTC", minticks=3, maxticks=8 if width > 6 else 4
-        )
+        ticks = {"minticks": 3, "maxticks": 8 if width > 6 else 4}
+        locator: Any = dates.AutoDateLocator(tz="UTC", **ticks)  # type: ignore[no-untyped-call]
+        # Without these, no interval fits a little less than three of the next larger unit.
+        for unit, whole in (
+            *((dates.MONTHLY, 12), (dates.DAILY, 31), (dates.HOURLY, 24)),
+            *((dates.MINUTELY, 60), (dates.SECONDLY, 60)),
+        ):
+            locator.intervald[unit] = [*locator.intervald[unit], whole]
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(
-            ConciseDateFormatter(locator, tz="UTC")  # type: ignore[no-untyped-call]
-        )
+        formatter = dates.ConciseDateFormatter(locator, tz="UTC")  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_formatter(formatter)
         axes.grid(axis="x", color=COLOURS["line"], linewidth=0.6)
         axes.set_axisbelow(True)
         plan.draw(axes)

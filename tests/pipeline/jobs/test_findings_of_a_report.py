@@ -67,6 +67,24 @@ def test_names_do_not_break_the_page() -> None:
     assert page.count("&lt;script&gt;") > 3
 
 
+@pytest.mark.parametrize("name", [r"$\frac{$:9092", "$a$b", r"\n_{2}^", "50%"])
+def test_names_are_drawn_as_they_are(name: str) -> None:
+    """Goal: a name is no formula. Method: names with TeX's characters, beside the bars and above them."""
+    for lane in (name, name + "x" * 40):
+        drawn = draw_bars([Bar(lane, "good", START, END, "")], SPAN, [("good", name)], "lanes", "")
+        assert all(f">{lane}</text>" in svg and f">{name}</text>" in svg for svg in drawn.svgs.values())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("minutes", [0, 0.01, 2.9, 30, 90, 179, 4_300, 30_000, 130_000, 1_500_000, 5_256_000])
+def test_any_period_has_few_labels_of_time(minutes: float) -> None:
+    """Goal: labels of time that fit, and no warning of the library. Method: periods from nothing to ten years."""
+    until = START + timedelta(minutes=minutes)
+    drawn = draw_bars([Bar("broker", "good", START, until, "")], Span(START, until), [], "lanes", "")
+    for name, most in (("wide", 10), ("narrow", 6)):
+        assert 1 <= drawn.svgs[name].count("</text>") - 1 <= most
+
+
 def test_pictures_are_bounded() -> None:
     """Goal: a picture of anything can be drawn. Method: more lanes, bars and points than there is room for."""
     lanes = [Bar(f"broker {number}", "good", START, END, "") for number in range(LANES_MAX + 5)]
