@@ -26,6 +26,7 @@ from kio.schema.describe_configs.v4 import request as describe_configs
 from kio.schema.incremental_alter_configs.v1 import request as alter_configs
 from kio.schema.update_features.v2 import request as update_features
 from quorate_protocol.kafka.apis import api_of
+from quorate_protocol.properties import format_properties
 from quorate_protocol.wire.client import ClientConnection
 
 ANSWERS = Path(__file__).resolve().parent.parent / "tests" / "golden" / "control" / "answers.json"
@@ -191,7 +192,7 @@ def running_controller(jars: Path) -> Iterator[Controller]:
             **PROPERTIES,
         }
         path = Path(directory) / "controller.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        path.write_text(format_properties(properties))
         java = ("java", *JAVA_OPTIONS, "-cp", str(jars / "*"))
         format_options = ("--standalone", "--cluster-id", CLUSTER_ID, "--config", str(path))
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -246,6 +247,11 @@ def register_broker(controller: Controller) -> bool:
     return not controller.ask(heartbeat).is_fenced
 
 
+def outcome(result: Any) -> dict[str, Any]:
+    """What every answer has."""
+    return {"error_code": int(result.error_code), "error_message": result.error_message}
+
+
 def ask_topic(controller: Controller, name: str, configs: Mapping[str, str]) -> dict[str, Any]:
     """Create a topic with these configs."""
     topic = create_topics.CreatableTopic(
@@ -265,8 +271,7 @@ def ask_topic(controller: Controller, name: str, configs: Mapping[str, str]) -> 
     return {
         "name": name,
         "configs": configs,
-        "error_code": int(result.error_code),
-        "error_message": result.error_message,
+        **outcome(result),
         "effective": sorted(effective),
     }
 
@@ -288,8 +293,7 @@ def ask_alteration(
     return {
         "resource": [resource_type, name],
         "operations": operations,
-        "error_code": int(response.error_code),
-        "error_message": response.error_message,
+        **outcome(response),
     }
 
 
@@ -315,8 +319,7 @@ def ask_description(controller: Controller, resource_type: int, name: str) -> di
     # The node's own properties name a directory and a port that are others each time.
     return {
         "resource": [resource_type, name],
-        "error_code": int(result.error_code),
-        "error_message": result.error_message,
+        **outcome(result),
         "configs": [config for config in configs if not is_of_this_run(config)],
     }
 
@@ -336,11 +339,7 @@ def ask_features(controller: Controller, updates: Sequence[tuple[str, int, int]]
         ),
     )
     response = controller.ask(request)
-    return {
-        "updates": updates,
-        "error_code": int(response.error_code),
-        "error_message": response.error_message,
-    }
+    return {"updates": updates, **outcome(response)}
 
 
 def render(answers: Mapping[str, Any]) -> str:

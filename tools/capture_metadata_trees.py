@@ -180,21 +180,8 @@ def kafkas_tree(jars: Path, file: Path) -> str:
     """What Kafka's shell prints; of a copy, for it locks the directory."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = shutil.copy(file, scratch)
-        ran = subprocess.run(
-            [
-                "java",
-                "-cp",
-                f"{jars}/*",
-                "org.apache.kafka.shell.MetadataShell",
-                "-s",
-                copy,
-                "tree",
-                "/image",
-            ],
-            capture_output=True,
-            check=True,
-            text=True,
-        )
+        shell = ("java", "-cp", f"{jars}/*", "org.apache.kafka.shell.MetadataShell", "-s", copy)
+        ran = subprocess.run((*shell, "tree", "/image"), capture_output=True, check=True, text=True)
     lines = ran.stdout.splitlines(keepends=True)
     return "".join(line for line in lines if not LOG_LINE.match(line))
 

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from generated import add_check, settle
+
 TOOLS = Path(__file__).resolve().parent
 CONTROL = TOOLS.parent / "controller_node" / "quorate_controller" / "control"
 DEFINITIONS = CONTROL / "config_schema.json"
@@ -107,17 +109,9 @@ def main() -> int:
     )
     parser.add_argument("--jars", type=Path, required=True, help="directory with Kafka's jars (libs/)")
     parser.add_argument("--java", default="java", help="the java command, 17 or later")
-    parser.add_argument("--check", action="store_true", help="compare only")
+    add_check(parser)
     options = parser.parse_args()
-    files = generate(read_schema(options.jars, options.java))
-    outdated = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-    for path in outdated:
-        if options.check:
-            print(f"{path} is not up to date; run {Path(__file__).name} without --check", file=sys.stderr)
-        else:
-            path.write_text(files[path])
-            print(f"wrote {path}")
-    return 1 if options.check and outdated else 0
+    return settle(generate(read_schema(options.jars, options.java)), is_check=options.check)
 
 
 if __name__ == "__main__":

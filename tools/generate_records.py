@@ -9,7 +9,6 @@ The schemas are JSON files inside Kafka's jars: ``common/metadata/*.json`` in ka
 """
 
 import argparse
-import difflib
 import json
 import keyword
 import re
@@ -20,6 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from generated import add_check, settle
 
 PACKAGE = Path(__file__).resolve().parent.parent / "protocol" / "quorate_protocol"
 RECORDS = PACKAGE / "records" / "generated"
@@ -399,21 +400,6 @@ def generate(jars: Path) -> dict[Path, str]:
     return files
 
 
-def check(files: Mapping[Path, str]) -> bool:
-    """Print how the files on disk differ from what would be generated; true when they don't."""
-    is_same = True
-    stale = {path for folder in (RECORDS, MESSAGES) for path in folder.glob("*.py")} - set(files)
-    for path in sorted(set(files) | stale):
-        old = path.read_text().splitlines() if path.exists() else []
-        difference = list(
-            difflib.unified_diff(old, files.get(path, "").splitlines(), str(path), "generated", lineterm="")
-        )
-        is_same &= not difference
-        if difference:
-            print("\n".join(difference))
-    return is_same
-
-
 def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(
@@ -422,18 +408,11 @@ def main() -> int:
     parser.add_argument(
         "--jars", type=Path, required=True, help="directory with Kafka's jars (libs/ of a distribution)"
     )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit with 1 when a file would change"
-    )
+    add_check(parser)
     options = parser.parse_args()
     files = generate(options.jars)
-    if options.check:
-        return 0 if check(files) else 1
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    print(f"{len(files)} files written")
-    return 0
+    stale = {path for folder in (RECORDS, MESSAGES) for path in folder.glob("*.py")} - set(files)
+    return settle(files | dict.fromkeys(stale), is_check=options.check)
 
 
 if __name__ == "__main__":

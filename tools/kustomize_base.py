@@ -1,7 +1,6 @@
 """Write kustomize/base/operator.yaml: the chart with its defaults, without what only Helm reads. Helm is needed.
 
-With --check, write nothing and fail when the file is not what would be written. The definitions beside it come from
-tools/crds.py.
+The definitions beside it come from tools/crds.py.
 """
 
 import argparse
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from generated import add_check, dump, settle
 
 ROOT = Path(__file__).parents[1]
 CHART = ROOT / "charts" / "quorate"
@@ -22,16 +22,8 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 OF_HELM = "helm.sh/"
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes out what occurs twice: anchors are hard to read, and some tools refuse them."""
-
-    def ignore_aliases(self, _data: object) -> bool:
-        return True
-
-
 def rendered(helm: str) -> str:
     """The text of the file. Raises CalledProcessError and OSError."""
-    values = ("--set", "crds.install=false,tests.create=false")
     command = [
         helm,
         "template",
@@ -42,6 +34,7 @@ def rendered(helm: str) -> str:
         "--kube-version",
         KUBERNETES,
     ]
+    values = ("--set", "crds.install=false,tests.create=false")
     made = subprocess.run([*command, *values], check=True, capture_output=True, text=True).stdout
     objects = [one for one in yaml.safe_load_all(made) if one]
     for one in objects:
@@ -54,7 +47,7 @@ def rendered(helm: str) -> str:
         "kind": "Namespace",
         "metadata": {"name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
     }
-    return HEADER + yaml.dump_all([namespace, *objects], Dumper=_Dumper, sort_keys=False, width=110)
+    return HEADER + dump(namespace, *objects)
 
 
 def _strip(metadata: dict[str, Any]) -> None:
@@ -67,19 +60,14 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--helm", default="helm", metavar="FILE", help="default: that of the PATH")
-    parser.add_argument("--check", action="store_true", help="fail when the file is not up to date")
+    add_check(parser)
     arguments = parser.parse_args()
     try:
         text = rendered(arguments.helm)
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"helm failed: {getattr(error, 'stderr', None) or error}", file=sys.stderr)
         return 1
-    if not arguments.check:
-        TARGET.write_text(text)
-    elif not TARGET.is_file() or TARGET.read_text() != text:
-        print(f"{TARGET} is not up to date: run tools/kustomize_base.py", file=sys.stderr)
-        return 1
-    return 0
+    return settle({TARGET: text}, is_check=arguments.check)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
-"""Write docs/lake-tables.md from the schemas of the lake's tables.
-
-With --check, write nothing and fail when the file is not what would be written.
-"""
+"""Write docs/lake-tables.md from the schemas of the lake's tables."""
 
 import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from generated import add_check, settle
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.registry import TABLES
@@ -73,16 +71,8 @@ def _first_sentence(doc: str) -> str:
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only compare")
-    arguments = parser.parse_args()
-    wanted = text()
-    if arguments.check:
-        if not FILE.exists() or FILE.read_text() != wanted:
-            print(f"{FILE} is not up to date: run tools/lake_tables.py", file=sys.stderr)
-            return 1
-        return 0
-    FILE.write_text(wanted)
-    return 0
+    add_check(parser)
+    return settle({FILE: text()}, is_check=parser.parse_args().check)
 
 
 if __name__ == "__main__":

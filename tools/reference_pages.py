@@ -1,7 +1,4 @@
-"""Write docs/reference/ from the code: custom resources from the models, the Python API from its docstrings.
-
-With --check, write nothing and fail when a file is not what would be written.
-"""
+"""Write docs/reference/ from the code: custom resources from the models, the Python API from its docstrings."""
 
 import argparse
 import ast
@@ -17,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import quorate_admin
+from generated import add_check, settle
 from quorate_operator.models.crds import custom_resource_definitions
 
 ROOT = Path(__file__).parents[1]
@@ -268,18 +266,9 @@ def _doc(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail when a file is not up to date")
-    arguments = parser.parse_args()
+    add_check(parser)
     wanted = {FOLDER / "custom-resources.md": custom_resources(), FOLDER / "python-api.md": python_api()}
-    outdated = [path for path, text in wanted.items() if not path.is_file() or path.read_text() != text]
-    if arguments.check:
-        for path in outdated:
-            print(f"{path} is not up to date: run tools/reference_pages.py", file=sys.stderr)
-        return 1 if outdated else 0
-    for path in outdated:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(wanted[path])
-    return 0
+    return settle(wanted, is_check=parser.parse_args().check)
 
 
 if __name__ == "__main__":

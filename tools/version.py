@@ -1,7 +1,6 @@
 """Write the version of pyproject.toml into the files that can't read it: chart, images, examples, pages.
 
-With --check, write nothing and fail when a file has another version. kustomize/base follows from the chart
-(tools/kustomize_base.py).
+kustomize/base follows from the chart (tools/kustomize_base.py).
 """
 
 import argparse
@@ -9,6 +8,8 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+
+from generated import add_check, settle
 
 ROOT = Path(__file__).parents[1]
 PLACES = {
@@ -47,21 +48,13 @@ def rewritten(text: str, patterns: tuple[str, ...], wanted: str) -> str:
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail when a file has another version")
-    arguments = parser.parse_args()
-    wanted, exit_code = version(), 0
-    for name, patterns in PLACES.items():
-        path = ROOT / name
-        text = path.read_text()
-        new = rewritten(text, patterns, wanted)
-        if new == text:
-            continue
-        if arguments.check:
-            print(f"{name} has another version than {wanted}: run tools/version.py", file=sys.stderr)
-            exit_code = 1
-        else:
-            path.write_text(new)
-    return exit_code
+    add_check(parser)
+    wanted = version()
+    files = {
+        ROOT / name: rewritten((ROOT / name).read_text(), patterns, wanted)
+        for name, patterns in PLACES.items()
+    }
+    return settle(files, is_check=parser.parse_args().check)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The CustomResourceDefinitions as they are generated: what an API server would refuse, or people would miss."""
 
-import importlib.util
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -22,14 +22,11 @@ SIZE_BYTES_WANTED = 100_000
 
 
 @pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    """tools/crds.py, which is a script."""
-    spec = importlib.util.spec_from_file_location("crds_script", REPOSITORY / "tools" / "crds.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def generator() -> Iterator[ModuleType]:
+    """tools/crds.py, which is a script: it imports what is beside it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(f"{REPOSITORY / 'tools'}")
+        yield importlib.import_module("crds")
 
 
 def schemas(definition: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
