@@ -124,7 +124,7 @@ def test_a_signal_ends_a_play_in_the_foreground(player: Player, number: signal.S
         playing.send_signal(number)
         _, events = playing.communicate(timeout=TIMEOUT_S)
     assert playing.returncode == 0, events
-    assert "the active controller last" in events
+    assert "the active controller last" in events, events
     assert player.processes() == []
 
 

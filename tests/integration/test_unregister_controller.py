@@ -72,9 +72,9 @@ def stop_observer(cluster: Cluster) -> None:
 
 
 def start_observer(cluster: Cluster) -> None:
-    """Start it, and wait until it is registered."""
+    """Start it, and wait until every log has it: a controller may not know yet that it had been removed."""
     cluster.start(OBSERVER)
-    eventually(lambda: OBSERVER in registered(cluster), TIMEOUT_S, "the observer to register")
+    eventually(lambda: OBSERVER in registrations(cluster), TIMEOUT_S, "the observer to register")
 
 
 def stop_registered_observer(cluster: Cluster) -> None:

@@ -25,8 +25,8 @@ from quorate_operator.planning.steps import KafkaAction, StepError
 
 logger = logging.getLogger(__name__)
 
-ASK_TIMEOUT_MS = 1_500
-"""For one node to say how it is: one that takes longer is not in service."""
+ASK_TIMEOUT_MS = 3_000
+"""For one node to say how it is, as long as a probe has: one that takes longer is not in service."""
 IMAGE_TIMEOUT_MS = 10_000
 """For the image to catch up; what it has read until then is kept for the next look."""
 LOG_DIRS_TIMEOUT_MS = 5_000
