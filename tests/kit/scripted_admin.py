@@ -1,9 +1,11 @@
 """An AdminClient whose answers a test gives, for what tools make of answers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import pytest
+from quorate_admin.types.cluster import ClusterDescription, NodeDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,18 @@ class ScriptedAdmin:
             return told
 
         return method
+
+
+def brokers(*node_ids: int, racks: Sequence[str | None] = ()) -> ClusterDescription:
+    """A cluster of these brokers, described."""
+    return ClusterDescription(
+        cluster_id="c",
+        controller_id=1,
+        nodes=tuple(
+            NodeDescription(node_id=one, host="h", port=1, rack=racks[place] if racks else None, fenced=False)
+            for place, one in enumerate(node_ids)
+        ),
+    )
 
 
 @pytest.fixture

@@ -1,31 +1,18 @@
-"""`quorate configs`: options, what is asked, text, JSON and errors."""
+"""`quorate configs`: what is asked, text, JSON and errors."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.scripted_admin import ScriptedAdmin
+from kit.scripted_admin import ScriptedAdmin, brokers
 from kit.tool_runner import run_tool
-from quorate.console import UsageError
-from quorate.tools.configs.changes import (
-    Changes,
-    check_changes,
-    check_keys,
-    credential_alterations,
-    parse_add_config,
-    parse_delete_config,
-    quota_values,
-)
-from quorate.tools.configs.entities import Entities, check_alter, check_describe, resolve
 from quorate_admin.errors import ServerError, UnsupportedByServerError, UnsupportedEndpointError
 from quorate_admin.results import Results
-from quorate_admin.types.cluster import ClusterDescription, GroupListing, NodeDescription
+from quorate_admin.types.cluster import GroupListing
 from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource, ConfigSynonym
 from quorate_admin.types.credentials import (
     ScramCredentialInfo,
-    UserScramCredentialDeletion,
     UserScramCredentialsDescription,
-    UserScramCredentialUpsertion,
 )
 from quorate_admin.types.quotas import (
     ClientQuotaAlteration,
@@ -44,233 +31,6 @@ from quorate_protocol.kafka.enums import (
 
 AT = ("--bootstrap-server", "localhost:9092")
 AT_CONTROLLER = ("--bootstrap-controller", "localhost:9093")
-
-
-def entities(*pairs: tuple[str, str]) -> Entities:
-    """Entities of these types and names."""
-    return Entities(types=tuple(kind for kind, _ in pairs), names=tuple(name for _, name in pairs))
-
-
-def changes(to_delete: tuple[str, ...] = (), **to_set: str) -> Changes:
-    """What to set and delete; names with `_` as they are."""
-    return Changes(to_set=to_set, to_delete=to_delete)
-
-
-# Whose configs
-
-
-def test_names_and_defaults_belong_to_types_by_their_order() -> None:
-    """Goal: a client's quota of the default user. Method: both orders of --entity-name and --entity-default."""
-    given = ("--entity-type", "--entity-default", "--entity-type", "--entity-name")
-    assert resolve(given, ["users", "clients"], ["app"], {}) == entities(("users", ""), ("clients", "app"))
-    given = ("--entity-name", "--entity-type", "--entity-default", "--entity-type")
-    assert resolve(given, ["users", "clients"], ["app"], {}) == entities(("users", "app"), ("clients", ""))
-
-
-def test_one_option_stands_for_type_and_name() -> None:
-    """Goal: the options of KIP-543. Method: a name, a default, both together."""
-    assert resolve(("--topic",), (), (), {"--topic": "t"}) == entities(("topics", "t"))
-    assert resolve(("--ip-defaults",), (), (), {}) == entities(("ips", ""))
-    assert resolve(("--user-defaults", "--client"), (), (), {"--client": "app"}) == entities(
-        ("clients", "app"), ("users", "")
-    )
-
-
-@pytest.mark.parametrize(
-    ("given", "types", "names", "shortcuts", "told"),
-    [
-        (
-            "--entity-type",
-            ["topic"],
-            [],
-            {},
-            "--entity-type 'topic': the type must be one of topics, clients",
-        ),
-        ("", [], [], {}, "give --entity-type, or one of --topic"),
-        (
-            "--entity-type --entity-type",
-            ["topics", "topics"],
-            [],
-            {},
-            "the entity type topics is given 2 times",
-        ),
-        (
-            "--entity-type --entity-type",
-            ["topics", "users"],
-            [],
-            {},
-            "topics and users can't be given together",
-        ),
-        (
-            "--entity-type --topic",
-            ["topics"],
-            [],
-            {"--topic": "t"},
-            "--entity-type can't be used with --topic",
-        ),
-        ("--entity-name --user-defaults", [], ["u"], {}, "--entity-name can't be used with --user-defaults"),
-        ("--broker", [], [], {"--broker": "b"}, "the entity name for brokers must be a numeric node id"),
-    ],
-)
-def test_entities_that_can_not_be_meant(
-    given: str, types: list[str], names: list[str], shortcuts: dict[str, str], told: str
-) -> None:
-    """Goal: the refusals of kafka-configs. Method: a breach of each rule."""
-    with pytest.raises(UsageError) as raised:
-        resolve(given.split(), types, names, shortcuts)
-    assert told in raised.value.message
-
-
-@pytest.mark.parametrize(
-    ("wanted", "given", "told"),
-    [
-        (
-            entities(("topics", "")),
-            "--entity-default",
-            "--entity-default can't be used with --describe of topics",
-        ),
-        (
-            Entities(types=("broker-loggers",), names=()),
-            "",
-            "--describe of broker-loggers needs --entity-name",
-        ),
-        (Entities(types=("users",), names=("a", "b")), "", "more entity names than entity types"),
-    ],
-)
-def test_what_can_not_be_described(wanted: Entities, given: str, told: str) -> None:
-    """Goal: the refusals of --describe. Method: a breach of each rule."""
-    with pytest.raises(UsageError) as raised:
-        check_describe(wanted, given.split())
-    assert told in raised.value.message
-
-
-@pytest.mark.parametrize(
-    ("wanted", "given", "told"),
-    [
-        (Entities(types=("topics",), names=()), "--add-config", "--alter of topics needs --entity-name"),
-        (entities(("topics", "")), "--add-config", "--alter of topics needs --entity-name"),
-        (Entities(types=("users",), names=()), "--add-config", "--entity-name or --entity-default"),
-        (
-            Entities(types=("users", "clients"), names=("a",)),
-            "--add-config",
-            "one entity name for each entity type: 2 and not 1",
-        ),
-        (entities(("topics", "t")), "--add-config --add-config-file", "can't be given together"),
-        (entities(("topics", "t")), "", "--alter needs --add-config, --add-config-file or --delete-config"),
-    ],
-)
-def test_what_can_not_be_altered(wanted: Entities, given: str, told: str) -> None:
-    """Goal: the refusals of --alter. Method: a breach of each rule."""
-    with pytest.raises(UsageError) as raised:
-        check_alter(wanted, given.split())
-    assert told in raised.value.message
-
-
-# What is to become of them
-
-
-@pytest.mark.parametrize(
-    ("text", "configs"),
-    [
-        ("a=1", {"a": "1"}),
-        ("a=1,b=2", {"a": "1", "b": "2"}),
-        ("a = 1 , b=", {"a": "1", "b": ""}),
-        ("a=[1,2],b=3", {"a": "1,2", "b": "3"}),
-        ("a=[x=1,y=2]", {"a": "x=1,y=2"}),
-        ("a=1,", {"a": "1"}),
-    ],
-)
-def test_configs_to_add_are_read(text: str, configs: dict[str, str]) -> None:
-    """Goal: --add-config as Kafka reads it. Method: several, spaces, an empty value, brackets, a comma at the end."""
-    assert parse_add_config(text) == configs
-
-
-@pytest.mark.parametrize("text", ["a", "a=1,b", "a=secret=x", ""])
-def test_wrong_configs_to_add_are_told_without_their_values(text: str) -> None:
-    """Goal: values may be passwords. Method: no value, two."""
-    with pytest.raises(UsageError, match="must be followed by one = and its value") as raised:
-        parse_add_config(text)
-    assert "secret" not in raised.value.message
-
-
-def test_names_are_checked_and_split() -> None:
-    """Goal: what may be in a name. Method: a logger of an inner class, two lists, a space."""
-    check_keys(["org.apache.Quota$Reaper", "a-b_c.1"])
-    with pytest.raises(UsageError, match="config name 'a b'"):
-        check_keys(["a b"])
-    assert parse_delete_config(["a, b", "c"]) == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize(
-    ("whose", "what", "told"),
-    [
-        (entities(("ips", "::1")), changes(producer_byte_rate="1"), "they have connection_creation_rate"),
-        (
-            entities(("clients", "a")),
-            changes(to_delete=("SCRAM-SHA-256",)),
-            "clients have no config 'SCRAM-SHA-256'",
-        ),
-        (entities(("users", "a"), ("clients", "b")), changes(a="1"), "users and clients have no config 'a'"),
-        (entities(("users", "a")), changes(a="1"), "users have no config 'a'"),
-        (
-            entities(("users", "")),
-            changes(to_delete=("SCRAM-SHA-256",)),
-            "--entity-default and --user-defaults can't be used",
-        ),
-        (
-            entities(("users", "a")),
-            changes(to_delete=("SCRAM-SHA-256",), producer_byte_rate="1"),
-            "can't be altered together",
-        ),
-    ],
-)
-def test_changes_that_entities_do_not_take(whose: Entities, what: Changes, told: str) -> None:
-    """Goal: the refusals for quotas and credentials. Method: a breach of each rule."""
-    with pytest.raises(UsageError) as raised:
-        check_changes(whose, what)
-    assert told in raised.value.message
-
-
-def test_quotas_are_numbers() -> None:
-    """Goal: the values of quotas. Method: to set, to remove, what Python would take and Java not, a word."""
-    assert quota_values(changes(("b",), a="1e3")) == {"a": 1000.0, "b": None}
-    for text in ("1_000", "many"):
-        with pytest.raises(UsageError, match=f"--add-config a={text}: a quota must be a number"):
-            quota_values(changes(a=text))
-
-
-def test_credentials_are_read() -> None:
-    """Goal: SCRAM credentials. Method: with iterations, without, -1, a password with =, and a deletion."""
-    wanted = Changes(
-        to_set={"SCRAM-SHA-256": "iterations=8192,password=a=b", "SCRAM-SHA-512": "iterations=-1,password=c"},
-        to_delete=("SCRAM-SHA-256",),
-    )
-    assert credential_alterations("u", wanted) == [
-        UserScramCredentialDeletion(user="u", mechanism=ScramMechanism.SCRAM_SHA_256),
-        UserScramCredentialUpsertion(
-            user="u", mechanism=ScramMechanism.SCRAM_SHA_256, password="a=b", iterations=8192
-        ),
-        UserScramCredentialUpsertion(
-            user="u", mechanism=ScramMechanism.SCRAM_SHA_512, password="c", iterations=4096
-        ),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("iterations=8192", "a credential is written SCRAM-SHA-256=[iterations=8192,password=…]"),
-        ("secret", "a credential is written"),
-        ("iterations=x,password=secret", "a credential is written"),
-        ("iterations=4095,password=secret", "at least 4096 iterations are required"),
-    ],
-)
-def test_wrong_credentials_are_told_without_the_password(text: str, told: str) -> None:
-    """Goal: no password on the screen. Method: no password, nothing else, no number, too small a one."""
-    with pytest.raises(UsageError) as raised:
-        credential_alterations("u", Changes(to_set={"SCRAM-SHA-256": text}, to_delete=()))
-    assert told in raised.value.message
-    assert "secret" not in raised.value.message
 
 
 # --describe
@@ -301,17 +61,6 @@ TOPIC_ENTRIES = (
 def configured(admin: ScriptedAdmin, *entries: ConfigEntry) -> None:
     """Every resource has these configs."""
     admin.answers["describe_configs"] = lambda resources, **_: Results(dict.fromkeys(resources, entries), {})
-
-
-def nodes(*node_ids: int) -> ClusterDescription:
-    """A cluster of these."""
-    return ClusterDescription(
-        cluster_id="c",
-        controller_id=1,
-        nodes=tuple(
-            NodeDescription(node_id=one, host="h", port=1, rack=None, fenced=False) for one in node_ids
-        ),
-    )
 
 
 async def test_a_topic_is_described(admin: ScriptedAdmin) -> None:
@@ -362,7 +111,7 @@ async def test_the_description_for_programs_has_the_documented_shape(admin: Scri
 
 async def test_brokers_are_described_one_all_and_by_default(admin: ScriptedAdmin) -> None:
     """Goal: the levels of broker configs. Method: a broker, the default, all of them, at controllers."""
-    admin.answers["describe_cluster"] = nodes(2, 1)
+    admin.answers["describe_cluster"] = brokers(2, 1)
     configured(
         admin,
         entry("a", "1", ConfigSource.DYNAMIC_BROKER_CONFIG),
@@ -378,7 +127,7 @@ async def test_brokers_are_described_one_all_and_by_default(admin: ScriptedAdmin
 
 async def test_loggers_are_described_all(admin: ScriptedAdmin) -> None:
     """Goal: levels have another source. Method: the loggers of a node."""
-    admin.answers["describe_cluster"] = nodes(1)
+    admin.answers["describe_cluster"] = brokers(1)
     configured(admin, entry("kafka", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG))
     ran = await run_tool("configs", *AT, "--describe", "--broker-logger", "1")
     assert (
@@ -402,7 +151,7 @@ async def test_what_does_not_exist_is_told(
     """Goal: as with Kafka's tool it is no failure. Method: an unknown name of each type; for programs nothing."""
     admin.answers |= {
         "list_topics": {},
-        "describe_cluster": nodes(1),
+        "describe_cluster": brokers(1),
         "list_config_resources": (),
         "list_groups": (),
     }
