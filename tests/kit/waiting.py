@@ -1,5 +1,6 @@
 """Waiting for conditions of real processes: polling with a deadline, and what was seen last when it is missed."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,6 +10,13 @@ HANG_S = 60
 """For waits that last as long only if something hangs: no machine is so slow."""
 
 _Found = TypeVar("_Found")
+
+
+async def turn_until(condition: Callable[[], bool]) -> None:
+    """Let the event loop turn until something holds for which the code under test has no event."""
+    async with asyncio.timeout(HANG_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
 
 def eventually(

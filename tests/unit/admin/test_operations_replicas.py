@@ -209,8 +209,8 @@ async def test_brokers_are_asked_about_their_directories() -> None:
         answers = {1: log_dirs(log_dir("/1", ("a", 0, 7, 2, False))), 2: log_dirs(offline), 3: log_dirs()}
         for node_id, response in answers.items():
             cluster.nodes[node_id].handlers["DescribeLogDirs"] = lambda _, response=response: response
-        async with AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1) as admin:
-            results = await admin.describe_log_dirs([1, 2, 3, 4], timeout_ms=3000)
+        async with AdminClient(bootstrap_servers=cluster.bootstrap, retries=0) as admin:
+            results = await admin.describe_log_dirs([1, 2, 3, 4])
             some = await admin.describe_log_dirs([1], partitions=[A1, A0])
         whole, part = (request.body for request in cluster.nodes[1].received("DescribeLogDirs"))
     assert whole.topics is None
@@ -311,7 +311,7 @@ async def test_if_no_broker_answers_that_is_raised() -> None:
     """Goal: no answer at all is one error. Method: both brokers hang up."""
     async with (
         FakeCluster((1, 2)) as cluster,
-        AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1) as admin,
+        AdminClient(bootstrap_servers=cluster.bootstrap, retries=0) as admin,
     ):
         with pytest.raises(AdminError):
-            await admin.describe_log_dirs([1, 2], timeout_ms=200)
+            await admin.describe_log_dirs([1, 2])

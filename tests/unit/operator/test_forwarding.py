@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from kit.waiting import HANG_S
+from kit.waiting import HANG_S, turn_until
 from quorate_operator.planning.cluster import Address, Publication
 from quorate_operator.planning.steps import PublishAddress, RetireAddress, StepError, WithdrawAddress
 from quorate_operator.runtime.local import forwarding
@@ -93,9 +93,7 @@ async def test_connections_are_counted_while_they_last(forwarder: Forwarder, con
     reader, writer = clients.pop()
     writer.write_eof()
     assert await reader.read(-1) == b"bye"
-    async with asyncio.timeout(HANG_S):
-        while forwarder.connections > 1:  # noqa: ASYNC110 - a forwarder tells nobody
-            await asyncio.sleep(0)
+    await turn_until(lambda: forwarder.connections == 1)
 
 
 async def test_more_connections_than_allowed_are_refused(

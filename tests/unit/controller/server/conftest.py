@@ -200,12 +200,6 @@ class Rig:
         self._clients.append(client)
         return client
 
-    async def turn_until(self, condition: Callable[[], bool]) -> None:
-        """Let the loop turn until something holds."""
-        async with asyncio.timeout(HANG_S):
-            while not condition():  # noqa: ASYNC110 - the code under test has no event for it
-                await asyncio.sleep(0)
-
     async def barrier(self) -> None:
         """Return when all that was sent to the listener before is taken: another client is served."""
         for _ in range(3):

@@ -12,7 +12,7 @@ import pytest
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.errors import ErrorCode
-from kit.waiting import HANG_S
+from kit.waiting import HANG_S, turn_until
 from quorate_controller.server.listener import Exchange, ListenerLimits
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
@@ -89,7 +89,7 @@ async def test_a_peer_that_does_not_read_is_not_read_from(rig: Any) -> None:
     rig.listener.handler = handler = LargeAnswers()
     client = await rig.connect()
     client.writer.write(encode_frame(b"ask") * 200)
-    await rig.turn_until(lambda: handler.handled > 0)
+    await turn_until(lambda: handler.handled > 0)
     for _ in range(20):
         other = await rig.connect()
         other.writer.write(encode_frame(b"ask"))
@@ -119,12 +119,12 @@ async def test_too_many_connections_are_refused_and_logged_once(
     """Goal: max.connections. Method: the third and fourth of two are closed; room is used again."""
     await rig.listen(ListenerLimits(connections_max=2))
     first, second = await rig.connect(), await rig.connect()
-    await rig.turn_until(lambda: rig.listener.connection_count == 2)
+    await turn_until(lambda: rig.listener.connection_count == 2)
     for _ in range(2):
         assert await (await rig.connect()).is_closed()
     assert [record.message for record in caplog.records] == ["listener_full"]
     await first.close()
-    await rig.turn_until(lambda: rig.listener.connection_count == 1)
+    await turn_until(lambda: rig.listener.connection_count == 1)
     third = await rig.connect()
     rig.node.decide = lambda _request, _caller: heartbeat_answer()
     assert (await third.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
@@ -178,14 +178,14 @@ async def test_a_client_that_leaves_cancels_its_requests(rig: Any) -> None:
     client.send(heartbeat(2), HEARTBEAT_VERSION)
     futures = await rig.node.requests(2)
     await client.close()
-    await rig.turn_until(lambda: all(future.cancelled() for future in futures))
+    await turn_until(lambda: all(future.cancelled() for future in futures))
 
 
 async def test_no_delay_is_set(rig: Any) -> None:
     """Goal: small answers leave at once. Method: look at the accepted socket."""
     await rig.listen()
     await rig.connect()
-    await rig.turn_until(lambda: rig.listener.connection_count == 1)
+    await turn_until(lambda: rig.listener.connection_count == 1)
     (connection,) = rig.listener._connections
     accepted = connection._transport.get_extra_info("socket")
     copy = socket.socket(fileno=os.dup(accepted.fileno()))
@@ -250,7 +250,7 @@ async def test_answers_before_garbage_are_sent(rig: Any) -> None:
     client.send(heartbeat(1), HEARTBEAT_VERSION)
     (future,) = await rig.node.requests(1)
     client.writer.write(encode_frame(b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"))
-    await rig.turn_until(lambda: rig.counters.refused_connections == 1)
+    await turn_until(lambda: rig.counters.refused_connections == 1)
     future.set_result(heartbeat_answer())
     assert (await client.receive()).error_code is ErrorCode.none
     assert await client.is_closed()

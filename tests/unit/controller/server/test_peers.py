@@ -10,11 +10,12 @@ import pytest
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
 from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
 from kio.schema.errors import ErrorCode
-from kit.waiting import HANG_S
+from kit.waiting import HANG_S, turn_until
 from quorate_controller.node.events import RegistrationSend
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
 from quorate_controller.raft.model import ReplicaKey, VersionRange
+from quorate_controller.server import peers
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peer_lane import LaneLimits
 from quorate_controller.server.peers import PeerConnections
@@ -148,7 +149,6 @@ class Bench:
         self.counters = RequestCounters()
         self.connections: PeerConnections
         self._next_id = 0
-        self._arrived = asyncio.Event()
 
     async def start(self, **limits: Any) -> None:
         self.port = await self.peer.start()
@@ -160,15 +160,11 @@ class Bench:
             cluster_id="c",
             counters=self.counters,
             rng=random.Random(1),
-            on_raft_event=self._take,
+            on_raft_event=self.events.append,
             limits=LaneLimits(
                 **{"setup_timeout_s": HANG_S, "backoff_s": 0.001, "backoff_s_max": 0.004, **limits}
             ),
         )
-
-    def _take(self, event: Any) -> None:
-        self.events.append(event)
-        self._arrived.set()
 
     def send(
         self, request: Any, *, timeout_ms: int = HANG_S * 1000, node_id: int = 2, port: int | None = None
@@ -183,22 +179,18 @@ class Bench:
 
     async def wait_events(self, count: int) -> list[Any]:
         """All events so far, once there are so many."""
-        async with asyncio.timeout(HANG_S):
-            while len(self.events) < count:
-                self._arrived.clear()
-                await self._arrived.wait()
+        await turn_until(lambda: len(self.events) >= count)
         return self.events
 
     async def wait_request(self, key: int, count: int = 1) -> None:
         """Return when the peer has so many requests of an API."""
-        async with asyncio.timeout(HANG_S):
-            while len(self.peer.seen(key)) < count:  # noqa: ASYNC110 - a test waits for the other side
-                await asyncio.sleep(0)
+        await turn_until(lambda: len(self.peer.seen(key)) >= count)
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
+async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     """Peer connections and a fake peer."""
+    monkeypatch.setattr(peers, "REGISTRATION_TIMEOUT_MS", HANG_S * 1000)
     built = Bench()
     yield built
     await built.connections.close()
@@ -365,9 +357,7 @@ async def test_a_bootstrap_server_has_no_node_to_lose(bench: Bench) -> None:
     voted = bench.send(vote(), node_id=-2)
     await bench.wait_events(1)
     bench.peer.stop()
-    async with asyncio.timeout(HANG_S):
-        while any(not transport.is_closing() for transport in bench.peer.transports):  # noqa: ASYNC110
-            await asyncio.sleep(0)
+    await turn_until(lambda: all(transport.is_closing() for transport in bench.peer.transports))
     refused = bench.send(vote(), node_id=-3)
     assert await bench.wait_events(2) == [
         ResponseReceived(request_id=voted, response=VOTE_GRANTED),
@@ -480,9 +470,7 @@ async def test_close_is_silent(bench: Bench) -> None:
     bench.send(vote(), port=1)
     await bench.connections.close()
     (transport, *_) = bench.peer.transports
-    async with asyncio.timeout(HANG_S):
-        while not transport.is_closing():  # noqa: ASYNC110 - a test waits for the other side
-            await asyncio.sleep(0)
+    await turn_until(transport.is_closing)
     assert bench.events == []
 
 
@@ -492,9 +480,7 @@ async def test_idle_connections_are_closed_without_a_hint(bench: Bench) -> None:
     bench.send(vote())
     await bench.wait_events(1)
     (transport,) = bench.peer.transports
-    async with asyncio.timeout(HANG_S):
-        while not transport.is_closing():  # noqa: ASYNC110 - a test waits for the other side
-            await asyncio.sleep(0)
+    await turn_until(transport.is_closing)
     bench.send(vote())
     assert [type(event) for event in await bench.wait_events(2)] == [ResponseReceived, ResponseReceived]
 
