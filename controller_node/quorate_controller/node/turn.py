@@ -186,6 +186,7 @@ class ControllerNode:
             self._propose_pending()
             if self._needs_flush:
                 self.storage.flush()
+                self.storage.keep_recovery_point(self.now_ms)
                 self._needs_flush = False
                 self._perform(self.raft.step(Persisted(end_offset=self.storage.log.end_offset), self.now_ms))
             elif not self._follow_high_watermark():

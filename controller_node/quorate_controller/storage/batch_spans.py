@@ -4,6 +4,7 @@ It reads what `quorate_protocol.records.batch.scan_batches` reads, which checks 
 much; a test compares both.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -13,6 +14,7 @@ from quorate_protocol.records.batch import (
     CRC_COVERS_FROM,
     HEADER_SIZE_BYTES,
     MAGIC,
+    MAGIC_POSITION,
     PREFIX,
     header_struct,
 )
@@ -25,6 +27,10 @@ LOOKUP_CHUNK_BYTES: Final = 16 * 1024
 """For finding one batch: a few intervals of the index."""
 _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """Eight times what Kafka lets a metadata batch be: a longer one is a damaged length."""
+_HEADER_FROM_MAGIC: Final = re.compile(rb"\x02(?=.{26}\xff{14})", re.DOTALL)
+"""Magic 2 and, 26 bytes behind it, producer id, producer epoch and base sequence, each -1 in a metadata log."""
+_SECTOR_BYTES: Final = 512
+"""What a disk writes wholly or not at all; file systems write one or more."""
 
 
 class BatchSpan(NamedTuple):
@@ -86,3 +92,25 @@ def _spans_of_chunk(chunk: bytes, chunk_position: int, *, check_crc: bool) -> It
             chunk_position + at,
         )
         at = behind
+
+
+def find_span(file: File, start: int, end: int) -> BatchSpan | None:
+    """The first whole and good batch that begins at `start` or at any byte behind it."""
+    while start + HEADER_SIZE_BYTES <= end:
+        chunk = file.read_at(start, min(_CHUNK_BYTES, end - start))
+        for found in _HEADER_FROM_MAGIC.finditer(chunk, MAGIC_POSITION):
+            position = start + found.start() - MAGIC_POSITION
+            spans = read_spans(file, position, end, check_crc=True, chunk_bytes=LOOKUP_CHUNK_BYTES)
+            for span in spans:
+                return span
+        start += max(len(chunk) - HEADER_SIZE_BYTES + 1, 1)
+    return None
+
+
+def has_unwritten_sector(file: File, start: int, end: int) -> bool:
+    """Whether a whole sector between two positions is zeros, as one that never reached the disk."""
+    first = -(-start // _SECTOR_BYTES) * _SECTOR_BYTES
+    return any(
+        not any(file.read_at(sector, _SECTOR_BYTES))
+        for sector in range(first, end - _SECTOR_BYTES + 1, _SECTOR_BYTES)
+    )

@@ -1,7 +1,8 @@
 """Everything one controller keeps on disk, behind one object that the node drives.
 
 The methods map to what raft's `Ready` asks for, in the order in which it must become durable:
-save_hard_state -> truncate_to -> append + flush -> snapshot chunks -> restore.
+save_hard_state -> truncate_to -> append + flush -> snapshot chunks -> restore. The recovery point is lowered before
+the log is cut, and raised some time after it was flushed.
 """
 
 import logging
@@ -31,11 +32,14 @@ from quorate_controller.storage.meta_properties import (
     write_meta_properties,
 )
 from quorate_controller.storage.quorum_state import QUORUM_STATE, QuorumStateFile
+from quorate_controller.storage.recovery_point import RECOVERY_POINTS, RecoveryPointFile
 from quorate_controller.storage.snapshots import SnapshotStore, SnapshotWriter, snapshot_file_name
 
 _logger = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
+RECOVERY_POINT_INTERVAL_MS = 60_000
+"""Kafka's log.flush.offset.checkpoint.interval.ms."""
 _SNAPSHOT_HEAD_BYTES = 1024 * 1024
 """Enough for the first batch of a checkpoint, which names the voters."""
 
@@ -76,7 +80,11 @@ class ControllerStorage:
         self._timestamps_ms: dict[SnapshotId, int] = {}
         directory = config.metadata_log_dir / METADATA_DIRECTORY
         self._quorum_state = QuorumStateFile(file_system, directory / QUORUM_STATE)
-        self.log = MetadataLog.open(file_system, directory, config.log)
+        self._recovery_point = RecoveryPointFile(file_system, config.metadata_log_dir / RECOVERY_POINTS)
+        self._recovery_point_due_ms = 0
+        self.log = MetadataLog.open(
+            file_system, directory, config.log, durable_end_offset=self._recovery_point.offset
+        )
         self.snapshots = SnapshotStore.open(file_system, directory)
         self.hard_state = self._quorum_state.read() or HardState()
         self._match_log_and_snapshots()
@@ -165,9 +173,26 @@ class ControllerStorage:
         """See MetadataLog.flush."""
         self.log.flush()
 
+    def keep_recovery_point(self, now_ms: int) -> None:
+        """Write the end of the log down as durable, unless that was done a short time ago. Call it after `flush`."""
+        if now_ms >= self._recovery_point_due_ms:
+            self._write_recovery_point()
+            self._recovery_point_due_ms = now_ms + RECOVERY_POINT_INTERVAL_MS
+
+    def _write_recovery_point(self) -> None:
+        self.log.flush()
+        self._recovery_point.write(self.log.end_offset)
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """Before the log is cut at `offset`: whatever a crash leaves is above the recovery point."""
+        if offset < self._recovery_point.offset:
+            self._recovery_point.write(min(offset, self.log.start_offset))
+
     def truncate_to(self, offset: int) -> None:
         """See MetadataLog.truncate_to."""
+        self._lower_recovery_point(offset)
         self.log.truncate_to(offset)
+        self._write_recovery_point()
 
     def write_snapshot_chunk(self, snapshot_id: SnapshotId, position: int, data: bytes) -> None:
         """One chunk of a snapshot being fetched. Position 0 begins anew; others continue where it stands."""
@@ -187,8 +212,13 @@ class ControllerStorage:
         self._download.freeze()
         self._download = None
         # A crash from here on is mended by _match_log_and_snapshots: the log is older than the snapshot.
-        self.log.reset_to(snapshot_id.offset)
+        self._reset_log(snapshot_id.offset)
         self._forget_snapshots_before(snapshot_id)
+
+    def _reset_log(self, offset: int) -> None:
+        self._lower_recovery_point(0)
+        self.log.reset_to(offset)
+        self._write_recovery_point()
 
     def snapshot_quorum(self, snapshot_id: SnapshotId) -> SnapshotQuorum:
         """What the head of a checkpoint says. CorruptFileError when it does not begin like one."""
@@ -211,6 +241,7 @@ class ControllerStorage:
 
         Gives the new log start offset if it moved. KafkaMetadataLog.maybeClean: by size, then by age.
         """
+        self._write_recovery_point()
         start_offset = self.log.start_offset
         config = self._config
         if config.retention_bytes >= 0:
@@ -222,13 +253,15 @@ class ControllerStorage:
         return self.log.start_offset if self.log.start_offset != start_offset else None
 
     def close(self) -> None:
-        """Flush, close, unlock."""
+        """Flush, close, unlock; does nothing the second time."""
         if self._download is not None:
             self._download.abort()
             self._download = None
+        if self._locks:
+            self._write_recovery_point()
         self.log.close()
-        for lock in self._locks:
-            lock.release()
+        while self._locks:
+            self._locks.pop().release()
 
     def _clean_while(self, is_expired: Callable[[SnapshotId], bool]) -> None:
         ids = self.snapshots.ids
@@ -275,7 +308,7 @@ class ControllerStorage:
                     "facts": {"snapshot": snapshot_file_name(latest), "log_end_offset": self.log.end_offset}
                 },
             )
-            self.log.reset_to(latest.offset)
+            self._reset_log(latest.offset)
         for snapshot_id in self.snapshots.ids:
             if snapshot_id.offset < self.log.start_offset:
                 self.snapshots.remove(snapshot_id)

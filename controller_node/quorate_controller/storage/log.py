@@ -2,9 +2,9 @@
 
 Offsets are those of records; a batch covers base_offset..last_offset. Reads and appends are in whole batches.
 
-Recovery reads every batch and checks its checksum. In the last segment, what lies behind the first bad batch
-was never made durable (a torn write) and is cut off. A bad batch in an earlier segment, which was durable
-before the next one was created, is damage that a replica must not hide: it would forget what it acknowledged.
+Recovery reads every batch and checks its checksum. A torn write at the end of the last segment was never made
+durable and is cut off. Anything else is damage that a replica must not hide, because it would forget what it
+acknowledged: a bad batch with good ones behind it, one below the recovery point, one in an earlier segment.
 """
 
 import logging
@@ -59,22 +59,33 @@ class MetadataLog:
         self._is_dirty = False
 
     @classmethod
-    def open(cls, file_system: FileSystem, directory: Path, config: LogConfig | None = None) -> "MetadataLog":
+    def open(
+        cls,
+        file_system: FileSystem,
+        directory: Path,
+        config: LogConfig | None = None,
+        *,
+        durable_end_offset: int = 0,
+    ) -> "MetadataLog":
         """Open or create the log, cutting off a tail that is torn.
+
+        What is below `durable_end_offset` is never cut off.
 
         Raises:
             StorageError: a file cannot be used.
-            CorruptFileError: a batch before the last segment is damaged.
+            CorruptFileError: batches that were durable are damaged or missing. Nothing was cut off.
         """
         log = cls(file_system, directory, config or LogConfig())
         file_system.make_directory(directory)
         ensure_partition_metadata(file_system, directory)
         base_offsets = log._tidy_directory()
         for base_offset in base_offsets:
-            log._recover_segment(base_offset, is_last=base_offset == base_offsets[-1])
+            log._recover_segment(base_offset, base_offsets[-1], durable_end_offset)
         if log._segments:
             log._start_offset = log._segments[0].base_offset
         else:
+            if durable_end_offset:
+                raise _lost_records(segment_path(directory, 0), 0, 0, durable_end_offset)
             log._create_segment(0)
         refresh_leader_epochs(file_system, directory, log._epochs)
         # Names that a killed predecessor left may not be durable, though we can see them.
@@ -254,7 +265,7 @@ class MetadataLog:
                 self._file_system.remove(self._directory / name)
         return sorted(map(int, bases))
 
-    def _recover_segment(self, base_offset: int, *, is_last: bool) -> None:
+    def _recover_segment(self, base_offset: int, last_base_offset: int, durable_end_offset: int) -> None:
         path = segment_path(self._directory, base_offset)
         if self._segments and self.end_offset != base_offset:
             raise CorruptFileError(
@@ -273,9 +284,18 @@ class MetadataLog:
         segment, bad_bytes = Segment.recover(
             self._file_system, self._directory, base_offset, self._config.index_interval_bytes, note
         )
-        if bad_bytes and not is_last:
+        position = segment.size_bytes - bad_bytes
+        expected = f"expected a batch at offset {segment.next_offset}, position {position}, but it is damaged"
+        if base_offset != last_base_offset:
+            if bad_bytes:
+                raise CorruptFileError(path, f"{expected}, and later files follow", advice=DAMAGE_ADVICE)
+        elif segment.next_offset < durable_end_offset:
+            raise _lost_records(path, segment.next_offset, position, durable_end_offset)
+        elif bad_bytes and (behind := segment.batch_behind_damage(bad_bytes)) is not None:
             raise CorruptFileError(
-                path, f"the batch at offset {segment.next_offset} is damaged", advice=DAMAGE_ADVICE
+                path,
+                f"{expected}, and a good batch of offset {behind.base_offset} follows at position {behind.position}",
+                advice=DAMAGE_ADVICE,
             )
         self._segments.append(segment)
         if bad_bytes:
@@ -286,3 +306,12 @@ class MetadataLog:
                 },
             )
         segment.cut_tail(bad_bytes)
+
+
+def _lost_records(path: Path, end_offset: int, position: int, durable_end_offset: int) -> CorruptFileError:
+    return CorruptFileError(
+        path,
+        f"ends at offset {end_offset}, position {position}, but records up to offset {durable_end_offset - 1} were "
+        "made durable",
+        advice=DAMAGE_ADVICE,
+    )

@@ -11,7 +11,13 @@ from pathlib import Path
 
 from quorate_protocol.records.batch import PREFIX, BatchHeader
 
-from quorate_controller.storage.batch_spans import LOOKUP_CHUNK_BYTES, BatchSpan, read_spans
+from quorate_controller.storage.batch_spans import (
+    LOOKUP_CHUNK_BYTES,
+    BatchSpan,
+    find_span,
+    has_unwritten_sector,
+    read_spans,
+)
 from quorate_controller.storage.errors import FileMissingError
 from quorate_controller.storage.filesystem import File, FileSystem
 from quorate_controller.storage.segment_index import SegmentIndex
@@ -134,6 +140,17 @@ class Segment:
         self._log.sync()
         self._index.close_time_index()
         self._write_index_files()
+
+    def batch_behind_damage(self, size_bytes: int) -> BatchSpan | None:
+        """A good batch in the last `size_bytes`, which begin with a bad one; None where a write was torn.
+
+        A torn write ends with what it wrote, or misses whole sectors of one flush, which read as zeros.
+        """
+        start = self._log.size_bytes - size_bytes
+        span = find_span(self._log, start + 1, self._log.size_bytes)
+        if span is None or span.base_offset < self.next_offset:
+            return None
+        return None if has_unwritten_sector(self._log, start, span.position) else span
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds `offset` and all after it, durably."""

@@ -10,12 +10,17 @@ from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, Sna
 from quorate_controller.raft.startup import EpochStart, HardState, KRaftVersionAt
 from quorate_controller.raft.voters import VoterSet
 from quorate_controller.storage.bootstrap import encode_voters_checkpoint
-from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig
+from quorate_controller.storage.controller_storage import (
+    RECOVERY_POINT_INTERVAL_MS,
+    ControllerStorage,
+    StorageConfig,
+)
 from quorate_controller.storage.errors import CorruptFileError, DirectoryInUseError, StorageError
 from quorate_controller.storage.filesystem import FileSystem
 from quorate_controller.storage.log import LogConfig
 from quorate_controller.storage.meta_properties import MetaProperties, write_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_controller.storage.recovery_point import RECOVERY_POINTS
 from quorate_protocol.records.control import KRaftVersionRecord, encode_control_batch
 
 DIRECTORY_ID = UUID("18c84144-6502-49a8-9f28-cc7613f0f26e")
@@ -193,6 +198,79 @@ def test_fetched_snapshot_replaces_the_log(open_storage: Open, make_batches):
         storage = open_storage()
     storage.append(make_batches(500, 1, epoch=3))
     storage.close()
+
+
+def test_recovery_point_follows_the_log(open_storage: Open, tmp_path: Path, make_batches):
+    """The file has Kafka's format and is written at a stop, after a minute, at retention, and before a cut."""
+    path = tmp_path / "meta" / RECOVERY_POINTS
+
+    def recovery_point() -> int:
+        version, count, line = path.read_text().splitlines()
+        assert (version, count) == ("0", "1")
+        topic, partition, offset = line.split()
+        assert (topic, partition) == ("__cluster_metadata", "0")
+        return int(offset)
+
+    storage = open_storage()
+    storage.append(make_batches(0, 30))
+    storage.flush()
+    storage.keep_recovery_point(1_000_000)
+    assert recovery_point() == 30
+    storage.append(make_batches(30, 5))
+    storage.flush()
+    storage.keep_recovery_point(1_000_000 + RECOVERY_POINT_INTERVAL_MS - 1)
+    assert recovery_point() == 30
+    storage.keep_recovery_point(1_000_000 + RECOVERY_POINT_INTERVAL_MS)
+    assert recovery_point() == 35
+    storage.truncate_to(20)
+    assert recovery_point() == 20
+    storage.append(make_batches(20, 4, epoch=2))
+    storage.clean(0)
+    assert recovery_point() == 24
+    storage.append(make_batches(24, 4, epoch=2))
+    storage.close()
+    assert recovery_point() == 28
+    open_storage().close()
+    snapshot_id = SnapshotId(offset=10, epoch=3)
+    storage = open_storage()
+    storage.write_snapshot_chunk(snapshot_id, 0, voters_checkpoint())
+    storage.restore(snapshot_id)
+    assert recovery_point() == 10
+    storage.close()
+    open_storage().close()
+
+
+def test_log_is_refused_below_its_recovery_point(open_storage: Open, tmp_path: Path, make_batches):
+    """After a clean stop the last record is damaged: the start is refused; without the file it is a torn tail."""
+    storage = open_storage()
+    storage.append(make_batches(0, 5))
+    storage.close()
+    log = tmp_path / "meta" / PARTITION / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes()[:-1] + b"x")
+    with pytest.raises(
+        CorruptFileError, match=r"ends at offset 4, position \d+, .* up to offset 4 were made durable"
+    ):
+        open_storage()
+    (tmp_path / "meta" / RECOVERY_POINTS).unlink()
+    open_storage().close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"1\n0\n", b"0\n1\n__cluster_metadata 0 x\n", b"0\n2\n__cluster_metadata 0 5\n", b"\xff"]
+)
+def test_recovery_point_that_cannot_be_read_is_refused(open_storage: Open, tmp_path: Path, content: bytes):
+    """The error names the file and says what removing it means."""
+    (tmp_path / "meta" / RECOVERY_POINTS).write_bytes(content)
+    with pytest.raises(
+        CorruptFileError, match=r"recovery-point-offset-checkpoint: .* is not .*Remove the file"
+    ):
+        open_storage()
+
+
+def test_recovery_points_of_other_partitions_are_ignored(open_storage: Open, tmp_path: Path):
+    """A Java node that was broker and controller leaves those of its topics."""
+    (tmp_path / "meta" / RECOVERY_POINTS).write_bytes(b"0\n2\ngreetings 0 17\ngreetings 1 4\n")
+    open_storage().close()
 
 
 def test_snapshot_that_is_none_is_refused(open_storage: Open, make_batches):

@@ -212,18 +212,71 @@ def test_every_cut_through_the_last_batches_recovers(os_files: OsFileSystem, tmp
         assert path.stat().st_size == cut // one * one
 
 
-def test_flipped_bit_ends_the_last_segment(os_files: OsFileSystem, tmp_path: Path, make_batches):
-    """A batch with a wrong checksum and what follows was never made durable in order: it is cut off."""
+def test_flipped_bit_before_good_batches_is_refused(os_files: OsFileSystem, tmp_path: Path, make_batches):
+    """Flip a bit in each byte of a batch in the middle: a torn write leaves no good batches behind it."""
     log = MetadataLog.open(os_files, tmp_path)
     log.append(make_batches(0, 5))
     log.close()
     path = tmp_path / "00000000000000000000.log"
-    data = bytearray(path.read_bytes())
-    data[len(data) * 3 // 5 - 3] ^= 4
-    path.write_bytes(data)
+    good = path.read_bytes()
+    one = len(good) // 5
+    for byte in range(2 * one, 3 * one):
+        data = bytearray(good)
+        data[byte] ^= 4
+        path.write_bytes(data)
+        if byte in range(2 * one + 12, 2 * one + 16):
+            continue  # the checksum does not cover the epoch
+        with pytest.raises(CorruptFileError) as caught:
+            MetadataLog.open(os_files, tmp_path)
+        assert str(caught.value).startswith(
+            f"{path}: expected a batch at offset 2, position {2 * one}, but it is damaged, "
+            f"and a good batch of offset 3 follows at position {3 * one}. "
+        )
+        assert "remove this node from the voter set" in str(caught.value)
+        assert path.read_bytes() == bytes(data), "what is left stays as it is"
+
+
+def test_sectors_that_were_never_written_are_cut_off(os_files: OsFileSystem, tmp_path: Path, make_batches):
+    """A power loss may keep a later page of one flush and lose an earlier one, which then reads as zeros."""
     log = MetadataLog.open(os_files, tmp_path)
-    assert log.end_offset == 2
+    log.append(make_batches(0, 400))
     log.close()
+    path = tmp_path / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[4096:8192] = bytes(4096)
+    path.write_bytes(data)
+    with pytest.raises(CorruptFileError, match="records up to offset 399 were made durable"):
+        MetadataLog.open(os_files, tmp_path, durable_end_offset=400)
+    log = MetadataLog.open(os_files, tmp_path, durable_end_offset=20)
+    assert 20 < log.end_offset < 60
+    log.close()
+
+
+def test_log_that_ends_below_what_was_durable_is_refused(
+    os_files: OsFileSystem, tmp_path: Path, make_batches
+):
+    """A torn tail, a missing tail and a missing file: each names what was expected, and nothing is changed."""
+    log = MetadataLog.open(os_files, tmp_path)
+    log.append(make_batches(0, 5))
+    log.close()
+    path = tmp_path / "00000000000000000000.log"
+    good = path.read_bytes()
+    one = len(good) // 5
+    for cut, end_offset in ((5 * one - 1, 4), (3 * one, 3), (0, 0)):
+        path.write_bytes(good[:cut])
+        expected = (
+            rf"000\.log: ends at offset {end_offset}, position {end_offset * one}, "
+            "but records up to offset 4 were made durable"
+        )
+        with pytest.raises(CorruptFileError, match=expected):
+            MetadataLog.open(os_files, tmp_path, durable_end_offset=5)
+        assert path.read_bytes() == good[:cut]
+        if cut:
+            MetadataLog.open(os_files, tmp_path, durable_end_offset=end_offset).close()
+            assert path.stat().st_size == end_offset * one
+    path.unlink()
+    with pytest.raises(CorruptFileError, match="up to offset 4 were made durable"):
+        MetadataLog.open(os_files, tmp_path, durable_end_offset=5)
 
 
 def test_damage_in_an_earlier_segment_is_refused(os_files: OsFileSystem, tmp_path: Path, make_batches):
@@ -237,7 +290,10 @@ def test_damage_in_an_earlier_segment_is_refused(os_files: OsFileSystem, tmp_pat
     data = bytearray(good)
     data[-3] ^= 4
     path.write_bytes(data)
-    with pytest.raises(CorruptFileError, match=r"000\.log: the batch at offset \d+ is damaged"):
+    with pytest.raises(
+        CorruptFileError,
+        match=r"000\.log: expected a batch at offset \d+, position \d+, but it is damaged, and later files",
+    ):
         MetadataLog.open(os_files, tmp_path, SMALL)
     assert path.read_bytes() == bytes(data)
     path.write_bytes(good)
