@@ -1,9 +1,8 @@
-"""What control records of log and checkpoints say about the quorum: kraft.version and voters (KIP-853)."""
+"""What the head of a checkpoint says about the quorum: kraft.version and voters (KIP-853)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from quorate_protocol.records.batch import RecordBatch, decode_batches
+from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.records.control import (
     KRaftVersionRecord,
     SnapshotHeaderRecord,
@@ -21,15 +20,6 @@ class SnapshotQuorum:
     last_contained_log_timestamp_ms: int
     kraft_version: int | None
     voters: VoterSet | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumChange:
-    """One control record of the log: either `kraft_version` or `voters` is set."""
-
-    offset: int
-    kraft_version: int | None = None
-    voters: VoterSet | None = None
 
 
 def read_snapshot_quorum(head: bytes) -> SnapshotQuorum:
@@ -51,16 +41,3 @@ def read_snapshot_quorum(head: bytes) -> SnapshotQuorum:
     return SnapshotQuorum(
         last_contained_log_timestamp_ms=timestamp_ms, kraft_version=kraft_version, voters=voters
     )
-
-
-def quorum_changes(batch: RecordBatch) -> Iterator[QuorumChange]:
-    """Those in a control batch of the log."""
-    for record in batch.records:
-        offset = batch.base_offset + record.offset_delta
-        match decode_control(record):
-            case KRaftVersionRecord(k_raft_version=level):
-                yield QuorumChange(offset=offset, kraft_version=level)
-            case VotersRecord() as voters_record:
-                yield QuorumChange(offset=offset, voters=VoterSet.from_record(voters_record))
-            case _:
-                pass

@@ -14,17 +14,19 @@ from uuid import UUID
 
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
-from quorate_protocol.records.batch import decode_batches
+from quorate_protocol.records.batch import scan_batches
 from quorate_protocol.records.framing import MetadataRecord
 from quorate_protocol.uuids import random_uuid
 
 from quorate_controller.raft.model import SnapshotId
+from quorate_controller.raft.records import QuorumChange, quorum_changes
 from quorate_controller.raft.startup import HardState, KRaftVersionAt, LogState, VotersAt
+from quorate_controller.raft.voters import VoterSet
 from quorate_controller.storage.bootstrap import BOOTSTRAP_CHECKPOINT, read_bootstrap_records
-from quorate_controller.storage.control_records import SnapshotQuorum, quorum_changes, read_snapshot_quorum
-from quorate_controller.storage.errors import CorruptFileError, StorageError
+from quorate_controller.storage.control_records import SnapshotQuorum, read_snapshot_quorum
+from quorate_controller.storage.errors import DAMAGE_ADVICE, CorruptFileError, StorageError
 from quorate_controller.storage.filesystem import FileSystem, Lock
-from quorate_controller.storage.log import DAMAGE_ADVICE, LogConfig, MetadataLog
+from quorate_controller.storage.log import LogConfig, MetadataLog
 from quorate_controller.storage.meta_properties import (
     MetaProperties,
     check_ensemble,
@@ -138,14 +140,11 @@ class ControllerStorage:
         for base_offset in self.log.control_batch_offsets:
             if base_offset < behind:
                 continue
-            batch = next(decode_batches(self.log.read(base_offset, 0)))
-            for change in quorum_changes(batch):
-                if change.kraft_version is not None:
-                    kraft_versions.append(
-                        KRaftVersionAt(offset=change.offset, kraft_version=change.kraft_version)
-                    )
-                if change.voters is not None:
-                    voters.append(VotersAt(offset=change.offset, voters=change.voters))
+            for offset, change in self._quorum_changes(base_offset):
+                if isinstance(change, VoterSet):
+                    voters.append(VotersAt(offset=offset, voters=change))
+                else:
+                    kraft_versions.append(KRaftVersionAt(offset=offset, kraft_version=change))
         return LogState(
             start_offset=self.log.start_offset,
             end_offset=self.log.end_offset,
@@ -155,6 +154,13 @@ class ControllerStorage:
             voters=tuple(voters),
             kraft_versions=tuple(kraft_versions),
         )
+
+    def _quorum_changes(self, base_offset: int) -> tuple[tuple[int, QuorumChange], ...]:
+        data = self.log.read(base_offset, 0)
+        try:
+            return tuple(quorum_changes(data, next(scan_batches(data))))
+        except ProtocolError as error:
+            raise self.log.unreadable(base_offset, error) from error
 
     def bootstrap_records(self) -> tuple[MetadataRecord, ...]:
         """Records of bootstrap.checkpoint, for the first leader of a new cluster; () without such a file."""

@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from quorate_protocol.errors import ProtocolError
 from quorate_protocol.records.batch import BatchHeader, scan_batches
 
 from quorate_controller.raft.startup import EpochStart
@@ -20,7 +21,7 @@ from quorate_controller.storage.checkpoint_files import (
     refresh_leader_epochs,
     write_leader_epochs,
 )
-from quorate_controller.storage.errors import CorruptFileError
+from quorate_controller.storage.errors import DAMAGE_ADVICE, CorruptFileError, unreadable_content
 from quorate_controller.storage.filesystem import FileSystem
 from quorate_controller.storage.segment import COMPANION_SUFFIXES, LOG_SUFFIX, Segment, segment_path
 
@@ -29,11 +30,6 @@ _logger = logging.getLogger(__name__)
 _LEFT_OVER_SUFFIXES = (".deleted", ".cleaned")
 _SNAPSHOT_DELETED_SUFFIX = ".checkpoint.deleted"
 _OFFSET_DIGITS = 20
-
-DAMAGE_ADVICE = (
-    "If the other voters are healthy, remove this node from the voter set, format an empty directory and add "
-    "it again; else restore the file from a backup"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +153,13 @@ class MetadataLog:
             if segment.base_offset <= start_offset:
                 return segment.read(start_offset, size_bytes_max, end_offset)
         raise AssertionError(f"no segment holds offset {start_offset}")
+
+    def unreadable(self, offset: int, error: ProtocolError) -> CorruptFileError:
+        """The error for records at `offset`, or behind it in the same batch, that cannot be read."""
+        base_offset = max(segment.base_offset for segment in self._segments if segment.base_offset <= offset)
+        return unreadable_content(
+            segment_path(self._directory, base_offset), f"the batch at offset {offset}", error
+        )
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds `offset` and all after it, durably."""

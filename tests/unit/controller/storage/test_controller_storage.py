@@ -1,5 +1,6 @@
 """The whole of a controller's disk: opening, the state for raft, snapshots, retention, crashes."""
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -7,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, SnapshotId
+from quorate_controller.raft.records import check_fetched
 from quorate_controller.raft.startup import EpochStart, HardState, KRaftVersionAt
 from quorate_controller.raft.voters import VoterSet
 from quorate_controller.storage.bootstrap import encode_voters_checkpoint
@@ -21,6 +23,8 @@ from quorate_controller.storage.log import LogConfig
 from quorate_controller.storage.meta_properties import MetaProperties, write_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_controller.storage.recovery_point import RECOVERY_POINTS
+from quorate_protocol.kafka.enums import ControlRecordType
+from quorate_protocol.records.batch import Record, RecordBatch, encode_batch
 from quorate_protocol.records.control import KRaftVersionRecord, encode_control_batch
 
 DIRECTORY_ID = UUID("18c84144-6502-49a8-9f28-cc7613f0f26e")
@@ -96,6 +100,46 @@ def test_state_survives_a_restart(open_storage: Open, make_batches):
         KRaftVersionAt(offset=8, kraft_version=1),
     )
     assert [entry.offset for entry in state.voters] == [5]
+    storage.close()
+
+
+def control_batch(control_type: int, value: bytes, offset: int) -> bytes:
+    """A control batch whose record may be of any type."""
+    record = Record(offset_delta=0, timestamp_ms=1, key=struct.pack(">hh", 0, control_type), value=value)
+    return encode_batch(
+        RecordBatch(
+            base_offset=offset,
+            partition_leader_epoch=1,
+            is_control=True,
+            base_timestamp_ms=1,
+            max_timestamp_ms=1,
+            records=(record,),
+        )
+    )
+
+
+def test_start_skips_control_records_that_a_follower_skips(open_storage: Open, make_batches):
+    """Control records of an unknown type or version: what a follower accepts must not prevent its next start."""
+    unknown_type = control_batch(17, b"\x00\x00", 3)
+    unknown_version = control_batch(ControlRecordType.KRAFT_VOTERS, b"\x00\x63", 4)
+    batches = make_batches(0, 3) + unknown_type + unknown_version
+    assert check_fetched(batches, end_offset=0, last_epoch=0, leader_epoch=1) == (batches, None)
+    storage = open_storage()
+    storage.append(batches)
+    storage.close()
+    storage = open_storage()
+    assert (storage.log_state().end_offset, storage.log_state().voters) == (5, ())
+    storage.close()
+
+
+def test_control_record_that_cannot_be_read_is_named(open_storage: Open, make_batches):
+    """A VotersRecord with a right checksum that ends in its middle: file, offset and the way out, no traceback."""
+    storage = open_storage()
+    storage.append(make_batches(0, 3) + control_batch(ControlRecordType.KRAFT_VOTERS, b"\x00\x00\x09", 3))
+    with pytest.raises(
+        CorruptFileError, match=r"000\.log: the batch at offset 3 cannot be read .*remove this node"
+    ):
+        storage.log_state()
     storage.close()
 
 
