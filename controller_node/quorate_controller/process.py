@@ -17,6 +17,7 @@ from quorate_controller.node.assembly import open_node
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.server import ControllerServer
+from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ class _Process:
         self._ended.set()
 
     def _fail(self, error: Exception) -> None:
-        log.error("failed", exc_info=error)
+        # The message of a StorageError says all that there is to know; it ends the process as its last line.
+        log.error("failed", exc_info=None if isinstance(error, StorageError) else error)
         self._failure = error
         self._ended.set()
 

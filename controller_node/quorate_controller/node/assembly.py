@@ -70,7 +70,10 @@ def _build(
     )
     metadata = MetadataState(image, control)
     if log_state.snapshot_id is not None:
-        metadata.load(storage, log_state.snapshot_id)
+        try:
+            metadata.load(storage.snapshots.chunks(log_state.snapshot_id), log_state.snapshot_id)
+        except ProtocolError as error:
+            raise storage.snapshots.unreadable(log_state.snapshot_id, error) from error
     return ControllerNode(
         raft=raft,
         storage=storage,

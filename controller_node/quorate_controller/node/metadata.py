@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import StringTooLong
+from quorate_protocol.errors import ProtocolError, StringTooLong
 from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
 from quorate_protocol.records.batch import (
     BATCH_SIZE_BYTES_MAX,
@@ -28,7 +28,7 @@ from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kio.static.protocol import Payload
     from quorate_protocol.image import MetadataImage
@@ -75,29 +75,39 @@ class MetadataState:
 
     # ------------------------------------------------------------------------------- following the log
 
-    def load(self, storage: ControllerStorage, snapshot_id: SnapshotId) -> None:
-        """Replaces the image by a checkpoint on our disk."""
+    def load(self, chunks: Iterable[bytes], snapshot_id: SnapshotId) -> None:
+        """Replaces the image by a checkpoint.
+
+        Raises:
+            ProtocolError: the checkpoint is damaged. Nothing has changed.
+        """
         if snapshot_id != BOOTSTRAP_SNAPSHOT_ID:
-            chunks = _chunks(storage, snapshot_id)
             load_checkpoint(self.image, chunks, end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
         self.finalized_levels = dict(self.image.features)
         self.applied_offset = snapshot_id.offset
 
     def catch_up(self, storage: ControllerStorage, high_watermark: int, now_ms: int) -> int:
-        """Replays one slice of the committed log. Returns its size in bytes, 0 when nothing is left."""
+        """Replays one slice of the committed log. Returns its size in bytes, 0 when nothing is left.
+
+        Raises:
+            CorruptFileError: records cannot be read or do not fit the image. The process has to end.
+        """
         if self.applied_offset >= high_watermark:
             return 0
         data = storage.log.read(self.applied_offset, REPLAY_READ_BYTES, high_watermark)
-        for batch in decode_batches(data):
-            self._replay_committed(batch, now_ms)
+        try:
+            for batch in decode_batches(data):
+                self._replay_committed(batch, now_ms)
+        except ProtocolError as error:
+            raise storage.log.unreadable(self.applied_offset, error) from error
         self.image.commit(self.applied_offset)
         self._finalize_features()
         return len(data)
 
     def _replay_committed(self, batch: RecordBatch, now_ms: int) -> None:
+        records = replay_log_batch(self.image, batch)
         self.applied_offset = batch.last_offset + 1
         self.applied_timestamp_ms = batch.max_timestamp_ms
-        records = replay_log_batch(self.image, batch)
         if records:
             self._note_features(records, batch.base_offset)
             self.control.observe(records, batch.base_offset, now_ms)
@@ -224,11 +234,3 @@ def _encode(record: MetadataRecord, metadata_version: int) -> bytes:
             f"A {type(record).__name__} has {len(value)} bytes, at most {RECORD_SIZE_BYTES_MAX} are allowed",
         )
     return value
-
-
-def _chunks(storage: ControllerStorage, snapshot_id: SnapshotId) -> Iterator[bytes]:
-    position, size_bytes = 0, storage.snapshots.size(snapshot_id)
-    while position < size_bytes:
-        data = storage.snapshots.read(snapshot_id, position, REPLAY_READ_BYTES)
-        position += len(data)
-        yield data

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ProtocolError
 from quorate_protocol.features import KRAFT_VERSION
 
 from quorate_controller.control.api import ControlError, RequestContext
@@ -36,6 +37,7 @@ from quorate_controller.raft.messages import (
     Propose,
     Resign,
     Role,
+    SnapshotRefused,
     SnapshotRestored,
     SnapshotTaken,
     Tick,
@@ -226,12 +228,18 @@ class ControllerNode:
             self._restore(ready.restore)
 
     def _restore(self, snapshot_id: SnapshotId) -> None:
-        """A complete snapshot was fetched: it replaces log and image."""
+        """A complete snapshot was fetched: it replaces image and log, if all of it can be read."""
+        try:
+            quorum = self.storage.fetched_quorum()
+            self.metadata.load(self.storage.fetched_chunks(), snapshot_id)
+        except ProtocolError as error:
+            self.storage.discard_fetched()
+            refused = SnapshotRefused(snapshot_id=snapshot_id, reason=error.message)
+            self._perform(self.raft.step(refused, self.now_ms))
+            return
         self.storage.restore(snapshot_id)
         self._needs_flush = False
         self.snapshotter.restart(self.now_ms)
-        self.metadata.load(self.storage, snapshot_id)
-        quorum = self.storage.snapshot_quorum(snapshot_id)
         self._note("snapshot_loaded", offset=snapshot_id.offset, epoch=snapshot_id.epoch)
         restored = SnapshotRestored(
             snapshot_id=snapshot_id, kraft_version=quorum.kraft_version, voters=quorum.voters

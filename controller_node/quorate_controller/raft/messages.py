@@ -412,6 +412,14 @@ class Shutdown:
     timeout_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRefused:
+    """Answer to `Ready.restore`: the snapshot is damaged and was deleted. Log and snapshots are as before."""
+
+    snapshot_id: SnapshotId
+    reason: str
+
+
 Event = (
     RequestReceived
     | ResponseReceived
@@ -423,6 +431,7 @@ Event = (
     | SnapshotTaken
     | LogStartMoved
     | SnapshotRestored
+    | SnapshotRefused
     | Resign
     | Shutdown
 )
@@ -513,9 +522,9 @@ class Note:
 class Ready:
     """What the driver must do, in the order of the fields: make durable, then send, then report.
 
-    After `append` the driver feeds `Persisted`, after `restore` it feeds `SnapshotRestored`; it goes on until
-    nothing is left to do. `truncate_to` removes the log from that offset on. `snapshot_chunk` goes to a
-    partial file that `restore` completes: fsync, rename, and the log is reset to the snapshot.
+    After `append` the driver feeds `Persisted`, after `restore` it feeds `SnapshotRestored` or `SnapshotRefused`;
+    it goes on until nothing is left to do. `truncate_to` removes the log from that offset on. `snapshot_chunk` goes
+    to a partial file that `restore` completes: fsync, rename, and the log is reset to the snapshot.
     `high_watermark` is set when it moved; `voters` when the voter set in force changed, `role` likewise.
     """
 

@@ -30,6 +30,7 @@ from quorate_controller.raft.messages import (
     Role,
     RoleChange,
     Shutdown,
+    SnapshotRefused,
     SnapshotRestored,
     SnapshotTaken,
     Tick,
@@ -148,7 +149,9 @@ class RaftNode:
         if response is not None:
             replica.effects.reply(token, response)
 
-    def _on_storage(self, event: Persisted | SnapshotTaken | LogStartMoved | SnapshotRestored) -> None:
+    def _on_storage(
+        self, event: Persisted | SnapshotTaken | LogStartMoved | SnapshotRestored | SnapshotRefused
+    ) -> None:
         replica = self._replica
         match event:
             case Persisted(end_offset=end_offset):
@@ -163,6 +166,8 @@ class RaftNode:
                 replica.history.trim_to(start_offset - 1)
             case SnapshotRestored(snapshot_id=snapshot_id, kraft_version=kraft_version, voters=voters):
                 replica.end_restore(snapshot_id, kraft_version, voters)
+            case SnapshotRefused(snapshot_id=snapshot_id, reason=reason):
+                replica.refuse_restore(snapshot_id, reason)
 
     def _on_propose(self, batches: bytes) -> None:
         replica = self._replica

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from quorate_protocol.records.control import ControlRecord
 
+_DOWNLOAD_PAUSE_MS = 1_000
+_DOWNLOAD_PAUSE_MS_MAX = 60_000
+
 
 @dataclass(slots=True, kw_only=True)
 class RoleState(ABC):
@@ -103,6 +106,8 @@ class Replica(ABC):
         self.shutdown_deadline_ms: int | None = None
         self.elections_lost = 0
         self.next_discovery_ms = 0
+        self.downloads_refused = 0
+        self.next_download_ms = 0
         self.state = state
 
     # ------------------------------------------------------------------------------------------ queries
@@ -255,9 +260,8 @@ class Replica(ABC):
             self._voters_changed()
 
     def begin_restore(self, snapshot_id: SnapshotId) -> None:
-        """A snapshot has been downloaded: it takes the place of the log."""
+        """A snapshot has been downloaded: it takes the place of the log if it is whole and good."""
         assert self.state.role is not Role.LEADER, "a leader never loads a snapshot"
-        self.log.reset_to(snapshot_id)
         self.restoring = snapshot_id
         self.effects.restore = snapshot_id
 
@@ -267,9 +271,27 @@ class Replica(ABC):
         """Storage has loaded the snapshot. `kraft_version` and `voters` are those in it."""
         assert self.restoring == snapshot_id
         self.restoring = None
+        self.downloads_refused = 0
+        self.log.reset_to(snapshot_id)
         self.history.reset(snapshot_id.offset - 1, kraft_version, voters)
         self._voters_changed()
         self.set_high_watermark(snapshot_id.offset)
+
+    def refuse_restore(self, snapshot_id: SnapshotId, reason: str) -> None:
+        """The downloaded snapshot is damaged: keep the log, and download again after a pause that grows."""
+        assert self.restoring == snapshot_id
+        self.restoring = None
+        pause_ms = min(_DOWNLOAD_PAUSE_MS << min(self.downloads_refused, 10), _DOWNLOAD_PAUSE_MS_MAX)
+        self.downloads_refused += 1
+        self.next_download_ms = self.now_ms + pause_ms
+        self.effects.warn(
+            "fetched_snapshot_damaged",
+            offset=snapshot_id.offset,
+            epoch=snapshot_id.epoch,
+            leader_id=self.state.leader_id,
+            reason=reason,
+            next_download_in_ms=pause_ms,
+        )
 
     def set_high_watermark(self, offset: int) -> None:
         """Everything below `offset` is known to be committed."""

@@ -2,20 +2,14 @@
 
 from dataclasses import dataclass
 
-from quorate_protocol.records.batch import decode_batches
-from quorate_protocol.records.control import (
-    KRaftVersionRecord,
-    SnapshotHeaderRecord,
-    VotersRecord,
-    decode_control,
-)
+from quorate_protocol.image.snapshot import read_checkpoint
 
 from quorate_controller.raft.voters import VoterSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotQuorum:
-    """The head of a checkpoint. `kraft_version` and `voters` are None where it has none."""
+    """The head of a checkpoint. `kraft_version` is None at level 0, `voters` where it has none."""
 
     last_contained_log_timestamp_ms: int
     kraft_version: int | None
@@ -23,21 +17,15 @@ class SnapshotQuorum:
 
 
 def read_snapshot_quorum(head: bytes) -> SnapshotQuorum:
-    """From the first batch of a checkpoint. CorruptBatch, UnknownRecord or MalformedMessage if it is none."""
-    batch = next(decode_batches(head))
-    timestamp_ms = 0
-    kraft_version: int | None = None
-    voters: VoterSet | None = None
-    for record in batch.records:
-        match decode_control(record):
-            case SnapshotHeaderRecord(last_contained_log_timestamp=timestamp):
-                timestamp_ms = timestamp
-            case KRaftVersionRecord(k_raft_version=level):
-                kraft_version = level
-            case VotersRecord() as voters_record:
-                voters = VoterSet.from_record(voters_record)
-            case _:
-                pass
+    """From the bytes at the start of a checkpoint, the first batch among them.
+
+    Raises:
+        ProtocolError: they are not those of a checkpoint.
+    """
+    checkpoint = read_checkpoint([head])
+    voters = checkpoint.voters
     return SnapshotQuorum(
-        last_contained_log_timestamp_ms=timestamp_ms, kraft_version=kraft_version, voters=voters
+        last_contained_log_timestamp_ms=checkpoint.last_contained_log_timestamp_ms,
+        kraft_version=checkpoint.kraft_version or None,
+        voters=None if voters is None else VoterSet.from_record(voters),
     )

@@ -6,7 +6,7 @@ the log is cut, and raised some time after it was flushed.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +35,7 @@ from quorate_controller.storage.meta_properties import (
 )
 from quorate_controller.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from quorate_controller.storage.recovery_point import RECOVERY_POINTS, RecoveryPointFile
-from quorate_controller.storage.snapshots import SnapshotStore, SnapshotWriter, snapshot_file_name
+from quorate_controller.storage.snapshots import SnapshotStore, SnapshotWriter, chunks_of, snapshot_file_name
 
 _logger = logging.getLogger(__name__)
 
@@ -211,8 +211,24 @@ class ControllerStorage:
         assert (download.snapshot_id, download.size_bytes) == (snapshot_id, position)
         download.append(data)
 
+    def fetched_chunks(self) -> Iterator[bytes]:
+        """The snapshot that was fetched, in parts."""
+        assert self._download is not None
+        return chunks_of(self._download.read, self._download.size_bytes)
+
+    def fetched_quorum(self) -> SnapshotQuorum:
+        """What the head of the fetched snapshot says. ProtocolError when it does not begin like one."""
+        assert self._download is not None
+        return read_snapshot_quorum(self._download.read(0, _SNAPSHOT_HEAD_BYTES))
+
+    def discard_fetched(self) -> None:
+        """Delete the snapshot that was fetched."""
+        assert self._download is not None
+        self._download.abort()
+        self._download = None
+
     def restore(self, snapshot_id: SnapshotId) -> None:
-        """The fetched snapshot is complete: name it, drop the log, go on at its end. Durable on return."""
+        """The fetched snapshot is complete and good: name it, drop the log, go on at its end. Durable on return."""
         assert self._download is not None
         assert self._download.snapshot_id == snapshot_id
         self._download.freeze()
@@ -231,12 +247,8 @@ class ControllerStorage:
         head = self.snapshots.read(snapshot_id, 0, _SNAPSHOT_HEAD_BYTES)
         try:
             return read_snapshot_quorum(head)
-        except (ProtocolError, StopIteration) as error:
-            raise CorruptFileError(
-                self._config.metadata_log_dir / METADATA_DIRECTORY / snapshot_file_name(snapshot_id),
-                f"does not start with a snapshot header ({error})",
-                advice=DAMAGE_ADVICE,
-            ) from error
+        except ProtocolError as error:
+            raise self.snapshots.unreadable(snapshot_id, error) from error
 
     def create_snapshot(self, snapshot_id: SnapshotId) -> SnapshotWriter:
         """Begin a snapshot of our own committed state."""

@@ -7,15 +7,28 @@ for a dynamic quorum, is listed like any other; raft knows that it is never serv
 
 import logging
 import re
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+from quorate_protocol.errors import ProtocolError
+
 from quorate_controller.raft.model import SnapshotId
-from quorate_controller.storage.errors import FileMissingError
+from quorate_controller.storage.errors import CorruptFileError, FileMissingError, unreadable_content
 from quorate_controller.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"(\d{20})-(\d{10}).*?\.checkpoint(\.part|\.deleted)?")
+
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+def chunks_of(read: Callable[[int, int], bytes], size_bytes: int) -> Iterator[bytes]:
+    """A file in parts; `read` takes a position and a number of bytes."""
+    for position in range(0, size_bytes, _CHUNK_BYTES):
+        yield read(position, _CHUNK_BYTES)
 
 
 def snapshot_file_name(snapshot_id: SnapshotId) -> str:
@@ -40,6 +53,10 @@ class SnapshotWriter:
     def append(self, data: bytes) -> None:
         """Write at the end."""
         self._file.append(data)
+
+    def read(self, position: int, size_bytes_max: int) -> bytes:
+        """Returns a part of what was written so far."""
+        return self._file.read_at(position, size_bytes_max)
 
     def freeze(self) -> None:
         """Make it durable and give it its name; from then on it is listed and readable."""
@@ -133,6 +150,15 @@ class SnapshotStore:
             return file.read_at(position, size_bytes_max)
         finally:
             file.close()
+
+    def chunks(self, snapshot_id: SnapshotId) -> Iterator[bytes]:
+        """The whole checkpoint, in parts."""
+        return chunks_of(partial(self.read, snapshot_id), self.size(snapshot_id))
+
+    def unreadable(self, snapshot_id: SnapshotId, error: ProtocolError) -> CorruptFileError:
+        """The error for a checkpoint that cannot be loaded."""
+        path = self._directory / snapshot_file_name(snapshot_id)
+        return unreadable_content(path, "the checkpoint", error)
 
     def read_all(self, snapshot_id: SnapshotId) -> bytes:
         """The whole checkpoint."""

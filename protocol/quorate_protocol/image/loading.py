@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from quorate_protocol.image.errors import CorruptCheckpointError
 from quorate_protocol.image.image import MetadataImage
 from quorate_protocol.image.snapshot import read_checkpoint
 from quorate_protocol.image.state import Provenance
@@ -46,6 +47,8 @@ def load_checkpoint(image: MetadataImage, chunks: Iterable[bytes], *, end_offset
         ProtocolError: the checkpoint is damaged; see :func:`~quorate_protocol.image.snapshot.read_checkpoint`.
     """
     checkpoint = read_checkpoint(chunks)
+    if checkpoint.epoch != epoch:
+        raise CorruptCheckpointError(f"a checkpoint of epoch {epoch} has batches of epoch {checkpoint.epoch}")
     timestamp_ms = checkpoint.last_contained_log_timestamp_ms
     image.restore(
         checkpoint.records, Provenance(end_offset=end_offset, epoch=epoch, timestamp_ms=timestamp_ms)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate_protocol import features
+from quorate_protocol.errors import CorruptBatch
 from quorate_protocol.image.errors import CorruptCheckpointError, UnwritableImageError
 from quorate_protocol.image.state import ImageState
 from quorate_protocol.records.batch import (
@@ -255,7 +256,7 @@ def _metadata_records(batches: Iterator[RecordBatch]) -> Iterator[MetadataRecord
 def _consecutive_batches(chunks: Iterable[bytes]) -> Iterator[RecordBatch]:
     expected_offset, epoch = 0, None
     for data in _whole_batches(chunks):
-        for batch in decode_batches(data):
+        for batch in _decode(data, expected_offset):
             if batch.base_offset != expected_offset:
                 raise CorruptCheckpointError(f"offset {batch.base_offset} instead of {expected_offset}")
             # No checksum covers the epoch.
@@ -263,6 +264,13 @@ def _consecutive_batches(chunks: Iterable[bytes]) -> Iterator[RecordBatch]:
                 raise CorruptCheckpointError(f"epoch {batch.partition_leader_epoch} instead of {epoch}")
             expected_offset, epoch = batch.last_offset + 1, batch.partition_leader_epoch
             yield batch
+
+
+def _decode(data: bytes, offset: int) -> Iterator[RecordBatch]:
+    try:
+        yield from decode_batches(data)
+    except CorruptBatch as error:
+        raise CorruptBatch(f"{error.message}, in the batch at offset {offset} of the checkpoint") from error
 
 
 def _whole_batches(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -49,6 +49,10 @@ def _start_download(replica: "Replica", follower: Follower, snapshot_id: "Snapsh
     if not is_in_range or snapshot_id.offset < replica.high_watermark:
         replica.effects.warn("snapshot_not_acceptable", snapshot_id=str(snapshot_id))
         return False
+    if replica.now_ms < replica.next_download_ms:
+        # The last download was damaged: ask the leader again after the retry backoff. It is alive.
+        follower.heard_from_leader(replica)
+        return False
     replica.effects.note("download_snapshot", offset=snapshot_id.offset, epoch=snapshot_id.epoch)
     follower.download = Download(snapshot_id=snapshot_id)
     return True

@@ -13,6 +13,7 @@ from quorate_controller.raft.messages import (
     Role,
     SnapshotChunk,
     SnapshotRead,
+    SnapshotRefused,
     SnapshotRestored,
     SnapshotTaken,
 )
@@ -179,6 +180,29 @@ def test_a_snapshot_is_downloaded_chunk_by_chunk_and_takes_the_place_of_the_log(
     assert outcome.high_watermark == 20
     (send,) = outcome.sends
     assert (send.request.fetch_offset, send.request.last_fetched_epoch) == (20, 4)
+
+
+def test_a_damaged_snapshot_leaves_the_log_and_is_downloaded_again_later(lab) -> None:
+    """Goal: a bad download costs nothing but time. Method: refuse it twice, follow the leader in between."""
+    node, send = offered(lab)
+    before = (node.node.log_start_offset, node.node.log_end_offset, node.node.last_epoch, node.node.voters)
+    snapshot_id = SnapshotId(offset=20, epoch=4)
+    offer = FetchResponse(leader_id=2, leader_epoch=5, snapshot_id=snapshot_id)
+    for pause_ms in (1_000, 2_000):
+        assert node.answer(send, chunk(0, b"abcde")).restores == [snapshot_id]
+        outcome = node.step(SnapshotRefused(snapshot_id=snapshot_id, reason="a bit flipped"))
+        assert [note.event for note in outcome.warnings] == ["fetched_snapshot_damaged"]
+        after = (node.node.log_start_offset, node.node.log_end_offset, node.node.last_epoch, node.node.voters)
+        assert after == before
+        paused_since_ms = node.now_ms
+        (send,) = outcome.sends
+        while not isinstance(send.request, FetchSnapshotRequest):
+            outcome = node.answer(send, offer)
+            while not outcome.sends:
+                outcome = node.wait_for_deadline()
+            (send,) = outcome.sends
+        assert pause_ms <= node.now_ms - paused_since_ms < pause_ms + 100
+        assert node.node.role is Role.FOLLOWER
 
 
 def test_nothing_is_begun_while_a_snapshot_is_put_in_place(lab) -> None:

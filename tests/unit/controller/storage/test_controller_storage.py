@@ -326,7 +326,9 @@ def test_snapshot_that_is_none_is_refused(open_storage: Open, make_batches):
         writer = storage.create_snapshot(snapshot_id)
         writer.append(content)
         writer.freeze()
-        with pytest.raises(CorruptFileError, match="does not start with a snapshot header"):
+        with pytest.raises(
+            CorruptFileError, match=r"1\.checkpoint: the checkpoint cannot be read .*remove this"
+        ):
             storage.log_state()
         storage.snapshots.remove(snapshot_id)
     storage.close()
