@@ -4,7 +4,7 @@ KIP-919).
 Both only read, on the active controller and on standbys alike.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import dropwhile
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
 from kio.schema.describe_configs.v4.response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -158,19 +158,29 @@ class ConfigDescriber:
         self._effective = effective
 
     def describe_configs(self, request: DescribeConfigsRequest) -> ControlResult:
-        """DescribeConfigs 1-4: each resource succeeds or fails alone; errors stand in the response."""
+        """DescribeConfigs 1-4: each resource succeeds or fails alone; errors stand in the response.
+
+        A resource that is named several times with the same keys is described once.
+        """
         texts: dict[str, Mapping[str, str]] = {}
+        described: dict[tuple[int, str], tuple[str, Mapping[str, _Entry]]] = {}
+        asked = dict.fromkeys(
+            (resource.resource_type, resource.resource_name, frozenset(resource.configuration_keys or ()))
+            for resource in request.resources
+        )
         results = []
-        for resource in request.resources:
+        for resource_type, name, keys in asked:
             error_code, message = ErrorCode.none, ""
             configs: tuple[DescribeConfigsResourceResult, ...] = ()
             try:
-                section, entries = self._entries(resource)
+                if (resource_type, name) not in described:
+                    described[resource_type, name] = self._describe(resource_type, name)
+                section, entries = described[resource_type, name]
                 if request.include_documentation and section not in texts:
                     texts[section] = documentation(section)
                 configs = tuple(
-                    _result(entry, texts.get(section), include_synonyms=request.include_synonyms)
-                    for entry in _selected(entries, resource.configuration_keys)
+                    _result(entries[key], texts.get(section), include_synonyms=request.include_synonyms)
+                    for key in (sorted(keys & entries.keys()) if keys else entries)
                 )
             except ControlError as error:
                 error_code, message = error.error_code, error.message
@@ -178,8 +188,8 @@ class ConfigDescriber:
                 DescribeConfigsResult(
                     error_code=error_code,
                     error_message=message,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
+                    resource_type=resource_type,
+                    resource_name=name,
                     configs=configs,
                 )
             )
@@ -187,10 +197,13 @@ class ConfigDescriber:
             response=DescribeConfigsResponse(throttle_time=timedelta(0), results=tuple(results))
         )
 
-    def _entries(self, resource: DescribeConfigsResource) -> tuple[str, Iterable[_Entry]]:
-        """The section of the schema, and the configs of the resource."""
-        name = resource.resource_name
-        match resource.resource_type:
+    def _describe(self, resource_type: int, name: str) -> tuple[str, Mapping[str, _Entry]]:
+        """The section of the schema, and the configs of the resource by name."""
+        section, entries = self._entries(resource_type, name)
+        return section, {entry.name: entry for entry in entries}
+
+    def _entries(self, resource_type: int, name: str) -> tuple[str, Iterable[_Entry]]:
+        match resource_type:
             case ConfigResourceType.TOPIC:
                 return "topic", self._topic_entries(name)
             case ConfigResourceType.BROKER:
@@ -326,10 +339,6 @@ class ConfigDescriber:
                 ErrorCode.invalid_request,
                 f"Unexpected broker id, expected {self._node_id}{separator} received {name}",
             )
-
-
-def _selected(entries: Iterable[_Entry], keys: Collection[str] | None) -> Iterable[_Entry]:
-    return (entry for entry in entries if not keys or entry.name in keys)
 
 
 def _normalized(definition: Definition, value: str | None) -> str | None:

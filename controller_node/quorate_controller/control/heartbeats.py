@@ -254,7 +254,7 @@ class HeartbeatManager:
         records: list[MetadataRecord] = []
         metadata_version = self._image.metadata_version
         if request.offline_log_dirs and metadata_version >= features.DIRECTORY_ASSIGNMENT_SINCE:
-            lost = [directory for directory in broker.directories if directory in request.offline_log_dirs]
+            lost = set(broker.directories).intersection(request.offline_log_dirs)
             if lost:
                 records += self._transitions.on_directories_offline(broker.broker_id, lost)
                 records.append(

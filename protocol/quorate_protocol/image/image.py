@@ -5,16 +5,18 @@ is committed, and no metadata transaction is open there. The journal can undo ev
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from quorate_protocol.image.errors import CannotReplay, ReplayError
 from quorate_protocol.image.index import PartitionIndex
 from quorate_protocol.image.journal import Journal, MetadataDelta, Transaction
-from quorate_protocol.image.replay import WRITES_OF, ReplayedState, key_of
-from quorate_protocol.image.state import ImageState, Provenance
+from quorate_protocol.image.replay import WRITES_OF, ReplayedState, key_of, with_entries
+from quorate_protocol.image.state import ConfigResource, ImageState, Provenance
 from quorate_protocol.records.generated import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ConfigRecord,
     EndTransactionRecord,
     MetadataRecord,
 )
@@ -78,12 +80,34 @@ class MetadataImage(ReplayedState):
         """
         before = self._replayed_end_offset
         try:
-            for offset, record in enumerate(records, base_offset):
-                self.replay(record, offset)
+            for _ in self._replay_in_runs(records, base_offset):
+                pass
         except Exception:
             self._journal.undo_from(base_offset)
             self._replayed_end_offset = before
             raise
+
+    def _replay_in_runs(self, records: Iterable[MetadataRecord], base_offset: int) -> Iterator[int]:
+        """Replay records with consecutive offsets; yields the end offset of each step.
+
+        Configs of one resource that follow each other are one write. A write replaces all configs of its resource,
+        so that one by one they would take quadratic time and memory.
+        """
+        offset = base_offset
+        for resource, run in groupby(records, _config_resource):
+            if resource is None:
+                for record in run:
+                    self.replay(record, offset)
+                    offset += 1
+                    yield offset
+            else:
+                assert offset >= self.end_offset, f"{offset} is below {self.end_offset}"
+                changes = [(record.name, record.value) for record in run if isinstance(record, ConfigRecord)]
+                row = with_entries(self.configs.get(resource), changes)
+                self._journal.write(offset, self.configs, resource, row)
+                offset += len(changes)
+                self._replayed_end_offset = offset
+                yield offset
 
     def replay(self, record: MetadataRecord, offset: int) -> None:
         """Replay one record. Call ``advance`` once its batch is complete.
@@ -176,12 +200,20 @@ class MetadataImage(ReplayedState):
             ReplayError: a record does not fit; ``offset`` is its index in the snapshot. Nothing has changed.
         """
         fresh = MetadataImage()
-        for place, record in enumerate(records):
-            if isinstance(record, BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord):
-                raise ReplayError(record=record, key="", reason="a snapshot can't contain it", offset=place)
-            fresh.replay(record, place)
-            fresh._journal.forget_below(place + 1)
+        for end_offset in fresh._replay_in_runs(_without_transactions(records), 0):
+            fresh._journal.forget_below(end_offset)
         fresh.provenance = fresh.stable = provenance
         fresh.committed_end_offset = fresh._replayed_end_offset = provenance.end_offset
         for name in (*ImageState.__slots__, *ReplayedState.__slots__, *MetadataImage.__slots__):
             setattr(self, name, getattr(fresh, name))
+
+
+def _config_resource(record: MetadataRecord) -> ConfigResource | None:
+    return (record.resource_type, record.resource_name) if type(record) is ConfigRecord else None
+
+
+def _without_transactions(records: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
+    for place, record in enumerate(records):
+        if isinstance(record, BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord):
+            raise ReplayError(record=record, key="", reason="a snapshot can't contain it", offset=place)
+        yield record

@@ -180,22 +180,24 @@ def _existing_topic(image: ReplayedState, topic_id: UUID | None) -> TopicImage:
 
 def _config(image: ReplayedState, record: records.ConfigRecord) -> Writes:
     resource = (record.resource_type, record.resource_name)
-    configs = _with_entry(image.configs.get(resource), record.name, record.value)
+    configs = with_entries(image.configs.get(resource), [(record.name, record.value)])
     return ((image.configs, resource, configs),)
 
 
 def _client_quota(image: ReplayedState, record: records.ClientQuotaRecord) -> Writes:
     entity = quota_entity(record.entity)
     value = None if record.remove else record.value
-    return ((image.client_quotas, entity, _with_entry(image.client_quotas.get(entity), record.key, value)),)
+    quotas = with_entries(image.client_quotas.get(entity), [(record.key, value)])
+    return ((image.client_quotas, entity, quotas),)
 
 
-def _with_entry(row: Mapping[str, Any] | None, name: str, value: Any) -> dict[str, Any] | None:
-    """Return a new row with the entry, or without it for None; None if the row would be empty."""
+def with_entries(row: Mapping[str, Any] | None, changes: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
+    """Return a new row with the entries, or without those of value None; None if the row would be empty."""
     entries = dict(row or {})
-    entries.pop(name, None)
-    if value is not None:
-        entries[name] = value
+    for name, value in changes:
+        entries.pop(name, None)
+        if value is not None:
+            entries[name] = value
     return entries or None
 
 

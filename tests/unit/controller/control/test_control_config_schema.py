@@ -1,5 +1,7 @@
 """Types, ranges and checks of Kafka's configs, as data."""
 
+import time
+
 import pytest
 from quorate_controller.control.config_schema import (
     ConfigValueError,
@@ -175,3 +177,13 @@ def test_values_are_shown_normalized(name, text, shown):
 def test_a_config_without_value_is_shown_as_none():
     """Goal: null is not "null". Method: normalize a missing value."""
     assert Definition(name="n", type=ConfigType.INT).normalize(None) is None
+
+
+def test_a_list_is_split_in_linear_time():
+    """Goal: a value of the maximum length cannot hold up the controller. Method: spaces that no comma follows, in
+    the processor time of a slow machine.
+    """
+    started_s = time.process_time()
+    text = "a" + " " * 60_000 + "b"
+    assert parse_type("x", f"{text} ,\tc\n, ,", ConfigType.LIST) == [text, "c", "", ""]
+    assert time.process_time() - started_s < 5

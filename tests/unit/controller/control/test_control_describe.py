@@ -113,6 +113,21 @@ def test_only_the_configs_asked_for_are_described(harness):
     assert len(result.configs) > 10
 
 
+def test_resources_named_again_are_described_once(harness):
+    """Goal: the answer's size follows from the cluster, not from repetitions. Method: one node 1,000 times over,
+    some of them with keys.
+    """
+    name = str(harness.config.node_id)
+    keys = (None, None, ("node.id", "log.dirs"), ("log.dirs", "node.id"))
+    resources = tuple(
+        DescribeConfigsResource(resource_type=BROKER, resource_name=name, configuration_keys=one)
+        for one in keys
+    )
+    whole, part = harness.apply(DescribeConfigsRequest(resources=resources * 250)).results
+    assert len(whole.configs) > 100
+    assert [config.name for config in part.configs] == ["log.dirs", "node.id"]
+
+
 def test_secrets_are_not_told(harness):
     """Goal: neither passwords nor what is unknown, also behind a listener prefix. Method: set one of
     each here.
