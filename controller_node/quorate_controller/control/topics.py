@@ -27,7 +27,7 @@ from quorate_controller.control.api import (
     TopicConfigs,
 )
 from quorate_controller.control.assignments import Assignment, check_manual, partition_records, place
-from quorate_controller.control.topic_names import colliding_name, why_invalid
+from quorate_controller.control.topic_names import why_invalid
 
 if TYPE_CHECKING:
     from random import Random
@@ -211,14 +211,13 @@ class TopicManager:
                 ErrorCode.invalid_request,
                 f"Creation of internal topic {METADATA_TOPIC} is prohibited.",
             )
-        existing = self._image.topics.by_name
-        if name in existing:
+        if name in self._image.topics.by_name:
             raise ControlError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
         reason = why_invalid(name)
         if reason is not None:
             raise ControlError(ErrorCode.invalid_topic_exception, reason)
-        collision = colliding_name(name, existing)
-        if collision is not None:
+        # Metrics replace '.' by '_', so two such topics would share their metrics (KAFKA-13743).
+        for collision in self._image.topics.named_alike(name):
             raise ControlError(
                 ErrorCode.invalid_topic_exception,
                 f"Topic '{name}' collides with existing topic: {collision}",

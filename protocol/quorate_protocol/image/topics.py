@@ -37,6 +37,10 @@ class TopicImage:
         return f"TopicImage({self.name!r}, {self.topic_id}, {len(self.partitions)} partitions)"
 
 
+def _metric_name(name: str) -> str:
+    return name.replace(".", "_")
+
+
 OnPartitionChange = Callable[
     [TopicImage, int, PartitionRegistration | None, PartitionRegistration | None], None
 ]
@@ -46,17 +50,31 @@ OnPartitionChange = Callable[
 class TopicsImage:
     """All topics, by id and by name."""
 
-    __slots__ = ("_on_partition_change", "_owner", "by_id", "by_name", "names", "partitions")
+    __slots__ = (
+        "_by_metric_name",
+        "_on_partition_change",
+        "_owner",
+        "by_id",
+        "by_name",
+        "names",
+        "partitions",
+    )
 
     def __init__(self, on_partition_change: OnPartitionChange | None = None) -> None:
         self.by_id: dict[UUID, TopicImage] = {}
         self.by_name: dict[str, TopicImage] = {}
+        self._by_metric_name: dict[str, tuple[str, ...]] = {}
+        """Names with '.' or '_' by the one that metrics have for them."""
         self.names: Final = TopicNames(self)
         """The same as a table: topic id -> name."""
         self.partitions: Final = TopicPartitions(self)
         """The same as a table: (topic id, partition id) -> PartitionRegistration."""
         self._owner = object()
         self._on_partition_change = on_partition_change
+
+    def named_alike(self, name: str) -> tuple[str, ...]:
+        """Return the topics whose names differ from `name` at most in '.' against '_'; none if it has neither."""
+        return self._by_metric_name.get(_metric_name(name), ())
 
     def get_partition(self, topic_id: UUID, partition_id: int) -> PartitionRegistration | None:
         topic = self.by_id.get(topic_id)
@@ -67,6 +85,7 @@ class TopicsImage:
         copied = TopicsImage()
         copied.by_id = self.by_id.copy()
         copied.by_name = self.by_name.copy()
+        copied._by_metric_name = self._by_metric_name.copy()
         self._owner = object()
         return copied
 
@@ -86,7 +105,9 @@ class TopicsImage:
         old = self.by_id.get(topic_id)
         if old is not None and self.by_name.get(old.name) is old:
             del self.by_name[old.name]
+            self._index(old.name, is_present=False)
         if name is not None:
+            self._index(name, is_present=True)
             self._put(TopicImage(name, topic_id, old.partitions.copy() if old else {}, self._owner))
         elif old is not None:
             assert not old.partitions, f"topic {old.name} still has partitions"
@@ -109,6 +130,17 @@ class TopicsImage:
         if self._on_partition_change:
             self._on_partition_change(topic, partition_id, old, partition)
         return old
+
+    def _index(self, name: str, *, is_present: bool) -> None:
+        if "." not in name and "_" not in name:
+            return
+        metric_name = _metric_name(name)
+        others = tuple(other for other in self._by_metric_name.get(metric_name, ()) if other != name)
+        names = (*others, name) if is_present else others
+        if names:
+            self._by_metric_name[metric_name] = names
+        else:
+            self._by_metric_name.pop(metric_name, None)
 
     def _put(self, topic: TopicImage) -> None:
         self.by_id[topic.topic_id] = topic

@@ -1,7 +1,11 @@
 """Names that topics may have."""
 
+from typing import Any
+from uuid import UUID
+
 import pytest
-from quorate_controller.control.topic_names import colliding_name, why_invalid
+from quorate_controller.control.topic_names import why_invalid
+from quorate_protocol.image.topics import TopicsImage
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "_", "x" * 249, "..."])
@@ -30,6 +34,14 @@ def test_invalid_names(name: str, reason: str) -> None:
     assert why_invalid(name) == f"Topic name is invalid: {reason}"
 
 
+def topics(*names: str) -> TopicsImage:
+    """An image of topics of these names."""
+    image = TopicsImage()
+    for number, name in enumerate(names):
+        image.write_name(UUID(int=number), name)
+    return image
+
+
 @pytest.mark.parametrize(
     ("name", "collides"),
     [
@@ -40,23 +52,43 @@ def test_invalid_names(name: str, reason: str) -> None:
     ],
 )
 def test_names_that_differ_in_dots_and_underscores_collide(name: str, collides: str) -> None:
-    """Goal: found with few such characters (by probing) and with many (by scanning). Method: both."""
-    existing = {"ab": 1, "unrelated": 2, collides: 3}
-    assert colliding_name(name, existing) == collides
+    """Goal: found with few such characters and with many. Method: both."""
+    assert topics("ab", "unrelated", collides).named_alike(name) == (collides,)
 
 
 @pytest.mark.parametrize("name", ["ab", "a-b", "a.bc", "a_b_c_d_e_f_g_h_i_k"])
 def test_other_names_do_not_collide(name: str) -> None:
     """Goal: no false alarm. Method: names close to existing ones."""
-    existing = {"a.b": 1, "a_b_c_d_e_f_g_h_i_j": 2}
-    assert colliding_name(name, existing) is None
+    assert topics("a.b", "a_b_c_d_e_f_g_h_i_j", "ab").named_alike(name) == ()
 
 
 def test_looking_for_collisions_does_not_scan_all_topics() -> None:
-    """Goal: CreateTopics costs the same in any cluster. Method: names that refuse to be listed."""
+    """Goal: CreateTopics costs the same in any cluster. Method: tables that refuse to be listed, and a name with more
+    separators than could be tried in all spellings.
+    """
 
-    class Unlistable(dict[str, int]):
+    class Unlistable(dict[Any, Any]):
         def __iter__(self):
             raise AssertionError("scanned")
 
-    assert colliding_name("team.orders.v1_dlq", Unlistable({"x": 1})) is None
+        items = values = keys = __iter__
+
+    image = topics("x", "a_b")
+    for table in ("by_name", "by_id", "_by_metric_name"):
+        setattr(image, table, Unlistable(getattr(image, table)))
+    assert image.named_alike("a.b") == ("a_b",)
+    assert image.named_alike(".".join("team.orders.v1_dlq" * 10)) == ()
+
+
+def test_collisions_follow_the_image() -> None:
+    """Goal: no trace of a removed or renamed topic, and none of a copy's. Method: names that collide, as those
+    of old clusters do; remove and rename them, in an image and in its copy.
+    """
+    image = topics("a.b", "a_b")
+    assert image.named_alike("a.b") == ("a.b", "a_b")
+    copied = image.copy()
+    image.write_name(UUID(int=0), None)
+    assert image.named_alike("a.b") == ("a_b",)
+    image.write_name(UUID(int=1), "c.d")
+    assert (image.named_alike("a.b"), image.named_alike("c_d")) == ((), ("c.d",))
+    assert copied.named_alike("a_b") == ("a.b", "a_b")
