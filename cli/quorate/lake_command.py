@@ -17,7 +17,16 @@ from pyspark_quorate.jobs.lake import FORMATS, Lake
 from pyspark_quorate.jobs.progress import steps_shown
 from pyspark_quorate.jobs.state import LakeError
 
-from quorate.console import Output, parse_duration_s, print_json, report_failures, table_text, write
+from quorate.console import (
+    Output,
+    flag,
+    option,
+    parse_duration_s,
+    print_json,
+    report_failures,
+    table_text,
+    write,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,23 +43,25 @@ app = typer.Typer(
 )
 
 LakeArgument = Annotated[str, typer.Argument(metavar="LAKE", help="Directory of the lake.")]
-ToOption = Annotated[str, typer.Option("--to", metavar="LAKE", help="Directory of the lake.")]
+ToOption = Annotated[str, option("LAKE", "Directory of the lake.", names=("--to",))]
 MasterOption = Annotated[
     str | None,
-    typer.Option("--master", help="Spark's master. Default: local[*], or that of spark-submit."),
+    option(None, "Spark's master. Default: local[*], or that of spark-submit.", names=("--master",)),
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark property; can be repeated."),
+    option("KEY=VALUE", "A Spark property; can be repeated.", names=("--conf",)),
 ]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", metavar="parquet|delta", help="Format of a new lake. Default: parquet."),
+    option("parquet|delta", "Format of a new lake. Default: parquet.", names=("--format",)),
 ]
 TablesOption = Annotated[
-    str | None, typer.Option("--tables", metavar="A,B", help="Build only these tables. Default: all.")
+    str | None, option("A,B", "Build only these tables. Default: all.", names=("--tables",))
 ]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Text for people or JSON for programs.")]
+OutputOption = Annotated[
+    Output, option(None, "Text for people or JSON for programs.", names=("--output", "-o"))
+]
 
 
 @app.callback()
@@ -74,11 +85,10 @@ def ingest(
     tables: TablesOption = None,
     conf: ConfOption = None,
     cluster_id: Annotated[
-        str | None,
-        typer.Option("--cluster-id", help="Cluster id of directories without meta.properties."),
+        str | None, option(None, "Cluster id of directories without meta.properties.")
     ] = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Rebuild the tables of all clusters from the stored rows.")
+        bool, flag("--rebuild", "Rebuild the tables of all clusters from the stored rows.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -111,37 +121,21 @@ def tail(
     *,
     bootstrap: Annotated[
         str,
-        typer.Option(
-            "--bootstrap-controller", "-C", metavar="HOST:PORT,…", help="The controllers to bootstrap from."
-        ),
+        option("HOST:PORT,…", "The controllers to bootstrap from.", names=("--bootstrap-controller", "-C")),
     ],
     to: ToOption,
     command_config: Annotated[
         Path | None,
-        typer.Option(
-            "--command-config", "-c", metavar="FILE", help="Client properties, such as security settings."
-        ),
+        option("FILE", "Client properties, such as security settings.", names=("--command-config", "-c")),
     ] = None,
     trigger: Annotated[
-        float,
-        typer.Option(
-            "--trigger",
-            metavar="TIME",
-            parser=parse_duration_s,
-            help="Interval between batches: 500ms, 10s, 1m.",
-        ),
+        float, option("TIME", "Interval between batches: 500ms, 10s, 1m.", parser=parse_duration_s)
     ] = "10s",  # type: ignore[assignment]  # parsed like what a user writes
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Ingest the records that exist now, then exit.")
+        bool, flag("--available-now", "Ingest the records that exist now, then exit.")
     ] = False,
     refresh: Annotated[
-        float,
-        typer.Option(
-            "--refresh",
-            metavar="TIME",
-            parser=parse_duration_s,
-            help="Minimum time between updates of the tables.",
-        ),
+        float, option("TIME", "Minimum time between updates of the tables.", parser=parse_duration_s)
     ] = "1m",  # type: ignore[assignment]
     master: MasterOption = None,
     format_: FormatOption = None,
@@ -197,11 +191,9 @@ def show(
     tables: Annotated[
         list[str] | None, typer.Argument(metavar="TABLE…", help="Default: list the tables.")
     ] = None,
-    cluster_id: Annotated[
-        str | None, typer.Option("--cluster-id", help="Only this cluster. Default: all.")
-    ] = None,
+    cluster_id: Annotated[str | None, option(None, "Only this cluster. Default: all.")] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Rows per table. Default: 100, or all for JSON.")
+        int | None, option(None, "Rows per table. Default: 100, or all for JSON.", min=1)
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -239,14 +231,12 @@ def show(
 @app.command()
 def report(
     where: LakeArgument,
-    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The HTML file to write.")],
+    to: Annotated[Path, option("FILE", "The HTML file to write.")],
     cluster_id: Annotated[
-        str | None, typer.Option("--cluster", "--cluster-id", help="Only this cluster. Default: all.")
+        str | None, option(None, "Only this cluster. Default: all.", names=("--cluster", "--cluster-id"))
     ] = None,
-    since: Annotated[
-        datetime | None, typer.Option("--since", help="UTC: 2026-01-31 or 2026-01-31T12:00:00.")
-    ] = None,
-    until: Annotated[datetime | None, typer.Option("--until", help="UTC, exclusive.")] = None,
+    since: Annotated[datetime | None, option(None, "UTC: 2026-01-31 or 2026-01-31T12:00:00.")] = None,
+    until: Annotated[datetime | None, option(None, "UTC, exclusive.")] = None,
 ) -> None:
     """Write a self-contained HTML file with charts of the history. Needs no Java."""
     with _failures_reported(), steps_shown() as steps:

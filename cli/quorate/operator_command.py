@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 from quorate_admin.files import read_bounded
 
+from quorate.console import option, report_failures
+
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 PORT_MAX = 65_535
 TOKEN_SIZE_BYTES_MAX = 64 * 1024
@@ -49,62 +51,54 @@ def operator() -> None:
 def run_command(
     namespace: Annotated[
         list[str] | None,
-        typer.Option("--namespace", "-n", help="Manage the clusters of this namespace; repeatable."),
+        option(None, "Manage the clusters of this namespace; repeatable.", names=("--namespace", "-n")),
     ] = None,
     *,
     all_namespaces: Annotated[
         bool,
-        typer.Option(
-            "--all-namespaces",
-            "-A",
-            help="Manage the clusters of all namespaces, the default without --namespace.",
+        option(
+            None,
+            "Manage the clusters of all namespaces, the default without --namespace.",
+            names=("--all-namespaces", "-A"),
         ),
     ] = False,
     image: Annotated[
         str | None,
-        typer.Option(
-            "--image", envvar="QUORATE_IMAGE", help="The image of controllers, by default quorate:<version>."
-        ),
+        option(None, "The image of controllers, by default quorate:<version>.", envvar="QUORATE_IMAGE"),
     ] = None,
     lake_image: Annotated[
         str | None,
-        typer.Option(
-            "--lake-image",
+        option(
+            None,
+            "The image of the jobs that write histories, by default quorate-lake:<version>.",
             envvar="QUORATE_LAKE_IMAGE",
-            help="The image of the jobs that write histories, by default quorate-lake:<version>.",
         ),
     ] = None,
     leader_election: Annotated[
         bool, typer.Option(help="Act only while holding the Lease, so that several replicas can run.")
     ] = True,
     lease_namespace: Annotated[
-        str, typer.Option(envvar="POD_NAMESPACE", help="The namespace of the Lease for leader election.")
+        str, option(None, "The namespace of the Lease for leader election.", envvar="POD_NAMESPACE")
     ] = "default",
     lease_duration: Annotated[
-        int, typer.Option(min=2, max=3600, help="Seconds after which another replica takes over.")
+        int, option(None, "Seconds after which another replica takes over.", min=2, max=3600)
     ] = 15,
     identity: Annotated[
         str | None,
-        typer.Option(
-            envvar="POD_NAME", help="The name of this replica, by default host name and process id."
-        ),
+        option(None, "The name of this replica, by default host name and process id.", envvar="POD_NAME"),
     ] = None,
     listen: Annotated[
-        str,
-        typer.Option(metavar="[HOST]:PORT", help="The address that serves /healthz, /readyz and /metrics."),
+        str, option("[HOST]:PORT", "The address that serves /healthz, /readyz and /metrics.")
     ] = ":8080",
-    web: Annotated[
-        str | None, typer.Option(metavar="[HOST]:PORT", help="The address that serves the status page.")
-    ] = None,
+    web: Annotated[str | None, option("[HOST]:PORT", "The address that serves the status page.")] = None,
     web_token_file: Annotated[
-        Path | None,
-        typer.Option(help="A file with the token that permits pause and restart on the status page."),
+        Path | None, option(None, "A file with the token that permits pause and restart on the status page.")
     ] = None,
     log_format: Annotated[
-        LogFormat, typer.Option(case_sensitive=False, help="The format of a log line.")
+        LogFormat, option(None, "The format of a log line.", case_sensitive=False)
     ] = LogFormat.JSON,
     log_level: Annotated[
-        LogLevel, typer.Option(case_sensitive=False, help="The lowest level that is logged.")
+        LogLevel, option(None, "The lowest level that is logged.", case_sensitive=False)
     ] = LogLevel.INFO,
 ) -> None:
     """Reconcile KafkaControllers and KafkaBrokers until SIGTERM. The log goes to stderr."""
@@ -133,11 +127,8 @@ def run_command(
         web_token=_token(web_token_file),
     )
     logs.configure_logs(level=log_level, is_json=log_format is LogFormat.JSON)
-    try:
+    with report_failures(*process.EXPECTED_ERRORS):
         asyncio.run(process.run_operator(options))
-    except process.EXPECTED_ERRORS as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
 
 
 def _address(option: str, text: str) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from quorate_operator.models.base import ANNOTATION_PAUSE, ANNOTATION_RESTART
 
-from quorate.console import CommandError, Output, UsageError, print_json, report_failures, write
+from quorate.console import CommandError, Output, UsageError, flag, option, print_json, report_failures, write
 
 if TYPE_CHECKING:
     from quorate.clusters.api import ClustersApi
@@ -28,15 +28,15 @@ app = typer.Typer(
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the KafkaController.")]
 NodesArgument = Annotated[list[int], typer.Argument(metavar="NODE_ID…", help="Node ids.")]
 NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Default: that of the context.")
+    str | None, option("NAMESPACE", "Default: that of the context.", names=("--namespace", "-n"))
 ]
 ContextOption = Annotated[
-    str | None, typer.Option("--context", metavar="NAME", help="The context of the kubeconfig to use.")
+    str | None, option("NAME", "The context of the kubeconfig to use.", names=("--context",))
 ]
 KubeconfigOption = Annotated[
-    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Default: $KUBECONFIG or ~/.kube/config.")
+    Path | None, option("FILE", "Default: $KUBECONFIG or ~/.kube/config.", names=("--kubeconfig",))
 ]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
+OutputOption = Annotated[Output, option(None, "For people, or for programs.", names=("--output", "-o"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def status(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One cluster. Default: all.")] = None,
     namespace: NamespaceOption = None,
     all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")
+        bool, option(None, "In all namespaces.", names=("--all-namespaces", "-A"))
     ] = False,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -149,10 +149,9 @@ def decommission(
     node_ids: NodesArgument,
     *,
     scale_down: Annotated[
-        bool,
-        typer.Option("--scale-down", help="Lower replicas as well, so that no new node is created."),
+        bool, flag("--scale-down", "Lower replicas as well, so that no new node is created.")
     ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Keep nodes that were to be decommissioned.")] = False,
+    undo: Annotated[bool, flag("--undo", "Keep nodes that were to be decommissioned.")] = False,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from quorate.console.output import UsageError, print_json, report_failures, warn, write
+from quorate.console.values import INT32_MAX
 
 _REMEMBERED = "quorate.tools."
 _PANEL = "Cluster"
@@ -125,6 +126,23 @@ class BrokerToolGroup(ToolGroup):
     """A tool with subcommands that connect to brokers only."""
 
     CONTROLLERS = False
+
+
+def option(
+    metavar: str | None, text: str, panel: str | None = None, *, names: Sequence[str] = (), **settings: Any
+) -> Any:
+    """An option with a value. `names` are needed only where its name is not that of the parameter."""
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, **settings)
+
+
+def id_option(text: str, *names: str) -> Any:
+    """An option whose value is a node id or the number of a partition."""
+    return option(None, text, names=names, min=0, max=INT32_MAX)
+
+
+def flag(name: str, text: str, panel: str | None = None) -> Any:
+    """An option without a value."""
+    return typer.Option(name, help=text, rich_help_panel=panel)
 
 
 def tool_app(cls: type[TyperGroup] | None = None) -> typer.Typer:

@@ -6,11 +6,14 @@ functions of that record, which tests call without a command line.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typer.core import TyperOption
 
 from quorate.console import BrokerToolCommand, ToolCommand, UsageError
+
+if TYPE_CHECKING:
+    from quorate_admin.types.credentials import KafkaPrincipal
 
 _GIVEN = "quorate.given_options"
 
@@ -108,3 +111,13 @@ def only_with(given: Collection[str], option: str, actions: Sequence[str]) -> No
     """Check that `option` comes with one of `actions`. Raises UsageError."""
     if option in given and not any(action in given for action in actions):
         raise UsageError(f"{option} can be used with {' or '.join(actions)} only")
+
+
+def parse_principals(option: str, texts: Iterable[str]) -> "list[KafkaPrincipal]":
+    """The `Type:name` of an option that can be repeated. Raises UsageError."""
+    from quorate_admin.types.credentials import KafkaPrincipal  # two tools have such options
+
+    try:
+        return [KafkaPrincipal.parse(text.strip()) for text in texts]
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None

@@ -24,7 +24,7 @@ from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.status import idle_status
 from quorate_operator.runtime.local.supervisor import Snapshot
 
-from quorate.console import Output, parse_duration_s, print_json, report_failures, write
+from quorate.console import Output, flag, option, parse_duration_s, print_json, report_failures, write
 from quorate.play import logs as node_logs
 from quorate.play.display import (
     Progress,
@@ -54,13 +54,13 @@ def _signal(text: str) -> signal.Signals:
 
 FileOption = Annotated[
     Path | None,
-    typer.Option("--file", "-f", metavar="FILE", help="The manifests: a KafkaController, KafkaBrokers."),
+    option("FILE", "The manifests: a KafkaController, KafkaBrokers.", names=("--file", "-f")),
 ]
 DirOption = Annotated[
     Path | None,
-    typer.Option("--dir", metavar="DIR", help="Where the cluster is kept; ./.quorate/NAME without."),
+    option("DIR", "Where the cluster is kept; ./.quorate/NAME without.", names=("--dir",)),
 ]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
+OutputOption = Annotated[Output, option(None, "For people, or for programs.", names=("--output", "-o"))]
 
 
 @app.callback(invoke_without_command=True)
@@ -69,14 +69,11 @@ def play(
     *,
     file: FileOption = None,
     directory: DirOption = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Come back when it is ready; it goes on.")] = False,
+    detach: Annotated[bool, flag("--detach", "Come back when it is ready; it goes on.")] = False,
     wait_s: Annotated[
         float,
-        typer.Option(
-            "--wait",
-            metavar="TIME",
-            parser=parse_duration_s,
-            help="How long it may take to be ready: 90s, 2m.",
+        option(
+            "TIME", "How long it may take to be ready: 90s, 2m.", names=("--wait",), parser=parse_duration_s
         ),
     ] = "120s",  # type: ignore[assignment]  # parsed like what a user writes
     output: OutputOption = Output.TABLE,
@@ -151,8 +148,8 @@ def logs(
     node: Annotated[str | None, typer.Argument(help="3000 or controller-3000; all nodes without.")] = None,
     file: FileOption = None,
     directory: DirOption = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they grow.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Last lines of each.")] = 50,
+    follow: Annotated[bool, option(None, "Go on as they grow.", names=("--follow", "-f"))] = False,
+    lines: Annotated[int, option(None, "Last lines of each.", names=("--lines", "-n"), min=0)] = 50,
 ) -> None:
     """Print the logs of a node, or of all."""
     with _report_failures():
@@ -175,8 +172,7 @@ def kill(
     file: FileOption = None,
     directory: DirOption = None,
     number: Annotated[
-        signal.Signals,
-        typer.Option("--signal", metavar="NAME", parser=_signal, help="KILL, TERM, STOP, CONT ..."),
+        signal.Signals, option("NAME", "KILL, TERM, STOP, CONT ...", names=("--signal",), parser=_signal)
     ] = "KILL",  # type: ignore[assignment]  # parsed like what a user writes
 ) -> None:
     """Send a node's process a signal, and see what the others do. One that dies is started again."""
@@ -189,7 +185,8 @@ def kill(
 
 @app.command(hidden=True)
 def supervise(
-    directory: Annotated[Path, typer.Option("--dir")], lock_descriptor: Annotated[int, typer.Option()]
+    directory: Annotated[Path, option(None, None, names=("--dir",))],
+    lock_descriptor: Annotated[int, option(None, None)],
 ) -> None:
     """Supervise a prepared cluster: what `play --detach` leaves behind."""
     with _report_failures():

@@ -8,15 +8,12 @@ from typing import Annotated, Any
 
 import typer
 from quorate_operator.models.manifests import ManifestError
-from quorate_operator.planning.cluster import DesiredCluster
 from quorate_operator.planning.planner import plan as plan_of
-from quorate_operator.planning.steps import Plan
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.status import idle_observation, plan_as_json, played_view
-from quorate_operator.view.cluster import view_of
 
-from quorate.console import Output, print_json, report_failures, write
+from quorate.console import Output, option, print_json, report_failures, write
 
 NOTHING = "nothing is left to do\n"
 
@@ -25,15 +22,12 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def plan(
-    file: Annotated[
-        Path, typer.Option("--file", "-f", metavar="FILE", help="The manifests that would be played.")
-    ],
+    file: Annotated[Path, option("FILE", "The manifests that would be played.", names=("--file", "-f"))],
     directory: Annotated[
-        Path | None,
-        typer.Option("--dir", metavar="DIR", help="Where the cluster is kept. Default: ./.quorate/NAME."),
+        Path | None, option("DIR", "Where the cluster is kept. Default: ./.quorate/NAME.", names=("--dir",))
     ] = None,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="For people, or for programs.")
+        Output, option(None, "For people, or for programs.", names=("--output", "-o"))
     ] = Output.TABLE,
 ) -> None:
     """Print what `quorate play -f FILE` would do, in order, each step with its reason; nothing is done.
@@ -46,11 +40,6 @@ def plan(
             print_json(found)
         else:
             write(_as_text(found))
-
-
-def plan_text(plan: Plan, desired: DesiredCluster) -> str:
-    """A plan for people: numbered steps with their reasons, and what is refused. Pure."""
-    return _as_text(plan_as_json(view_of(desired.name, desired, None, plan)))
 
 
 async def _local_plan(manifest: str, source: str, directory: Path | None) -> dict[str, Any]:

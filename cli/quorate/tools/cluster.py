@@ -6,11 +6,12 @@ import typer
 from quorate_admin.errors import ServerError, UnsupportedByServerError
 
 from quorate.console import (
-    INT32_MAX,
     CommandError,
     ToolCommand,
     ToolGroup,
     UsageError,
+    flag,
+    id_option,
     run,
     show,
     tool_app,
@@ -33,13 +34,7 @@ class ClusterCommand(ToolCommand):
 app = tool_app(ToolGroup)
 
 ControllerIdOption = Annotated[
-    int,
-    typer.Option(
-        *("--controller-id", "--id", "-i"),
-        min=0,
-        max=INT32_MAX,
-        help="The id of the controller, which must be stopped.",
-    ),
+    int, id_option("The id of the controller, which must be stopped.", "--controller-id", "--id", "-i")
 ]
 
 
@@ -66,7 +61,7 @@ def cluster_id(context: typer.Context) -> None:
 def unregister(
     context: typer.Context,
     *,
-    broker_id: Annotated[int, typer.Option("--id", "-i", min=0, max=INT32_MAX, help="The id of the broker.")],
+    broker_id: Annotated[int, id_option("The id of the broker.", "--id", "-i")],
 ) -> None:
     """Unregister a broker that is stopped for good."""
     run(lambda admin: admin.unregister_broker(broker_id), context)
@@ -82,7 +77,7 @@ def list_endpoints(
     context: typer.Context,
     *,
     include_fenced_brokers: Annotated[
-        bool, typer.Option("--include-fenced-brokers", help="Include fenced brokers.")
+        bool, flag("--include-fenced-brokers", "Include fenced brokers.")
     ] = False,
 ) -> None:
     """List the endpoints of brokers or, with --bootstrap-controller, of controllers."""
@@ -130,14 +125,12 @@ def refresh_controller(
     controller_id: ControllerIdOption,
     allow_unlisted: Annotated[
         bool,
-        typer.Option(
-            "--allow-unlisted",
-            help="Accept a controller without known endpoints, for instance after a refresh.",
+        flag(
+            "--allow-unlisted", "Accept a controller without known endpoints, for instance after a refresh."
         ),
     ] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Check everything and print the registration, but do not send it."),
+        bool, flag("--dry-run", "Check everything and print the registration, but do not send it.")
     ] = False,
 ) -> None:
     """Replace the registration of a stopped controller, so that it no longer blocks upgrades of features.

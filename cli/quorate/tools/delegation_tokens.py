@@ -4,17 +4,21 @@ import base64
 import binascii
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 from quorate_admin.types.credentials import DelegationToken, KafkaPrincipal
 
-from quorate.console import DURATION_MS_MAX, UsageError, run, show, tool_app, tool_options, write
+from quorate.console import DURATION_MS_MAX, UsageError, option, run, show, tool_app, tool_options, write
 from quorate.console.java_text import list_text
-from quorate.console.jopt import BrokerOptionsCommand, given_options, one_action, refuse, require
-
-if TYPE_CHECKING:
-    from quorate_admin.client import AdminClient
+from quorate.console.jopt import (
+    BrokerOptionsCommand,
+    given_options,
+    one_action,
+    parse_principals,
+    refuse,
+    require,
+)
 
 ACTIONS = {
     "--create": "Create a token.",
@@ -40,47 +44,40 @@ def delegation_tokens(
     *,
     owner_principal: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TYPE:NAME", help="The owner: of the token to create, or of the tokens to describe."
-        ),
+        option("TYPE:NAME", "The owner: of the token to create, or of the tokens to describe."),
     ] = None,
     renewer_principal: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TYPE:NAME",
-            help="With --create: a principal that may renew the token, besides the owner.",
-        ),
+        option("TYPE:NAME", "With --create: a principal that may renew the token, besides the owner."),
     ] = None,
     max_life_time_period: Annotated[
         int | None,
-        typer.Option(
-            metavar="MS",
+        option(
+            "MS",
+            "With --create: the maximum lifetime; -1 for the cluster's default.",
             min=-DURATION_MS_MAX,
             max=DURATION_MS_MAX,
-            help="With --create: the maximum lifetime; -1 for the cluster's default.",
         ),
     ] = None,
     renew_time_period: Annotated[
         int | None,
-        typer.Option(
-            metavar="MS",
+        option(
+            "MS",
+            "With --renew: the time from now; -1 for the cluster's default.",
             min=-DURATION_MS_MAX,
             max=DURATION_MS_MAX,
-            help="With --renew: the time from now; -1 for the cluster's default.",
         ),
     ] = None,
     expiry_time_period: Annotated[
         int | None,
-        typer.Option(
-            metavar="MS",
+        option(
+            "MS",
+            "With --expire: the time from now; -1 to expire immediately.",
             min=-DURATION_MS_MAX,
             max=DURATION_MS_MAX,
-            help="With --expire: the time from now; -1 to expire immediately.",
         ),
     ] = None,
-    hmac: Annotated[
-        str | None, typer.Option(metavar="BASE64", help="With --renew, --expire: the token's HMAC.")
-    ] = None,
+    hmac: Annotated[str | None, option("BASE64", "With --renew, --expire: the token's HMAC.")] = None,
 ) -> None:
     """Create, renew, expire and describe delegation tokens.
 
@@ -93,14 +90,11 @@ def delegation_tokens(
         assert max_life_time_period is not None
         renewers = parse_principals("--renewer-principal", renewer_principal or ())
         _create(context, owners[0] if owners else None, renewers, max_life_time_period)
-    elif action == "--renew":
+    elif action in {"--renew", "--expire"}:
+        period_ms = renew_time_period if action == "--renew" else expiry_time_period
         assert hmac is not None
-        assert renew_time_period is not None
-        _renew(context, hmac, renew_time_period)
-    elif action == "--expire":
-        assert hmac is not None
-        assert expiry_time_period is not None
-        _expire(context, hmac, expiry_time_period)
+        assert period_ms is not None
+        _change_expiry(context, action.removeprefix("--"), hmac, period_ms)
     else:
         _describe(context, owners)
 
@@ -124,14 +118,6 @@ def check_options(given: Collection[str]) -> str:
     return action
 
 
-def parse_principals(option: str, texts: Iterable[str]) -> list[KafkaPrincipal]:
-    """Raises UsageError."""
-    try:
-        return [KafkaPrincipal.parse(text.strip()) for text in texts]
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from None
-
-
 def parse_hmac(text: str) -> bytes:
     """Raises UsageError, whose message does not contain the value, which is a secret."""
     try:
@@ -146,17 +132,17 @@ def _create(
     renewers: Sequence[KafkaPrincipal],
     max_lifetime_ms: int,
 ) -> None:
-    async def create(admin: "AdminClient") -> DelegationToken:
-        return await admin.create_delegation_token(
-            renewers=renewers, owner=owner, max_lifetime_ms=max_lifetime_ms
-        )
-
     _announce(
         context,
         f"Calling create token operation with renewers :{list_text(renewers)} ,"
         f" max-life-time-period :{max_lifetime_ms}\n",
     )
-    token = run(create, context)
+    token = run(
+        lambda admin: admin.create_delegation_token(
+            renewers=renewers, owner=owner, max_lifetime_ms=max_lifetime_ms
+        ),
+        context,
+    )
     show(
         context,
         lambda: f"Created delegation token with tokenId : {token.token_id}\n{tokens_text([token])}",
@@ -164,48 +150,31 @@ def _create(
     )
 
 
-def _renew(context: typer.Context, hmac: str, renew_period_ms: int) -> None:
+def _change_expiry(context: typer.Context, action: str, hmac: str, period_ms: int) -> None:
+    """Renew or expire a token."""
     hmac_bytes = parse_hmac(hmac)
-
-    async def renew(admin: "AdminClient") -> int:
-        return await admin.renew_delegation_token(hmac_bytes, renew_period_ms=renew_period_ms)
-
     _announce(
-        context, f"Calling renew token operation with hmac :{hmac} , renew-time-period :{renew_period_ms}\n"
+        context, f"Calling {action} token operation with hmac :{hmac} , {action}-time-period :{period_ms}\n"
     )
-    expiry_ms = run(renew, context)
+    expiry_ms = run(
+        lambda admin: (
+            admin.renew_delegation_token(hmac_bytes, renew_period_ms=period_ms)
+            if action == "renew"
+            else admin.expire_delegation_token(hmac_bytes, expiry_period_ms=period_ms)
+        ),
+        context,
+    )
     show(
         context,
-        lambda: f"Completed renew operation. New expiry date : {date_text(expiry_ms)}",
-        lambda: {"expiryTimestampMs": expiry_ms},
-    )
-
-
-def _expire(context: typer.Context, hmac: str, expiry_period_ms: int) -> None:
-    hmac_bytes = parse_hmac(hmac)
-
-    async def expire(admin: "AdminClient") -> int:
-        return await admin.expire_delegation_token(hmac_bytes, expiry_period_ms=expiry_period_ms)
-
-    _announce(
-        context,
-        f"Calling expire token operation with hmac :{hmac} , expire-time-period :{expiry_period_ms}\n",
-    )
-    expiry_ms = run(expire, context)
-    show(
-        context,
-        lambda: f"Completed expire operation. New expiry date : {date_text(expiry_ms)}",
+        lambda: f"Completed {action} operation. New expiry date : {date_text(expiry_ms)}",
         lambda: {"expiryTimestampMs": expiry_ms},
     )
 
 
 def _describe(context: typer.Context, owners: Sequence[KafkaPrincipal]) -> None:
-    async def describe(admin: "AdminClient") -> tuple[DelegationToken, ...]:
-        return await admin.describe_delegation_tokens(owners or None)
-
     whose = f"owners: {list_text(owners)}" if owners else "current user."
     _announce(context, f"Calling describe token operation for {whose}\n")
-    tokens = run(describe, context)
+    tokens = run(lambda admin: admin.describe_delegation_tokens(owners or None), context)
     show(
         context,
         lambda: f"Total number of tokens : {len(tokens)}{tokens_text(tokens)}",

@@ -11,6 +11,7 @@ from quorate.console import (
     CommandError,
     ToolCommand,
     admin_config,
+    option,
     print_failure,
     run,
     show,
@@ -37,12 +38,7 @@ app = tool_app()
 def doctor(
     context: typer.Context,
     history: Annotated[
-        str | None,
-        typer.Option(
-            "--history",
-            metavar="LAKE",
-            help="A lake of `quorate lake`, to report the history of blockers.",
-        ),
+        str | None, option("LAKE", "A lake of `quorate lake`, to report the history of blockers.")
     ] = None,
 ) -> None:
     """Examine a cluster and report problems and blockers of upgrades, with the next command for each.

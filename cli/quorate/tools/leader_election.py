@@ -11,6 +11,9 @@ from quorate.console import (
     CommandError,
     ToolCommand,
     UsageError,
+    flag,
+    id_option,
+    option,
     parse_file,
     parse_json,
     run,
@@ -49,27 +52,21 @@ def leader_election(
     *,
     election_type: Annotated[
         Election,
-        typer.Option(
-            "--election-type",
-            case_sensitive=False,
-            help="preferred: the first replica leads again. unclean: any live replica leads where there is no "
+        option(
+            None,
+            "preferred: the first replica leads again. unclean: any live replica leads where there is no "
             "leader, and records may be lost.",
+            case_sensitive=False,
         ),
     ],
-    topic: Annotated[str | None, typer.Option("--topic", help="The topic of a partition.")] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", min=0, max=INT32_MAX, help="The partition of --topic.")
-    ] = None,
+    topic: Annotated[str | None, option(None, "The topic of a partition.")] = None,
+    partition: Annotated[int | None, id_option("The partition of --topic.")] = None,
     all_topic_partitions: Annotated[
-        bool, typer.Option("--all-topic-partitions", help="All partitions that need an election.")
+        bool, flag("--all-topic-partitions", "All partitions that need an election.")
     ] = False,
     path_to_json_file: Annotated[
         Path | None,
-        typer.Option(
-            "--path-to-json-file",
-            metavar="FILE",
-            help='Elect for what it lists: {"partitions": [{"topic": "foo", "partition": 1}]}.',
-        ),
+        option("FILE", 'Elect for what it lists: {"partitions": [{"topic": "foo", "partition": 1}]}.'),
     ] = None,
 ) -> None:
     """Elect leaders of a partition, of the partitions in a file, or of all partitions."""

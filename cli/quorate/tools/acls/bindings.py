@@ -6,11 +6,10 @@ from itertools import product
 from typing import Final
 
 from quorate_admin.types.acls import WILDCARD, AccessControlEntry, ResourcePatternFilter
-from quorate_admin.types.credentials import KafkaPrincipal
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 from quorate.console import UsageError
-from quorate.console.jopt import one_action, only_with, refuse, require
+from quorate.console.jopt import one_action, only_with, parse_principals, refuse, require
 
 ACTIONS = {"--add": "Add ACLs.", "--remove": "Remove ACLs.", "--list": "List ACLs."}
 
@@ -129,14 +128,6 @@ def parse_operation(text: str) -> AclOperation:
     return operation
 
 
-def parse_principals(option: str, texts: Iterable[str]) -> list[str]:
-    """Each `Type:name`, once. Raises UsageError."""
-    try:
-        return list(dict.fromkeys(str(KafkaPrincipal.parse(text.strip())) for text in texts))
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from None
-
-
 def resource_filters(arguments: AclArguments) -> list[ResourcePatternFilter]:
     """The resources of the options, each once."""
     named = (
@@ -193,12 +184,12 @@ def entries_by_filter(arguments: AclArguments) -> Entries:
 def _entries(arguments: AclArguments, operations: Iterable[AclOperation]) -> set[AccessControlEntry]:
     allowed = product(
         [AclPermissionType.ALLOW],
-        parse_principals("--allow-principal", arguments.allow_principals),
+        map(str, parse_principals("--allow-principal", arguments.allow_principals)),
         [host.strip() for host in arguments.allow_hosts] or [WILDCARD],
     )
     denied = product(
         [AclPermissionType.DENY],
-        parse_principals("--deny-principal", arguments.deny_principals),
+        map(str, parse_principals("--deny-principal", arguments.deny_principals)),
         [host.strip() for host in arguments.deny_hosts] or [WILDCARD],
     )
     return {

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from quorate.console import CommandError, print_json, run, show, tool_app, tool_options, write
-from quorate.console.jopt import OptionsCommand, given_options
+from quorate.console import CommandError, flag, option, print_json, run, show, tool_app, tool_options, write
+from quorate.console.jopt import OptionsCommand, given_options, parse_principals
 from quorate.tools.acls.bindings import (
     ACTIONS,
     OPERATION_NAMES,
@@ -16,7 +16,6 @@ from quorate.tools.acls.bindings import (
     check_to_add,
     entries_by_filter,
     parse_pattern_type,
-    parse_principals,
     resource_filters,
 )
 
@@ -42,90 +41,46 @@ class AclsCommand(OptionsCommand):
 def acls(
     context: typer.Context,
     *,
-    topic: Annotated[
-        Names, typer.Option(metavar="NAME", help="A topic; * for all.", rich_help_panel=_RESOURCE)
-    ] = None,
-    group: Annotated[
-        Names, typer.Option(metavar="ID", help="A group; * for all.", rich_help_panel=_RESOURCE)
-    ] = None,
-    cluster: Annotated[
-        bool, typer.Option("--cluster", help="The cluster itself.", rich_help_panel=_RESOURCE)
-    ] = False,
-    transactional_id: Annotated[
-        Names, typer.Option(metavar="ID", help="A transactional id; * for all.", rich_help_panel=_RESOURCE)
-    ] = None,
-    delegation_token: Annotated[
-        Names, typer.Option(metavar="ID", help="A delegation token; * for all.", rich_help_panel=_RESOURCE)
-    ] = None,
+    topic: Annotated[Names, option("NAME", "A topic; * for all.", _RESOURCE)] = None,
+    group: Annotated[Names, option("ID", "A group; * for all.", _RESOURCE)] = None,
+    cluster: Annotated[bool, flag("--cluster", "The cluster itself.", _RESOURCE)] = False,
+    transactional_id: Annotated[Names, option("ID", "A transactional id; * for all.", _RESOURCE)] = None,
+    delegation_token: Annotated[Names, option("ID", "A delegation token; * for all.", _RESOURCE)] = None,
     user_principal: Annotated[
-        Names,
-        typer.Option(
-            metavar="TYPE:NAME", help="A user, as the owner of delegation tokens.", rich_help_panel=_RESOURCE
-        ),
+        Names, option("TYPE:NAME", "A user, as the owner of delegation tokens.", _RESOURCE)
     ] = None,
     resource_pattern_type: Annotated[
         str,
-        typer.Option(
-            metavar="TYPE",
-            help="The type of the pattern: literal, prefixed; with --list and --remove also any, match.",
-            rich_help_panel=_RESOURCE,
+        option(
+            "TYPE",
+            "The type of the pattern: literal, prefixed; with --list and --remove also any, match.",
+            _RESOURCE,
         ),
     ] = "literal",
     operation: Annotated[
-        Names,
-        typer.Option(
-            metavar="OPERATION",
-            help=f"One of {', '.join(OPERATION_NAMES)}. [default: All]",
-            rich_help_panel=_WHO,
-        ),
+        Names, option("OPERATION", f"One of {', '.join(OPERATION_NAMES)}. [default: All]", _WHO)
     ] = None,
     allow_principal: Annotated[
-        Names,
-        typer.Option(
-            metavar="TYPE:NAME", help="A principal to allow, for instance User:alice.", rich_help_panel=_WHO
-        ),
+        Names, option("TYPE:NAME", "A principal to allow, for instance User:alice.", _WHO)
     ] = None,
-    allow_host: Annotated[
-        Names, typer.Option(metavar="ADDRESS", help="A host to allow. [default: *]", rich_help_panel=_WHO)
-    ] = None,
+    allow_host: Annotated[Names, option("ADDRESS", "A host to allow. [default: *]", _WHO)] = None,
     deny_principal: Annotated[
-        Names,
-        typer.Option(
-            metavar="TYPE:NAME", help="A principal to deny; denying takes precedence.", rich_help_panel=_WHO
-        ),
+        Names, option("TYPE:NAME", "A principal to deny; denying takes precedence.", _WHO)
     ] = None,
-    deny_host: Annotated[
-        Names,
-        typer.Option(metavar="ADDRESS", help="A host to deny. [default: *]", rich_help_panel=_WHO),
-    ] = None,
+    deny_host: Annotated[Names, option("ADDRESS", "A host to deny. [default: *]", _WHO)] = None,
     producer: Annotated[
-        bool,
-        typer.Option(
-            "--producer",
-            help="The ACLs of a producer: Write, Describe, Create on topics.",
-            rich_help_panel=_WHO,
-        ),
+        bool, flag("--producer", "The ACLs of a producer: Write, Describe, Create on topics.", _WHO)
     ] = False,
     idempotent: Annotated[
-        bool,
-        typer.Option(
-            "--idempotent", help="With --producer: IdempotentWrite on the cluster.", rich_help_panel=_WHO
-        ),
+        bool, flag("--idempotent", "With --producer: IdempotentWrite on the cluster.", _WHO)
     ] = False,
     consumer: Annotated[
-        bool,
-        typer.Option(
-            "--consumer",
-            help="The ACLs of a consumer: Read, Describe on topics, Read on groups.",
-            rich_help_panel=_WHO,
-        ),
+        bool, flag("--consumer", "The ACLs of a consumer: Read, Describe on topics, Read on groups.", _WHO)
     ] = False,
     principal: Annotated[
-        Names, typer.Option(metavar="TYPE:NAME", help="With --list: only the ACLs of these principals.")
+        Names, option("TYPE:NAME", "With --list: only the ACLs of these principals.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="With --remove: do not ask for confirmation.")
-    ] = False,
+    force: Annotated[bool, flag("--force", "With --remove: do not ask for confirmation.")] = False,
 ) -> None:
     """Add, remove and list access control entries (ACLs).
 
@@ -150,7 +105,8 @@ def acls(
         idempotent=idempotent,
     )
     if action == "--list":
-        _list(context, arguments, parse_principals("--principal", principal or ()))
+        principals = dict.fromkeys(map(str, parse_principals("--principal", principal or ())))
+        _list(context, arguments, list(principals))
         return
     entries = entries_by_filter(arguments)
     if action == "--add":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from quorate.console import UsageError, read_properties, run, show, tool_app
+from quorate.console import UsageError, flag, option, read_properties, run, show, tool_app
 from quorate.console.jopt import OptionsCommand, given_options, one_action, only_with
 from quorate.tools.configs.entities import (
     IPS,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from quorate.tools.configs.text import DescribedEntity, Quotas
 
 _PANEL = "Entity"
-_NAME = "NAME"
 
 app = tool_app()
 
@@ -45,40 +44,30 @@ class ConfigsCommand(OptionsCommand):
     }
 
 
-def _entity_option(help_text: str, metavar: str = _NAME) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(metavar=metavar, help=help_text, rich_help_panel=_PANEL)
-    return option
-
-
 @app.command(cls=ConfigsCommand)
 def configs(
     context: typer.Context,
     *,
-    entity_type: Annotated[list[str] | None, _entity_option(f"One of {', '.join(TYPES)}.", "TYPE")] = None,
-    entity_name: Annotated[list[str] | None, _entity_option("The name or id of the entity.")] = None,
-    topic: Annotated[str | None, _entity_option("A topic.")] = None,
-    client: Annotated[str | None, _entity_option("A client id.")] = None,
-    user: Annotated[str | None, _entity_option("A user.")] = None,
-    broker: Annotated[str | None, _entity_option("A broker.", "ID")] = None,
+    entity_type: Annotated[list[str] | None, option("TYPE", f"One of {', '.join(TYPES)}.", _PANEL)] = None,
+    entity_name: Annotated[list[str] | None, option("NAME", "The name or id of the entity.", _PANEL)] = None,
+    topic: Annotated[str | None, option("NAME", "A topic.", _PANEL)] = None,
+    client: Annotated[str | None, option("NAME", "A client id.", _PANEL)] = None,
+    user: Annotated[str | None, option("NAME", "A user.", _PANEL)] = None,
+    broker: Annotated[str | None, option("ID", "A broker.", _PANEL)] = None,
     broker_logger: Annotated[
-        str | None, _entity_option("The loggers of a broker or controller.", "ID")
+        str | None, option("ID", "The loggers of a broker or controller.", _PANEL)
     ] = None,
-    ip: Annotated[str | None, _entity_option("An IP address.", "ADDRESS")] = None,
-    group: Annotated[str | None, _entity_option("A group.", "ID")] = None,
-    client_metrics: Annotated[str | None, _entity_option("A subscription to client metrics.")] = None,
+    ip: Annotated[str | None, option("ADDRESS", "An IP address.", _PANEL)] = None,
+    group: Annotated[str | None, option("ID", "A group.", _PANEL)] = None,
+    client_metrics: Annotated[str | None, option("NAME", "A subscription to client metrics.", _PANEL)] = None,
     describe_all: Annotated[
-        bool, typer.Option("--all", help="With --describe: include static and default values.")
+        bool, flag("--all", "With --describe: include static and default values.")
     ] = False,
     add_config: Annotated[
-        str | None,
-        typer.Option(metavar="K=V,K=[V,V],…", help="Configs to set; values with commas are in brackets."),
+        str | None, option("K=V,K=[V,V],…", "Configs to set; values with commas are in brackets.")
     ] = None,
-    add_config_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file of properties to set.")
-    ] = None,
-    delete_config: Annotated[
-        list[str] | None, typer.Option(metavar="K,K,…", help="Configs to delete.")
-    ] = None,
+    add_config_file: Annotated[Path | None, option("FILE", "A file of properties to set.")] = None,
+    delete_config: Annotated[list[str] | None, option("K,K,…", "Configs to delete.")] = None,
 ) -> None:
     """Describe and alter configs of topics, brokers, groups and clients, quotas, and SCRAM credentials.
 
@@ -87,8 +76,8 @@ def configs(
     """
     given = given_options(context)
     action = one_action(given, tuple(ConfigsCommand.ACTIONS))
-    for option in ("--add-config", "--add-config-file", "--delete-config"):
-        only_with(given, option, ("--alter",))
+    for one in ("--add-config", "--add-config-file", "--delete-config"):
+        only_with(given, one, ("--alter",))
     shortcuts = {
         "--topic": topic,
         "--client": client,
@@ -103,7 +92,7 @@ def configs(
         given,
         entity_type or (),
         entity_name or (),
-        {option: value for option, value in shortcuts.items() if value is not None},
+        {name: value for name, value in shortcuts.items() if value is not None},
     )
     if entities.type == IPS:
         _check_addresses(entities.names)

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.console import (
-    INT32_MAX,
     CommandError,
     LocalToolCommand,
     ToolCommand,
     ToolGroup,
     UsageError,
+    flag,
+    id_option,
+    option,
     run,
     show,
     tool_app,
@@ -25,27 +27,23 @@ app = tool_app(ToolGroup)
 
 MetadataOption = Annotated[
     str | None,
-    typer.Option("--metadata", metavar="VERSION", help="Deprecated: use --release-version or --feature."),
+    option("VERSION", "Deprecated: use --release-version or --feature.", names=("--metadata",)),
 ]
 ReleaseVersionOption = Annotated[
     str | None,
-    typer.Option(
-        "--release-version", metavar="VERSION", help="The default levels of a release, for instance 4.3."
-    ),
+    option("VERSION", "The default levels of a release, for instance 4.3.", names=("--release-version",)),
 ]
 FeatureLevelsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--feature",
-        metavar="NAME=LEVEL",
-        help="A feature level, for instance metadata.version=30. Repeatable.",
+    option(
+        "NAME=LEVEL", "A feature level, for instance metadata.version=30. Repeatable.", names=("--feature",)
     ),
 ]
 UnsafeOption = Annotated[
     bool,
-    typer.Option("--unsafe", help="Downgrade even if metadata is lost that the lower level can't represent."),
+    flag("--unsafe", "Downgrade even if metadata is lost that the lower level can't represent."),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Validate the change, but do not make it.")]
+DryRunOption = Annotated[bool, flag("--dry-run", "Validate the change, but do not make it.")]
 
 
 @app.callback()
@@ -60,9 +58,7 @@ def features() -> None:
 def describe(
     context: typer.Context,
     *,
-    node_id: Annotated[
-        int | None, typer.Option(min=0, max=INT32_MAX, help="The node to ask. [default: any]")
-    ] = None,
+    node_id: Annotated[int | None, id_option("The node to ask. [default: any]")] = None,
 ) -> None:
     """Show the supported levels of a node and the finalized levels of the cluster."""
     found = run(lambda admin: admin.describe_features(node_id=node_id), context)
@@ -108,9 +104,7 @@ def downgrade(
 def disable(
     context: typer.Context,
     *,
-    feature: Annotated[
-        list[str] | None, typer.Option("--feature", metavar="NAME", help="A feature to disable. Repeatable.")
-    ] = None,
+    feature: Annotated[list[str] | None, option("NAME", "A feature to disable. Repeatable.")] = None,
     unsafe: UnsafeOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -137,12 +131,7 @@ def version_mapping(context: typer.Context, *, release_version: ReleaseVersionOp
 def feature_dependencies(
     context: typer.Context,
     *,
-    feature: Annotated[
-        list[str],
-        typer.Option(
-            "--feature", metavar="NAME=LEVEL", help="A feature level, for instance metadata.version=30."
-        ),
-    ],
+    feature: Annotated[list[str], option("NAME=LEVEL", "A feature level, for instance metadata.version=30.")],
 ) -> None:
     """List the dependencies of feature levels."""
     from quorate.tools.features.text import dependencies_json, dependencies_text

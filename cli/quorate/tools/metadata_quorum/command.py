@@ -7,12 +7,14 @@ import typer
 from quorate_admin.errors import AdminError, ServerError, UnsupportedByServerError
 
 from quorate.console import (
-    INT32_MAX,
     CommandError,
     ToolCommand,
     ToolGroup,
     UsageError,
     admin_config,
+    flag,
+    id_option,
+    option,
     read_properties,
     run,
     show,
@@ -34,7 +36,7 @@ _REMOVAL_WORDS = {
     False: ("Removed ", "Unregistered"),
 }
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, but do not do it.")]
+DryRunOption = Annotated[bool, flag("--dry-run", "Print what would be done, but do not do it.")]
 
 
 @app.callback()
@@ -49,15 +51,10 @@ def metadata_quorum() -> None:
 def describe(
     context: typer.Context,
     *,
-    status: Annotated[
-        bool, typer.Option("--status", help="A summary: leader, largest lag, voters, observers.")
-    ] = False,
-    replication: Annotated[
-        bool, typer.Option("--replication", help="Each voter and observer with its lag.")
-    ] = False,
+    status: Annotated[bool, flag("--status", "A summary: leader, largest lag, voters, observers.")] = False,
+    replication: Annotated[bool, flag("--replication", "Each voter and observer with its lag.")] = False,
     human_readable: Annotated[
-        bool,
-        typer.Option("--human-readable", help="With --replication: elapsed times instead of timestamps."),
+        bool, flag("--human-readable", "With --replication: elapsed times instead of timestamps.")
     ] = False,
 ) -> None:
     """Show the quorum: --status for a summary, --replication for each replica."""
@@ -125,20 +122,17 @@ def add_controller(context: typer.Context, *, dry_run: DryRunOption = False) -> 
 def remove_controller(
     context: typer.Context,
     *,
-    controller_id: Annotated[
-        int, typer.Option("--controller-id", "-i", min=0, max=INT32_MAX, help="The id of the voter.")
-    ],
+    controller_id: Annotated[int, id_option("The id of the voter.", "--controller-id", "-i")],
     controller_directory_id: Annotated[
         str,
-        typer.Option(
-            "--controller-directory-id", "-d", help="The directory id of the voter, from describe --status."
+        option(
+            None,
+            "The directory id of the voter, from describe --status.",
+            names=("--controller-directory-id", "-d"),
         ),
     ],
     unregister: Annotated[
-        bool,
-        typer.Option(
-            "--unregister", help="Unregister the controller too, if it is stopped for good (KIP-1312)."
-        ),
+        bool, flag("--unregister", "Unregister the controller too, if it is stopped for good (KIP-1312).")
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:

@@ -13,6 +13,7 @@ from quorate.console import (
     ToolCommand,
     UsageError,
     admin_config,
+    option,
     print_json,
     tool_app,
     tool_options,
@@ -49,16 +50,14 @@ def metadata_shell(
     ] = None,
     *,
     snapshot: Annotated[
-        Path | None,
-        typer.Option("--snapshot", "-s", metavar="FILE", help="A checkpoint or log segment to read."),
+        Path | None, option("FILE", "A checkpoint or log segment to read.", names=("--snapshot", "-s"))
     ] = None,
     directory: Annotated[
         Path | None,
-        typer.Option(
-            "--directory",
-            "-d",
-            metavar="DIR",
-            help="A __cluster_metadata-0 directory to read: its newest checkpoint and the log after it.",
+        option(
+            "DIR",
+            "A __cluster_metadata-0 directory to read: its newest checkpoint and the log after it.",
+            names=("--directory", "-d"),
         ),
     ] = None,
 ) -> None:

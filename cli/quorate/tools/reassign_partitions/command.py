@@ -1,13 +1,13 @@
 """The command `quorate reassign-partitions`."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from quorate.console import parse_file, print_json, run, show, tool_app, tool_options, write
+from quorate.console import flag, option, parse_file, print_json, run, show, tool_app, tool_options, write
 from quorate.console.jopt import OptionsCommand, given_options, one_action, refuse, require
 from quorate.tools.reassign_partitions.files import (
     parse_broker_list,
@@ -17,7 +17,6 @@ from quorate.tools.reassign_partitions.files import (
 
 if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
-    from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 
     from quorate.tools.reassign_partitions.actions import Say
 
@@ -68,56 +67,43 @@ def reassign_partitions(
     *,
     reassignment_json_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The assignment: "
+        option(
+            "FILE",
+            "The assignment: "
             '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","/d"]}]};'
             " log_dirs may be omitted.",
         ),
     ] = None,
     topics_to_move_json_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help='With --generate: the topics, {"version":1,"topics":[{"topic":"t"}]}.'
-        ),
+        Path | None, option("FILE", 'With --generate: the topics, {"version":1,"topics":[{"topic":"t"}]}.')
     ] = None,
-    broker_list: Annotated[
-        str | None, typer.Option(metavar="ID,ID,…", help="With --generate: the target brokers.")
-    ] = None,
+    broker_list: Annotated[str | None, option("ID,ID,…", "With --generate: the target brokers.")] = None,
     disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="With --generate: ignore racks.")
+        bool, flag("--disable-rack-aware", "With --generate: ignore racks.")
     ] = False,
     throttle: Annotated[
-        int,
-        typer.Option(
-            metavar="BYTES", show_default=False, help="With --execute: bytes per second between brokers."
-        ),
+        int, option("BYTES", "With --execute: bytes per second between brokers.", show_default=False)
     ] = -1,
     replica_alter_log_dirs_throttle: Annotated[
-        int,
-        typer.Option(
-            metavar="BYTES", show_default=False, help="With --execute: bytes per second between directories."
-        ),
+        int, option("BYTES", "With --execute: bytes per second between directories.", show_default=False)
     ] = -1,
     timeout: Annotated[
-        int,
-        typer.Option(metavar="MS", help="How long to wait until moves between directories can start."),
+        int, option("MS", "How long to wait until moves between directories can start.")
     ] = TIMEOUT_MS_DEFAULT,
     additional: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--additional",
-            help="With --execute: in addition to reassignments in progress, or to change the throttle.",
+            "With --execute: in addition to reassignments in progress, or to change the throttle.",
         ),
     ] = False,
     preserve_throttles: Annotated[
-        bool, typer.Option("--preserve-throttles", help="With --verify, --cancel: keep the throttles.")
+        bool, flag("--preserve-throttles", "With --verify, --cancel: keep the throttles.")
     ] = False,
     disallow_replication_factor_change: Annotated[
         bool,
-        typer.Option(
-            "--disallow-replication-factor-change",
-            help="With --execute: refuse to change the number of replicas.",
+        flag(
+            "--disallow-replication-factor-change", "With --execute: refuse to change the number of replicas."
         ),
     ] = False,
 ) -> None:
@@ -188,8 +174,5 @@ def _run(context: typer.Context, work: "Callable[[AdminClient, Say], Awaitable[d
 def _list(context: typer.Context) -> None:
     from quorate.tools.reassign_partitions import states
 
-    async def ask(admin: "AdminClient") -> "Mapping[TopicPartition, PartitionReassignment]":
-        return await admin.list_partition_reassignments()
-
-    found = run(ask, context, defaults=CLIENT_DEFAULTS)
+    found = run(lambda admin: admin.list_partition_reassignments(), context, defaults=CLIENT_DEFAULTS)
     show(context, lambda: states.reassignments_text(found), lambda: states.reassignments_json(found))

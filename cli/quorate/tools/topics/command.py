@@ -13,6 +13,8 @@ from quorate.console import (
     INT32_MAX,
     CommandError,
     UsageError,
+    flag,
+    option,
     run,
     show,
     tool_app,
@@ -81,65 +83,50 @@ def topics(
     context: typer.Context,
     *,
     topic: Annotated[
-        str | None,
-        typer.Option(metavar="TOPIC", help="The topic; but for --create, a regular expression, or several,…"),
+        str | None, option("TOPIC", "The topic; but for --create, a regular expression, or several,…")
     ] = None,
     topic_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="The topic to describe; takes precedence over --topic.")
+        str | None, option("ID", "The topic to describe; takes precedence over --topic.")
     ] = None,
     config: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A config of the new topic; repeatable."),
+        list[str] | None, option("NAME=VALUE", "A config of the new topic; repeatable.")
     ] = None,
-    delete_config: Annotated[list[str] | None, typer.Option(metavar="NAME", hidden=True)] = None,
+    delete_config: Annotated[list[str] | None, option("NAME", None, hidden=True)] = None,
     partitions: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            max=INT32_MAX,
-            help="Total number of partitions; with --create the cluster's default applies.",
+        option(
+            "N", "Total number of partitions; with --create the cluster's default applies.", max=INT32_MAX
         ),
     ] = None,
     replication_factor: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Replicas of each partition. [default: that of the cluster]"),
+        int | None, option("N", "Replicas of each partition. [default: that of the cluster]")
     ] = None,
     replica_assignment: Annotated[
         str | None,
-        typer.Option(
-            metavar="0:1,1:2,…",
-            help="Brokers of each partition, separated by colons; partitions are separated by commas.",
+        option(
+            "0:1,1:2,…", "Brokers of each partition, separated by colons; partitions are separated by commas."
         ),
     ] = None,
     under_replicated_partitions: Annotated[
-        bool,
-        typer.Option(
-            "--under-replicated-partitions", help="Only partitions with replicas that are not in sync."
-        ),
+        bool, flag("--under-replicated-partitions", "Only partitions with replicas that are not in sync.")
     ] = False,
     unavailable_partitions: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Only partitions without a live leader.")
+        bool, flag("--unavailable-partitions", "Only partitions without a live leader.")
     ] = False,
     under_min_isr_partitions: Annotated[
-        bool, typer.Option("--under-min-isr-partitions", help="Only partitions below min.insync.replicas.")
+        bool, flag("--under-min-isr-partitions", "Only partitions below min.insync.replicas.")
     ] = False,
     at_min_isr_partitions: Annotated[
-        bool, typer.Option("--at-min-isr-partitions", help="Only partitions at min.insync.replicas.")
+        bool, flag("--at-min-isr-partitions", "Only partitions at min.insync.replicas.")
     ] = False,
     topics_with_overrides: Annotated[
-        bool, typer.Option("--topics-with-overrides", help="Only topics with overridden configs.")
+        bool, flag("--topics-with-overrides", "Only topics with overridden configs.")
     ] = False,
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
-    ] = False,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Succeed if the topic already exists.")
-    ] = False,
-    exclude_internal: Annotated[
-        bool, typer.Option("--exclude-internal", help="Exclude Kafka's internal topics.")
-    ] = False,
+    if_exists: Annotated[bool, flag("--if-exists", "Succeed if the topic does not exist.")] = False,
+    if_not_exists: Annotated[bool, flag("--if-not-exists", "Succeed if the topic already exists.")] = False,
+    exclude_internal: Annotated[bool, flag("--exclude-internal", "Exclude Kafka's internal topics.")] = False,
     partition_size_limit_per_response: Annotated[
-        int | None, typer.Option(metavar="N", max=INT32_MAX, help="Partitions per request. [default: 2000]")
+        int | None, option("N", "Partitions per request. [default: 2000]", max=INT32_MAX)
     ] = None,
 ) -> None:
     """Create, delete, describe, or change topics.

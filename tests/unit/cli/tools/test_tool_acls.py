@@ -8,6 +8,7 @@ import pytest
 from kit.scripted_admin import ScriptedAdmin
 from kit.tool_runner import run_tool
 from quorate.console import UsageError
+from quorate.console.jopt import parse_principals
 from quorate.main import app
 from quorate.tools.acls.bindings import (
     CLUSTER,
@@ -18,7 +19,6 @@ from quorate.tools.acls.bindings import (
     entries_by_filter,
     parse_operation,
     parse_pattern_type,
-    parse_principals,
     resource_filters,
 )
 from quorate_admin.errors import ServerError
@@ -33,6 +33,7 @@ from quorate_admin.types.acls import (
     ResourcePattern,
     ResourcePatternFilter,
 )
+from quorate_admin.types.credentials import KafkaPrincipal
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 from typer.testing import CliRunner, Result
@@ -139,7 +140,8 @@ def test_pattern_types_and_principals_are_read() -> None:
         UsageError, match="--resource-pattern-type: 'x' is none of ANY, MATCH, LITERAL, PREFIXED"
     ):
         parse_pattern_type("x")
-    assert parse_principals("--principal", [" User:a ", "User:a", "User:b:c"]) == ["User:a", "User:b:c"]
+    principals = parse_principals("--principal", [" User:a ", "User:b:c"])
+    assert principals == [KafkaPrincipal("User", "a"), KafkaPrincipal("User", "b:c")]
     with pytest.raises(UsageError, match="--principal: 'a' is not Type:name"):
         parse_principals("--principal", ["a"])
 
