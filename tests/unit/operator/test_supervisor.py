@@ -35,7 +35,7 @@ from quorate_operator.runtime import loop
 from quorate_operator.runtime.local import play_session, supervisor
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.layout import Layout
-from quorate_operator.runtime.local.status import ClusterStatus
+from quorate_operator.runtime.local.status import ClusterStatus, QuorumStatus
 from quorate_operator.runtime.local.supervisor import Snapshot, Supervisor
 
 pytestmark = pytest.mark.usefixtures("own_ports")
@@ -398,7 +398,8 @@ async def test_wrong_commands_are_refused(stage: Stage) -> None:
 
 def test_snapshots_survive_the_socket() -> None:
     """Goal: nothing is lost between supervisor and command. Method: to JSON and back, with and without a quorum."""
-    for quorum in (None, ObservedQuorum(leader_id=1, leader_epoch=2, high_watermark=3, kraft_version=1)):
+    led = QuorumStatus(leader_id=1, leader_epoch=2, high_watermark=3, kraft_version=1, voters=(1, 2))
+    for quorum in (None, led):
         status = ClusterStatus(
             name="n",
             cluster_id="c",

@@ -4,9 +4,9 @@ import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from quorate_protocol.uuids import random_uuid, uuid_to_text
 
 from quorate_operator.planning.cluster import (
@@ -92,6 +92,10 @@ def read_identity(directory: PlayDirectory) -> ClusterIdentity:
         return _identity_from(json.loads(file.read_text()), directory)
     except FileNotFoundError:
         raise PlayError(f"no cluster was played in {directory.path}") from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise PlayError(f"{file} can't be read: {where}: {fault['msg']}") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PlayError(f"{file} can't be read: {error!r}") from error
 
@@ -99,8 +103,6 @@ def read_identity(directory: PlayDirectory) -> ClusterIdentity:
 def write_identity(directory: PlayDirectory, identity: ClusterIdentity) -> None:
     """Keep it. Raises PlayError."""
     content = {"format": FORMAT, **asdict(identity)}
-    content["publications"] = [_publication_as_json(one) for one in identity.publications]
-    content["verifications"] = [_verification_as_json(one) for one in identity.verifications]
     directory.write(directory.identity_file, json.dumps(content, indent=2, default=str) + "\n")
 
 
@@ -290,95 +292,30 @@ def _scattered_port(directory: PlayDirectory) -> int:
 def _identity_from(content: Mapping[str, Any], directory: PlayDirectory) -> ClusterIdentity:
     if content["format"] not in (FORMAT, FORMAT_WITHOUT_FORMATION):
         raise ValueError(f"format {content['format']!r}; this version reads {FORMAT}")
-    nodes = {int(node_id): _node_from(node) for node_id, node in content["nodes"].items()}
-    if content["format"] == FORMAT:
-        formation = content["formation"] and _formation_from(content["formation"])
-    else:
-        formation = replace(
-            _formation_of_all(content["cluster_id"], nodes, directory),
-            is_static=not content["dynamic_quorum"],
-        )
-    return ClusterIdentity(
-        name=content["name"],
-        cluster_id=content["cluster_id"],
-        dynamic_quorum=content["dynamic_quorum"],
-        nodes=nodes,
-        kafka={
-            version: Kafka(version=found["version"], java=found["java"], libs=Path(found["libs"]))
-            for version, found in content["kafka"].items()
-        },
-        formation=formation,
-        publications=tuple(_publication_from(one) for one in content.get("publications", ())),
-        verifications=tuple(_verification_from(one) for one in content.get("verifications", ())),
-    )
-
-
-def _node_from(node: Mapping[str, Any]) -> NodeIdentity:
-    of_old = Role.BROKER if node["directory_id"] is None else Role.CONTROLLER
-    role = Role(node.get("role", of_old))
-    return NodeIdentity(
-        directory_id=node["directory_id"],
-        ports=node["ports"],
-        role=role,
-        pool=node.get("pool", ""),
-        implementation=Implementation(
-            node.get(
-                "implementation", Implementation.PYTHON if HTTP in node["ports"] else Implementation.JAVA
-            )
-        ),
-        kafka_version=node.get("kafka_version", ""),
-        is_forgotten=node.get("is_forgotten", False),
-        advertised_last={
-            name: Address(host, port) for name, (host, port) in node.get("advertised_last", {}).items()
-        },
-    )
-
-
-def _formation_from(content: Mapping[str, Any]) -> Formation:
-    return Formation(
-        cluster_id=content["cluster_id"],
-        initial_voters={int(node_id): one for node_id, one in content["initial_voters"].items()},
-        is_formed=content["is_formed"],
-        is_static=content["is_static"],
-        is_rebuilt=content["is_rebuilt"],
-    )
-
-
-def _formation_of_all(
-    cluster_id: str, nodes: Mapping[int, NodeIdentity], directory: PlayDirectory
-) -> Formation:
-    """The formation of a directory that does not tell: once a node has run, an empty disk must not form again."""
-    voters = {node_id: node.directory_id for node_id, node in nodes.items() if node.directory_id is not None}
-    has_run = any(directory.node_log(f"{Role.CONTROLLER}-{node_id}").exists() for node_id in voters)
-    return Formation(cluster_id=cluster_id, initial_voters=voters, is_formed=has_run)
-
-
-def _publication_as_json(one: Publication) -> dict[str, Any]:
-    return {
-        "host": one.address.host,
-        "port": one.address.port,
-        "node_id": one.node_id,
-        "listener": one.listener,
-        "since_ms": one.since_ms,
-        "retired_at_ms": one.retired_at_ms,
+    if content["format"] == FORMAT_WITHOUT_FORMATION:
+        content = _with_formation(content, directory)
+    # Directories of earlier versions have host and port in place of the address.
+    addressed = {
+        name: [{"address": (one.get("host"), one.get("port")), **one} for one in content.get(name, ())]
+        for name in ("publications", "verifications")
     }
+    return TypeAdapter(ClusterIdentity).validate_python({**content, **addressed})
 
 
-def _publication_from(content: Mapping[str, Any]) -> Publication:
-    return Publication(
-        address=Address(content["host"], content["port"]),
-        node_id=content["node_id"],
-        listener=content["listener"],
-        since_ms=content["since_ms"],
-        retired_at_ms=content["retired_at_ms"],
-    )
-
-
-def _verification_as_json(one: Verification) -> dict[str, Any]:
-    return {"host": one.address.host, "port": one.address.port, "node_id": one.node_id, "at_ms": one.at_ms}
-
-
-def _verification_from(content: Mapping[str, Any]) -> Verification:
-    return Verification(
-        address=Address(content["host"], content["port"]), node_id=content["node_id"], at_ms=content["at_ms"]
-    )
+def _with_formation(content: Mapping[str, Any], directory: PlayDirectory) -> dict[str, Any]:
+    """The content of a first format, as the second: once a node has run, an empty disk must not form again."""
+    voters, nodes = {}, {}
+    for node_id, node in content["nodes"].items():
+        is_controller = node["directory_id"] is not None
+        if is_controller:
+            voters[node_id] = node["directory_id"]
+        implementation = Implementation.PYTHON if HTTP in node["ports"] else Implementation.JAVA
+        role = Role.CONTROLLER if is_controller else Role.BROKER
+        nodes[node_id] = {"role": role, "implementation": implementation, **node}
+    formation = {
+        "cluster_id": content["cluster_id"],
+        "initial_voters": voters,
+        "is_formed": any(directory.node_log(f"{Role.CONTROLLER}-{one}").exists() for one in voters),
+        "is_static": not content["dynamic_quorum"],
+    }
+    return {**content, "nodes": nodes, "formation": formation}

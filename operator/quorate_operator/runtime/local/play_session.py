@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -52,26 +52,17 @@ class Request:
 
     def as_arguments(self) -> dict[str, Any]:
         """For the supervisor that runs the cluster."""
-        kafka = {
-            version: {"version": found.version, "java": found.java, "libs": str(found.libs)}
-            for version, found in self.kafka.items()
-        }
+        kafka = {version: asdict(found) | {"libs": str(found.libs)} for version, found in self.kafka.items()}
         return {"manifest": self.manifest, "source": self.source, "kafka": kafka}
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any], directory: PlayDirectory) -> "Request":
         """Reads what `as_arguments` returned."""
         kafka = {
-            version: Kafka(version=found["version"], java=found["java"], libs=Path(found["libs"]))
+            version: Kafka(**{**found, "libs": Path(found["libs"])})
             for version, found in arguments["kafka"].items()
         }
-        return cls(
-            manifest=arguments["manifest"],
-            source=arguments["source"],
-            directory=directory,
-            kafka=kafka,
-            notes=(),
-        )
+        return cls(**{**arguments, "kafka": kafka}, directory=directory, notes=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,16 +4,17 @@
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+from pydantic import computed_field
+
+from quorate_operator.models.status import StatusModel
 from quorate_operator.planning.cluster import (
     NodeState,
     ObservedCluster,
     ObservedNode,
     ObservedQuorum,
-    ObservedVoter,
     Publication,
     Role,
 )
@@ -27,8 +28,20 @@ from quorate_operator.view.cluster import ClusterView, NodeView, view_of
 from quorate_operator.view.wording import Label
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStatus:
+class Report(StatusModel):
+    """What a supervisor tells commands, as JSON over the control socket."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns plain data with camelCase names."""
+        return self.model_dump(by_alias=True, mode="json")
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Returns what `as_json` was made from."""
+        return cls.model_validate(content, strict=False)
+
+
+class NodeStatus(Report):
     """One node. `state` is a NodeState; `pid` and `rss_bytes` are None while it has no process."""
 
     node_id: int
@@ -46,15 +59,21 @@ class NodeStatus:
         return f"{self.role}-{self.node_id}"
 
 
-NO_PLAN: Mapping[str, Any] = {"steps": [], "refusals": []}
+class QuorumStatus(Report):
+    """The quorum as its leader describes it, with the node ids of its voters."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    kraft_version: int
+    voters: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterStatus:
-    """The cluster. `quorum` is None while no leader answers; `ready` means that every node is in service.
+class ClusterStatus(Report):
+    """The cluster, as `quorate play status -o json` prints it. `ready` means that every node is in service.
 
-    `plan` is as `plan_as_json` returns it; `addresses` are those that lead to nodes, `trouble` is why the last step
-    failed.
+    `quorum` is None while no leader answers, `plan` is as `plan_as_json` returns it, `addresses` are those that lead
+    to nodes, `trouble` is why the last step failed.
     """
 
     name: str
@@ -62,100 +81,17 @@ class ClusterStatus:
     ready: bool
     bootstrap_servers: str
     bootstrap_controllers: str
-    quorum: ObservedQuorum | None
-    nodes: tuple[NodeStatus, ...] = field(default=())
-    plan: Mapping[str, Any] = field(default_factory=lambda: NO_PLAN)
-    addresses: Sequence[Mapping[str, Any]] = ()
+    quorum: QuorumStatus | None
+    nodes: tuple[NodeStatus, ...] = ()
+    plan: Mapping[str, Any] = {"steps": [], "refusals": []}
+    addresses: tuple[Mapping[str, Any], ...] = ()
     trouble: str | None = None
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def settled(self) -> bool:
         """Whether the cluster is as its manifest desires it."""
         return self.ready and not self.plan["steps"]
-
-    def as_json(self) -> dict[str, Any]:
-        """What `quorate play status -o json` prints."""
-        quorum = self.quorum
-        return {
-            "name": self.name,
-            "clusterId": self.cluster_id,
-            "ready": self.ready,
-            "settled": self.settled,
-            "bootstrapServers": self.bootstrap_servers,
-            "bootstrapControllers": self.bootstrap_controllers,
-            "quorum": quorum
-            and {
-                "leaderId": quorum.leader_id,
-                "leaderEpoch": quorum.leader_epoch,
-                "highWatermark": quorum.high_watermark,
-                "kraftVersion": quorum.kraft_version,
-                "voters": sorted(quorum.voters),
-            },
-            "nodes": [
-                {
-                    "nodeId": node.node_id,
-                    "role": node.role,
-                    "pid": node.pid,
-                    "state": node.state,
-                    "directoryId": node.directory_id,
-                    "address": node.address,
-                    "dir": node.dir,
-                    "rssBytes": node.rss_bytes,
-                }
-                for node in self.nodes
-            ],
-            "plan": dict(self.plan),
-            "addresses": [dict(one) for one in self.addresses],
-            "trouble": self.trouble,
-        }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Returns what `as_json` was made from; of the voters, only their ids."""
-        quorum = content["quorum"]
-        return cls(
-            name=content["name"],
-            cluster_id=content["clusterId"],
-            ready=content["ready"],
-            bootstrap_servers=content["bootstrapServers"],
-            bootstrap_controllers=content["bootstrapControllers"],
-            quorum=quorum and _quorum_from(quorum),
-            nodes=tuple(
-                NodeStatus(
-                    node_id=node["nodeId"],
-                    role=node["role"],
-                    pid=node["pid"],
-                    state=node["state"],
-                    directory_id=node["directoryId"],
-                    address=node["address"],
-                    dir=node["dir"],
-                    rss_bytes=node["rssBytes"],
-                )
-                for node in content["nodes"]
-            ),
-            plan=content["plan"],
-            addresses=tuple(content["addresses"]),
-            trouble=content["trouble"],
-        )
-
-
-def _quorum_from(content: Mapping[str, Any]) -> ObservedQuorum:
-    return ObservedQuorum(
-        leader_id=content["leaderId"],
-        leader_epoch=content["leaderEpoch"],
-        high_watermark=content["highWatermark"],
-        kraft_version=content["kraftVersion"],
-        voters={
-            node_id: ObservedVoter(
-                node_id=node_id,
-                directory_id=None,
-                log_end_offset=-1,
-                last_fetch_ms=None,
-                last_caught_up_ms=None,
-            )
-            for node_id in content["voters"]
-        },
-    )
 
 
 def label_in(layout: Layout) -> Label:
@@ -266,11 +202,21 @@ def _status(
         ready=ready,
         bootstrap_servers=layout.bootstrap(Role.BROKER),
         bootstrap_controllers=layout.bootstrap(Role.CONTROLLER),
-        quorum=view.described,
+        quorum=_quorum_status(view.described) if view.described else None,
         nodes=tuple(_node_status(layout, node, processes.get(node.seen.node_id)) for node in view.nodes),
         plan=plan_as_json(view),
         addresses=tuple(_address_as_json(one) for one in addresses),
         trouble=view.problem,
+    )
+
+
+def _quorum_status(quorum: ObservedQuorum) -> QuorumStatus:
+    return QuorumStatus(
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.leader_epoch,
+        high_watermark=quorum.high_watermark,
+        kraft_version=quorum.kraft_version,
+        voters=tuple(sorted(quorum.voters)),
     )
 
 

@@ -6,7 +6,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from quorate_operator import clock
@@ -19,6 +19,7 @@ from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.status import (
     ClusterStatus,
+    Report,
     label_in,
     plan_as_json,
     played_view,
@@ -39,16 +40,14 @@ Raises PlayError."""
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Report):
     """Something that happened, in words. `sequence` counts from 1."""
 
     sequence: int
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Report):
     """What a supervisor reports: the cluster, what it waits for, and what happened."""
 
     status: ClusterStatus
@@ -56,32 +55,9 @@ class Snapshot:
     waits: tuple[str, ...]
     failure: str | None
     """Why the cluster is being stopped, if no stop was requested."""
-    exits_in_a_row: Mapping[int, int]
+    exits_in_a_row: dict[int, int]
     """By node id, for nodes that crashed."""
     events: tuple[Event, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """For the control socket."""
-        return {
-            "status": self.status.as_json(),
-            "stopping": self.stopping,
-            "waits": list(self.waits),
-            "failure": self.failure,
-            "exitsInARow": {str(node_id): exits for node_id, exits in self.exits_in_a_row.items()},
-            "events": [asdict(event) for event in self.events],
-        }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "Snapshot":
-        """What `as_json` gave, back."""
-        return cls(
-            status=ClusterStatus.from_json(content["status"]),
-            stopping=content["stopping"],
-            waits=tuple(content["waits"]),
-            failure=content["failure"],
-            exits_in_a_row={int(node_id): exits for node_id, exits in content["exitsInARow"].items()},
-            events=tuple(Event(**event) for event in content["events"]),
-        )
 
 
 class Supervisor:
