@@ -172,7 +172,7 @@ async def test_a_roll_can_be_watched_step_by_step(tab: Any, serve: Serve, pictur
         if counts[-1] != counts[0]:
             await tab.screenshot(pictures / "roll.png")
         for event in cluster.do(due):
-            served.registry.tell(snapshot.key, event)
+            served.registry.add_event(snapshot.key, event)
     put(served.registry, cluster.look())
     await tab.until("document.querySelector('#summary .pill').textContent === 'ready'")
     assert sorted(stopped) == [3000, 3001, 3002]

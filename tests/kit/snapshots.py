@@ -49,7 +49,7 @@ def put(registry: SnapshotRegistry, snapshot: ClusterSnapshot) -> None:
     """Have a registry know a snapshot and what happened in it."""
     registry.put(snapshot)
     for event in snapshot.events:
-        registry.tell(snapshot.key, event)
+        registry.add_event(snapshot.key, event)
 
 
 def new_host(node_id: int) -> Address:

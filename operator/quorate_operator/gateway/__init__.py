@@ -1,1 +1,1 @@
-"""What Kafka itself tells of a cluster and does for it, the same for every place that a cluster runs in."""
+"""Facts from Kafka, and steps that its RPCs do: the same wherever a cluster runs."""

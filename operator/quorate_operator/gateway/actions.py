@@ -1,4 +1,4 @@
-"""The steps of a plan that Kafka's RPCs do, each asked of the leader. Done before counts as done."""
+"""The steps of a plan that Kafka's RPCs do. Each is a request to the leader; a step that was done before succeeds."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -59,9 +59,10 @@ class Leader:
 
 
 async def perform(action: KafkaAction, leader: Leader, *, is_last_attempt: bool) -> bool:
-    """Whether it is done; False when another leader has to be asked, which is an error at the last attempt.
+    """Applies a step. Returns False if another leader must be asked, which is an error at the last attempt.
 
-    Raises StepError, with a sentence for a person.
+    Raises:
+        StepError: the step failed. The message is for people.
     """
     try:
         await _PERFORMED[type(action)](action, leader)  # type: ignore[operator]
@@ -193,7 +194,7 @@ def _raise_unless(results: Results[TopicPartition, None], fine: Iterable[ErrorCo
 
 
 def _intended(action: KafkaAction) -> str:
-    """What was to be done, for the beginning of a sentence that ends with why it was not."""
+    """Returns what was not done, as the beginning of a message."""
     match action:
         case AddVoter(node_id=node_id):
             return f"controller {node_id} was not made a voter"

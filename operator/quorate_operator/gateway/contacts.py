@@ -14,19 +14,18 @@ REQUEST_TIMEOUT_MS = 5_000
 
 
 def admin_address(address: Address) -> AdminAddress:
-    """The same in the words of the admin client."""
     return AdminAddress(address.host, address.port)
 
 
 class Contacts:
-    """Keeps a client for each node from one question to the next. Close it."""
+    """Keeps a client for each node from one request to the next. Close it."""
 
     def __init__(self, security: SecurityConfig) -> None:
         self._security = security
         self._clients: dict[tuple[Role, Address], AdminClient] = {}
 
     def config(self, role: Role, address: Address) -> AdminConfig:
-        """A configuration that leads to this node and no other, and takes its first word."""
+        """Returns a configuration that leads to this node alone, without retries."""
         at = (admin_address(address),)
         return AdminConfig(
             bootstrap_controllers=at if role is Role.CONTROLLER else (),
@@ -40,18 +39,16 @@ class Contacts:
         )
 
     def client(self, role: Role, address: Address) -> AdminClient:
-        """The client of a node."""
         key = (role, address)
         if key not in self._clients:
             self._clients[key] = AdminClient(self.config(role, address))
         return self._clients[key]
 
     async def keep(self, contacts: Mapping[Role, Iterable[Address]]) -> None:
-        """Close the connections to all others."""
+        """Closes the connections to all other nodes."""
         kept = {(role, address) for role, addresses in contacts.items() for address in addresses}
         gone = [self._clients.pop(key) for key in list(self._clients) if key not in kept]
         await asyncio.gather(*(client.close() for client in gone))
 
     async def close(self) -> None:
-        """Close every connection."""
         await self.keep({})

@@ -1,4 +1,4 @@
-"""What a cluster's metadata image and the description of its quorum say about it, as planning wants it. Pure."""
+"""A cluster's metadata image and the description of its quorum as the planner's facts. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -73,7 +73,7 @@ def observed_quorum(
 
 
 def registrations(image: MetadataImage) -> dict[int, ObservedRegistration]:
-    """Every registration, by node id."""
+    """Returns every registration by node id."""
     brokers = {
         broker.broker_id: ObservedRegistration(
             node_id=broker.broker_id,
@@ -102,7 +102,7 @@ def registrations(image: MetadataImage) -> dict[int, ObservedRegistration]:
 def partitions_to_watch(
     image: MetadataImage, draining: Iterable[int], log_dirs: Mapping[int, LogDirs]
 ) -> tuple[ObservedPartition, ...]:
-    """Partitions with a replica on a draining broker, and those that are being reassigned, by topic and number.
+    """Returns partitions with a replica on a draining broker, and those under reassignment, by topic and number.
 
     The size is that of the largest replica among those in `log_dirs`.
     """
@@ -139,9 +139,9 @@ class Counts:
 
 
 def min_insync_replicas(image: MetadataImage, otherwise: int) -> tuple[int, Mapping[str, int]]:
-    """`min.insync.replicas`: of topics in general, and of those that have their own, by name.
+    """Returns `min.insync.replicas` of topics in general, and by name of those topics that have their own.
 
-    `otherwise` is what the brokers have when nothing dynamic says more.
+    `otherwise` is the brokers' value without a dynamic config.
     """
     general = _number(image.configs.get((ConfigResourceType.BROKER, ""), {}), otherwise)
     own = {
@@ -153,10 +153,10 @@ def min_insync_replicas(image: MetadataImage, otherwise: int) -> tuple[int, Mapp
 
 
 def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int]) -> Counts:
-    """Look at every partition once. `general` and `own` are what `min_insync_replicas` gives.
+    """Counts every partition once. `general` and `own` are what `min_insync_replicas` returns.
 
-    A partition that has as many replicas as it needs in sync, or fewer, can't keep them all while a broker
-    restarts: it counts as fragile only while it has fewer in sync than it would have then.
+    A partition that needs all its replicas in sync can't keep them while a broker restarts: it counts as fragile only
+    while it has fewer in sync than it would have then.
     """
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
@@ -175,7 +175,7 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
 
 
 def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs]) -> dict[int, BrokerLoad]:
-    """What lies on each registered broker, and on each that is gone and still has replicas."""
+    """Returns the load of each registered broker, and of each that is gone and still has replicas."""
     return {
         broker_id: BrokerLoad(
             replicas=counts.replicas.get(broker_id, 0),
@@ -190,7 +190,7 @@ def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs])
 
 
 def unpreferred_partitions(image: MetadataImage) -> Iterator[PartitionId]:
-    """Partitions that their preferred leader does not lead, though it is in sync and in service."""
+    """Yields partitions that their preferred leader does not lead, though it is in sync and in service."""
     for topic_id, number in image.index.imbalanced:
         topic = image.topics.by_id[topic_id]
         partition = topic.partitions[number]
@@ -245,7 +245,7 @@ def _used_bytes(directories: LogDirs | None) -> int | None:
 
 
 def _free_bytes(directories: LogDirs | None) -> int | None:
-    """Of all directories that can be used; None where a broker does not tell, as before Kafka 3.3."""
+    """Returns the usable bytes of all directories; None if a broker does not report them, as before Kafka 3.3."""
     if directories is None:
         return None
     free = [one.usable_bytes for one in directories.values() if one.error is None and not one.is_cordoned]

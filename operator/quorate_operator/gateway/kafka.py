@@ -1,4 +1,4 @@
-"""The gateway: asks a cluster's controllers and brokers what they know, and has them do what a plan says."""
+"""The gateway: asks controllers and brokers for facts, and applies the steps that Kafka's RPCs do."""
 
 import asyncio
 import logging
@@ -53,8 +53,8 @@ class _Led:
 class KafkaGateway:
     """Implements `Gateway` for one cluster. Close it.
 
-    It keeps its connections and one metadata image, which it follows as an observer; a look that finds nothing
-    new costs a few small requests to each node. Several calls may overlap.
+    It keeps its connections, and one metadata image that it follows as an observer. If nothing has changed, observing
+    costs a few small requests to each node. Calls may overlap.
     """
 
     def __init__(self, security: SecurityConfig | None = None) -> None:
@@ -74,16 +74,12 @@ class KafkaGateway:
 
     @property
     def problem(self) -> str | None:
-        """Why `observe` could not tell more although a leader answers; None when nothing is in the way."""
         return self._problem
 
     async def observe(
         self, controllers: Mapping[int, Address], brokers: Mapping[int, Address], draining: frozenset[int]
     ) -> KafkaFacts | None:
-        """What the quorum and brokers say; partitions for `draining` brokers alone. None while no leader answers.
-
-        Also None, with the reason in `problem`, while the metadata log of the leader can't be read.
-        """
+        """Implements `Gateway.observe`. Also None if the metadata log can't be read, with the reason in `problem`."""
         async with self._looking:
             self._controllers = dict(controllers)
             await self._contacts.keep({Role.CONTROLLER: controllers.values(), Role.BROKER: brokers.values()})
@@ -119,17 +115,9 @@ class KafkaGateway:
     async def probe(
         self, addresses: frozenset[Address], node_ids: frozenset[int] = frozenset()
     ) -> Mapping[Address, Reached]:
-        """Who answers at each address, by cluster id and node id. Never raises.
-
-        `node_ids` are those that may answer; the id of another is not found out.
-        """
         return await probe(addresses, node_ids, self._security)
 
     async def apply(self, action: KafkaAction) -> None:
-        """Do one step; returns when Kafka has answered that it is done, or that it was done before.
-
-        Raises StepError, with a sentence for a person.
-        """
         async with self._looking:
             for attempt in range(1, ACTION_ATTEMPTS_MAX + 1):
                 led = await self._find_leader()
@@ -145,7 +133,6 @@ class KafkaGateway:
                     return
 
     async def close(self) -> None:
-        """Close every connection."""
         live, self._live = self._live, None
         await self._contacts.close()
         if live is not None:
@@ -161,7 +148,7 @@ class KafkaGateway:
         return max(led, key=lambda one: one.described.leader_epoch, default=None)
 
     async def _as_led_by(self, address: Address) -> _Led | None:
-        """The quorum, if the controller at this address leads it and has committed in its epoch."""
+        """Returns the quorum if the controller at this address leads it and has committed in its epoch."""
         client = self._contacts.client(Role.CONTROLLER, address)
         try:
             async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
@@ -198,7 +185,7 @@ class KafkaGateway:
         return live
 
     async def _live_image(self, led: _Led) -> LiveImage:
-        """The image that is followed, from now on at this leader."""
+        """Returns the image, which follows this leader from now on."""
         leader_id = led.described.leader_id
         config = self._contacts.config(Role.CONTROLLER, led.address)
         contacts = {node_id: admin_address(address) for node_id, address in self._controllers.items()}
@@ -249,7 +236,7 @@ class KafkaGateway:
         return any(node.node_id == broker_id and not node.fenced for node in cluster.nodes)
 
     async def _describe_log_dirs(self, brokers: Mapping[int, Address]) -> Mapping[int, LogDirs]:
-        """The log directories of these brokers as far as they answer, a moment old at most."""
+        """Returns the log directories of the brokers that answer, at most LOG_DIRS_AGE_MS_MAX old."""
         if not brokers:
             return {}
         now_ms = clock.now_ms()
@@ -273,7 +260,7 @@ class KafkaGateway:
             return None
 
     async def _ask_min_insync(self, brokers: Mapping[int, Address], answering: frozenset[int]) -> None:
-        """Ask a broker now and then what its file says: the metadata has dynamic configs alone."""
+        """Asks a broker for `min.insync.replicas` of its file now and then: the metadata has only dynamic configs."""
         now_ms = clock.now_ms()
         if not answering or now_ms - self._static_min_insync_at_ms <= STATIC_CONFIG_AGE_MS_MAX:
             return

@@ -30,11 +30,10 @@ CLIENT_ID = "quorate-operator"
 async def probe(
     addresses: Iterable[Address], node_ids: frozenset[int], security: SecurityConfig
 ) -> Mapping[Address, Reached]:
-    """Who answers at each address; a node is told apart from others by its id if that is among `node_ids`.
+    """Returns who answers at each address. Only node ids in `node_ids` are recognized.
 
-    A listener that turns out to speak TLS is spoken to so; whether its certificate is good is the business of
-    clients, and who answers is found out by what it says, so that none is refused. Each address takes at most
-    PROBE_TIMEOUT_MS, and PROBES_AT_ONCE_MAX are asked at the same time.
+    A listener that expects TLS is asked over TLS. Its certificate is not checked: the node's answer identifies it.
+    Each address takes at most PROBE_TIMEOUT_MS; PROBES_AT_ONCE_MAX addresses are probed at the same time.
     """
     room = asyncio.Semaphore(PROBES_AT_ONCE_MAX)
 
@@ -85,7 +84,7 @@ async def _ask_over(
 
 
 async def _cluster_id(connection: Connection) -> str:
-    """As DescribeCluster tells it. Raises ServerError for a controller below metadata.version 3.7-IV0."""
+    """Returns the id from DescribeCluster. Raises ServerError for a controller below metadata.version 3.7-IV0."""
     for is_to_controllers in (False, True):
         response = await connection.request(
             describe_cluster_request(is_to_controllers=is_to_controllers), PROBE_TIMEOUT_MS
@@ -98,9 +97,9 @@ async def _cluster_id(connection: Connection) -> str:
 
 
 async def _node_id(connection: Connection, node_ids: frozenset[int]) -> int | None:
-    """Which of these it is: a node tells the configuration of itself, and refuses that of others.
+    """Returns which of these node ids the node has: it describes its own configuration and refuses others.
 
-    What it says of its peers would not do: a node that answers at the address of another lists that other.
+    Its list of nodes is no evidence: a node that answers at another node's address lists that other node there.
     """
     request = DescribeConfigsRequest(
         resources=tuple(
@@ -127,7 +126,7 @@ def _raise_if_forbidden(response: Any) -> None:
 
 
 async def _confirm(connection: Connection, identity: Identity) -> None:
-    """Have a node that knows ApiVersions v5 say so itself (KIP-1242). Raises AdminError."""
+    """Lets a node with ApiVersions v5 check its identity (KIP-1242). Raises AdminError."""
     try:
         await connection.verify(identity, PROBE_TIMEOUT_MS)
     except RebootstrapRequiredError:

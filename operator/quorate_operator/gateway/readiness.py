@@ -46,7 +46,7 @@ def _is_ready(node: ObservedNode, kafka: KafkaFacts | None, *, was_ready: bool) 
 
 
 def _replicas_of(node: ObservedNode, quorum: ObservedQuorum) -> Iterator[ObservedVoter]:
-    """The replica that is this node with the disk that it has now; that of a former disk counts for nothing."""
+    """Yields the replicas that are this node with its present disk; those of a former disk don't count."""
     voter = quorum.voters.get(node.node_id)
     for replica in (*([voter] if voter else ()), *quorum.observers):
         is_same_disk = None in (node.directory_id, replica.directory_id) or (

@@ -1,4 +1,4 @@
-"""One task for each cluster: none of them waits for another."""
+"""One task for each cluster, so that no cluster waits for another."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ MakeReconciler = Callable[[ClusterKey, Shared], ClusterReconciler]
 
 
 class Clusters:
-    """The reconciles that run, by cluster. For one event loop; close it."""
+    """The running reconciles by cluster, in one event loop. Close it."""
 
     def __init__(self, shared: Shared, make: MakeReconciler) -> None:
         self._shared = shared
@@ -21,7 +21,7 @@ class Clusters:
         self._running: dict[ClusterKey, tuple[ClusterReconciler, asyncio.Task[None]]] = {}
 
     def seen(self, body: Object) -> None:
-        """A KafkaController or KafkaBroker is there; its cluster is looked at if it changed."""
+        """Handles a created or changed resource: starts or wakes its cluster's reconcile."""
         changed = self._shared.store.put(body)
         key = self._shared.store.cluster_of(body)
         if key not in self._running:
@@ -33,11 +33,11 @@ class Clusters:
         self._count()
 
     def gone(self, body: Object) -> None:
-        """A resource was deleted. With its last one a cluster is forgotten."""
+        """Handles a deleted resource. A cluster without resources is forgotten."""
         store, metrics = self._shared.store, self._shared.metrics
         key = store.cluster_of(body)
         store.remove(body)
-        metrics.tell_state(body["kind"], key.namespace, body["metadata"]["name"], None)
+        metrics.set_state(body["kind"], key.namespace, body["metadata"]["name"], None)
         resources = store.of_cluster(key)
         if resources.quorum is None:
             self._shared.snapshots.forget(key)
@@ -50,19 +50,18 @@ class Clusters:
         self._count()
 
     def wake(self, namespace: str, cluster: str) -> None:
-        """Something of the cluster changed."""
         running = self._running.get(ClusterKey(namespace, cluster))
         if running is not None:
             running[0].wake()
 
     async def wait_cleared(self, body: Object) -> None:
-        """Wait until the deletion of a resource may be completed: none of its pods is left."""
+        """Waits until none of the resource's pods is left, so that its deletion may complete."""
         running = self._running.get(self._shared.store.cluster_of(body))
         if running is not None:
             await running[0].wait_cleared(body["metadata"]["uid"])
 
     async def close(self) -> None:
-        """End every reconcile where it is; connections that don't close in time go with the process."""
+        """Cancels every reconcile. Connections that are not closed in time end with the process."""
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()

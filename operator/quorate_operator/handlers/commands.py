@@ -1,4 +1,4 @@
-"""What may be done to a cluster from the status page: annotations are set, and the reconcile does the rest."""
+"""Commands of the status page: each sets an annotation, and the reconcile does the rest."""
 
 from datetime import UTC, datetime
 
@@ -21,11 +21,9 @@ class AnnotationCommands:
         self._api = api
 
     async def pause(self, key: ClusterKey, *, paused: bool) -> None:
-        """Set or remove `quorate.dev/pause`. Raises CommandError."""
         await self._annotate(CONTROLLERS, key, ANNOTATION_PAUSE, "true" if paused else None)
 
     async def restart_node(self, key: ClusterKey, node_id: int) -> None:
-        """Set `quorate.dev/restart-<nodeId>` to the time of now, on the pool of the node. Raises CommandError."""
         kind, pool = await self._pool_of(key, node_id)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await self._annotate(kind, pool, f"{ANNOTATION_RESTART}-{node_id}", now)

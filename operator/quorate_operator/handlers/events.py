@@ -1,4 +1,4 @@
-"""Kubernetes Events: each step with its reason and each failure, once and not at every attempt."""
+"""Kubernetes Events for each step and each failure. A repeated attempt writes no further Event."""
 
 import contextlib
 import secrets
@@ -10,43 +10,43 @@ from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.runtime.kubernetes.api import EVENT, ApiError, KubernetesApi, Object
 from quorate_operator.web.port import ClusterEvent, ClusterKey
 
-TOLD_MAX = 2048
+RECORDED_MAX = 2048
 REPEAT_AFTER_S = 600.0
 """An Event that still holds is repeated after this time."""
 NOTE_LENGTH_MAX = 1024
 REASON_LENGTH_MAX = 128
 
 
-class EventTeller:
+class EventRecorder:
     """Writes Events about KafkaControllers and KafkaBrokers, and adds them to the status page."""
 
     def __init__(self, api: KubernetesApi, snapshots: SnapshotRegistry, identity: str) -> None:
         self._api = api
         self._snapshots = snapshots
         self._identity = identity
-        self._told: OrderedDict[tuple[str, ...], float] = OrderedDict()
+        self._recorded: OrderedDict[tuple[str, ...], float] = OrderedDict()
 
-    async def tell(
+    async def record(
         self, cluster: ClusterKey, about: Object, reason: str, note: str, *, is_warning: bool = False
     ) -> None:
-        """Writes an Event, unless the same was written and not settled since. Failures to write are ignored."""
+        """Writes an Event, unless an equal one was written and not settled since. Failures to write are ignored."""
         key = (about["metadata"]["uid"], reason, note)
         now = time.monotonic()
-        if self._told.get(key, -REPEAT_AFTER_S) > now - REPEAT_AFTER_S:
+        if self._recorded.get(key, -REPEAT_AFTER_S) > now - REPEAT_AFTER_S:
             return
-        self._told[key] = now
-        self._told.move_to_end(key)
-        while len(self._told) > TOLD_MAX:
-            self._told.popitem(last=False)
+        self._recorded[key] = now
+        self._recorded.move_to_end(key)
+        while len(self._recorded) > RECORDED_MAX:
+            self._recorded.popitem(last=False)
         at_ms = time.time_ns() // 1_000_000
         text = f"{reason}: {note}"
-        self._snapshots.tell(cluster, ClusterEvent(at_ms=at_ms, text=text, is_warning=is_warning))
+        self._snapshots.add_event(cluster, ClusterEvent(at_ms=at_ms, text=text, is_warning=is_warning))
         with contextlib.suppress(ApiError):  # an Event is for people; nothing depends on it
             await self._api.create(EVENT, cluster.namespace, self._event(about, reason, note, is_warning))
 
     def settle(self, about: Object, reason: str, note: str) -> None:
         """Marks a step as done, so that the same step is reported again when it has to be repeated."""
-        self._told.pop((about["metadata"]["uid"], reason, note), None)
+        self._recorded.pop((about["metadata"]["uid"], reason, note), None)
 
     def _event(self, about: Object, reason: str, note: str, is_warning: bool) -> Object:
         metadata = about["metadata"]

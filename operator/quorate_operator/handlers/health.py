@@ -25,14 +25,13 @@ class Pulse:
         self.is_ready = False
 
     async def run(self) -> None:
-        """Beat until cancelled."""
         while True:
             self._beat = self._clock()
             await asyncio.sleep(BEAT_S)
 
     @contextmanager
     def look(self, key: object) -> Iterator[None]:
-        """A look at a cluster is under way while the context is open."""
+        """Marks a look at a cluster as under way while the context is open."""
         self._looks[key] = self._clock()
         try:
             yield
@@ -40,7 +39,7 @@ class Pulse:
             del self._looks[key]
 
     def fault(self) -> str | None:
-        """What does not move, or None."""
+        """Returns what is stuck, or None."""
         now = self._clock()
         if now - self._beat > BEAT_AGE_S_MAX:
             return f"the event loop has not run for {now - self._beat:.0f} s"
@@ -53,7 +52,7 @@ class Pulse:
 
 
 def health_app(pulse: Pulse, registry: CollectorRegistry) -> web.Application:
-    """/healthz: the loop moves. /readyz: it reconciles, or waits for its turn. /metrics: for Prometheus."""
+    """Serves /healthz: nothing is stuck; /readyz: it reconciles or waits for the Lease; /metrics for Prometheus."""
 
     async def live(_: web.Request) -> web.Response:
         fault = pulse.fault()
@@ -76,7 +75,7 @@ def health_app(pulse: Pulse, registry: CollectorRegistry) -> web.Application:
 
 @asynccontextmanager
 async def served(app: web.Application, host: str, port: int) -> AsyncIterator[None]:
-    """Serve an app for a while. Raises OSError when the port can't be had."""
+    """Serves an app while the context is open. Raises OSError if the port is not available."""
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

@@ -14,7 +14,6 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line: time, level, logger, event, and perhaps a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
         fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -27,10 +26,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class TemporaryIsNoError(logging.Filter):
-    """Tells what kopf's handlers wait for at level INFO: kopf calls each look that comes too early an error."""
+    """Logs kopf's temporary failures at level INFO: kopf reports each handler that waits as an error."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is logged, perhaps at another level than it came with."""
+        """Returns whether the record is logged; may change its level."""
         if TEMPORARY in record.msg and record.levelno == logging.ERROR:
             record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
             return logging.getLogger("quorate_operator").isEnabledFor(logging.INFO)
@@ -38,7 +37,7 @@ class TemporaryIsNoError(logging.Filter):
 
 
 def configure_logs(*, level: str, is_json: bool) -> None:
-    """Logs from this level on; libraries log warnings and errors only."""
+    """Logs from this level on. Libraries log only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         JsonFormatter() if is_json else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s %(message)s")

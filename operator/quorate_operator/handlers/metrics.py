@@ -39,8 +39,8 @@ class OperatorMetrics:
             "quorate_leader", "1 in the replica that reconciles, 0 in one that waits.", registry=self.registry
         )
 
-    def tell_state(self, kind: str, namespace: str, name: str, reason: str | None) -> None:
-        """The state of one resource; `reason` is why it is not ready, empty when it is, None when it is gone."""
+    def set_state(self, kind: str, namespace: str, name: str, reason: str | None) -> None:
+        """Sets a resource's state. `reason` is why it is not ready, empty if it is ready, None if it is deleted."""
         for labels in self._states_of(kind, namespace, name):
             self.state.remove(*labels)
         if reason is not None:

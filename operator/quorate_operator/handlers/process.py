@@ -1,4 +1,4 @@
-"""The operator process: waits for its turn, reconciles while it holds the Lease, and ends when it loses it."""
+"""The operator process: waits for the Lease, reconciles while it holds it, and ends when it loses it."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from typing import Any
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.commands import AnnotationCommands
-from quorate_operator.handlers.events import EventTeller
+from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Pulse, health_app, served
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import LOOKS_AT_A_TIME_MAX, ClusterReconciler, Shared
@@ -63,7 +63,7 @@ class OperatorOptions:
 
 
 async def run_operator(options: OperatorOptions) -> None:
-    """Run until SIGTERM or SIGINT. Raises LeaseLostError, ApiError and OSError."""
+    """Runs until SIGTERM or SIGINT. Raises LeaseLostError, ApiError and OSError."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(LOOKUPS_AT_A_TIME_MAX, "lookup"))
@@ -85,7 +85,7 @@ async def run_operator(options: OperatorOptions) -> None:
             api=api,
             store=ResourceStore(),
             snapshots=snapshots,
-            events=EventTeller(api, snapshots, options.identity),
+            events=EventRecorder(api, snapshots, options.identity),
             metrics=metrics,
             pulse=pulse,
             looks=asyncio.Semaphore(LOOKS_AT_A_TIME_MAX),
@@ -135,14 +135,14 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
         await watcher.wait_filled()
         await run_kopf(clusters, options.namespaces, ready=ready, stop=stop)
 
-    async def tell_ready() -> None:
+    async def report_ready() -> None:
         await ready.wait()
         shared.pulse.is_ready = True
         log.info("ready")
         await stop.wait()
 
     try:
-        await _until_stopped([watcher.run(), handle(), tell_ready()], stop)
+        await _until_stopped([watcher.run(), handle(), report_ready()], stop)
     finally:
         await clusters.close()
 
@@ -164,7 +164,7 @@ def _reconciler(
 
 
 async def _until_stopped(work: Collection[Coroutine[Any, Any, None]], stop: asyncio.Event) -> None:
-    """Run all of it until `stop` is set or one of them ends; raises what that one raised."""
+    """Runs all of `work` until `stop` is set or one of them ends; raises what that one raised."""
     tasks = [asyncio.create_task(one) for one in (*work, _waiting(stop))]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -15,7 +15,7 @@ from typing import Any
 from quorate_admin.errors import AdminError
 
 from quorate_operator import clock
-from quorate_operator.handlers.events import EventTeller
+from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Pulse
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.resources import ClusterResources, ResourceStore
@@ -80,7 +80,7 @@ class Shared:
     api: KubernetesApi
     store: ResourceStore
     snapshots: SnapshotRegistry
-    events: EventTeller
+    events: EventRecorder
     metrics: OperatorMetrics
     pulse: Pulse
     looks: asyncio.Semaphore
@@ -112,16 +112,14 @@ class ClusterReconciler:
         self._has_cleared = asyncio.Event()
 
     def wake(self) -> None:
-        """Look at once, or right after the look that is under way."""
         self._loop.wake()
 
     async def wait_cleared(self, uid: str) -> None:
-        """Waits until nothing is left that has to go before the KafkaController or KafkaBroker with this uid."""
+        """Waits until the resource with this uid may go: nothing is left that has to be deleted before it."""
         while uid not in self._cleared:
             await self._has_cleared.wait()
 
     async def run(self) -> None:
-        """Reconcile until cancelled."""
         try:
             await self._loop.run()
         finally:
@@ -130,7 +128,6 @@ class ClusterReconciler:
     # The loop's host
 
     def looking(self) -> AbstractAsyncContextManager[object]:
-        """Bounds how many clusters are looked at at the same time."""
         return self._shared.looks
 
     async def asked(self) -> Asked | None:
@@ -162,7 +159,7 @@ class ClusterReconciler:
         for kind, body in kinds:
             generation = body["metadata"]["generation"]
             await self._write_status(kind, body, refused_status(message, generation))
-            await self._shared.events.tell(self.key, body, "InvalidManifest", message, is_warning=True)
+            await self._shared.events.record(self.key, body, "InvalidManifest", message, is_warning=True)
 
     async def planned(self, look: Look) -> Plan:
         """Returns the plan together with what is due for brokers of pools that are deleted."""
@@ -209,25 +206,22 @@ class ClusterReconciler:
                 raise StepError(str(error)) from error
 
     async def applying(self, look: Look, action: Action) -> None:
-        """Writes an Event and a log line about a step that begins."""
         name, note = type(action).__name__, f"{_label(look.desired, action)}: {action.reason}"
-        await self._shared.events.tell(self.key, self._about(look.desired, action), name, note)
+        await self._shared.events.record(self.key, self._about(look.desired, action), name, note)
         log.info("%s/%s: %s %s", *self.key, name, note)
 
     async def applied(self, look: Look, action: Action) -> None:
-        """Counts and logs a step that was done."""
         name, note = type(action).__name__, f"{_label(look.desired, action)}: {action.reason}"
         log.info("%s/%s: done: %s %s", *self.key, name, note)
         self._shared.events.settle(self._about(look.desired, action), name, note)
         self._shared.metrics.steps.labels(name, "done").inc()
 
     async def failed(self, look: Look, failed: FailedStep) -> None:
-        """Counts a step that failed, and writes an Event about it."""
         name = type(failed.action).__name__
         self._shared.metrics.steps.labels(name, "failed").inc()
         about = self._about(look.desired, failed.action)
         note = f"{_label(look.desired, failed.action)}: {failed.error}"
-        await self._shared.events.tell(self.key, about, f"{name}Failed", note, is_warning=True)
+        await self._shared.events.record(self.key, about, f"{name}Failed", note, is_warning=True)
 
     async def settled(self, look: Look | None) -> None:
         """Clears what is left of a deleted KafkaController, or of pools that have none."""
@@ -255,7 +249,7 @@ class ClusterReconciler:
         return 0 if had_problem else PACE.after(turn, clock.now_ms())
 
     def _problem_of(self, turn: Turn) -> str | None:
-        """What failed in a turn, logged, or None."""
+        """Logs and returns what failed in a turn, or None."""
         error = turn.error or (turn.failed[0].error if turn.failed else None)
         if error is None:
             return None
@@ -266,7 +260,7 @@ class ClusterReconciler:
         return f"a fault of the operator: {error!r}"
 
     async def _clear(self, resources: ClusterResources) -> None:
-        """Stops pods and deletes volumes, by policy, of deleted resources that no plan has any more."""
+        """Stops pods and deletes volumes of deleted resources, by their policy. No plan has these nodes."""
         pools = None if resources.is_deleted else resources.leaving_pools
         await self._removal.stop_pods(GRACE_MS, pools)
         await self._removal.delete_volumes(resources.emptied_pools)
@@ -303,12 +297,12 @@ class ClusterReconciler:
                 status = broker_status(view, pool=pool, generation=body["metadata"]["generation"])
                 await self._write_status(BROKERS, body, status)
         for refusal in look.plan.refusals:
-            await self._shared.events.tell(
+            await self._shared.events.record(
                 self.key, resources.quorum, refusal.code, refusal.message, is_warning=True
             )
 
     async def _report_failure(self, problem: str) -> None:
-        """Reports it on the status page and in the conditions: the turn may have ended before its look did."""
+        """Reports a failure in conditions and on the status page, also if the turn ended before its look did."""
         snapshot = self._shared.snapshots.find(self.key) or ClusterSnapshot(key=self.key, at_ms=0)
         self._shared.snapshots.put(replace(snapshot, at_ms=clock.now_ms(), problem=problem))
         resources = self._shared.store.of_cluster(self.key)
@@ -339,7 +333,7 @@ class ClusterReconciler:
         ready = next((one for one in status["conditions"] if one["type"] == "Ready"), None)
         if ready is not None:
             reason = "" if ready["status"] == "True" else str(ready["reason"])
-            self._shared.metrics.tell_state(kind.name, self.key.namespace, name, reason)
+            self._shared.metrics.set_state(kind.name, self.key.namespace, name, reason)
         if patch is None:
             return
         try:
@@ -353,7 +347,7 @@ class ClusterReconciler:
         self._shared.store.put(written)
 
     def _about(self, desired: DesiredCluster, action: Action) -> Object:
-        """The resource that an Event about a step belongs to: the node's pool, or the quorum."""
+        """Returns the resource for an Event about a step: the node's pool, or the quorum."""
         resources = self._resources
         assert resources.quorum is not None
         pools = {node.node_id: node.pool for node in desired.nodes if node.role is Role.BROKER}

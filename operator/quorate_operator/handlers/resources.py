@@ -27,12 +27,11 @@ class ClusterResources:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the KafkaController is being deleted."""
         return self.quorum is not None and is_deleted(self.quorum)
 
     @property
     def emptied_pools(self) -> frozenset[str]:
-        """Those of the resources that are being deleted whose volumes go with them."""
+        """Returns the resources that are being deleted together with their volumes."""
         going = [self.pools[name] for name in self.leaving_pools]
         if self.quorum is not None and self.is_deleted:
             going.append(self.quorum)
@@ -43,7 +42,11 @@ class ClusterResources:
         )
 
     def manifests(self) -> Manifests:
-        """What is asked for; with pools that are deleted where all goes together. Raises ManifestError."""
+        """Returns the manifests. Pools that are being deleted are included only if the quorum is, too.
+
+        Raises:
+            ManifestError: a resource is invalid, or they contradict each other.
+        """
         assert self.quorum is not None
         source = f"namespace {self.quorum['metadata']['namespace']}"
         for name in sorted(self.namesakes - (frozenset() if self.is_deleted else self.leaving_pools)):
@@ -63,14 +66,14 @@ class ClusterResources:
 
 
 class ResourceStore:
-    """Every KafkaController and KafkaBroker. For one event loop."""
+    """Every KafkaController and KafkaBroker, in one event loop."""
 
     def __init__(self) -> None:
         self._quorums: dict[ClusterKey, Object] = {}
         self._pools: dict[ClusterKey, Object] = {}
 
     def put(self, body: Object) -> bool:
-        """A resource as it was seen. Whether anything changed that a reconcile acts on."""
+        """Stores a resource as it was seen. Returns whether something changed that a reconcile acts on."""
         known = self._of_kind(body)
         key = key_of(body)
         before = known.get(key)
@@ -80,17 +83,15 @@ class ResourceStore:
         return before is None or _essence(before) != _essence(body)
 
     def remove(self, body: Object) -> None:
-        """A resource that is gone."""
         self._of_kind(body).pop(key_of(body), None)
 
     def cluster_of(self, body: Object) -> ClusterKey:
-        """The cluster that a resource belongs to."""
+        """Returns the cluster that a resource belongs to."""
         if body["kind"] == CONTROLLERS.name:
             return key_of(body)
         return ClusterKey(body["metadata"]["namespace"], body["spec"]["controllers"])
 
     def of_cluster(self, key: ClusterKey) -> ClusterResources:
-        """What was applied for a cluster."""
         pools = {
             name: body
             for (namespace, name), body in self._pools.items()
@@ -103,7 +104,7 @@ class ResourceStore:
         )
 
     def count(self) -> Mapping[tuple[str, str], int]:
-        """How many there are, by kind and namespace."""
+        """Returns the number of resources by kind and namespace."""
         counted: dict[tuple[str, str], int] = {}
         for kind, known in ((CONTROLLERS, self._quorums), (BROKERS, self._pools)):
             for namespace, _ in known:
@@ -111,7 +112,6 @@ class ResourceStore:
         return counted
 
     def count_paused(self, namespace: str) -> int:
-        """How many clusters of a namespace are paused."""
         return sum(
             bool(body["spec"].get("paused"))
             or body["metadata"].get("annotations", {}).get(ANNOTATION_PAUSE) == "true"
@@ -131,32 +131,28 @@ class QuorumOf:
         self._key = key
 
     def quorum(self) -> Object | None:
-        """It, or None."""
         return self._store.of_cluster(self._key).quorum
 
     def seen(self, quorum: Object) -> None:
-        """It, as it is after a write of ours."""
         self._store.put(quorum)
 
 
 def key_of(body: Object) -> ClusterKey:
-    """Namespace and name of a resource."""
     return ClusterKey(body["metadata"]["namespace"], body["metadata"]["name"])
 
 
 def is_deleted(body: Object) -> bool:
-    """Whether its deletion was asked for."""
     return body["metadata"].get("deletionTimestamp") is not None
 
 
 def _is_older(body: Object, than: Object) -> bool:
-    """Whether an event comes after a write of ours that it does not know yet."""
+    """Whether an event was sent before our last write of the resource."""
     one, other = body["metadata"], than["metadata"]
     return one["uid"] == other["uid"] and int(one["resourceVersion"]) < int(other["resourceVersion"])
 
 
 def _essence(body: Object) -> tuple[object, ...]:
-    """Without the status, and what kopf writes down: those are our own writes."""
+    """Returns what a reconcile acts on: all but the status and kopf's annotations, which the operator writes."""
     metadata = body["metadata"]
     annotations = {
         name: value

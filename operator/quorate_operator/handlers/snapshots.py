@@ -1,4 +1,4 @@
-"""What the operator saw last of each cluster, for those who show it. Implements `web.port.Snapshots`."""
+"""The latest snapshot of each cluster, for the status page. Implements `web.port.Snapshots`."""
 
 import asyncio
 from collections import deque
@@ -11,7 +11,7 @@ EVENTS_MAX = 50
 
 
 class SnapshotRegistry:
-    """The latest snapshot of each cluster. For one event loop."""
+    """The latest snapshot of each cluster, in one event loop."""
 
     def __init__(self) -> None:
         self._snapshots: dict[ClusterKey, ClusterSnapshot] = {}
@@ -21,46 +21,40 @@ class SnapshotRegistry:
 
     @property
     def version(self) -> int:
-        """Grows with each change of any snapshot."""
         return self._version
 
     def clusters(self) -> tuple[ClusterSnapshot, ...]:
-        """All of them, by namespace and name."""
         return tuple(snapshot for _, snapshot in sorted(self._snapshots.items()))
 
     def find(self, key: ClusterKey) -> ClusterSnapshot | None:
-        """The one of a cluster."""
         return self._snapshots.get(key)
 
     async def changed(self, seen: int) -> int:
-        """Wait until `version` is greater than `seen`; the version then."""
         while self._version <= seen:
             await self._change.wait()
         return self._version
 
     def put(self, snapshot: ClusterSnapshot) -> None:
-        """Replace the snapshot of a cluster; its events are those added by `tell`. An equal snapshot is no change."""
+        """Replaces the snapshot of a cluster, with the events added so far. An equal snapshot is no change."""
         new = replace(snapshot, events=tuple(self._events.get(snapshot.key, ())))
         before = self._snapshots.get(snapshot.key)
         self._snapshots[snapshot.key] = new
         if before is None or replace(before, at_ms=new.at_ms) != new:
-            self._tell()
+            self._notify()
 
-    def tell(self, key: ClusterKey, event: ClusterEvent) -> None:
-        """Add an event to those of a cluster."""
+    def add_event(self, key: ClusterKey, event: ClusterEvent) -> None:
         events = self._events.setdefault(key, deque(maxlen=EVENTS_MAX))
         events.append(event)
         if snapshot := self._snapshots.get(key):
             self._snapshots[key] = replace(snapshot, events=tuple(events))
-            self._tell()
+            self._notify()
 
     def forget(self, key: ClusterKey) -> None:
-        """Drop a cluster that is gone."""
         self._events.pop(key, None)
         if self._snapshots.pop(key, None) is not None:
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._version += 1
         self._change.set()
         self._change = asyncio.Event()

@@ -106,11 +106,10 @@ def failed_status(problem: str, generation: int) -> dict[str, Any]:
 
 
 def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -> dict[str, Any] | None:
-    """A merge-patch that makes `before` into `new`, or None if nothing changed that is worth a write.
+    """Returns a merge-patch that makes `before` into `new`; None if no write is needed.
 
-    The high watermark grows all the time: it is written along with something else. `clusterId` and
-    `formation` stay whatever `new` says; so do fields of a refused manifest. Conditions keep the time of
-    their last change.
+    A change of the high watermark alone needs none. `clusterId`, `formation` and fields that `new` lacks stay. A
+    condition keeps its time while its status stays.
     """
     known = {one["type"]: one for one in before.get("conditions", ())}
     conditions = []

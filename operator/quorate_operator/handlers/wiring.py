@@ -1,7 +1,7 @@
-"""What kopf does for Quorate: it watches the two kinds, holds their deletion until all is stopped, and knocks.
+"""kopf's part: it watches both kinds, delays their deletion until their pods have stopped, and wakes reconciles.
 
-Handlers only wake the reconcile of the cluster. `on.event` is enough for creation, change and resumption: a
-reconcile does not ask what happened, and kopf's own handlers for these would write into each object.
+`on.event` is enough for creation, change and resumption: a reconcile does not ask what happened, and kopf's own
+handlers for these would write into each object.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ EXIT_TIMEOUT_S = 25.0
 
 
 def settings_of(*, cluster_wide: bool) -> kopf.OperatorSettings:
-    """kopf's settings: bounded requests and watches, our finalizer and annotations, no Events of its own."""
+    """Returns settings with bounded requests and watches, our finalizer and annotations, and no Events of kopf."""
     settings = kopf.OperatorSettings()
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 310
@@ -48,7 +48,6 @@ def settings_of(*, cluster_wide: bool) -> kopf.OperatorSettings:
 
 
 def registry_of(clusters: Clusters) -> kopf.OperatorRegistry:
-    """The handlers, for these clusters."""
     registry = kopf.OperatorRegistry()
 
     async def happened(event: kopf.RawEvent, **_: Any) -> None:
@@ -83,7 +82,7 @@ def registry_of(clusters: Clusters) -> kopf.OperatorRegistry:
 async def run_kopf(
     clusters: Clusters, namespaces: Collection[str] | None, *, ready: asyncio.Event, stop: asyncio.Event
 ) -> None:
-    """Watch and handle until `stop` is set or something fails for good. `ready` is set when it has begun."""
+    """Watches and handles until `stop` is set or something fails for good. Sets `ready` once it has begun."""
     await kopf.operator(
         registry=registry_of(clusters),
         settings=settings_of(cluster_wide=namespaces is None),

@@ -1,9 +1,9 @@
-"""Who has an address, who wants it, and who has to leave it first: the listeners of nodes as slots of a puzzle.
+"""Who has an address, who wants it, and who has to leave it first: each listener of each node is a slot.
 
-A slot is one listener of one node. It advertises at most one address, and an address belongs to one slot at a time.
-A slot leaves its address for the one it wants (`current` -> `wanted`) as soon as that belongs to nobody else, which
-takes a window after its owner left it. Where slots want each other's addresses, some go to an interim address, so
-that nobody waits for more than `WINDOWS_MAX` windows; see ADR 13.
+A slot advertises at most one address, and an address belongs to one slot at a time. A slot moves from its `current`
+address to its `wanted` one when that belongs to no other slot, which is one window after its owner left it. If slots
+want each other's addresses, some move to an interim address, so that no move takes more than `WINDOWS_MAX` windows;
+see ADR 13.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,15 +28,13 @@ _NEVER = 1_000_000
 
 
 class SlotId(NamedTuple):
-    """One listener of one node."""
-
     node_id: int
     listener: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A listener of a desired node, and where it is on its way to the address that it is to advertise."""
+    """A listener of a desired node, with its present, wanted and interim address."""
 
     node: DesiredNode
     listener: str
@@ -47,7 +45,6 @@ class Slot:
 
     @property
     def id(self) -> SlotId:
-        """Its key."""
         return SlotId(self.node.node_id, self.listener)
 
     def controls(self, address: Address) -> bool:
@@ -65,7 +62,7 @@ class Addresses:
     publications: Mapping[Address, Publication]
 
     def owners(self, address: Address, apart_from: SlotId) -> frozenset[SlotId]:
-        """The other slots that the address belongs to: they advertise it, or it points at them."""
+        """Returns the other slots that the address belongs to: they advertise it, or it points at them."""
         owners = set(self.advertised_by.get(address, ()))
         if publication := self.publications.get(address):
             owners.add(SlotId(publication.node_id, publication.listener))
@@ -87,7 +84,7 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Where each slot goes next: to `Slot.wanted`, to an interim address, or nowhere yet."""
+    """The next address of each slot: the wanted one, the interim one, or none yet."""
 
     target: Mapping[SlotId, Address | None]
     """The address that the slot has or is to have next. None: it has none and may have none yet."""
@@ -96,7 +93,7 @@ class Moves:
 
 
 def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
-    """The slots of desired nodes, and all addresses that belong to any node."""
+    """Returns the slots of desired nodes, and all addresses that belong to any node."""
     publications = {publication.address: publication for publication in observed.publications}
     advertised: dict[Address, set[SlotId]] = {}
     for slot_id, address in _known(observed):
@@ -126,7 +123,7 @@ def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
 
 
 def _known(observed: ObservedCluster) -> Iterable[tuple[SlotId, Address]]:
-    """Yields every address that a process advertises or that is registered, also by ghosts."""
+    """Yields every address that a process advertises or that is registered, ghosts included."""
     for node in observed.nodes.values():
         if node.state.runs:
             yield from _slots(node.node_id, node.configured)
@@ -143,7 +140,7 @@ def _recorded(
     advertised: Mapping[Address, set[SlotId]],
     publications: Mapping[Address, Publication],
 ) -> Mapping[SlotId, Address]:
-    """What nodes without a process were last started with. What others have, too, is no longer theirs for certain."""
+    """Returns what nodes without a process were last started with, unless another slot has the address, too."""
     by_address: dict[Address, set[SlotId]] = {}
     for node in observed.nodes.values():
         if not node.state.runs:
@@ -164,7 +161,7 @@ def _slots(node_id: int, endpoints: Mapping[str, Address]) -> Iterable[tuple[Slo
 
 
 def _current(observed: ObservedCluster, node_id: int) -> Mapping[str, Address]:
-    """What the node advertises by listener, or did when others last saw it: the best source goes last."""
+    """Returns what the node advertises, or last advertised, by listener. Later sources override earlier ones."""
     own = [publication for publication in observed.publications if publication.node_id == node_id]
     # Of several that point at it, the oldest: the later ones are for addresses that it is about to have.
     own.sort(key=lambda publication: -publication.since_ms)
@@ -181,13 +178,12 @@ def _current(observed: ObservedCluster, node_id: int) -> Mapping[str, Address]:
 
 
 def next_moves(addresses: Addresses) -> Moves:
-    """Where each slot goes next."""
     return _Moving(addresses).moves()
 
 
 @dataclass(slots=True)
 class _Moving:
-    """One look at the puzzle."""
+    """Computes the moves of one look."""
 
     addresses: Addresses
     refusals: list[Refusal] = field(default_factory=list)
@@ -218,7 +214,7 @@ class _Moving:
         ]
 
     def _refuse_duplicates(self) -> None:
-        """Addresses that two slots are to advertise, or one is to advertise and another to pass through."""
+        """Refuses addresses that two slots want, or that one wants and another uses as its interim address."""
         users: dict[Address, list[Slot]] = {}
         for slot in self.addresses.slots.values():
             for address in {slot.wanted, slot.interim} - {None}:
@@ -238,7 +234,7 @@ class _Moving:
             )
 
     def _in_order(self) -> list[SlotId]:
-        """The slots that are to move, those first whose addresses are wanted by the later ones; no cycle is left."""
+        """Returns the moving slots, owners of wanted addresses first. Cycles are broken or refused."""
         moving = {slot.id: slot for slot in self._moving()}
         graph = {
             slot_id: {owner for owner in self._advertisers(slot) if owner in moving}
@@ -261,7 +257,7 @@ class _Moving:
                     owners.difference_update(cycle)
 
     def _advertisers(self, slot: Slot) -> list[SlotId]:
-        """The slots that have the address that this one wants, and have not left it."""
+        """Returns the slots that still advertise the address that this one wants."""
         return [
             owner
             for owner in self.addresses.owners(slot.wanted, slot.id)
@@ -292,7 +288,7 @@ class _Moving:
         return max(waits, default=-1) + 1
 
     def _windows_until_left(self, owner_id: SlotId, address: Address) -> int:
-        """How many windows pass until the owner advertises the address no more; its own window comes after."""
+        """Returns the windows until the owner stops advertising the address, without the window after that."""
         owner = self.addresses.slots.get(owner_id)
         if owner is None:
             # It leaves, which may take long: count it like one that waits for a window itself.
@@ -302,7 +298,7 @@ class _Moving:
         return self.windows.get(owner_id, _NEVER)
 
     def _steps_aside(self, slot: Slot) -> bool:
-        """Whether the slot goes to its interim address now, out of the way of one that wants its address."""
+        """Whether the slot moves to its interim address now, because another slot wants its address."""
         if slot.id in self.breakers:
             return True
         windows = self.windows.get(slot.id, _NEVER)
@@ -319,7 +315,7 @@ class _Moving:
 
 
 def describe_slot(slot: SlotId, desired: DesiredCluster, observed: ObservedCluster) -> str:
-    """`broker-2`, also for nodes that are not desired; `node 2` for those that left no trace of what they were."""
+    """Returns `broker-2`, also for nodes that are not desired; `node 2` if nothing is known of the node."""
     for node in desired.nodes:
         if node.node_id == slot.node_id:
             return node.label

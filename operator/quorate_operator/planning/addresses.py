@@ -1,8 +1,8 @@
-"""Advertised addresses: what is published, who restarts to advertise what, when an old address is let go. Pure.
+"""Advertised addresses: publishing new ones, restarts that advertise them, and withdrawing old ones. Pure.
 
-An address change of a node: the new address is published beside the old one, a probe finds the node there, the node
-restarts with it, and the old one goes on pointing at the node for the pool's overlap. `address_slots` says who goes
-where when nodes take each other's addresses; ADR 13 has the reasons.
+When a node's address changes, the new one is published beside the old one, a probe finds the node there, the node
+restarts with it, and the old one keeps pointing at the node for the pool's overlap. `address_slots` decides the order
+when nodes take each other's addresses; ADR 13 has the reasons.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,14 @@ from quorate_operator.planning.cluster import (
     Role,
     RolloutPolicy,
 )
-from quorate_operator.planning.steps import PublishAddress, Refusal, RetireAddress, WaitFor, WithdrawAddress
+from quorate_operator.planning.steps import (
+    PublishAddress,
+    Refusal,
+    RetireAddress,
+    WaitFor,
+    WithdrawAddress,
+    wait_for,
+)
 
 LINGER_WINDOWS_MAX = 3
 """For how many windows more an old address stays that clients use. Their next connection goes to the new one, as
@@ -38,9 +45,9 @@ AddressStep = PublishAddress | RetireAddress | WithdrawAddress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """A running node is due for a restart: it is to advertise other addresses.
+    """A running node needs a restart to advertise other addresses.
 
-    `advertised` has every listener, by name, also those that stay as they are; `reason` says old -> new.
+    `advertised` has every listener by name, also unchanged ones; `reason` says old -> new.
     """
 
     advertised: Mapping[str, Address]
@@ -49,11 +56,11 @@ class Restart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressPlan:
-    """What is to be done about addresses.
+    """The steps and waits about addresses.
 
-    `steps` are due at once, whatever else is under way, and stand in front of starts of the same nodes: a node's
-    addresses are published before it starts. Restarts and starts are for the rollout to order: it waits after each
-    restart until voter set and registration show what the node was started with (`shows_new_addresses`).
+    `steps` are due at once. They come before starts of the same nodes, because addresses are published before a
+    node starts. The rollout orders restarts and starts: after each restart it waits until voter set and
+    registration have the node's new addresses (`shows_new_addresses`).
     """
 
     steps: tuple[AddressStep, ...] = ()
@@ -69,7 +76,6 @@ class AddressPlan:
 
 
 def plan_addresses(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> AddressPlan:
-    """What is due for the addresses that nodes advertise."""
     addresses = take_stock(desired, observed)
     moves = next_moves(addresses)
     look = _Look(desired, observed, addresses, moves)
@@ -90,7 +96,7 @@ def plan_addresses(desired: DesiredCluster, observed: ObservedCluster, now_ms: i
 def shows_new_addresses(observed: ObservedCluster, node_id: int) -> bool:
     """Whether voter set and registration have the addresses that the node's process advertises.
 
-    True if neither is known: a node without registration counts as not ready elsewhere.
+    True if neither is known: a node without a registration is not ready anyway.
     """
     seen = observed.nodes.get(node_id)
     if seen is None or observed.kafka is None:
@@ -115,7 +121,7 @@ def has_publications(observed: ObservedCluster, node_id: int) -> bool:
 
 @dataclass(slots=True)
 class _Look:
-    """One look at all nodes and publications."""
+    """Plans one look at all nodes and publications."""
 
     desired: DesiredCluster
     observed: ObservedCluster
@@ -128,7 +134,7 @@ class _Look:
     held_back: dict[int, WaitFor] = field(default_factory=dict)
 
     def plan_node(self, node: DesiredNode) -> None:
-        """Publishes what the node is to have next; says whether it may move to it by a restart or a start."""
+        """Publishes the node's next addresses, and decides whether it may restart or start with them."""
         seen = self.observed.nodes.get(node.node_id)
         slots = [self.addresses.slots[SlotId(node.node_id, listener)] for listener in node.advertised]
         self._publish(slots)
@@ -139,7 +145,7 @@ class _Look:
             return
         if seen is not None and self._is_unknown(node, seen, slots):
             reason = f"a leader of the quorum, to find the registered addresses of {node.label}"
-            self.held_back[node.node_id] = WaitFor(reason=reason, node_ids=(node.node_id,))
+            self.held_back[node.node_id] = wait_for(reason, node.node_id)
             return
         obstacles = {slot.id: self._obstacle(slot) for slot in slots if self._is_move(slot)}
         waiting = [wait for wait in obstacles.values() if wait is not None]
@@ -166,8 +172,8 @@ class _Look:
     def _is_unknown(self, node: DesiredNode, seen: ObservedNode, slots: Iterable[Slot]) -> bool:
         """Whether a broker that has run may have registered other addresses than the desired ones.
 
-        Those that the runtime controls are known, because they are published. Without a leader the broker could not
-        serve anyway.
+        Addresses that the runtime controls are known, because they are published. Without a leader the broker could
+        not serve anyway.
         """
         return (
             node.role is Role.BROKER
@@ -206,11 +212,11 @@ class _Look:
                 )
 
     def _obstacle(self, slot: Slot) -> WaitFor | None:
-        """Returns what keeps the slot from advertising its next address, which no other slot has; None for nothing.
+        """Returns what keeps the slot from advertising its next address, which no other slot has, or None.
 
-        An address that the runtime does not control has to lead to the node also while the node is stopped: `probes`
-        keeps for a while which node it led to. After that, the node starts with its old address, and restarts
-        once more.
+        An address that the runtime does not control must lead to the node also while the node is stopped: `probes`
+        keeps the last verified node for a while. After that, the node starts with its old address and restarts once
+        more.
         """
         address = self.moves.target[slot.id]
         assert address is not None
@@ -232,7 +238,7 @@ class _Look:
         )
 
     def _reached(self, slot: Slot, address: Address) -> str | None:
-        """What a probe found that is not the slot's node, for people; None when it found the node."""
+        """Returns what a probe found in place of the slot's node, for people; None if it found the node."""
         probe = self.observed.probes.get(address)
         if probe is None:
             return "it has not been probed yet"
@@ -250,7 +256,7 @@ class _Look:
         return self.observed.formation.cluster_id if self.observed.formation else self.desired.cluster_id
 
     def _wait_until_free(self, slot: Slot) -> WaitFor:
-        """Why the slot does not have the address that it wants."""
+        """Returns the wait for the address that the slot wants."""
         subject = f"{slot.wanted} to be free for {slot.node.label} ({slot.listener})"
         if slot.id in self.moves.refused:
             return self._wait(slot, f"{subject}: it is refused as the manifests stand")
@@ -265,7 +271,7 @@ class _Look:
         return self._wait(slot, f"{subject}: it was the address of {who}, whose window has not ended")
 
     def _wait(self, slot: Slot, reason: str) -> WaitFor:
-        return WaitFor(reason=reason, node_ids=(slot.node.node_id,))
+        return wait_for(reason, slot.node.node_id)
 
     def _reason(self, slots: Iterable[Slot]) -> str:
         changes = []
@@ -280,7 +286,7 @@ class _Look:
         return f"its advertised address changes: {', '.join(changes)}"
 
     def plan_old(self, publication: Publication, now_ms: int) -> None:
-        """Retires an address that no node advertises or is about to, and withdraws it when its window has passed."""
+        """Retires an address that no node advertises or will advertise, and withdraws it after its window."""
         if self.observed.kafka is None or self._is_used(publication):
             # Without a leader it is unknown which addresses clients get.
             return
@@ -295,19 +301,19 @@ class _Look:
         bound_ms = window_ends_ms + LINGER_WINDOWS_MAX * overlap_ms
         if now_ms < window_ends_ms:
             reason = f"the window of {address} to end, the old address of {who}"
-            self.waits.append(WaitFor(reason=reason, node_ids=(node_id,), until_ms=window_ends_ms))
+            self.waits.append(wait_for(reason, node_id, until_ms=window_ends_ms))
         elif publication.connections and now_ms < bound_ms:
             reason = (
                 f"clients to leave {address}, the old address of {who}: {publication.connections} connected"
             )
-            self.waits.append(WaitFor(reason=reason, node_ids=(node_id,), until_ms=bound_ms))
+            self.waits.append(wait_for(reason, node_id, until_ms=bound_ms))
         else:
             used = f", though {publication.connections} clients use it" if publication.connections else ""
             reason = f"the window of {who}'s old address has passed{used}"
             self.steps.append(WithdrawAddress(address=address, node_id=node_id, reason=reason))
 
     def _is_used(self, publication: Publication) -> bool:
-        """Whether the publication's node advertises the address, or is about to."""
+        """Whether the publication's node advertises the address, or will."""
         if self.addresses.advertises(publication.address, publication.node_id):
             return True
         slot = self.addresses.slots.get(SlotId(publication.node_id, publication.listener))

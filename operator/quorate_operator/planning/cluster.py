@@ -1,7 +1,7 @@
-"""What planning compares: the cluster that is desired and the cluster that is observed.
+"""The desired and the observed cluster, which planning compares.
 
-Both are plain data. A runtime fills in what it knows of nodes, volumes and published addresses; what Kafka itself
-knows is in `KafkaFacts`, which the gateway reads from the quorum. Times are Unix milliseconds.
+Both are plain data. A runtime fills in what it knows of nodes, volumes and published addresses; the gateway fills in
+`KafkaFacts` from the quorum. Times are Unix milliseconds.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,11 @@ from quorate_operator.models.listeners import Listener
 
 
 class Role(StrEnum):
-    """What a node is for."""
-
     CONTROLLER = "controller"
     BROKER = "broker"
 
 
 class Implementation(StrEnum):
-    """What runs a node: Quorate's controller, or stock Apache Kafka."""
-
     PYTHON = "python"
     JAVA = "java"
 
@@ -63,11 +59,11 @@ class Address(NamedTuple):
 
 
 class Lifecycle(StrEnum):
-    """What the cluster as a whole is to do.
+    """What the cluster as a whole does.
 
     RUNNING     every desired node runs
     PAUSED      nothing is changed; the status is still kept up to date
-    HIBERNATED  every node is stopped in order, volumes and registrations stay
+    HIBERNATED  every node is stopped in order; volumes and registrations stay
     """
 
     RUNNING = "running"
@@ -127,7 +123,7 @@ class DesiredNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredCluster:
-    """The cluster that the manifests ask for; `running` is off when all of it should be down at once."""
+    """The cluster that the manifests ask for; without `running`, all of it is to be stopped."""
 
     name: str
     cluster_id: str | None
@@ -148,13 +144,15 @@ class DesiredCluster:
     """Levels to finalize besides metadata.version, which is `metadata_version`; empty for what comes with it."""
 
     def of_role(self, role: Role) -> tuple[DesiredNode, ...]:
-        """The nodes of one role, in the order of the manifests."""
         return tuple(node for node in self.nodes if node.role is role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedNode:
-    """A node as a runtime found it: each that is desired, and each that has a process or a volume all the same."""
+    """A node as a runtime found it.
+
+    Every desired node is observed, and every other one with a process or a volume.
+    """
 
     node_id: int
     role: Role
@@ -233,8 +231,6 @@ class ObservedRegistration:
 
 
 class PartitionId(NamedTuple):
-    """A partition by topic name and number."""
-
     topic: str
     number: int
 
@@ -254,7 +250,7 @@ class ObservedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """What lies on a broker. Sizes are None where it could not be asked."""
+    """The load of a broker. Sizes are None if they are unknown."""
 
     replicas: int = 0
     leaders: int = 0
@@ -269,7 +265,7 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaFacts:
-    """What the quorum and the brokers say of themselves. Nothing here is known while no leader answers."""
+    """What quorum and brokers report. Nothing of it is known while no leader answers."""
 
     quorum: ObservedQuorum
     cluster_id: str
@@ -300,9 +296,9 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """That a name that somebody else points at nodes led to a node of this cluster when it was probed at `at_ms`.
+    """An externally managed name led to a node of this cluster when it was probed at `at_ms`.
 
-    A runtime writes it down, so that it outlives the operator that saw it.
+    A runtime stores it, so that it outlives the operator that probed.
     """
 
     address: Address
@@ -325,11 +321,11 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formation:
-    """The identity that was settled, and written down, before the first node was created.
+    """The identity of the cluster, settled and stored before the first node was created.
 
-    `initial_voters` are the directory ids by node id that the first disks are formatted with; `is_formed` says
-    that a leader was seen since: from then on, an empty disk joins and never forms.
-    RebuildQuorum writes it anew: the survivor as the only initial voter, `is_formed` off until it leads.
+    `initial_voters` has the directory ids of the first disks by node id. `is_formed`: a leader was seen; from then
+    on, an empty disk joins and never forms. RebuildQuorum stores a new one: the survivor as the only initial voter,
+    not formed until it leads.
     """
 
     cluster_id: str
@@ -344,7 +340,7 @@ class Formation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCluster:
-    """The cluster as it was found; `quorum` is None while no leader answers, as is `kafka` then."""
+    """The cluster as it was found; `quorum` and `kafka` are None while no leader answers."""
 
     nodes: Mapping[int, ObservedNode]
     quorum: ObservedQuorum | None

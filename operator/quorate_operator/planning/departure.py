@@ -1,8 +1,7 @@
-"""Pools that are deleted while their quorum stays: brokers stop one by one, and leave what the policy says. Pure.
+"""Pools that are deleted while their quorum stays: brokers stop one by one. Pure.
 
-Nobody drains them: who deletes a pool instead of decommissioning its brokers wants it away as it is. Brokers whose
-volumes are kept stay registered, so that the same pool comes back with its data; before a volume is deleted, its
-broker is unregistered.
+They are not drained: whoever wants that decommissions the brokers before. Brokers whose volumes are kept stay
+registered, so that the same pool can return with its data. Before a volume is deleted, its broker is unregistered.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,18 +17,18 @@ from quorate_operator.planning.steps import (
     RetireAddress,
     StopNode,
     UnregisterBroker,
-    WaitFor,
     WithdrawAddress,
+    wait_for,
 )
 
 
 def with_departure(
     plan: Plan, leaving: Mapping[int, ObservedNode], emptied: Collection[str], kafka: KafkaFacts | None
 ) -> Plan:
-    """The plan of a cluster together with what is due for brokers of pools that are deleted.
+    """Returns the cluster's plan together with the steps for brokers of deleted pools.
 
-    `leaving` are those of which anything is there, by node id; `emptied` the pools whose volumes are deleted, too.
-    `kafka` is None while nobody leads.
+    `leaving` has the brokers of which anything exists, by node id; `emptied` the pools whose volumes are deleted,
+    too. `kafka` is None while no leader answers.
     """
     if not leaving:
         return plan
@@ -55,15 +54,13 @@ def _departure(
     present = [node for _, node in sorted(leaving.items()) if has_pod(node)]
     away = [node for node in present if node.unreachable_host]
     waits = tuple(
-        WaitFor(
-            reason=f"the machine of {label(node)}, whose pool is deleted, to answer", node_ids=(node.node_id,)
-        )
+        wait_for(f"the machine of {label(node)}, whose pool is deleted, to answer", node.node_id)
         for node in away
     )
     there = [node for node in present if not node.unreachable_host]
     if there and is_busy:
         reason = f"the turn of {label(there[0])}, whose pool is deleted: another node is being stopped"
-        return Part(rest=(*waits, WaitFor(reason=reason, node_ids=(there[0].node_id,))))
+        return Part(rest=(*waits, wait_for(reason, there[0].node_id)))
     if there:
         node = there[0]
         what = "are deleted" if node.pool in emptied else "stay"
@@ -81,14 +78,14 @@ def _departure(
 
 
 def _emptied(node: ObservedNode, kafka: KafkaFacts | None) -> Part:
-    """What is due for a broker that is stopped, and whose volume is to go."""
+    """Returns the steps for a stopped broker whose volume is deleted."""
     node_id, who = node.node_id, label(node)
     if kafka is None:
-        wait = WaitFor(reason=f"a leader of the quorum, to unregister {who}", node_ids=(node_id,))
+        wait = wait_for(f"a leader of the quorum, to unregister {who}", node_id)
         return Part(rest=(wait,))
     registration = kafka.registrations.get(node_id)
     if registration is not None and not registration.fenced:
-        return Part(rest=(WaitFor(reason=f"{who}, which was stopped, to be fenced", node_ids=(node_id,)),))
+        return Part(rest=(wait_for(f"{who}, which was stopped, to be fenced", node_id),))
     if registration is not None:
         return Part(due=(UnregisterBroker(node_id=node_id, reason="its pool and its volume are deleted"),))
     reason = f"KafkaBroker {node.pool} is deleted, and deletes its volumes"
@@ -98,5 +95,5 @@ def _emptied(node: ObservedNode, kafka: KafkaFacts | None) -> Part:
 
 
 def has_pod(node: ObservedNode) -> bool:
-    """Whether a pod is there, also one whose process has ended."""
+    """Whether a pod exists, also one whose process has ended."""
     return node.state.runs or node.state is NodeState.CRASHED

@@ -1,4 +1,4 @@
-"""What manifests ask for, node by node. Hosts, ports and images are completed by the runtime: only it knows them."""
+"""The nodes that manifests ask for. The runtime completes hosts, ports and images, which only it knows."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,6 @@ from quorate_operator.planning.cluster import (
 
 
 def desired_cluster(manifests: Manifests) -> DesiredCluster:
-    """The cluster that the manifests ask for."""
     quorum = manifests.controllers
     nodes = [
         DesiredNode(
@@ -65,7 +64,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
 
 
 def _controller_config(quorum: KafkaController) -> Mapping[str, str]:
-    """With segments that are closed in time for the history; what the manifest says by name wins."""
+    """Returns the configuration; a history sets the age at which segments are closed, unless the manifest does."""
     if quorum.spec.history is None:
         return quorum.spec.config
     interval_ms = duration_ms(quorum.spec.history.segment_interval)
@@ -73,7 +72,6 @@ def _controller_config(quorum: KafkaController) -> Mapping[str, str]:
 
 
 def _revision(node_id: int, version: str, annotations: Mapping[str, str]) -> dict[str, str]:
-    """The parts of a node's revision that stand in the manifest."""
     revision = {"version": version}
     asked = [
         annotations[name]
@@ -86,13 +84,13 @@ def _revision(node_id: int, version: str, annotations: Mapping[str, str]) -> dic
 
 
 def _survivor(annotations: Mapping[str, str]) -> int | None:
-    """The id in the annotation; one that is no number was refused with the manifest."""
+    """Returns the node id in the annotation. Manifests with anything else in it are refused."""
     named = annotations.get(ANNOTATION_RECOVER, "")
     return int(named) if named.isdecimal() else None
 
 
 def _lifecycle(quorum: KafkaController) -> Lifecycle:
-    """A pause comes before everything: who paused a cluster wants to look at it as it is."""
+    """Returns the lifecycle. A pause wins over a hibernation: a paused cluster is not changed."""
     if quorum.spec.paused or quorum.metadata.annotations.get(ANNOTATION_PAUSE) == "true":
         return Lifecycle.PAUSED
     return Lifecycle.HIBERNATED if quorum.spec.hibernated else Lifecycle.RUNNING

@@ -1,9 +1,8 @@
 """Brokers that leave: drained of every replica, stopped, unregistered, forgotten, volumes kept or deleted. Pure.
 
-A broker leaves if it exists and is not desired, or if it is registered and its id is decommissioned. A broker that is
-registered and neither of these is not managed here, and nothing is done about it. Progress is read from what is
-observed: a broker that is desired again does not get back what was moved off it, and reassignments that are under way
-complete, because they look the same as those of an administrator.
+A broker leaves if it exists and is not desired, or if it is registered and its id is decommissioned. Other registered
+brokers are not managed here. Progress is read from what is observed: a broker that is desired again does not get back
+the replicas that were moved, and reassignments under way complete, because they look like an administrator's.
 """
 
 from collections.abc import Iterable
@@ -34,6 +33,7 @@ from quorate_operator.planning.steps import (
     StopNode,
     UnregisterBroker,
     WaitFor,
+    wait_for,
 )
 
 _TOPICS_NAMED_MAX = 5
@@ -41,9 +41,9 @@ _TOPICS_NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainPlan:
-    """What is to be done about brokers that are there and not desired, from the first reassignment to ForgetNode.
+    """The steps for brokers that leave, from the first reassignment to ForgetNode.
 
-    `steps` are due at once; none of them takes a broker from service that holds a replica.
+    `steps` are due at once; none of them stops a broker that holds a replica.
     """
 
     steps: tuple[Action, ...] = ()
@@ -54,14 +54,12 @@ class DrainPlan:
 
 
 def plan_drain(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> DrainPlan:
-    """What is due for the brokers that are to leave. The caller has ruled out that the cluster is to be down."""
+    """Plans for the brokers that leave. The caller has ruled out that the cluster is to be stopped."""
     leaving = _leaving(desired, observed)
     if not leaving:
         return DrainPlan()
     if observed.kafka is None:
-        wait = WaitFor(
-            reason="a leader of the quorum, to find the replicas on brokers that leave", node_ids=leaving
-        )
+        wait = wait_for("a leader of the quorum, to find the replicas on brokers that leave", *leaving)
         return DrainPlan(waits=(wait,), leaving=frozenset(leaving))
     drain = _Drain(desired, observed, observed.kafka, frozenset(leaving), now_ms)
     for node_id in leaving:
@@ -87,7 +85,7 @@ def _leaving(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, .
 
 @dataclass(slots=True)
 class _Drain:
-    """One look at all brokers that leave."""
+    """Plans one look at all brokers that leave."""
 
     desired: DesiredCluster
     observed: ObservedCluster
@@ -100,7 +98,7 @@ class _Drain:
     to_drain: list[int] = field(default_factory=list)
 
     def plan_broker(self, node_id: int) -> None:
-        """What is due for one broker, apart from the partitions that are to leave it."""
+        """Plans for one broker, except for moving its partitions."""
         held = [one for one in self.kafka.partitions if node_id in one.replicas]
         seen = self.observed.nodes.get(node_id)
         if held:
@@ -109,7 +107,7 @@ class _Drain:
         if seen is not None and seen.state.runs:
             if seen.unreachable_host:
                 reason = f"the machine of {_label(node_id)} to answer: the broker may still run"
-                self.waits.append(WaitFor(reason=reason, node_ids=(node_id,)))
+                self.waits.append(wait_for(reason, node_id))
                 return
             reason = "it leaves and holds no replica"
             self.steps.append(StopNode(node_id=node_id, grace_ms=GRACE_MS, reason=reason))
@@ -122,13 +120,13 @@ class _Drain:
                 )
             else:
                 reason = f"{_label(node_id)}, which was stopped, to be fenced"
-                self.waits.append(WaitFor(reason=reason, node_ids=(node_id,)))
+                self.waits.append(wait_for(reason, node_id))
             return
         if seen is not None:
             self._clear(seen)
 
     def _keep_serving(self, node_id: int, held: list[ObservedPartition], seen: ObservedNode | None) -> None:
-        """A broker that holds replicas: it is drained unless that is refused, and started where it is needed."""
+        """Plans for a broker with replicas: it is drained unless that is refused, and started if it is needed."""
         is_refused = self._refuse(node_id, held)
         if not is_refused:
             self.to_drain.append(node_id)
@@ -149,7 +147,7 @@ class _Drain:
         due_ms = (seen.exited_at_ms or 0) + restart_backoff_ms(seen.exits_in_a_row)
         if seen.state is NodeState.CRASHED and self.now_ms < due_ms:
             reason = f"{_label(node_id)} died and is started again after a pause"
-            self.waits.append(WaitFor(reason=reason, node_ids=(node_id,), until_ms=due_ms))
+            self.waits.append(wait_for(reason, node_id, until_ms=due_ms))
             return
         reason = (
             f"{len(alone)} partitions have no other replica in sync"
@@ -159,7 +157,7 @@ class _Drain:
         self.steps.append(StartNode(node_id=node_id, reason=reason))
 
     def _has_another_in_sync(self, partition: ObservedPartition, node_id: int) -> bool:
-        """Whether another broker than this one has all of the partition, and serves."""
+        """Whether another broker in service has the whole partition."""
         return any(
             other != node_id
             and other in self.kafka.registrations
@@ -182,7 +180,7 @@ class _Drain:
         return True
 
     def reassign(self) -> None:
-        """Moves a batch of what lies on brokers that are drained, within what may be under way at once."""
+        """Moves a batch of partitions from drained brokers, within the limits of `Relocation`."""
         if not self.to_drain:
             return
         relocation = Relocation(self.desired, self.observed, self.kafka, self.leaving)
@@ -202,13 +200,13 @@ class _Drain:
         moving = sum(node_id in one.removing for one in held)
         sizes = [one.size_bytes for one in held if one.size_bytes is not None]
         size = f", {format_bytes(sum(sizes))}" if sizes else ""
-        return WaitFor(
-            reason=f"{_label(node_id)} to be drained: {len(held)} partitions left{size}; {moving} are on the move",
-            node_ids=(node_id,),
+        return wait_for(
+            f"{_label(node_id)} to be drained: {len(held)} partitions left{size}; {moving} are on the move",
+            node_id,
         )
 
     def _clear(self, seen: ObservedNode) -> None:
-        """A broker that is stopped and unregistered: its volume by policy; its record when no address needs it."""
+        """Deletes a stopped broker's volume by policy, and forgets it once no address points at it."""
         policy = self.desired.rollouts.get(seen.pool, RolloutPolicy()).volumes
         if seen.has_volume and policy is VolumePolicy.DELETE:
             reason = f"{_label(seen.node_id)} has left, and its pool deletes volumes"
@@ -222,11 +220,11 @@ def _label(node_id: int) -> str:
 
 
 def _factor(partition: ObservedPartition) -> int:
-    """How many replicas it has when what is under way has ended."""
+    """Returns how many replicas the partition has after the present reassignment."""
     return sum(replica not in partition.removing for replica in partition.replicas)
 
 
 def _some(names: list[str]) -> str:
-    """Some of the names, and how many there are beside."""
+    """Returns some of the names, and the number of the others."""
     more = len(names) - _TOPICS_NAMED_MAX
     return ", ".join(names[:_TOPICS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

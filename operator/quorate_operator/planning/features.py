@@ -15,11 +15,11 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.part import Part, labels
 from quorate_operator.planning.registrations import judge, removable
 from quorate_operator.planning.safety import view_quorum
-from quorate_operator.planning.steps import FinalizeFeature, Refusal, WaitFor
+from quorate_operator.planning.steps import FinalizeFeature, Refusal, wait_for
 
 
 def target_level(desired: DesiredCluster) -> int | None:
-    """The level of metadata.version that is asked for; None when none is, or there is no such version."""
+    """Returns the desired level of metadata.version; None if none is desired, or if it is unknown."""
     if desired.metadata_version is None:
         return None
     try:
@@ -29,7 +29,7 @@ def target_level(desired: DesiredCluster) -> int | None:
 
 
 def plan_features(desired: DesiredCluster, observed: ObservedCluster, pending: frozenset[int]) -> Part:
-    """The levels to finalize next; `pending` are the nodes that are to restart, start or leave before."""
+    """Plans the next level to finalize; `pending` are the nodes that restart, start or leave before."""
     if observed.kafka is None:
         return Part()
     target = target_level(desired)
@@ -51,7 +51,7 @@ def plan_features(desired: DesiredCluster, observed: ObservedCluster, pending: f
 
 
 def forbids_version(node: DesiredNode, observed: ObservedCluster) -> Refusal | None:
-    """Why the node may not be started with its release: it would not know the finalized metadata.version."""
+    """Returns why the node may not start with its release: it does not support the finalized metadata.version."""
     if observed.kafka is None or node.implementation is not Implementation.JAVA:
         return None
     current = observed.kafka.features.get(METADATA_VERSION, 0)
@@ -113,7 +113,7 @@ def _unsafe(current: int, target: int) -> Refusal:
 def _others(
     desired: DesiredCluster, observed: ObservedCluster, target: int | None, pending: frozenset[int]
 ) -> Part:
-    """One of the features that come with the release, or were asked for by name."""
+    """Plans one of the features that come with the release, or that are desired by name."""
     assert observed.kafka is not None
     asked = {**(features.default_levels(target) if target is not None else {}), **desired.features}
     for name, level in asked.items():
@@ -158,17 +158,17 @@ def _finalize(
     if against:
         waited = tuple(sorted({one.node_id for one in against}))
         what = f"{name} {way}: every registered node has to support it; waiting for {_named(observed.kafka, waited)}"
-        return Part(rest=(WaitFor(reason=what, node_ids=waited),))
+        return Part(rest=(wait_for(what, *waited),))
     if pending and not is_downgrade:
         # Nobody goes back from a level: it waits until what was asked for with it runs everywhere.
         waited = tuple(sorted(pending))
         what = f"{name} {way}: {_named(observed.kafka, waited)} do not run the desired release yet"
-        return Part(rest=(WaitFor(reason=what, node_ids=waited),))
+        return Part(rest=(wait_for(what, *waited),))
     why = "it is desired, and no record is lost" if is_downgrade else "every registered node supports it"
     step = FinalizeFeature(
         feature=name, level=level, is_downgrade=is_downgrade, reason=f"{name} {way}: {why}"
     )
-    return Part(due=(step,), rest=(WaitFor(reason=f"{name} to be at {way.rpartition(' -> ')[2]}"),))
+    return Part(due=(step,), rest=(wait_for(f"{name} to be at {way.rpartition(' -> ')[2]}"),))
 
 
 def _blocked(name: str, level: int, against: list[Blocker], kafka: KafkaFacts) -> Refusal:
@@ -196,7 +196,7 @@ def _named(kafka: KafkaFacts, node_ids: tuple[int, ...]) -> str:
 
 
 def plan_migration(desired: DesiredCluster, observed: ObservedCluster) -> Part:
-    """From static voters to a dynamic quorum (KIP-853), while it serves. There is no way back.
+    """Plans the change from static voters to a dynamic quorum (KIP-853) while it serves. It can't be undone.
 
     1. every voter runs and has caught up
     2. kraft.version 1 is finalized: the leader writes the voters, with their disks, into the log
@@ -216,9 +216,9 @@ def plan_migration(desired: DesiredCluster, observed: ObservedCluster) -> Part:
     if view.dead:
         behind = labels(Role.CONTROLLER, view.dead)
         what = f"{behind} to catch up: each voter registers its directory id with a dynamic quorum"
-        return Part(rest=(WaitFor(reason=what, node_ids=view.dead),))
+        return Part(rest=(wait_for(what, *view.dead),))
     reason = "kraft.version 0 -> 1: the quorum becomes dynamic, and its voters are written into the log"
     return Part(
         due=(FinalizeFeature(feature=KRAFT_VERSION, level=1, reason=reason),),
-        rest=(WaitFor(reason="the quorum to be dynamic (kraft.version 1)"),),
+        rest=(wait_for("the quorum to be dynamic (kraft.version 1)"),),
     )

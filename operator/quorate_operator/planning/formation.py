@@ -1,8 +1,8 @@
-"""A cluster is formed once, and nodes get their storage.
+"""Forms a cluster once, and gives nodes their storage.
 
-UNSETTLED  nothing is there: the identity is settled and written down first
-FORMING    the first voters get their disks, all of them before one starts: who has run and has no disk
-           any more is therefore never formatted as a first voter again
+UNSETTLED  nothing exists: the identity is settled and stored first
+FORMING    the first voters get their disks, all of them before one starts; so a controller that has run and has no
+           disk is never formatted as a first voter again
 FORMED     a leader was seen: an empty disk joins as a new voter, see `membership`
 """
 
@@ -20,19 +20,17 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.part import Part, labels, listed
 from quorate_operator.planning.safety import QuorumView, view_quorum
-from quorate_operator.planning.steps import CreateNode, FormCluster, Refusal, WaitFor
+from quorate_operator.planning.steps import CreateNode, FormCluster, Refusal, WaitFor, wait_for
 
 
 class Phase(Enum):
-    """How far a cluster is in its forming."""
-
     UNSETTLED = auto()
     FORMING = auto()
     FORMED = auto()
 
 
 def phase_of(observed: ObservedCluster) -> Phase:
-    """The phase. Nodes that have disks, although no identity is written down, were formed once all the same."""
+    """Returns the phase. Without a stored identity, a cluster whose nodes have disks was formed."""
     if observed.kafka is not None:
         return Phase.FORMED
     if observed.formation is not None:
@@ -41,7 +39,7 @@ def phase_of(observed: ObservedCluster) -> Phase:
 
 
 def plan_formation(desired: DesiredCluster, observed: ObservedCluster) -> Part:
-    """The steps up to formatted storage for every desired node."""
+    """Plans the steps up to formatted storage for every desired node."""
     phase = phase_of(observed)
     if phase is Phase.UNSETTLED or (phase is Phase.FORMING and _is_outdated(desired, observed)):
         return _settle(desired)
@@ -52,7 +50,7 @@ def plan_formation(desired: DesiredCluster, observed: ObservedCluster) -> Part:
 
 
 def founders_to_start(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
-    """The first voters, once each has its disk; until then none."""
+    """Returns the first voters once each has its disk; none before."""
     assert observed.formation is not None
     founders = [node.node_id for node in desired.nodes if node.node_id in observed.formation.initial_voters]
     formatted = [node_id for node_id in founders if observed.nodes[node_id].state is not NodeState.ABSENT]
@@ -72,7 +70,7 @@ def _settle(desired: DesiredCluster) -> Part:
             ),
         ),
         rest=(
-            WaitFor(reason="the identity of the cluster to be stored"),
+            wait_for("the identity of the cluster to be stored"),
             *(
                 _create(node, "it has no formatted directory", is_initial=node.role is Role.CONTROLLER)
                 for node in desired.nodes
@@ -82,7 +80,7 @@ def _settle(desired: DesiredCluster) -> Part:
 
 
 def _is_outdated(desired: DesiredCluster, observed: ObservedCluster) -> bool:
-    """Whether others are to be the first voters than was written down, and nothing was done about it yet."""
+    """Whether the manifest names other first voters than the stored ones, before any disk exists."""
     assert observed.formation is not None
     if observed.formation.is_rebuilt or _has_disks(observed):
         return False
@@ -107,10 +105,10 @@ def _create_founders(desired: DesiredCluster, observed: ObservedCluster, formati
         )
     if founders and (_has_run(observed) or formation.is_rebuilt):
         refusals += _lost_founders(formation, founders)
-        rest.append(WaitFor(reason="a leader of the controller quorum"))
+        rest.append(wait_for("a leader of the controller quorum"))
         founders = []
     elif founders:
-        rest.append(WaitFor(reason="every first voter to have its disk"))
+        rest.append(wait_for("every first voter to have its disk"))
     brokers = () if formation.is_rebuilt else tuple(node for node in missing if node.role is Role.BROKER)
     return Part(
         due=(
@@ -153,7 +151,7 @@ def _create_joining(desired: DesiredCluster, observed: ObservedCluster) -> Part:
 
 
 def _why_create(node: DesiredNode, view: QuorumView) -> str | None:
-    """Why a controller without disk gets one now; None when its turn is not yet."""
+    """Returns why a controller without a disk gets one now; None if it has to wait."""
     if view.is_dynamic:
         # Rule 5: as long as the lost disk is a voter, the node id has no other one.
         return None if node.node_id in view.voters else "it joins the quorum with a new disk"
@@ -172,7 +170,7 @@ def _has_disks(observed: ObservedCluster) -> bool:
 
 
 def _has_run(observed: ObservedCluster) -> bool:
-    """Whether a controller has ever been started, as far as that shows."""
+    """Whether a controller was ever started, as far as that is known."""
     return any(
         node.state.runs or node.state is NodeState.CRASHED or node.started_at_ms is not None
         for node in observed.nodes.values()

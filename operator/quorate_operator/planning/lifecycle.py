@@ -1,4 +1,4 @@
-"""A whole cluster starts and stops: what a start still waits for, and the order in which nodes stop."""
+"""Starts and stops of a whole cluster: what a start waits for, and the order of a stop."""
 
 from collections.abc import Collection
 
@@ -10,7 +10,7 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.part import listed
-from quorate_operator.planning.steps import Step, StopNode, WaitFor
+from quorate_operator.planning.steps import Step, StopNode, WaitFor, wait_for
 
 
 def wait_for_ready(
@@ -22,22 +22,14 @@ def wait_for_ready(
     """
     waits: list[WaitFor] = []
     if observed.quorum is None:
-        waits.append(WaitFor(reason="a leader of the controller quorum"))
+        waits.append(wait_for("a leader of the controller quorum"))
     controllers = _not_ready(desired.of_role(Role.CONTROLLER), observed, waited)
     if controllers:
-        waits.append(
-            WaitFor(
-                reason=f"controllers to catch up: {_named(controllers, observed)}",
-                node_ids=controllers,
-            )
-        )
+        waits.append(wait_for(f"controllers to catch up: {_named(controllers, observed)}", *controllers))
     brokers = _not_ready(desired.of_role(Role.BROKER), observed, waited)
     if brokers:
         waits.append(
-            WaitFor(
-                reason=f"brokers to be registered and unfenced: {_named(brokers, observed)}",
-                node_ids=brokers,
-            )
+            wait_for(f"brokers to be registered and unfenced: {_named(brokers, observed)}", *brokers)
         )
     return tuple(waits)
 
@@ -53,7 +45,7 @@ def _not_ready(
 
 
 def _named(node_ids: tuple[int, ...], observed: ObservedCluster) -> str:
-    """The ids, each with what keeps it, where somebody knows."""
+    """Returns the ids, each with the known problem of its node."""
     return ", ".join(f"{node_id}{_problem(observed, node_id)}" for node_id in node_ids)
 
 
@@ -69,7 +61,7 @@ GRACE_WITHOUT_QUORUM_MS = 3_000
 
 
 def stop_all(observed: ObservedCluster, *, reason: str) -> tuple[Step, ...]:
-    """The steps that stop every node that runs, in the order that keeps a quorum for those who need one."""
+    """Returns the steps that stop every running node: brokers first, the leader last."""
     leader_id = observed.quorum.leader_id if observed.quorum else None
     running = [node for node in observed.nodes.values() if node.state.runs and not node.unreachable_host]
     away = tuple(node.node_id for node in observed.nodes.values() if node.unreachable_host)
@@ -91,7 +83,7 @@ def stop_all(observed: ObservedCluster, *, reason: str) -> tuple[Step, ...]:
         if not node_ids:
             continue
         if steps:
-            steps.append(WaitFor(reason=f"the turn of {who}"))
+            steps.append(wait_for(f"the turn of {who}"))
         steps += [
             StopNode(node_id=node_id, grace_ms=grace_ms, reason=f"{reason}, {who} {order}")
             for node_id in node_ids
@@ -100,5 +92,5 @@ def stop_all(observed: ObservedCluster, *, reason: str) -> tuple[Step, ...]:
         what = (
             f"the machines of {listed(away)} to answer or to be decommissioned: the nodes there may still run"
         )
-        steps.append(WaitFor(reason=what, node_ids=away))
+        steps.append(wait_for(what, *away))
     return tuple(steps)

@@ -1,8 +1,7 @@
-"""Nodes that should run and don't are started; those that keep dying, after a pause that doubles.
+"""Starts desired nodes that do not run. Nodes that keep crashing are started after a pause that doubles.
 
-A restart is a stop, and with the next plan a start: whatever is down and desired starts first of all. Held back
-are a controller whose disk is not the voter's any more, one that can't join yet, and who would advertise an
-address that is another node's still.
+A restart is a stop, and a start by the next plan. Not started are a controller whose disk is not the voter's any
+more, one that can't join yet, and a node that would advertise another node's address.
 """
 
 from quorate_operator.planning.addresses import AddressPlan
@@ -17,7 +16,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.formation import Phase, founders_to_start, phase_of
 from quorate_operator.planning.part import Part
 from quorate_operator.planning.safety import has_other_disk, view_quorum
-from quorate_operator.planning.steps import CreateNode, StartNode, WaitFor
+from quorate_operator.planning.steps import CreateNode, StartNode, WaitFor, wait_for
 
 RESTART_BACKOFF_MS_MIN = 500
 RESTART_BACKOFF_MS_MAX = 30_000
@@ -26,7 +25,7 @@ RESTART_BACKOFF_MS_MAX = 30_000
 def plan_starts(
     desired: DesiredCluster, observed: ObservedCluster, now_ms: int, created: Part, addresses: AddressPlan
 ) -> Part:
-    """The nodes to start now, and what to wait for before starting others; `created` are those of this plan."""
+    """Plans the nodes to start now, and waits for others; `created` has the CreateNode steps of this plan."""
     formatted = {
         step.node_id for step in created.due if isinstance(step, CreateNode) and not _waits_for_all(step)
     }
@@ -61,18 +60,18 @@ def plan_starts(
 
 
 def restart_backoff_ms(exits_in_a_row: int) -> int:
-    """The pause before a restart, in milliseconds: 500 after the first crash, then double, 30,000 at most."""
+    """Returns the pause before a restart in milliseconds: 500 after the first crash, then double, at most 30,000."""
     doublings = min(max(exits_in_a_row - 1, 0), 16)  # beyond, the bound holds anyway
     return min(RESTART_BACKOFF_MS_MIN << doublings, RESTART_BACKOFF_MS_MAX)
 
 
 def _waits_for_all(step: CreateNode) -> bool:
-    """Whether other disks have to be there before this node starts: the first voters'."""
+    """Whether the node starts only after all first voters have their disks."""
     return step.is_initial
 
 
 def _may_start(desired: DesiredCluster, observed: ObservedCluster) -> frozenset[int] | None:
-    """While a cluster forms, the nodes that may be started; None for all."""
+    """Returns the nodes that may start while the cluster forms; None for all."""
     if phase_of(observed) is not Phase.FORMING:
         return None
     assert observed.formation is not None
@@ -81,7 +80,7 @@ def _may_start(desired: DesiredCluster, observed: ObservedCluster) -> frozenset[
 
 
 def _is_held(node: DesiredNode, observed: ObservedCluster, founders: frozenset[int] | None) -> bool:
-    """Whether another concern decides when the node may start, and reports the wait."""
+    """Whether another part of the plan decides when the node may start, and reports the wait."""
     if founders is not None and node.node_id not in founders:
         return True
     view = view_quorum(observed)
@@ -114,16 +113,16 @@ def _needed_to_elect(desired: DesiredCluster, observed: ObservedCluster) -> tupl
 
 
 def _pause(seen: ObservedNode, now_ms: int) -> WaitFor | None:
-    """The rest of the pause after a crash."""
+    """Returns the wait for the rest of the pause after a crash, or None."""
     if seen.state is not NodeState.CRASHED:
         return None
     assert seen.exited_at_ms is not None, "a crashed node has a time of its crash"
     due_ms = seen.exited_at_ms + restart_backoff_ms(seen.exits_in_a_row)
     if now_ms >= due_ms:
         return None
-    return WaitFor(
-        reason=f"{seen.role}-{seen.node_id} died ({_death(seen)}) and is started again after a pause",
-        node_ids=(seen.node_id,),
+    return wait_for(
+        f"{seen.role}-{seen.node_id} died ({_death(seen)}) and is started again after a pause",
+        seen.node_id,
         until_ms=due_ms,
     )
 

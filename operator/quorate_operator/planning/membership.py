@@ -1,12 +1,12 @@
-"""Voters come and go, one at a time (KIP-853).
+"""Voters are added and removed, one at a time (KIP-853).
 
     join     CreateNode -> StartNode -> the observer has caught up -> AddVoter
     replace  RemoveVoter(old disk) -> join
     leave    RemoveVoter -> StopNode -> UnregisterController -> volume by policy -> ForgetNode
 
-A dead voter that is lost or is to leave goes first: a quorum without it bears more. Then who is to come joins, and
-only then does a living voter leave: the highest id first, the leader last. Each change waits until the quorum
-bears it (`safety`); the leader refuses one while the one before it is not committed.
+A dead voter that is lost or leaves is removed first: a quorum without it tolerates more failures. Then new voters
+join, and only then live voters leave: the highest id first, the leader last. Each change waits until `safety`
+allows it; the leader refuses a change while an earlier one is not committed.
 """
 
 from quorate_operator.planning.addresses import has_publications
@@ -34,11 +34,12 @@ from quorate_operator.planning.steps import (
     Step,
     StopNode,
     WaitFor,
+    wait_for,
 )
 
 
 def plan_membership(desired: DesiredCluster, observed: ObservedCluster) -> Part:
-    """The next change of the voter set, and what becomes of controllers that have left it."""
+    """Plans the next change of the voter set, and the steps for controllers that have left it."""
     view = view_quorum(observed)
     if view is None or phase_of(observed) is not Phase.FORMED:
         return Part()
@@ -48,7 +49,7 @@ def plan_membership(desired: DesiredCluster, observed: ObservedCluster) -> Part:
 
 
 def is_changing(desired: DesiredCluster, observed: ObservedCluster) -> bool:
-    """Whether the voter set is not yet what is desired: nobody is restarted meanwhile who is a living voter."""
+    """Whether the voter set is not yet the desired one. No living voter is restarted meanwhile."""
     view = view_quorum(observed)
     return (
         view is not None
@@ -72,7 +73,7 @@ def _static(desired: DesiredCluster, view: QuorumView) -> Part:
 
 
 def _change(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView) -> Part:
-    """At most one change of the voter set, and the waits for it and for the others."""
+    """Plans at most one change of the voter set, with the waits for it and for the others."""
     asked = {node.node_id: node for node in desired.of_role(Role.CONTROLLER)}
     lost = [voter for voter in view.voters.values() if has_other_disk(observed, voter)]
     leaving = _in_leave_order(view, [voter for voter in view.voters.values() if voter.node_id not in asked])
@@ -95,9 +96,7 @@ def _in_leave_order(view: QuorumView, voters: list[ObservedVoter]) -> list[Obser
 
 def _turn(voter: ObservedVoter, view: QuorumView) -> WaitFor:
     last = ", which leads, after all others" if voter.node_id == view.leader_id else ""
-    return WaitFor(
-        reason=f"the turn of controller-{voter.node_id} to leave the quorum{last}", node_ids=(voter.node_id,)
-    )
+    return wait_for(f"the turn of controller-{voter.node_id} to leave the quorum{last}", voter.node_id)
 
 
 def _why_leave(voter: ObservedVoter, desired: DesiredCluster) -> str:
@@ -112,23 +111,16 @@ def _remove(voter: ObservedVoter, view: QuorumView, why: str) -> Part:
     if forbidden is None and voter.directory_id is not None:
         resigns = "; it leads and resigns" if voter.node_id == view.leader_id else ""
         step = RemoveVoter(node_id=voter.node_id, directory_id=voter.directory_id, reason=f"{why}{resigns}")
-        settled = WaitFor(
-            reason=f"the quorum to be without controller-{voter.node_id}", node_ids=(voter.node_id,)
-        )
+        settled = wait_for(f"the quorum to be without controller-{voter.node_id}", voter.node_id)
         return Part(due=(step,), rest=(settled,))
     reason = forbidden or "the quorum does not report its directory id"
     return Part(
-        rest=(
-            WaitFor(
-                reason=f"controller-{voter.node_id} to leave the quorum ({why}): {reason}",
-                node_ids=(voter.node_id,),
-            ),
-        )
+        rest=(wait_for(f"controller-{voter.node_id} to leave the quorum ({why}): {reason}", voter.node_id),)
     )
 
 
 def _add(joining: list[DesiredNode], observed: ObservedCluster, view: QuorumView) -> Part:
-    """The first that has caught up becomes a voter; the others are waited for."""
+    """Adds the first observer that has caught up; the others wait."""
     due: list[AddVoter] = []
     rest: list[WaitFor] = []
     for node in joining:
@@ -151,12 +143,12 @@ def _add(joining: list[DesiredNode], observed: ObservedCluster, view: QuorumView
                 )
             )
             what = f"{node.label} to catch up as a voter"
-        rest.append(WaitFor(reason=what, node_ids=(node.node_id,)))
+        rest.append(wait_for(what, node.node_id))
     return Part(due=tuple(due), rest=tuple(rest))
 
 
 def _observer(observed: ObservedCluster, seen: ObservedNode) -> ObservedVoter | None:
-    """The node as an observer, with the disk that it has now."""
+    """Returns the node as an observer, with the disk that it has now."""
     assert observed.kafka is not None
     if not seen.state.runs or seen.unreachable_host:
         return None
@@ -171,7 +163,7 @@ def _observer(observed: ObservedCluster, seen: ObservedNode) -> ObservedVoter | 
 
 
 def _goodbye(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView) -> Part:
-    """What is left to do about controllers that are no voters any more and are not desired."""
+    """Plans for controllers that are no longer voters and are not desired."""
     asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
     return merge(
         _dismiss(seen, observed, desired.rollouts.get(seen.pool, RolloutPolicy()))
@@ -184,15 +176,15 @@ def _goodbye(desired: DesiredCluster, observed: ObservedCluster, view: QuorumVie
 
 
 def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolicy) -> Part:
-    """Rule 4: it stops, its registration goes, its volume goes, and nothing is left of it."""
+    """Rule 4: stops the controller, waits for its unregistration, deletes its volume by policy, and forgets it."""
     node_id, name = seen.node_id, f"controller-{seen.node_id}"
     if seen.unreachable_host:
         return Part(
             rest=(
-                WaitFor(
-                    reason=f"the machine of {name} to answer or to be decommissioned: the controller may still run, "
+                wait_for(
+                    f"the machine of {name} to answer or to be decommissioned: the controller may still run, "
                     "so its registration and its volume stay",
-                    node_ids=(node_id,),
+                    node_id,
                 ),
             )
         )
@@ -200,17 +192,14 @@ def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolic
     if seen.state.runs:
         left.append(StopNode(node_id=node_id, grace_ms=GRACE_MS, reason="it has left the quorum"))
     if awaits_unregistration(observed, node_id):
-        left.append(WaitFor(reason=f"{name} to be unregistered", node_ids=(node_id,)))
+        left.append(wait_for(f"{name} to be unregistered", node_id))
     if seen.has_volume and policy.volumes is VolumePolicy.DELETE:
         left.append(
             DeleteVolume(node_id=node_id, reason="it was decommissioned, and its pool deletes volumes")
         )
     if has_publications(observed, node_id):
         left.append(
-            WaitFor(
-                reason=f"the addresses that point at {name} to be withdrawn, before it is forgotten",
-                node_ids=(node_id,),
-            )
+            wait_for(f"the addresses that point at {name} to be withdrawn, before it is forgotten", node_id)
         )
     kept = "; its volume is kept" if seen.has_volume and policy.volumes is VolumePolicy.RETAIN else ""
     left.append(ForgetNode(node_id=node_id, reason=f"it has left{kept}"))
@@ -218,5 +207,5 @@ def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolic
     if isinstance(left[0], WaitFor):
         return Part(rest=tuple(left))
     first, others = left[0], left[1:]
-    after = [WaitFor(reason=f"{name} to be gone", node_ids=(node_id,))] if others else []
+    after = [wait_for(f"{name} to be gone", node_id)] if others else []
     return Part(due=(first,), rest=(*after, *others))

@@ -1,4 +1,4 @@
-"""What one concern says about the next plan; the planner puts the concerns' parts together."""
+"""The part of a plan about one concern. The planner merges the parts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from quorate_operator.planning.steps import Action, Refusal, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """`due` may be done now. `rest` begins with a wait, and is what comes after it as far as it is known."""
+    """`due` may be done now. `rest` begins with a wait; the steps after it are those known so far."""
 
     due: tuple[Action, ...] = ()
     rest: tuple[Step, ...] = ()
@@ -17,7 +17,7 @@ class Part:
 
 
 def merge(parts: Iterable[Part]) -> Part:
-    """Several parts as one, in their order."""
+    """Returns several parts as one, in their order."""
     parts = tuple(parts)
     return Part(
         due=tuple(action for part in parts for action in part.due),
@@ -27,17 +27,17 @@ def merge(parts: Iterable[Part]) -> Part:
 
 
 def label(node: DesiredNode | ObservedNode) -> str:
-    """The node's name for people: `controller-3000`."""
+    """Returns the node's name for people: `controller-3000`."""
     return f"{node.role}-{node.node_id}"
 
 
 def labels(role: Role, node_ids: Iterable[int]) -> str:
-    """`controller-3000, controller-3001`."""
+    """Returns `controller-3000, controller-3001`."""
     return ", ".join(f"{role}-{node_id}" for node_id in node_ids)
 
 
 def listed(node_ids: Iterable[int]) -> str:
-    """`3000, 3001 and 3002`, or `none`."""
+    """Returns `3000, 3001 and 3002`, or `none`."""
     names: Sequence[str] = [str(node_id) for node_id in node_ids]
     if len(names) < 2:
         return names[0] if names else "none"

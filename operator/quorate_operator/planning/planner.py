@@ -1,17 +1,16 @@
-"""`plan(desired, observed, now_ms)`: what is left to do, each step with its reason. Pure.
+"""`plan(desired, observed, now_ms)`: the remaining steps, each with its reason. Pure.
 
-Each concern is a module with a pure function of its own, and says what is due and what it waits for. Here they
-come together, in the order in which they matter:
+Each concern is a module with a pure function that returns its due steps and waits. They are merged in this order:
 
-    addresses, storage, starts      what is missing is brought back; nothing of that takes anything away
-    membership                      one voter comes or goes
-    registrations, kraft.version    what is in the way of a level goes
+    addresses, storage, starts      missing nodes are brought back; nothing is stopped
+    membership                      one voter is added or removed
+    registrations, kraft.version    obstacles of a level are removed
     brokers that leave              drained, stopped, forgotten
     rollout                         one node is restarted
-    features                        a level is finalized, when all that runs supports it
+    features                        a level is finalized once every node supports it
 
-What takes a living node from service happens one at a time: a change of the voter set, or the restart of one node,
-and not while a first start is due. Steps of brokers that leave hold no replica any more.
+Only one living node at a time is taken out of service, by a change of the voter set or by a restart, and none while a
+first start is due. Brokers that leave are stopped when they hold no replica.
 """
 
 from dataclasses import replace
@@ -43,10 +42,10 @@ from quorate_operator.planning.steps import (
 
 
 def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Plan:
-    """The way from what is observed to what is desired.
+    """Returns the steps from the observed to the desired cluster.
 
-    `observed` knows every desired node, an absent one as ABSENT. A plan without steps means that nothing is to be
-    done; what is not done although it is asked for stands in its refusals. `now_ms` is Unix time in milliseconds.
+    `observed` has every desired node, an absent one as ABSENT. A plan without steps means that nothing is left to do;
+    `refusals` has what is asked for and not done. `now_ms` is Unix time in milliseconds.
     """
     if not desired.running:
         return Plan(steps=stop_all(observed, reason="the cluster stops"))
@@ -68,7 +67,7 @@ def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Pla
 
 
 def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Part:
-    """The concerns of a cluster that is to serve, one after the other."""
+    """Plans a cluster that is to serve."""
     addresses = plan_addresses(desired, observed, now_ms)
     published = Part(due=addresses.steps, refusals=addresses.refusals)
     created = plan_formation(desired, observed)
@@ -98,7 +97,7 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
 
 
 def _hold(first: Part) -> str | None:
-    """Why no node may be stopped now, whatever speaks for it: something else is due, and is to be seen done."""
+    """Returns why no node may be stopped now: another step is due, and must be observed as done first."""
     if any(isinstance(step, AddVoter | RemoveVoter | FinalizeFeature) for step in first.due):
         return "the quorum changes"
     if any(isinstance(step, CreateNode | StartNode) for step in first.due):
@@ -116,7 +115,7 @@ def _asks_kafka(part: Part) -> bool:
 
 
 def _on_their_way(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
-    """Desired nodes that are not ready, and nodes that are there, run or vote, and are to leave."""
+    """Returns desired nodes that are not ready, and other nodes that run or vote and are to leave."""
     asked = {node.node_id for node in desired.nodes}
     voters = observed.kafka.quorum.voters.keys() if observed.kafka else ()
     coming = [node_id for node_id in asked if observed.nodes[node_id].state is not NodeState.READY]
@@ -131,7 +130,7 @@ def _nothing(code: str, message: str) -> Plan:
 
 
 def _cluster_id_mismatch(desired: DesiredCluster, observed: ObservedCluster) -> str | None:
-    """Whether this is another cluster than the one that is asked for, or was formed here."""
+    """Returns how the ids contradict each other if this is not the desired cluster, or the one formed here."""
     formed = observed.formation.cluster_id if observed.formation else None
     found = observed.kafka.cluster_id if observed.kafka else None
     known = [

@@ -1,9 +1,9 @@
-"""A quorum that has lost its majority for ever: rebuilt from one disk, if somebody says from which.
+"""Rebuilds a quorum that has lost its majority for good from one disk, if an annotation names that disk.
 
-Lost means that no leader answers and that the disks of a majority are gone. A machine that does not answer may have
-a living voter, so its disk counts as there. What is done, only by the annotation that names the survivor:
+A quorum is lost if no leader answers and the disks of a majority are gone. A machine that does not answer may run a
+live voter, so its disk counts as present. The steps, only with the annotation that names the survivor:
 
-    stop everything -> RebuildQuorum(survivor), which writes down a new Formation
+    stop everything -> RebuildQuorum(survivor), which stores a new Formation
     -> the other controllers' disks are deleted -> the survivor starts -> it leads -> the others join with new disks
 """
 
@@ -20,7 +20,14 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.formation import Phase, phase_of
 from quorate_operator.planning.lifecycle import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
 from quorate_operator.planning.part import Part, label
-from quorate_operator.planning.steps import Action, DeleteVolume, RebuildQuorum, Refusal, StopNode, WaitFor
+from quorate_operator.planning.steps import (
+    Action,
+    DeleteVolume,
+    RebuildQuorum,
+    Refusal,
+    StopNode,
+    wait_for,
+)
 
 
 def is_lost(desired: DesiredCluster, observed: ObservedCluster) -> bool:
@@ -32,7 +39,7 @@ def is_lost(desired: DesiredCluster, observed: ObservedCluster) -> bool:
 
 
 def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | None:
-    """All that may be done while a quorum is lost or is being rebuilt; None when neither is so."""
+    """Plans while a quorum is lost or is being rebuilt; None if neither is so."""
     formation = observed.formation
     if phase_of(observed) is Phase.FORMING and formation is not None and formation.is_rebuilt:
         return _clear_the_others(desired, observed, next(iter(formation.initial_voters)))
@@ -47,7 +54,7 @@ def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | 
         what = (
             f"the machine of {names} to answer or to be decommissioned: what runs there may still be a quorum"
         )
-        return Part(rest=(WaitFor(reason=what, node_ids=tuple(seen.node_id for seen in away)),))
+        return Part(rest=(wait_for(what, *tuple(seen.node_id for seen in away)),))
     running = [seen for seen in observed.nodes.values() if seen.state.runs]
     if running:
         stops = [
@@ -58,13 +65,13 @@ def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | 
             )
             for seen in running
         ]
-        rest = (WaitFor(reason="every node to have stopped"), _rebuild(survivor))
+        rest = (wait_for("every node to have stopped"), _rebuild(survivor))
         return Part(due=tuple(stops), rest=rest)
-    return Part(due=(_rebuild(survivor),), rest=(WaitFor(reason="the quorum to be rebuilt"),))
+    return Part(due=(_rebuild(survivor),), rest=(wait_for("the quorum to be rebuilt"),))
 
 
 def refuse_without_quorum(desired: DesiredCluster, observed: ObservedCluster) -> tuple[Refusal, ...]:
-    """What to do about a lost quorum, and that an annotation of an earlier time should go."""
+    """Returns what to do about a lost quorum, or that an old annotation should be removed."""
     if not is_lost(desired, observed):
         if desired.survivor is None or observed.kafka is None:
             return ()
@@ -102,7 +109,7 @@ def _rebuild(survivor: ObservedNode) -> RebuildQuorum:
 
 
 def _clear_the_others(desired: DesiredCluster, observed: ObservedCluster, survivor: int) -> Part | None:
-    """Disks of the time before: their logs may go on where the survivor's ends."""
+    """Deletes the disks of the old quorum: their logs may continue where the survivor's ends."""
     due: list[Action] = []
     asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
     for seen in _controllers(desired, observed):
@@ -119,11 +126,11 @@ def _clear_the_others(desired: DesiredCluster, observed: ObservedCluster, surviv
             due.append(DeleteVolume(node_id=seen.node_id, reason=reason))
     if not due:
         return None
-    return Part(due=tuple(due), rest=(WaitFor(reason="the disks of the old quorum to be deleted"),))
+    return Part(due=tuple(due), rest=(wait_for("the disks of the old quorum to be deleted"),))
 
 
 def _controllers(desired: DesiredCluster, observed: ObservedCluster) -> list[ObservedNode]:
-    """Those that are desired or there; one that was forgotten is out."""
+    """Returns the controllers that are desired or exist, without forgotten ones."""
     asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
     return [
         seen

@@ -1,10 +1,8 @@
 """Registrations of controllers that are gone: ghosts (KIP-1312).
 
-Who is a ghost is judged by the definition of the doctor (`judge`): a registered controller that is no voter and does
-not follow the metadata log. The planner acts on fewer: `may_be_removed` is its guard. From metadata.version 33 on,
-such a ghost is unregistered. Below, it stays, unless its range of levels blocks a desired upgrade: then it is
-registered again with the range of the cluster and no endpoints (ADR 9), and unregistered at 33. The same is done with
-one whose registered addresses are needed for another node.
+`judge` decides who is a ghost, by the same definition as the doctor; `may_be_removed` is the planner's guard. From
+metadata.version 33 on, a ghost is unregistered. Below, it stays unless its range blocks a desired upgrade or its
+addresses are needed: then it is registered again with the cluster's range and no endpoints (ADR 9).
 """
 
 from quorate_admin.diagnosis import ClusterFacts, JudgedReplica, NodeKind, RegisteredNode, supports
@@ -29,7 +27,7 @@ from quorate_operator.planning.steps import RefreshRegistration, UnregisterContr
 
 
 def judge(observed: ObservedCluster) -> ClusterFacts:
-    """Returns what holds for the cluster. Observers leave out brokers, so that only controllers can be judged."""
+    """Returns what holds for the cluster. Observers lack brokers, so that only controllers can be judged."""
     if observed.kafka is None:
         return ClusterFacts()
     quorum = observed.kafka.quorum
@@ -64,7 +62,7 @@ def plan_registrations(desired: DesiredCluster, observed: ObservedCluster, targe
 def _obstacle(
     ghost: ObservedRegistration, desired: DesiredCluster, observed: ObservedCluster, target: int | None
 ) -> str | None:
-    """Returns what a ghost obstructs that can't be unregistered yet."""
+    """Returns what a ghost blocks that can't be unregistered yet."""
     if target is not None and not supports(ghost.features, METADATA_VERSION, target):
         lowest, highest = ghost.features.get(METADATA_VERSION, (0, 0))
         return f"(metadata.version {lowest} to {highest}) blocks {metadata_version_name(target)}"
@@ -88,7 +86,7 @@ def removable(desired: DesiredCluster, observed: ObservedCluster) -> tuple[Obser
 
 
 def may_be_removed(desired: DesiredCluster, observed: ObservedCluster, node_id: int) -> bool:
-    """The guard of the planner: a desired node comes back, a voter counts, and what may run registers again.
+    """Whether the node is not desired, is no voter and can't run here.
 
     A node on a machine that does not answer may run.
     """

@@ -1,6 +1,6 @@
-"""Where the replicas of brokers that leave go: to the least loaded brokers, racks apart, disks not full. Pure.
+"""Chooses brokers for the replicas of brokers that leave: least loaded, racks apart, disks not full. Pure.
 
-This is no placement of a new topic (`quorate_protocol.placement`): all replicas that can stay do, in their order.
+Replicas that can stay do, in their order. Placements of new topics are in `quorate_protocol.placement`.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from quorate_operator.planning.cluster import (
     PartitionId,
     Role,
 )
-from quorate_operator.planning.steps import Refusal, WaitFor
+from quorate_operator.planning.steps import Refusal, WaitFor, wait_for
 
 IN_FLIGHT_MAX = 50
 """How many partitions move at once, over all brokers that leave."""
@@ -27,7 +27,7 @@ FREE_SHARE_MIN = 0.1
 
 @dataclass(slots=True)
 class _Target:
-    """A broker that may get replicas, and what it will have when all that is under way has ended."""
+    """A broker that may get replicas, with its load after all reassignments under way."""
 
     node_id: int
     rack: str | None
@@ -45,7 +45,7 @@ class _Target:
 
 
 class Relocation:
-    """The moves of one look; each batch counts on what the ones before it take."""
+    """The moves of one look. Each batch takes earlier batches into account."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Relocation:
                     self._targets[node_id].take(partition.size_bytes or 0)
 
     def batch(self, node_id: int) -> tuple[Mapping[PartitionId, tuple[int, ...]], Refusal | WaitFor | None]:
-        """New replicas of some partitions of the broker, and what keeps it from moving others, if anything does."""
+        """Returns new replicas of some of the broker's partitions, and what keeps others from moving, or None."""
         targets: dict[PartitionId, tuple[int, ...]] = {}
         for partition in self._kafka.partitions:
             final = [replica for replica in partition.replicas if replica not in partition.removing]
@@ -104,7 +104,7 @@ class Relocation:
         return self._in_flight < IN_FLIGHT_MAX and self._in_flight_bytes + size_bytes <= IN_FLIGHT_BYTES_MAX
 
     def _replicas(self, final: list[int], size_bytes: int) -> tuple[int, ...] | list[int]:
-        """Replicas with others in the place of all that leave; a list of those without room if there are none."""
+        """Returns the replicas without those that leave; or, if no disk has room, the full brokers as a list."""
         chosen = [replica for replica in final if replica not in self._leaving]
         taken: dict[int, int] = {}
         for replica in final:
@@ -134,10 +134,10 @@ class Relocation:
                 f"broker(s) {brokers} would keep less than {FREE_SHARE_MIN:.0%} of their disks free; add brokers or "
                 "space, or delete data",
             )
-        return WaitFor(
-            reason=f"a broker that can take a replica of {name} to be in service: {len(self._targets)} of "
+        return wait_for(
+            f"a broker that can take a replica of {name} to be in service: {len(self._targets)} of "
             f"{self._staying} are",
-            node_ids=(node_id,),
+            node_id,
         )
 
     def _takes_replicas(self, observed: ObservedCluster, node_id: int) -> bool:

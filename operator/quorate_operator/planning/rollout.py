@@ -1,9 +1,10 @@
-"""Rolling restarts: what a running node can't change is changed by a restart, node by node.
+"""Rolling restarts: changes that need a restart are made node by node.
 
-Controllers come before brokers: brokers of a release ask controllers for what it brought. What is broken comes
-first, since nothing is lost with it. A healthy controller is restarted when every other one is ready and the quorum
-bears it, the leader last; a healthy broker when its pool has one to spare and no partition would suffer. A node that
-is not ready after its restart stops the roll. Nothing is remembered: who runs with what is asked for is done.
+Controllers come before brokers, because brokers of a release use what its controllers brought. Nodes that are not
+ready come first: their restart loses nothing. A healthy controller is restarted when every other one is ready and
+the quorum tolerates it, the leader last; a healthy broker when its pool has one to spare and no partition would
+suffer. A node that is not ready after its restart stops the roll. No progress is stored: nodes that run the desired
+revision are done.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,14 @@ from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.membership import is_changing
 from quorate_operator.planning.part import Part, listed
 from quorate_operator.planning.safety import view_quorum
-from quorate_operator.planning.steps import ElectPreferredLeaders, Refusal, StartNode, Step, StopNode, WaitFor
+from quorate_operator.planning.steps import (
+    ElectPreferredLeaders,
+    Refusal,
+    StartNode,
+    Step,
+    StopNode,
+    wait_for,
+)
 
 BROKER_GRACE_MS = 120_000
 """A controlled shutdown moves every leadership away first, which takes a large broker longer than a controller."""
@@ -47,8 +55,6 @@ _SHOWN_AS_VALUES = frozenset({"version", "image"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Due:
-    """A running node that is due for a restart."""
-
     node: DesiredNode
     seen: ObservedNode
     reason: str
@@ -56,7 +62,7 @@ class _Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Situation:
-    """What every decision about a restart looks at."""
+    """The input of every decision about a restart."""
 
     desired: DesiredCluster
     observed: ObservedCluster
@@ -73,7 +79,7 @@ def plan_rollout(
     *,
     hold: str | None = None,
 ) -> Part:
-    """At most one node to stop now, and the order of the others; none while `hold` speaks against it."""
+    """Plans at most one stop now, and the order of the others; no stop while `hold` gives a reason against it."""
     due, refusals = _split(desired, observed, addresses)
     situation = _Situation(desired=desired, observed=observed, now_ms=now_ms, addresses=addresses, hold=hold)
     controllers = [one for one in due if one.node.role is Role.CONTROLLER]
@@ -90,15 +96,15 @@ def plan_rollout(
 def due_for_restart(
     desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan
 ) -> Mapping[int, str]:
-    """Why each running node that is due for a restart is; those that may not be restarted are left out."""
+    """Returns the reason for each running node that needs a restart and may have one."""
     return {one.node.node_id: one.reason for one in _split(desired, observed, addresses)[0]}
 
 
 def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
-    """What of a running node is not as desired, addresses apart: `config changed`, `version 4.3.0 -> 4.3.1`.
+    """Returns how a running node differs from the desired one: `config changed`, `version 4.3.0 -> 4.3.1`.
 
-    A part that was never recorded is not compared, but a restart that is asked for; one that is asked for no
-    more is none.
+    Addresses are left out. A part that was never recorded is no difference, except for a requested restart; a request
+    that was withdrawn is none.
     """
     found = []
     for part in sorted(node.revision.keys() | seen.revision.keys()):
@@ -115,7 +121,7 @@ def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
 def _split(
     desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan
 ) -> tuple[list[_Due], tuple[Refusal, ...]]:
-    """Who is due, and what is refused instead."""
+    """Returns the nodes that need a restart, and refusals in place of forbidden restarts."""
     due: list[_Due] = []
     refusals: list[Refusal] = []
     for node in desired.nodes:
@@ -142,7 +148,7 @@ def _controllers(due: Sequence[_Due], situation: _Situation) -> Part:
 
 
 def _why_not_controller(one: _Due, situation: _Situation) -> str | None:
-    """Why a controller may not be restarted now."""
+    """Returns why a controller may not be restarted now, or None."""
     desired, observed, now_ms = situation.desired, situation.observed, situation.now_ms
     view = view_quorum(observed)
     if one.seen.unreachable_host:
@@ -185,7 +191,7 @@ def _is_down(seen: ObservedNode) -> bool:
 
 
 def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
-    """The first broker that may be restarted; a pool that has to wait does not hold up the others."""
+    """Restarts the first broker that may be; a pool that has to wait does not delay the others."""
     order = sorted(due, key=lambda one: (one.seen.state is NodeState.READY, one.node.node_id))
     blocked = [situation.hold or _why_not_broker(one, situation) for one in order]
     chosen = blocked.index(None) if None in blocked else 0
@@ -194,7 +200,7 @@ def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
 
 
 def _why_not_broker(one: _Due, situation: _Situation) -> str | None:
-    """Why a broker may not be restarted now."""
+    """Returns why a broker may not be restarted now, or None."""
     desired, observed, now_ms = situation.desired, situation.observed, situation.now_ms
     if one.seen.unreachable_host:
         return "its machine does not answer"
@@ -233,7 +239,7 @@ def _is_back(observed: ObservedCluster, node_id: int) -> bool:
 def _not_back(
     desired: DesiredCluster, observed: ObservedCluster, role: Role, except_for: int | None
 ) -> str | None:
-    """The first node of the role that is not ready, or does not show its new addresses, as a reason to wait."""
+    """Returns the first node of the role that is not ready, or lacks its new addresses, as a reason to wait."""
     for node in desired.of_role(role):
         if node.node_id != except_for and not _is_back(observed, node.node_id):
             return _stops_the_roll(observed, role, node.node_id)
@@ -257,9 +263,9 @@ def _roll(first: _Due, others: Sequence[_Due], blocked: str | None, addresses: A
     stop = _stop(first)
     if blocked is not None:
         reason = f"the restart of {node.label} ({first.reason}): {blocked}"
-        wait = WaitFor(reason=reason, node_ids=(node.node_id,))
+        wait = wait_for(reason, node.node_id)
         return Part(rest=(wait, stop, *_back(node, addresses), *after))
-    stopped = WaitFor(reason=f"{node.label} to have stopped", node_ids=(node.node_id,))
+    stopped = wait_for(f"{node.label} to have stopped", node.node_id)
     return Part(due=(stop,), rest=(stopped, *_back(node, addresses), *after))
 
 
@@ -269,13 +275,10 @@ def _stop(one: _Due) -> StopNode:
 
 
 def _in_turn(others: Sequence[_Due], addresses: AddressPlan) -> tuple[Step, ...]:
-    """The restarts to come, as far as they are known now."""
+    """Returns the restarts that follow, as far as they are known now."""
     steps: list[Step] = []
     for one in others:
-        wait = WaitFor(
-            reason=f"the turn of {one.node.label} to be restarted ({one.reason})",
-            node_ids=(one.node.node_id,),
-        )
+        wait = wait_for(f"the turn of {one.node.label} to be restarted ({one.reason})", one.node.node_id)
         steps += [wait, _stop(one), *_back(one.node, addresses)]
     return tuple(steps)
 
@@ -287,14 +290,14 @@ def _back(node: DesiredNode, addresses: AddressPlan) -> tuple[Step, ...]:
             advertised=addresses.start_with.get(node.node_id, {}),
             reason="it was stopped for a restart",
         ),
-        WaitFor(reason=f"{node.label} to be ready again", node_ids=(node.node_id,)),
+        wait_for(f"{node.label} to be ready again", node.node_id),
     )
 
 
 def _elections(
     desired: DesiredCluster, observed: ObservedCluster, now_ms: int
 ) -> tuple[ElectPreferredLeaders, ...]:
-    """After a roll, leadership goes back: the last broker to restart leads nothing by itself."""
+    """Elects preferred leaders after a roll: a broker that restarts last leads nothing by itself."""
     brokers = [observed.nodes[node.node_id] for node in desired.of_role(Role.BROKER)]
     if observed.kafka is None or not all(seen.state is NodeState.READY for seen in brokers):
         return ()

@@ -1,8 +1,8 @@
-"""What the quorum can bear: the first rule of every plan, in one place.
+"""Which changes the quorum tolerates: the first rule of every plan.
 
-After each step a majority of the current voters is alive and caught up, without counting the node that is touched.
-Two exceptions, because nothing better can be done: with one or two voters no restart keeps a majority, and one
-voter can't become two otherwise; both are allowed while every voter is alive.
+After each step, a majority of the voters is alive and caught up, not counting the node that is changed. Two
+exceptions are allowed while every voter is alive: with one or two voters no restart keeps a majority, and one voter
+can't become two otherwise.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from quorate_operator.planning.part import listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumView:
-    """The voters, and those of them that are alive: caught up, with the disk that the voter set names.
+    """The voters, and those that are alive: caught up, with the disk that the voter set names.
 
-    The methods say why something may not be done, for people; None when it may.
+    The `forbids_` methods return why a change is forbidden, for people; None if it is allowed.
     """
 
     leader_id: int
@@ -33,11 +33,10 @@ class QuorumView:
 
     @property
     def dead(self) -> tuple[int, ...]:
-        """The voters that are not alive."""
         return tuple(sorted(self.voters.keys() - self.alive))
 
     def forbids_stop(self, node_id: int) -> str | None:
-        """Why the node may not be stopped now, while it stays a voter."""
+        """Returns why the node, which stays a voter, may not be stopped now."""
         others = self.alive - {node_id}
         if node_id not in self.voters or node_id not in self.alive or len(others) >= majority(self.size):
             return None
@@ -46,14 +45,13 @@ class QuorumView:
         return f"without it {self._short(others, self.size)}"
 
     def forbids_removal(self, node_id: int) -> str | None:
-        """Why the voter may not be removed now."""
         others, size = self.alive - {node_id}, self.size - 1
         if size > 0 and len(others) >= majority(size):
             return None
         return f"without it {self._short(others, size)}"
 
     def forbids_addition(self, node_id: int) -> str | None:
-        """Why a caught-up observer may not become a voter now."""
+        """Returns why a caught-up observer may not become a voter now."""
         others, size = self.alive - {node_id}, self.size + 1
         if len(others) >= majority(size) or len(self.alive) == self.size:
             return None
@@ -61,7 +59,6 @@ class QuorumView:
 
     @property
     def size(self) -> int:
-        """How many voters there are."""
         return len(self.voters)
 
     def _short(self, alive: frozenset[int], size: int) -> str:
@@ -72,7 +69,7 @@ class QuorumView:
 
 
 def view_quorum(observed: ObservedCluster) -> QuorumView | None:
-    """The quorum as its leader and the runtime see it; None while no leader answers."""
+    """Returns the quorum as its leader and the runtime see it; None while no leader answers."""
     if observed.kafka is None:
         return None
     quorum = observed.kafka.quorum
@@ -89,7 +86,7 @@ def view_quorum(observed: ObservedCluster) -> QuorumView | None:
 
 
 def has_other_disk(observed: ObservedCluster, voter: ObservedVoter) -> bool:
-    """Whether the node's disk is gone, or another than the one that the voter set names: the voter is lost."""
+    """Whether the voter is lost: the node's disk is gone, or differs from the one in the voter set."""
     seen = observed.nodes.get(voter.node_id)
     if seen is None or seen.unreachable_host:
         return False
@@ -99,7 +96,7 @@ def has_other_disk(observed: ObservedCluster, voter: ObservedVoter) -> bool:
 
 
 def _is_sound(observed: ObservedCluster, voter: ObservedVoter) -> bool:
-    """A voter that nobody here runs is believed its leader's word."""
+    """Whether the node runs with the voter's disk. The leader alone decides for a voter that does not run here."""
     seen = observed.nodes.get(voter.node_id)
     if seen is None:
         return True

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Lifecycle
-from quorate_operator.planning.steps import Plan, Refusal, StartNode, StopNode, WaitFor
+from quorate_operator.planning.steps import Plan, Refusal, StartNode, StopNode, wait_for
 from quorate_operator.resources.facts import Context, Facts
 
 CODE = "SecretMissing"
@@ -41,7 +41,7 @@ def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
         step for step in plan.steps if not (isinstance(step, StartNode | StopNode) and step.node_id in held)
     )
     waits = tuple(
-        WaitFor(reason=f"the Secrets of {label}, to start it", node_ids=(node_id,))
+        wait_for(f"the Secrets of {label}, to start it", node_id)
         for node_id, label in held.items()
         if len(kept) < len(plan.steps)
     )

@@ -55,11 +55,9 @@ class ClusterRuntime:
         self._leaving: frozenset[int] = frozenset()
 
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
-        """Returns the desired cluster with what only the infrastructure knows. Raises ManifestError."""
         return await self._infrastructure.complete(desired, manifests)
 
     async def observe(self, desired: DesiredCluster) -> ObservedCluster:
-        """Returns the cluster as it is now, with every node that is desired or present."""
         with self._observing():
             return await self._observe(desired)
 
@@ -94,15 +92,12 @@ class ClusterRuntime:
         )
 
     def permitted(self, plan: Plan, desired: DesiredCluster) -> Plan:
-        """Returns the plan without the steps that the infrastructure is not ready for."""
         return self._infrastructure.permitted(plan, desired)
 
     async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
-        """Keeps what surrounds the nodes as it should be."""
         await self._infrastructure.keep(desired, observed)
 
     async def apply(self, action: Action, desired: DesiredCluster) -> None:
-        """Applies one step; returns when it is done. Raises StepError."""
         if isinstance(action, KafkaAction):
             await self._gateway.apply(action)
         else:

@@ -82,7 +82,6 @@ class Pace:
     retry_ms_max: int
 
     def after(self, turn: Turn, now_ms: int) -> int:
-        """Returns how long to rest after a turn."""
         if turn.failures_in_a_row:
             return min(self.retry_ms_min << min(turn.failures_in_a_row - 1, 16), self.retry_ms_max)
         if turn.look is None:
@@ -168,11 +167,11 @@ class ReconcileLoop:
         self._failures_in_a_row = 0
 
     def wake(self) -> None:
-        """Begin the next turn at once, or right after the one that is under way."""
+        """Begins the next turn at once, or right after the present one."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Reconcile until the host ends it. Raises what `Host.after` raises."""
+        """Reconciles until the host ends it. Raises what `Host.after` raises."""
         while True:
             self._woken.clear()
             rest_ms = await self._host.after(await self._turn())
@@ -181,7 +180,7 @@ class ReconcileLoop:
             await self._rest(rest_ms * random.uniform(1 - self._jitter, 1 + self._jitter))
 
     async def look(self) -> Look | None:
-        """Look, keep what surrounds the nodes, and report. None if no cluster is asked for."""
+        """Observes, plans, keeps what surrounds the nodes, and reports. None if no cluster is asked for."""
         async with self._host.looking():
             asked = await self._host.asked()
             if asked is None:
@@ -198,7 +197,7 @@ class ReconcileLoop:
             return look
 
     async def look_at(self, desired: DesiredCluster) -> Look:
-        """Observe and plan for a completed cluster. Changes and reports nothing."""
+        """Observes and plans for a completed cluster. Changes and reports nothing."""
         observed = await self._runtime.observe(desired)
         steps = self._runtime.permitted(plan(desired, observed, self._now_ms()), desired)
         look = Look(desired=desired, observed=observed, plan=steps)
@@ -237,7 +236,7 @@ class ReconcileLoop:
                 await self._woken.wait()
 
     async def _apply_due(self, look: Look, applied: _Applied) -> None:
-        """The steps of each node in order, different nodes at the same time; the cluster is formed before all else.
+        """Applies the steps of each node in order, different nodes at the same time, FormCluster first.
 
         Raises the first error that is no StepError, after all have ended.
         """
@@ -262,7 +261,7 @@ class ReconcileLoop:
                 raise result
 
     async def _apply_in_order(self, look: Look, actions: Sequence[Action], applied: _Applied) -> None:
-        """The steps of one node, until one fails."""
+        """Applies the steps of one node, until one fails."""
         for action in actions:
             await self._host.applying(look, action)
             try:
@@ -277,7 +276,7 @@ class ReconcileLoop:
                 await self._host.applied(look, action)
 
     async def _apply(self, look: Look, action: Action) -> bool:
-        """Apply a step, one of those for one process alone if it is still due then. Returns whether it was done."""
+        """Applies a step; with a lock, only if a fresh look has it due. Returns whether it was done."""
         lock = self._host.alone(action)
         if lock is None:
             await self._runtime.apply(action, look.desired)
@@ -293,5 +292,5 @@ class ReconcileLoop:
 
 
 def _is_same(one: Action, other: Action) -> bool:
-    """Whether two plans mean the same step; the reason may have changed."""
+    """Whether two steps differ in nothing but their reason."""
     return replace(one, reason="") == replace(other, reason="")

@@ -49,7 +49,6 @@ class ApiError(Exception):
 
     @property
     def is_missing(self) -> bool:
-        """The object does not exist."""
         return self.status == 404
 
     @property
@@ -133,11 +132,10 @@ class KubernetesApi:
 
     @classmethod
     async def connect(cls) -> Self:
-        """With the settings of this process, see `load_settings`. Raises ApiError."""
+        """Uses the settings of this process, see `load_settings`. Raises ApiError."""
         return cls(await load_settings())
 
     async def close(self) -> None:
-        """Closes every connection."""
         await self._client.close()  # type: ignore[no-untyped-call]
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:

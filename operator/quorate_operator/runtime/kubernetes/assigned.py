@@ -1,4 +1,4 @@
-"""What Kubernetes has assigned to a cluster and manifests can't know: balancers, node ports, machines, Secrets."""
+"""What Kubernetes assigns to a cluster: load balancers, node ports, machines; and the Secrets of its listeners."""
 
 import time
 
@@ -17,8 +17,6 @@ FAULTY_SECRET_AGE_S_MAX = 5.0
 
 
 class Assigned:
-    """The facts of one cluster, gathered at each look."""
-
     def __init__(
         self, api: KubernetesApi, objects: ClusterObjects, operator_namespace: str | None = None
     ) -> None:
@@ -30,7 +28,6 @@ class Assigned:
         self._secrets: dict[str, tuple[float, SecretFacts | None]] = {}
 
     def facts(self, manifests: Manifests, images: Images, formation: Formation | None) -> Facts:
-        """What Kubernetes has assigned, and what nodes run with."""
         objects = self._objects.nodes()
         services = self._objects.of_kind(SERVICE)
         balancers: dict[ListenerOf, str] = {}
@@ -77,7 +74,7 @@ class Assigned:
         )
 
     async def look_at_secrets(self, manifests: Manifests) -> None:
-        """The versions of the Secrets that listeners name, at most half a minute old. Raises ApiError."""
+        """Refreshes what is known of the Secrets that listeners name, at most half a minute old. Raises ApiError."""
         names = {
             listener.tls.secret_name
             for pool in manifests.brokers

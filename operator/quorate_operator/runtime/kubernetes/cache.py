@@ -37,12 +37,10 @@ class ObjectCache:
         self._wake = wake
 
     def of_cluster(self, kind: Kind, namespace: str, cluster: str) -> list[Object]:
-        """Returns a cluster's objects of one kind."""
         owned = self._by_cluster.get((namespace, cluster), {})
         return [item for (name, _, _), item in owned.items() if name == kind.name]
 
     def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        """Returns one object, or None."""
         return self._objects.get((kind.name, namespace, name))
 
     def put(self, item: Object) -> None:
@@ -63,7 +61,6 @@ class ObjectCache:
         self._wake(*cluster)
 
     def remove(self, item: Object) -> None:
-        """Removes a deleted object."""
         uid = item["metadata"]["uid"]
         self._gone[uid] = None
         while len(self._gone) > GONE_MAX:
@@ -103,11 +100,10 @@ class Watcher:
         self._listed = [asyncio.Event() for _ in self._watches]
 
     async def wait_filled(self) -> None:
-        """Wait until everything was listed once."""
+        """Waits until every kind was listed once."""
         await asyncio.gather(*(event.wait() for event in self._listed))
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             for (kind, place), listed in zip(self._watches, self._listed, strict=True):
                 group.create_task(self._watch(kind, place, listed), name=f"watch {kind.plural}")
@@ -135,7 +131,7 @@ class Watcher:
 
 
 async def fill_once(api: KubernetesApi, cache: ObjectCache, namespace: str, cluster: str) -> None:
-    """List the objects of one cluster, for a single look without a watch."""
+    """Lists the objects of one cluster, for a single look without a watch."""
     for kind in OWNED_KINDS.values():
         items, _ = await api.list(kind, namespace, f"{SELECTOR.partition(',')[0]},{CLUSTER_LABEL}={cluster}")
         cache.replace_all(kind, namespace, items)

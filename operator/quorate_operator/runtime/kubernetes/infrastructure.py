@@ -114,7 +114,10 @@ class QuorumSource(Protocol):
 
 
 class KubernetesInfrastructure:
-    """Pods, claims, ConfigMaps and Services of one cluster. `complete` comes first in each look."""
+    """Implements `Infrastructure` and `Removal` with pods, claims, ConfigMaps and Services.
+
+    `complete` comes first in each look.
+    """
 
     def __init__(
         self,
@@ -141,7 +144,6 @@ class KubernetesInfrastructure:
     # Looking
 
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
-        """Returns the desired cluster with what only Kubernetes knows. Raises ManifestError and ApiError."""
         await self._assigned.look_at_secrets(manifests)
         facts = self._assigned.facts(manifests, self._images, self._formation())
         self._context = Context(manifests=manifests, facts=facts)
@@ -153,7 +155,6 @@ class KubernetesInfrastructure:
         return replace(completed, nodes=nodes, dynamic_quorum=desired.dynamic_quorum)
 
     def permitted(self, plan: Plan, desired: DesiredCluster) -> Plan:
-        """Returns the plan without starts whose Secrets are missing or unusable."""
         return with_secrets(plan, self._required_context(), desired)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
@@ -176,24 +177,19 @@ class KubernetesInfrastructure:
         return observed
 
     async def formation(self) -> Formation | None:
-        """Returns the identity that was settled for the cluster, or the one on the volumes of an earlier one."""
         return self._formation()
 
     async def note_leader(self, kraft_version: int) -> None:
-        """Stores that a leader was seen."""
         found = self._formation()
         await self._write_formation(lambda written: with_leader(written or found, kraft_version))
 
     async def publications(self) -> tuple[Publication, ...]:
-        """Returns every name of a Service that points at a node."""
         return tuple(self._names.all())
 
     async def verifications(self) -> tuple[Verification, ...]:
-        """Returns the verifications that the nodes' ConfigMaps store."""
         return tuple(one for found in self._objects.nodes().values() for one in verifications_of(found))
 
     async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
-        """Stores a node's verifications in place of the earlier ones."""
         config = self._objects_of(node_id).config
         if config is not None:
             await self._objects.annotate(config, {ANNOTATION_VERIFIED: verified_text(verified)})
@@ -215,7 +211,6 @@ class KubernetesInfrastructure:
         return found
 
     async def departing(self, pools: Collection[str]) -> Mapping[int, ObservedNode]:
-        """Returns the nodes of deleted pools of which any object exists."""
         return {
             node_id: observed_node(found, unreachable_host=await self._is_unreachable(found))
             for node_id, found in self._objects.nodes().items()
@@ -223,24 +218,17 @@ class KubernetesInfrastructure:
         }
 
     def history(self) -> HistoryStatus | None:
-        """Returns what is known of the lake; None without a history."""
         return history_status(self._objects)
 
     # Doing
 
     async def apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
-        """Applies one step. Raises StepError."""
         try:
             await self._apply(action, self._as_configured(desired))
         except ApiError as error:
             raise StepError(str(error)) from error
 
     async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
-        """Keeps Services, budgets, the NetworkPolicy and the history as they should be, unless the cluster is paused.
-
-        Raises:
-            ApiError: an object could not be written.
-        """
         if desired.lifecycle is Lifecycle.PAUSED:
             return
         voters = len(observed.quorum.voters) if observed.quorum else None
@@ -254,10 +242,6 @@ class KubernetesInfrastructure:
         )
 
     async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:
-        """Stops the pods of some pools, or all without `pools`, brokers first, where no plan does it.
-
-        Raises StepError and ApiError.
-        """
         found = [one for one in self._objects.nodes().values() if pools is None or one.pool in pools]
         for role in (Role.BROKER, Role.CONTROLLER):
             for one in found:
@@ -269,7 +253,6 @@ class KubernetesInfrastructure:
                 await self._objects.delete_pod(pod, 0)
 
     async def delete_volumes(self, pools: Collection[str]) -> None:
-        """Deletes the volumes of deleted pools. Raises StepError and ApiError."""
         for found in self._objects.nodes().values():
             if found.claim is not None and found.pool in pools:
                 await self._objects.delete(VOLUME_CLAIM, found.claim)
@@ -384,10 +367,10 @@ class KubernetesInfrastructure:
         await self._write_formation(change)
 
     async def _run_to_end(self, body: Object) -> Object:
-        """Runs the pod of a task; returns the pod as it ended. Deletes it. Raises StepError.
+        """Runs the pod of a task, deletes it and returns it as it ended. Raises StepError.
 
-        One that runs is waited for: an operator that was killed made it. What one did that has ended is nobody's
-        any more, it may have been on another day; tasks can be done again.
+        A pod that still runs was made by an operator that was killed: it is waited for. The result of one that has
+        ended may be old, so that the task runs again.
         """
         name = body["metadata"]["name"]
         pod = await self._api.get(POD, self._namespace, name)
@@ -440,7 +423,7 @@ class KubernetesInfrastructure:
     # Facts
 
     async def _remember_directory_ids(self, nodes: Iterable[NodeObjects]) -> None:
-        """Copies the directory ids that format containers reported to the claims, which outlive pods."""
+        """Copies directory ids that format containers reported to the claims, which outlive pods."""
         formation = self._formation()
         for node in nodes:
             directory_id = formatted_directory_id(node.pod)

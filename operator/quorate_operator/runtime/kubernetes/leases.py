@@ -1,7 +1,7 @@
-"""A Lease: at most one process holds it.
+"""A Lease, which at most one process holds.
 
-Times in a Lease are its writers'; how long it was not renewed is measured here, by this process's own clock, from
-when it was seen unchanged. So clocks may differ, and a process that takes over waits its whole duration once.
+Each process measures by its own clock for how long it has seen the Lease unchanged, so that clocks may differ. A
+process that takes over waits the whole duration once.
 """
 
 import asyncio
@@ -44,11 +44,10 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether no other process can hold it at this moment."""
         return self._clock() < self._held_until
 
     async def try_take(self) -> bool:
-        """Takes or renews it, if it is free, ours, or was not renewed for its duration. Raises ApiError."""
+        """Takes or renews it if it is free, ours, or was not renewed for its duration. Raises ApiError."""
         asked = self._clock()
         # Its holder knows it as it is: one request renews it.
         current = self._mine or await self._api.get(LEASE, self._namespace, self._name)

@@ -26,8 +26,6 @@ ANNOTATION_APPLIED = "quorate.dev/applied"
 
 
 class ClusterObjects:
-    """The objects of one cluster."""
-
     def __init__(self, api: KubernetesApi, cache: ObjectCache, *, namespace: str, cluster: str) -> None:
         self._api = api
         self._cache = cache
@@ -39,11 +37,9 @@ class ClusterObjects:
         return by_node(*(self.of_kind(kind) for kind in (POD, VOLUME_CLAIM, CONFIG_MAP)))
 
     def node(self, node_id: int) -> NodeObjects | None:
-        """Returns the objects of one node, or None."""
         return self.nodes().get(node_id)
 
     def of_kind(self, kind: Kind) -> list[Object]:
-        """Returns the cluster's objects of a kind."""
         return self._cache.of_cluster(kind, self.namespace, self.cluster)
 
     def find(self, kind: Kind, name: str) -> Object | None:

@@ -20,7 +20,6 @@ class PublishedNames:
         self._objects = objects
 
     def all(self) -> Iterator[Publication]:
-        """Yields every name that points at a node."""
         for service in self._objects.of_kind(SERVICE):
             yield from publications_of(service)
 

@@ -57,7 +57,6 @@ def formation_on_disks(nodes: Iterable[NodeObjects], *, is_static: bool) -> Form
 
 
 def new_formation(node_ids: Iterable[int], cluster_id: str | None, *, is_static: bool) -> Formation:
-    """Returns a new identity."""
     return Formation(
         cluster_id=cluster_id or uuid_to_text(random_uuid()),
         initial_voters={node_id: uuid_to_text(random_uuid()) for node_id in node_ids},

@@ -35,11 +35,10 @@ class ChildProcess:
     def start(
         cls, command: Sequence[str], *, directory: Path, log: Path, on_exit: Callable[[], None]
     ) -> "ChildProcess":
-        """Start the command in `directory`, its output appended to `log`. Raises OSError.
+        """Starts the command in `directory` and appends its output to `log`. Raises OSError.
 
-        It gets its own process group, so that a Ctrl-C at the terminal reaches the supervisor
-        alone, which then stops the nodes in order; and the kernel kills it when the supervisor dies,
-        so that no run leaves processes behind.
+        It gets a process group of its own: Ctrl-C at the terminal reaches only the supervisor, which stops the
+        nodes in order. The kernel kills it when the supervisor dies.
         """
         trim_log(log)
         with log.open("ab") as output:
@@ -56,17 +55,15 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._popen.pid
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended yet."""
         return not self._exited.is_set()
 
     @property
     def succeeded(self) -> bool:
-        """Whether it ended with exit status 0."""
+        """Whether the exit status is 0."""
         return self._popen.returncode == 0
 
     @property
@@ -78,19 +75,19 @@ class ChildProcess:
 
     @property
     def rss_bytes(self) -> int | None:
-        """Its resident memory, or None when it is gone."""
+        """Its resident memory; None if it has ended."""
         try:
             return int(psutil.Process(self.pid).memory_info().rss)
         except psutil.Error:
             return None
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal; nothing happens when it is gone."""
+        """Sends a signal; does nothing if it has ended."""
         if self.runs:
             signal.pidfd_send_signal(self._pidfd, number)
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait until it has ended; False if it takes longer than `timeout_s`."""
+        """Waits until it has ended; returns False after `timeout_s`."""
         try:
             await asyncio.wait_for(self._exited.wait(), timeout_s)
         except TimeoutError:
@@ -98,10 +95,7 @@ class ChildProcess:
         return True
 
     async def stop(self, grace_ms: int) -> bool:
-        """Ask it to end, and kill it when it has not done so after `grace_ms`; whether it ended by itself.
-
-        Raises PlayError if it can't even be killed.
-        """
+        """Sends SIGTERM, and SIGKILL after `grace_ms`. Returns whether it ended by itself. Raises PlayError."""
         self.send_signal(signal.SIGTERM)
         self.send_signal(signal.SIGCONT)  # one that is suspended could not answer
         if await self.wait(grace_ms / 1000):
@@ -112,7 +106,6 @@ class ChildProcess:
         return False
 
     def trim_log(self) -> None:
-        """Keep its output bounded while it runs."""
         trim_log(self._log)
 
     def _reap(self) -> None:
@@ -124,7 +117,7 @@ class ChildProcess:
 
 
 def describe_exit(returncode: int) -> str:
-    """How a process ended, from the return code that `subprocess` gives."""
+    """Describes a return code of `subprocess`."""
     if returncode >= 0:
         return f"exit status {returncode}"
     try:
@@ -134,7 +127,7 @@ def describe_exit(returncode: int) -> str:
 
 
 def die_with_parent(number: signal.Signals) -> Callable[[], None]:
-    """What a child calls between fork and exec so that it gets the signal when its parent dies."""
+    """Returns a function for a child, between fork and exec: it gets the signal when its parent dies."""
     parent = os.getpid()
 
     def arrange() -> None:
@@ -146,10 +139,9 @@ def die_with_parent(number: signal.Signals) -> Callable[[], None]:
 
 
 def trim_log(log: Path) -> None:
-    """Move the content of a log that has grown too large to `<name>.1`.
+    """Moves the content of a log that is too large to `<name>.1`.
 
-    The writer appends to the same file, so the content is copied and the file cut; what is written
-    in between is lost, which a log of this size can bear.
+    The file is copied and cut, because the writer keeps appending to it. What is written in between is lost.
     """
     if log.exists() and log.stat().st_size > LOG_SIZE_BYTES_MAX:
         shutil.copyfile(log, log.with_name(f"{log.name}.1"))

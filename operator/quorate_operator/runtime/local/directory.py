@@ -28,34 +28,28 @@ class PlayDirectory:
 
     @property
     def identity_file(self) -> Path:
-        """What the cluster keeps between runs; see `identity.py`."""
         return self.path / "play.json"
 
     @property
     def manifest(self) -> Path:
-        """A copy of what is played."""
         return self.path / "manifest.yaml"
 
     @property
     def supervisor_log(self) -> Path:
-        """What the supervisor writes about itself."""
         return self.path / "supervisor.log"
 
     @property
     def tools(self) -> Path:
-        """Kafka's tools, set up for this cluster."""
         return self.path / "bin"
 
     def node(self, label: str) -> Path:
-        """The directory of a node."""
         return self.path / label
 
     def node_log(self, label: str) -> Path:
-        """What a node's process writes."""
         return self.node(label) / "node.log"
 
     def ship_log(self, label: str) -> Path:
-        """What the process writes that ships a controller's log."""
+        """The output of the process that ships a controller's log."""
         return self.node(label) / "ship.log"
 
     @property
@@ -64,7 +58,7 @@ class PlayDirectory:
         return self.path / "history"
 
     def node_data(self, label: str) -> Path:
-        """What Kafka calls a log directory."""
+        """Kafka's log directory of the node."""
         return self.node(label) / "data"
 
     @property
@@ -74,7 +68,7 @@ class PlayDirectory:
 
     @property
     def lock_descriptor(self) -> int:
-        """The descriptor that holds the lock, for a process that is to go on holding it."""
+        """The descriptor that holds the lock, for a process that takes it over."""
         assert self._lock is not None
         return self._lock
 
@@ -113,11 +107,11 @@ class PlayDirectory:
             ) from None
 
     def adopt(self, lock_descriptor: int) -> None:
-        """Go on holding the lock that the parent process took."""
+        """Holds the lock that the parent process took."""
         self._lock = lock_descriptor
 
     def release(self) -> None:
-        """Give the lock back. A supervisor leaves that to its end as a process: then all of it is gone."""
+        """Releases the lock. A supervisor keeps it until its process ends."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -156,7 +150,7 @@ class PlayDirectory:
             raise PlayError(f"{path} can't be written: {error.strerror}") from error
 
     def directory_id_of(self, label: str, cluster_id: str) -> str | None:
-        """The directory id of a formatted node, None if it is not formatted yet.
+        """Returns the directory id of a formatted node, None if it is not formatted.
 
         Raises PlayError if it was formatted for another cluster.
         """

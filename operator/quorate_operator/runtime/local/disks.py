@@ -14,7 +14,7 @@ LINES_SHOWN = 8
 
 
 async def create(layout: Layout, node: DesiredNode, *, is_initial: bool) -> None:
-    """Configure a node and format its directory; again after a try that was interrupted. Raises StepError."""
+    """Configures a node and formats its directory, also after an interrupted attempt. Raises StepError."""
     layout.directory.make(layout.directory.node_data(node.label))
     layout.write_config(node)
     command = layout.format_command(node, is_initial=is_initial)
@@ -22,13 +22,13 @@ async def create(layout: Layout, node: DesiredNode, *, is_initial: bool) -> None
 
 
 async def rebuild_quorum(layout: Layout, node: DesiredNode) -> None:
-    """Make a stopped controller the only voter, on its own disk. Raises StepError."""
+    """Makes a stopped controller the only voter, from its own disk. Raises StepError."""
     layout.write_config(node)
     await _run(layout, node.label, layout.rebuild_command(node), "rebuild.log", "made the only voter")
 
 
 async def delete(layout: Layout, label: str) -> None:
-    """Delete a node's data. Raises StepError."""
+    """Deletes a node's data. Raises StepError."""
     data = layout.directory.node_data(label)
     # Whole or not at all: half of a disk must not be taken for a disk.
     doomed = data.with_name("data.deleted")
@@ -38,7 +38,7 @@ async def delete(layout: Layout, label: str) -> None:
 
 
 def forget(layout: Layout, label: str) -> None:
-    """Remove what is left of a node that has gone, its data apart."""
+    """Removes the files of a node that has left, except for its data."""
     directory = layout.directory.node(label)
     if not directory.exists():
         return
@@ -57,12 +57,12 @@ def has_volume(layout: Layout, label: str) -> bool:
 
 
 def is_formatted(directory: PlayDirectory, label: str) -> bool:
-    """Whether a node's data was formatted, for whichever cluster."""
+    """Whether a node's data was formatted, for any cluster."""
     return (directory.node_data(label) / "meta.properties").is_file()
 
 
 async def _run(layout: Layout, label: str, command: Sequence[str], log_name: str, what: str) -> None:
-    """Run a command on a node's disk to its end. Raises StepError with the last lines that it said."""
+    """Runs a command on a node's disk to its end. Raises StepError with the last lines of its output."""
     directory = layout.directory.node(label)
     log = directory / log_name
     process = ChildProcess.start(command, directory=directory, log=log, on_exit=lambda: None)

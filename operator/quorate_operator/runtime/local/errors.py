@@ -1,8 +1,8 @@
-"""What can go wrong when a cluster is played. Each message is for the person at the terminal."""
+"""Errors of playing a cluster. Each message is for the person at the terminal."""
 
 
 class PlayError(Exception):
-    """What was asked for can't be done; the message says why and what to do about it."""
+    """A request that can't be met; the message says why and what to do."""
 
 
 class AlreadyRunningError(PlayError):
@@ -14,7 +14,7 @@ class NotRunningError(PlayError):
 
 
 class NotAnsweringError(PlayError):
-    """A supervisor runs the cluster of this directory, and has no time to answer."""
+    """The supervisor of this directory runs and does not answer in time."""
 
 
 class KafkaUnavailableError(PlayError):

@@ -43,7 +43,6 @@ class Forwarder:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
         return len(self._connections)
 
     async def open(self) -> None:
@@ -214,7 +213,7 @@ class Publications:
 def own_publications(
     desired: DesiredCluster, own_address: OwnAddress, now_ms: int
 ) -> tuple[Publication, ...]:
-    """The addresses that nodes advertise and listen on themselves."""
+    """Returns the addresses that nodes both advertise and listen on."""
     return tuple(
         Publication(address=address, node_id=node.node_id, listener=listener, since_ms=now_ms)
         for node in desired.nodes

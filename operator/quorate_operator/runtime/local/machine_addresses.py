@@ -81,10 +81,10 @@ def _advertised(
 ) -> Address:
     listener = next(one for one in node.listeners if one.name == name)
     template = pool.spec.host_template(node.node_id, name)
-    told_port = listener.advertised_port if isinstance(listener, BrokerListener) else None
+    advertised_port = listener.advertised_port if isinstance(listener, BrokerListener) else None
     if template is None:
         port = own.port if listener.port is None else listener.port + node.place
-        return Address(LOOPBACK, told_port or port)
+        return Address(LOOPBACK, advertised_port or port)
     values = template_values(
         cluster=cluster,
         pool=node.pool,
@@ -96,7 +96,7 @@ def _advertised(
         host = fill_host(template, values, f"{pool.kind} {node.pool}: advertisedHost of listener {name}")
     except TemplateError as error:
         raise PlayError(str(error)) from error
-    return Address(host, told_port or listener.port or own.port)
+    return Address(host, advertised_port or listener.port or own.port)
 
 
 def _revision(node: DesiredNode, identity: ClusterIdentity) -> Mapping[str, str]:

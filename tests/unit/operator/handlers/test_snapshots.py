@@ -28,10 +28,10 @@ async def test_who_waits_is_told_of_a_change_and_not_of_the_same_again() -> None
 async def test_events_are_kept_and_bounded() -> None:
     """Goal: the latest events stay with a cluster. Method: more than are kept, around a new snapshot."""
     registry = SnapshotRegistry()
-    registry.tell(KEY, ClusterEvent(at_ms=0, text="before the first look"))
+    registry.add_event(KEY, ClusterEvent(at_ms=0, text="before the first look"))
     registry.put(ClusterSnapshot(key=KEY, at_ms=1))
     for number in range(EVENTS_MAX):
-        registry.tell(KEY, ClusterEvent(at_ms=number, text=f"{number}"))
+        registry.add_event(KEY, ClusterEvent(at_ms=number, text=f"{number}"))
     (snapshot,) = registry.clusters()
     assert [event.text for event in snapshot.events] == [str(number) for number in range(EVENTS_MAX)]
     registry.forget(KEY)
