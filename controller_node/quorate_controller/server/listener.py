@@ -4,8 +4,9 @@ A `Connection` decodes frames and hands each to the handler as an `Exchange`: on
 order of answers. The handler answers at once or later; several requests of one connection may be in flight,
 so that what a client pipelines is committed together, yet answers leave in order, as Kafka's clients expect.
 
-Everything is bounded: the size of a frame before memory is taken for it, connections per listener, requests
-in flight per connection, bytes waiting to be sent. At a bound we stop reading, and TCP slows the peer down.
+Everything is bounded: the size of a frame before memory is taken for it, the memory of large requests and the
+number of connections per listener, requests in flight per connection, bytes waiting to be sent. At a bound we stop
+reading, and TCP slows the peer down.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.wire.frames import FrameDecoder
 
+from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX, RequestMemory
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -32,6 +35,8 @@ class ListenerLimits:
 
     frame_size_bytes_max: int = 100 * 1024 * 1024
     """socket.request.max.bytes"""
+    request_memory_bytes_max: int = 100 * 1024 * 1024
+    """queued.max.request.bytes, see `RequestMemory`; 0 or less: no bound."""
     connections_max: int = 10_000
     """max.connections; beyond it a new connection is closed at once."""
     in_flight_max: int = 256
@@ -144,6 +149,10 @@ class Connection(asyncio.Protocol):
         self._decoder = FrameDecoder(listener.limits.frame_size_bytes_max)
         self._in_flight: deque[Exchange] = deque()
         self._undispatched: deque[bytes] = deque()
+        self._memory = listener.memory
+        self._announced_bytes = 0
+        """Size of the unfinished request, if it is large: it has its share of the memory, or waits for it."""
+        self._waits_for_memory = False
         self._is_writable = True
         self._is_reading = True
         self._is_refused = False
@@ -164,10 +173,11 @@ class Connection(asyncio.Protocol):
         set_no_delay(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
-        self._is_refused = True
-        self._undispatched.clear()
+        self._take_no_more()
         while self._in_flight:
-            self._in_flight.popleft().abandon()
+            exchange = self._in_flight.popleft()
+            self._release(exchange.frame)
+            exchange.abandon()
         self._listener.forget(self)
 
     def data_received(self, data: bytes) -> None:
@@ -175,11 +185,36 @@ class Connection(asyncio.Protocol):
             return
         self.last_activity = self._loop.time()
         try:
-            self._undispatched.extend(self._decoder.feed(data))
+            frames = self._decoder.feed(data)
         except ProtocolError as error:
             self.refuse(error.message)
             return
+        self._undispatched.extend(frames)
+        # Most data is one small request.
+        if self._decoder.unfinished_size_bytes or self._announced_bytes or len(data) > UNCOUNTED_BYTES_MAX:
+            self._count(frames)
         self._dispatch()
+
+    def _count(self, frames: list[bytes]) -> None:
+        """Keep the accounts of memory. The first large request among these had its share if it was announced."""
+        for frame in frames:
+            if len(frame) > UNCOUNTED_BYTES_MAX:
+                if not self._announced_bytes:
+                    self._memory.take(len(frame))
+                self._announced_bytes = 0
+        size_bytes = self._decoder.unfinished_size_bytes
+        if size_bytes > UNCOUNTED_BYTES_MAX and not self._announced_bytes:
+            self._announced_bytes = size_bytes
+            self._waits_for_memory = not self._memory.reserve(size_bytes, self)
+
+    def memory_granted(self) -> None:
+        """Read the rest of the large request: it has its share of the memory."""
+        self._waits_for_memory = False
+        self._regulate_reading()
+
+    def _release(self, frame: bytes) -> None:
+        if len(frame) > UNCOUNTED_BYTES_MAX:
+            self._memory.release(len(frame))
 
     def eof_received(self) -> bool:
         """A peer that has shut down its side wants no answers: close, and abandon what is in flight."""
@@ -212,10 +247,21 @@ class Connection(asyncio.Protocol):
 
     def drain(self) -> None:
         """Take no more requests, and close once those in flight are answered."""
-        self._is_refused = True
-        self._undispatched.clear()
+        self._take_no_more()
         self._regulate_reading()
         self._schedule_flush()
+
+    def _take_no_more(self) -> None:
+        """Forget what is not dispatched, and the unfinished request."""
+        self._is_refused = True
+        while self._undispatched:
+            self._release(self._undispatched.popleft())
+        if self._waits_for_memory:
+            self._memory.withdraw(self)
+        elif self._announced_bytes:
+            self._memory.release(self._announced_bytes)
+        self._waits_for_memory, self._announced_bytes = False, 0
+        self._decoder.clear()
 
     def expire(self) -> None:
         """Nothing has moved for the idle timeout: close, unless an answer is being worked on."""
@@ -244,7 +290,8 @@ class Connection(asyncio.Protocol):
         self._regulate_reading()
 
     def _regulate_reading(self) -> None:
-        may_read = self._is_writable and not self._undispatched and not self._is_refused
+        is_blocked = self._undispatched or self._waits_for_memory or self._is_refused
+        may_read = self._is_writable and not is_blocked
         if may_read == self._is_reading or self._transport.is_closing():
             return
         self._is_reading = may_read
@@ -258,7 +305,7 @@ class Connection(asyncio.Protocol):
         in_flight = self._in_flight
         due: list[bytes | bytearray] = []
         while in_flight and (answer := in_flight[0].answer) is not None:
-            in_flight.popleft()
+            self._release(in_flight.popleft().frame)
             self._unsent_bytes -= len(answer)
             due.append(answer)
         is_over = self._is_refused and (not in_flight or in_flight[0].is_last)
@@ -278,6 +325,7 @@ class Listener:
         self.name = name
         self.handler = handler
         self.limits = limits
+        self.memory = RequestMemory(name, limits.request_memory_bytes_max)
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None

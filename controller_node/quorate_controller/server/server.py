@@ -90,8 +90,13 @@ def listener_limits(config: ControllerConfig) -> ListenerLimits:
     """The bounds that the configuration asks for; ours where Kafka's default is no bound."""
     defaults = ListenerLimits()
     is_bounded = "max.connections" in config.explicit
+    frame_size_bytes_max = _number(config, "socket.request.max.bytes")
+    has_memory_bound = "queued.max.request.bytes" in config.explicit
     return ListenerLimits(
-        frame_size_bytes_max=_number(config, "socket.request.max.bytes"),
+        frame_size_bytes_max=frame_size_bytes_max,
+        request_memory_bytes_max=(
+            _number(config, "queued.max.request.bytes") if has_memory_bound else frame_size_bytes_max
+        ),
         connections_max=_number(config, "max.connections") if is_bounded else defaults.connections_max,
         idle_timeout_ms=_number(config, "connections.max.idle.ms"),
     )

@@ -25,6 +25,8 @@ class FrameDecoder:
         self._frame_size_bytes_max = frame_size_bytes_max
         self._buffer = bytearray()
         self._refusal: str | None = None
+        self.unfinished_size_bytes = 0
+        """The size of the frame that is not complete yet; 0 as long as its length is not known."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take received bytes; return the frames that they complete, without their lengths.
@@ -38,7 +40,7 @@ class FrameDecoder:
         buffer = self._buffer
         buffer += data
         frames = []
-        position = 0
+        position = self.unfinished_size_bytes = 0
         while len(buffer) - position >= _LENGTH.size:
             (size_bytes,) = _LENGTH.unpack_from(buffer, position)
             if not 0 <= size_bytes <= self._frame_size_bytes_max:
@@ -49,12 +51,18 @@ class FrameDecoder:
                 raise FrameTooLarge(self._refusal)
             end = position + _LENGTH.size + size_bytes
             if end > len(buffer):
+                self.unfinished_size_bytes = size_bytes
                 break
             frames.append(bytes(memoryview(buffer)[position + _LENGTH.size : end]))
             position = end
         if position:
             del buffer[:position]
         return frames
+
+    def clear(self) -> None:
+        """Forget the unfinished frame, because the connection is not read any more."""
+        self._buffer.clear()
+        self.unfinished_size_bytes = 0
 
     @property
     def buffered_size_bytes(self) -> int:
