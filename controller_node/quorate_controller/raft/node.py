@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from kio.schema.errors import ErrorCode
 from quorate_protocol.records.batch import scan_batches
 
-from quorate_controller.raft.handlers import epochs, fetch, membership, responses, votes
-from quorate_controller.raft.handlers.upgrade import upgrade_kraft_version
+from quorate_controller.raft.handlers import epochs, membership, replication, responses
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
@@ -38,8 +37,7 @@ from quorate_controller.raft.messages import (
     VoteRequest,
 )
 from quorate_controller.raft.peers import NEVER_MS
-from quorate_controller.raft.roles.leader import Leader
-from quorate_controller.raft.roles.resigned import Resigned
+from quorate_controller.raft.roles.leader import Leader, Resigned
 from quorate_controller.raft.transitions import ElectingReplica
 
 if TYPE_CHECKING:
@@ -115,12 +113,12 @@ class RaftNode:
             ProtocolError: NOT_LEADER_OR_FOLLOWER; INVALID_UPDATE_VERSION with the reason.
         """
         self._replica.now_ms = now_ms
-        offset = upgrade_kraft_version(self._replica, kraft_version, validate_only=validate_only)
+        offset = membership.upgrade_kraft_version(self._replica, kraft_version, validate_only=validate_only)
         return offset, self._finish()
 
     def check_kraft_version_upgrade(self, kraft_version: int) -> None:
         """Refuse what `upgrade_kraft_version` would refuse; changes nothing."""
-        upgrade_kraft_version(self._replica, kraft_version, validate_only=True)
+        membership.upgrade_kraft_version(self._replica, kraft_version, validate_only=True)
 
     # ------------------------------------------------------------------------------------------- events
 
@@ -129,15 +127,15 @@ class RaftNode:
         response: RaftResponse | None
         match event.request:
             case VoteRequest() as request:
-                response = votes.handle_vote(replica, request, listener)
+                response = epochs.handle_vote(replica, request, listener)
             case BeginQuorumEpochRequest() as request:
                 response = epochs.handle_begin_epoch(replica, request, listener)
             case EndQuorumEpochRequest() as request:
                 response = epochs.handle_end_epoch(replica, request, listener)
             case FetchRequest() as request:
-                response = fetch.handle_fetch(replica, token, request, listener)
+                response = replication.handle_fetch(replica, token, request, listener)
             case FetchSnapshotRequest() as request:
-                response = fetch.handle_fetch_snapshot(replica, request, listener)
+                response = replication.handle_fetch_snapshot(replica, request, listener)
             case AddRaftVoterRequest() as request:
                 response = membership.handle_add_voter(replica, token, request)
             case RemoveRaftVoterRequest() as request:

@@ -14,12 +14,9 @@ from quorate_controller.raft.peers import NEVER_MS
 from quorate_controller.raft.progress import Progress
 from quorate_controller.raft.records import kraft_version_record, leader_change
 from quorate_controller.raft.replica import Replica, RoleState
-from quorate_controller.raft.roles.candidate import Candidate
 from quorate_controller.raft.roles.follower import Follower
-from quorate_controller.raft.roles.leader import Leader, check_quorum_ms
-from quorate_controller.raft.roles.prospective import Prospective
-from quorate_controller.raft.roles.resigned import Resigned
-from quorate_controller.raft.roles.unattached import Unattached
+from quorate_controller.raft.roles.leader import Leader, Resigned, check_quorum_ms
+from quorate_controller.raft.roles.standing import Candidate, Prospective, Unattached
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC, HardState, LogState, RaftConfig
 from quorate_controller.raft.voters import VoteTally
 

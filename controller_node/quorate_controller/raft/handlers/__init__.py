@@ -1,1 +1,1 @@
-"""What a replica does with each request and response: one module per pair of messages, or per concern."""
+"""What a replica does with each request and response: one module per concern."""

@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch and EndQuorumEpoch: how voters learn that a leader came, or goes (KIP-595)."""
+"""Vote, BeginQuorumEpoch, EndQuorumEpoch: how an epoch gets its leader and loses it (KIP-595, KIP-996)."""
 
 from typing import TYPE_CHECKING
 
@@ -16,14 +16,94 @@ from quorate_controller.raft.messages import (
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
 )
+from quorate_controller.raft.model import OffsetAndEpoch
 from quorate_controller.raft.roles.follower import Follower
-from quorate_controller.raft.roles.prospective import Prospective
-from quorate_controller.raft.roles.resigned import Resigned
+from quorate_controller.raft.roles.leader import Resigned
+from quorate_controller.raft.roles.standing import Candidate, Prospective
 
 if TYPE_CHECKING:
     from quorate_controller.raft.model import ReplicaKey
     from quorate_controller.raft.replica import Replica
+
+
+def handle_vote(replica: "Replica", request: VoteRequest, listener: str) -> VoteResponse:
+    """Grant or refuse a vote. Observers vote, too: the candidate may know better who is a voter."""
+    if is_other_cluster(replica, request.cluster_id):
+        return VoteResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
+    error_code = _vote_error(replica, request)
+    is_granted = error_code is ErrorCode.none and _grant(replica, request)
+    return VoteResponse(
+        error_code=error_code,
+        leader_id=replica.state.leader_id,
+        leader_epoch=replica.epoch,
+        vote_granted=is_granted,
+        leader_endpoint=leader_endpoint(replica, listener),
+    )
+
+
+def _vote_error(replica: "Replica", request: VoteRequest) -> ErrorCode:
+    # Nobody can have led the epoch that a candidate has just begun, so its log ends before that epoch.
+    # A pre-vote is for the current epoch, of which the log may have records.
+    last_epoch_max = request.replica_epoch if request.pre_vote else request.replica_epoch - 1
+    if request.last_offset < 0 or not 0 <= request.last_offset_epoch <= last_epoch_max:
+        return ErrorCode.invalid_request
+    error_code = voter_request_error(replica, request.replica.node_id, request.replica_epoch)
+    if error_code is not ErrorCode.none:
+        return error_code
+    if request.replica_epoch > replica.epoch:
+        replica.become_unattached(request.replica_epoch)
+    if is_other_replica(replica, request.voter):
+        replica.effects.note("vote_for_other_replica", voter=str(request.voter), sender=str(request.replica))
+        return ErrorCode.invalid_voter_key
+    return ErrorCode.none
+
+
+def _grant(replica: "Replica", request: VoteRequest) -> bool:
+    candidate, state = request.replica, replica.state
+    if candidate.node_id == replica.key.node_id:
+        replica.effects.warn("vote_from_own_id", sender=str(candidate))
+        return False
+    last = OffsetAndEpoch(epoch=request.last_offset_epoch, offset=request.last_offset)
+    is_granted = state.can_grant_vote(
+        candidate, is_up_to_date=last >= replica.log.last, is_pre_vote=request.pre_vote
+    )
+    if is_granted and not request.pre_vote and state.voted_key is None:
+        replica.record_vote(candidate)
+    if request.pre_vote and not is_granted and isinstance(state, Prospective):
+        # The sender has lost the leader, too. It may grant us a vote that it refused before.
+        state.tally.forget(candidate.node_id)
+    replica.effects.note(
+        "vote",
+        candidate=str(candidate),
+        epoch=request.replica_epoch,
+        is_pre_vote=request.pre_vote,
+        is_granted=is_granted,
+    )
+    return is_granted
+
+
+def handle_vote_response(replica: "Replica", voter_id: int, response: VoteResponse) -> None:
+    """Count a vote; the role acts on it when polled."""
+    state = replica.state
+    if isinstance(state, Prospective | Candidate):
+        state.tally.record(voter_id, is_granted=response.vote_granted)
+        if isinstance(state, Candidate):
+            state.unreachable.discard(voter_id)
+
+
+def handle_vote_unsupported(replica: "Replica") -> None:
+    """A voter does not support pre-votes: stand without them (KIP-996, as Kafka ships it)."""
+    if isinstance(replica.state, Prospective):
+        replica.become_candidate()
+
+
+def handle_voter_unreachable(replica: "Replica", voter_id: int) -> None:
+    """A voter did not answer: do not wait for it to see that the vote is split."""
+    if isinstance(replica.state, Candidate):
+        replica.state.unreachable.add(voter_id)
 
 
 def handle_begin_epoch(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from quorate_controller.raft.handlers import epochs, membership, replication, votes
+from quorate_controller.raft.handlers import epochs, membership, replication
 from quorate_controller.raft.handlers.common import adopt_leader, endpoints_of_leader
 from quorate_controller.raft.messages import (
     AddRaftVoterResponse,
@@ -27,7 +27,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import find_endpoint
 from quorate_controller.raft.roles.follower import Follower
-from quorate_controller.raft.roles.resigned import Resigned
+from quorate_controller.raft.roles.leader import Resigned
 
 if TYPE_CHECKING:
     from quorate_controller.raft.replica import Replica
@@ -61,9 +61,9 @@ def on_failure(replica: "Replica", request_id: int, reason: FailureReason) -> No
     is_unsupported = reason is FailureReason.UNSUPPORTED_VERSION
     match in_flight.request:
         case VoteRequest(pre_vote=True) if is_unsupported:
-            votes.handle_vote_unsupported(replica)
+            epochs.handle_vote_unsupported(replica)
         case VoteRequest():
-            votes.handle_voter_unreachable(replica, node_id)
+            epochs.handle_voter_unreachable(replica, node_id)
         case UpdateRaftVoterRequest() if is_unsupported:
             membership.handle_update_unsupported(replica)
             return
@@ -116,7 +116,7 @@ def _on_epoch_response(replica: "Replica", node_id: int, response: EpochResponse
     if not isinstance(response, UpdateRaftVoterResponse):
         top_level_error_code = response.top_level_error_code
         if top_level_error_code is ErrorCode.unsupported_version and isinstance(response, VoteResponse):
-            votes.handle_vote_unsupported(replica)
+            epochs.handle_vote_unsupported(replica)
             return False
         if top_level_error_code is not ErrorCode.none:
             _warn(replica, node_id, response, top_level_error_code)
@@ -137,7 +137,7 @@ def _on_epoch_response(replica: "Replica", node_id: int, response: EpochResponse
         case FetchResponse():
             return replication.handle_fetch_response(replica, response)
         case VoteResponse():
-            votes.handle_vote_response(replica, node_id, response)
+            epochs.handle_vote_response(replica, node_id, response)
         case EndQuorumEpochResponse():
             epochs.handle_end_epoch_response(replica, node_id)
     return True

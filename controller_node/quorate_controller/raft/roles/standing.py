@@ -1,0 +1,84 @@
+"""On the way to an election: Unattached, Prospective, Candidate (KIP-595, KIP-996)."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from quorate_controller.raft import outgoing
+from quorate_controller.raft.messages import Role
+from quorate_controller.raft.model import ReplicaKey
+from quorate_controller.raft.replica import Replica, RoleState
+from quorate_controller.raft.voters import VoteTally
+
+
+@dataclass(slots=True, kw_only=True)
+class Unattached(RoleState):
+    """Knows the epoch, follows nobody. A voter waits for its time to stand; all look for a leader."""
+
+    role: ClassVar[Role] = Role.UNATTACHED
+    election_deadline_ms: int
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+        return self.can_grant_without_leader(candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
+
+    def poll(self, replica: Replica) -> int:
+        if not replica.can_stand:
+            return outgoing.discover(replica)
+        if replica.now_ms >= self.election_deadline_ms:
+            replica.become_prospective()
+            return replica.now_ms
+        return min(outgoing.discover(replica), self.election_deadline_ms)
+
+
+@dataclass(slots=True, kw_only=True)
+class Prospective(RoleState):
+    """Asks for pre-votes, which do not disturb a leader, before it stands (KIP-996).
+
+    It still knows the leader of the epoch, if there is one, and goes back to it when too many refuse.
+    """
+
+    role: ClassVar[Role] = Role.PROSPECTIVE
+    tally: VoteTally
+    election_deadline_ms: int
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+        return self.can_grant_without_leader(candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
+
+    def poll(self, replica: Replica) -> int:
+        if self.tally.is_won:
+            replica.become_candidate()
+            return replica.now_ms
+        if self.tally.is_lost or replica.now_ms >= self.election_deadline_ms:
+            replica.give_up_standing()
+            return replica.now_ms
+        return min(outgoing.send_votes(replica, self.tally, is_pre_vote=True), self.election_deadline_ms)
+
+
+@dataclass(slots=True, kw_only=True)
+class Candidate(RoleState):
+    """Has voted for itself in a new epoch and asks the other voters to do so.
+
+    `unreachable` are the voters whose connection failed: without them, a split vote shows at once.
+    """
+
+    role: ClassVar[Role] = Role.CANDIDATE
+    tally: VoteTally
+    election_deadline_ms: int
+    unreachable: set[int] = field(default_factory=set)
+    is_giving_up: bool = False
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+        is_own = self.voted_key is not None and candidate.node_id == self.voted_key.node_id
+        return is_pre_vote and is_up_to_date and not is_own
+
+    def poll(self, replica: Replica) -> int:
+        if self.tally.is_won:
+            replica.become_leader(self.tally.granting)
+            return replica.now_ms
+        if not self.is_giving_up and self.tally.is_lost_without(self.unreachable):
+            self.is_giving_up = True
+            deadline_ms = replica.now_ms + replica.fast_backoff_ms()
+            self.election_deadline_ms = min(self.election_deadline_ms, deadline_ms)
+        if replica.now_ms >= self.election_deadline_ms:
+            replica.become_prospective()
+            return replica.now_ms
+        return min(outgoing.send_votes(replica, self.tally, is_pre_vote=False), self.election_deadline_ms)
