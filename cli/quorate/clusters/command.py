@@ -3,16 +3,27 @@
 A change is a change of the resource, as `kubectl edit` would make it: the operator plans and does the rest.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from quorate_operator.models.base import ANNOTATION_PAUSE, ANNOTATION_RESTART
+from typer.core import TyperOption
 
-from quorate.console import CommandError, Output, UsageError, flag, option, print_json, report_failures, write
+from quorate.console import (
+    CommandError,
+    LocalToolCommand,
+    Output,
+    UsageError,
+    flag,
+    option,
+    print_json,
+    remembered,
+    remembered_option,
+    write,
+)
 
 if TYPE_CHECKING:
     from quorate.clusters.api import ClustersApi
@@ -27,54 +38,41 @@ app = typer.Typer(
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the KafkaController.")]
 NodesArgument = Annotated[list[int], typer.Argument(metavar="NODE_ID…", help="Node ids.")]
-NamespaceOption = Annotated[
-    str | None, option("NAMESPACE", "Default: that of the context.", names=("--namespace", "-n"))
-]
-ContextOption = Annotated[
-    str | None, option("NAME", "The context of the kubeconfig to use.", names=("--context",))
-]
-KubeconfigOption = Annotated[
-    Path | None, option("FILE", "Default: $KUBECONFIG or ~/.kube/config.", names=("--kubeconfig",))
-]
 OutputOption = Annotated[Output, option(None, "For people, or for programs.", names=("--output", "-o"))]
 
 
-@dataclass(frozen=True, slots=True)
-class _Where:
-    """Which Kubernetes and which namespace; `namespace` None means that of the context."""
+class ClustersCommand(LocalToolCommand):
+    """A command with the options that say which Kubernetes and which namespace."""
 
-    namespace: str | None
-    context: str | None
-    kubeconfig: Path | None
-
-    def api(self, *, everywhere: bool = False) -> "ClustersApi":
-        try:
-            from quorate.clusters.api import (
-                ClustersApi,
-                default_namespace,
-            )
-        except ModuleNotFoundError as error:
-            raise CommandError(
-                f"{error.name} is not installed; `pip install quorate[operator]` brings it"
-            ) from error
-        namespace = self.namespace or default_namespace(self.kubeconfig, self.context)
-        return ClustersApi(
-            kubeconfig=self.kubeconfig,
-            context=self.context,
-            namespace=None if everywhere else namespace,
-        )
+    def shared_options(self) -> Iterator[TyperOption]:
+        """`--namespace`, `--context`, `--kubeconfig`."""
+        yield remembered_option(("--namespace", "-n"), "NAMESPACE", "Default: that of the context.")
+        yield remembered_option(("--context",), "NAME", "The context of the kubeconfig to use.")
+        text = "Default: $KUBECONFIG or ~/.kube/config."
+        yield remembered_option(("--kubeconfig",), "FILE", text, type=Path)
 
 
-@app.command()
+def _api(ctx: typer.Context, *, everywhere: bool = False) -> "ClustersApi":
+    try:
+        from quorate.clusters.api import ClustersApi, default_namespace
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"{error.name} is not installed; `pip install quorate[operator]` brings it"
+        ) from error
+    given = remembered(ctx)
+    kubeconfig, context = given.get("kubeconfig"), given.get("context")
+    namespace = given.get("namespace") or default_namespace(kubeconfig, context)
+    return ClustersApi(kubeconfig=kubeconfig, context=context, namespace=None if everywhere else namespace)
+
+
+@app.command(cls=ClustersCommand)
 def status(
+    ctx: typer.Context,
     *,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One cluster. Default: all.")] = None,
-    namespace: NamespaceOption = None,
     all_namespaces: Annotated[
         bool, option(None, "In all namespaces.", names=("--all-namespaces", "-A"))
     ] = False,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show clusters: their quorum, voters, brokers, and what is left to do."""
@@ -82,69 +80,63 @@ def status(
         raise UsageError("NAME and --all-namespaces can't be given together")
     from quorate.clusters import text
 
-    with report_failures():
-        api = _Where(namespace, context, kubeconfig).api(everywhere=all_namespaces)
-        if name is not None:
-            cluster = api.cluster(name)
-            if output is Output.JSON:
-                print_json(text.cluster_json(cluster))
-            else:
-                write(text.cluster_text(cluster))
-            return
-        clusters = api.clusters()
+    api = _api(ctx, everywhere=all_namespaces)
+    if name is not None:
+        cluster = api.cluster(name)
         if output is Output.JSON:
-            print_json({"clusters": [text.cluster_json(cluster) for cluster in clusters]})
-        elif clusters:
-            write(text.clusters_text(clusters))
+            print_json(text.cluster_json(cluster))
         else:
-            write("No KafkaController in this namespace; --all-namespaces searches all.\n")
+            write(text.cluster_text(cluster))
+        return
+    clusters = api.clusters()
+    if output is Output.JSON:
+        print_json({"clusters": [text.cluster_json(cluster) for cluster in clusters]})
+    elif clusters:
+        write(text.clusters_text(clusters))
+    else:
+        write("No KafkaController in this namespace; --all-namespaces searches all.\n")
 
 
-@app.command()
+@app.command(cls=ClustersCommand)
 def plan(
+    ctx: typer.Context,
     name: NameArgument,
     *,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print what the operator will do, in order, each step with its reason."""
     from quorate.clusters import text
 
-    with report_failures():
-        cluster = _Where(namespace, context, kubeconfig).api().cluster(name)
-        if output is Output.JSON:
-            print_json(text.plan_json(cluster))
-        else:
-            write(text.plan_text(cluster))
+    cluster = _api(ctx).cluster(name)
+    if output is Output.JSON:
+        print_json(text.plan_json(cluster))
+    else:
+        write(text.plan_text(cluster))
 
 
-@app.command()
+@app.command(cls=ClustersCommand)
 def doctor(
+    ctx: typer.Context,
     name: NameArgument,
     *,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Report what is wrong with a cluster, and which command helps. Exit code 1 if something is."""
     from quorate.clusters import findings, text
 
-    with report_failures():
-        cluster = _Where(namespace, context, kubeconfig).api().cluster(name)
-        found = findings.findings_of(cluster)
-        if output is Output.JSON:
-            print_json(text.doctor_json(cluster, found))
-        else:
-            write(text.doctor_text(cluster, found))
+    cluster = _api(ctx).cluster(name)
+    found = findings.findings_of(cluster)
+    if output is Output.JSON:
+        print_json(text.doctor_json(cluster, found))
+    else:
+        write(text.doctor_text(cluster, found))
     if not findings.is_healthy(found):
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=ClustersCommand)
 def decommission(
+    ctx: typer.Context,
     name: NameArgument,
     node_ids: NodesArgument,
     *,
@@ -152,9 +144,6 @@ def decommission(
         bool, flag("--scale-down", "Lower replicas as well, so that no new node is created.")
     ] = False,
     undo: Annotated[bool, flag("--undo", "Keep nodes that were to be decommissioned.")] = False,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
 ) -> None:
     """Remove controllers from the quorum, or drain brokers and remove them from the cluster.
 
@@ -162,78 +151,63 @@ def decommission(
     """
     if scale_down and undo:
         raise UsageError("--scale-down and --undo can't be given together")
-    with report_failures():
-        api = _Where(namespace, context, kubeconfig).api()
-        cluster = api.cluster(name)
-        specs = [  # all of them before the first change
-            (pool, _taken_back(pool, ids) if undo else _asked_to_leave(pool, ids, scale_down=scale_down))
-            for pool, ids in _by_pool(cluster, node_ids)
-        ]
-        for pool, spec in specs:
-            api.change(pool, {"spec": spec})
-            listed = ", ".join(map(str, spec["decommission"])) or "no node"
-            write(f"{pool.kind} {pool.name}: decommissioned: {listed}\n")
-        write(f"`kubectl quorate plan {name} -n {cluster.namespace}` shows the steps, and why.\n")
+    api = _api(ctx)
+    cluster = api.cluster(name)
+    specs = [  # all of them before the first change
+        (pool, _taken_back(pool, ids) if undo else _asked_to_leave(pool, ids, scale_down=scale_down))
+        for pool, ids in _by_pool(cluster, node_ids)
+    ]
+    for pool, spec in specs:
+        api.change(pool, {"spec": spec})
+        listed = ", ".join(map(str, spec["decommission"])) or "no node"
+        write(f"{pool.kind} {pool.name}: decommissioned: {listed}\n")
+    write(f"`kubectl quorate plan {name} -n {cluster.namespace}` shows the steps, and why.\n")
 
 
-@app.command()
+@app.command(cls=ClustersCommand)
 def restart(
+    ctx: typer.Context,
     name: NameArgument,
     node_ids: Annotated[
         list[int] | None, typer.Argument(metavar="[NODE_ID…]", help="These nodes. Default: all.")
     ] = None,
-    *,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
 ) -> None:
     """Restart nodes one after the other, only while the quorum and the partitions allow it."""
     token = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    with report_failures():
-        api = _Where(namespace, context, kubeconfig).api()
-        cluster = api.cluster(name)
-        if not node_ids:
-            for pool in cluster.pools:
-                _annotate(api, pool, {ANNOTATION_RESTART: token})
-            return
-        by_pool = _by_pool(cluster, node_ids)
-        for pool, ids in by_pool:
-            _check_has(pool, ids, pool.node_ids())
-        for pool, ids in by_pool:
-            _annotate(api, pool, {f"{ANNOTATION_RESTART}-{node_id}": token for node_id in ids})
+    api = _api(ctx)
+    cluster = api.cluster(name)
+    if not node_ids:
+        for pool in cluster.pools:
+            _annotate(api, pool, {ANNOTATION_RESTART: token})
+        return
+    by_pool = _by_pool(cluster, node_ids)
+    for pool, ids in by_pool:
+        _check_has(pool, ids, pool.node_ids())
+    for pool, ids in by_pool:
+        _annotate(api, pool, {f"{ANNOTATION_RESTART}-{node_id}": token for node_id in ids})
 
 
-@app.command()
+@app.command(cls=ClustersCommand)
 def pause(
+    ctx: typer.Context,
     name: NameArgument,
-    *,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
 ) -> None:
     """Pause a cluster: the operator observes it and changes nothing until `resume`."""
-    with report_failures():
-        api = _Where(namespace, context, kubeconfig).api()
-        _annotate(api, api.cluster(name).controllers, {ANNOTATION_PAUSE: "true"})
+    api = _api(ctx)
+    _annotate(api, api.cluster(name).controllers, {ANNOTATION_PAUSE: "true"})
 
 
-@app.command()
+@app.command(cls=ClustersCommand)
 def resume(
+    ctx: typer.Context,
     name: NameArgument,
-    *,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
 ) -> None:
     """End a pause."""
-    with report_failures():
-        api = _Where(namespace, context, kubeconfig).api()
-        controllers = api.cluster(name).controllers
-        if controllers.spec.get("paused"):
-            raise CommandError(
-                f"spec.paused of KafkaController {name} is true; set it to false in the manifest"
-            )
-        _annotate(api, controllers, {ANNOTATION_PAUSE: None})
+    api = _api(ctx)
+    controllers = api.cluster(name).controllers
+    if controllers.spec.get("paused"):
+        raise CommandError(f"spec.paused of KafkaController {name} is true; set it to false in the manifest")
+    _annotate(api, controllers, {ANNOTATION_PAUSE: None})
 
 
 def _by_pool(cluster: "Cluster", node_ids: Sequence[int]) -> list[tuple["Pool", list[int]]]:

@@ -18,7 +18,6 @@ are imported only when they are needed, because people wait for the start of a t
 from quorate.console.client import admin_config, parse_file, parse_json, read_properties, run
 from quorate.console.command import (
     BrokerToolCommand,
-    BrokerToolGroup,
     LocalToolCommand,
     Output,
     ToolCommand,
@@ -27,6 +26,8 @@ from quorate.console.command import (
     flag,
     id_option,
     option,
+    remembered,
+    remembered_option,
     show,
     tool_app,
     tool_options,
@@ -53,7 +54,6 @@ __all__ = (
     "DURATION_MS_MAX",
     "INT32_MAX",
     "BrokerToolCommand",
-    "BrokerToolGroup",
     "CommandError",
     "LocalToolCommand",
     "Output",
@@ -73,6 +73,8 @@ __all__ = (
     "print_failure",
     "print_json",
     "read_properties",
+    "remembered",
+    "remembered_option",
     "report_failures",
     "run",
     "show",

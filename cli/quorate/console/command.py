@@ -45,17 +45,22 @@ class ToolOptions:
         return f"--bootstrap-server {self.bootstrap_server}"
 
 
+def remembered(context: typer.Context) -> dict[str, Any]:
+    """The values of `remembered_option`s that were given, by name."""
+    return {
+        key.removeprefix(_REMEMBERED): value
+        for key, value in context.meta.items()
+        if key.startswith(_REMEMBERED)
+    }
+
+
 def tool_options(context: typer.Context) -> ToolOptions:
     """The options that were given, before or after the subcommand.
 
     Raises:
         UsageError: two options that exclude each other are given.
     """
-    given = {
-        key.removeprefix(_REMEMBERED): value
-        for key, value in context.meta.items()
-        if key.startswith(_REMEMBERED)
-    }
+    given = remembered(context)
     if "bootstrap_server" in given and "bootstrap_controller" in given:
         raise UsageError("--bootstrap-server and --bootstrap-controller can't be given together")
     deprecated = given.pop("deprecated_config", None)
@@ -75,7 +80,23 @@ def show(context: typer.Context, text: Callable[[], str], content: Callable[[], 
         write(text())
 
 
-class ToolCommand(TyperCommand):
+class LocalToolCommand(TyperCommand):
+    """A command that connects to no cluster: of the shared options it has --output only."""
+
+    def __init__(self, name: str | None, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
+        super().__init__(name, params=[*(params or ()), *self.shared_options()], **settings)
+
+    def shared_options(self) -> Iterator[TyperOption]:
+        """The options that commands of this kind have besides their own."""
+        yield output_parameter()
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an expected error becomes a message and exit code 1."""
+        with report_failures():
+            return super().invoke(ctx)
+
+
+class ToolCommand(LocalToolCommand):
     """A command that connects to brokers or controllers."""
 
     CONTROLLERS: ClassVar[bool] = True
@@ -83,14 +104,9 @@ class ToolCommand(TyperCommand):
     DEPRECATED_CONFIG: ClassVar[str | None] = None
     """Kafka's older name of --command-config, if the tool has one."""
 
-    def __init__(self, name: str | None, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
-        shared = option_parameters(controllers=self.CONTROLLERS, deprecated_config=self.DEPRECATED_CONFIG)
-        super().__init__(name, params=[*(params or ()), *shared], **settings)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command; an expected error becomes a message and exit code 1."""
-        with report_failures():
-            return super().invoke(ctx)
+    def shared_options(self) -> Iterator[TyperOption]:
+        """Those that select the cluster, and --output."""
+        return option_parameters(controllers=self.CONTROLLERS, deprecated_config=self.DEPRECATED_CONFIG)
 
 
 class BrokerToolCommand(ToolCommand):
@@ -99,33 +115,12 @@ class BrokerToolCommand(ToolCommand):
     CONTROLLERS = False
 
 
-class LocalToolCommand(TyperCommand):
-    """A command that connects to no cluster: of the shared options it has --output only."""
-
-    def __init__(self, name: str | None, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
-        super().__init__(name, params=[*(params or ()), output_parameter()], **settings)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command; an expected error becomes a message and exit code 1."""
-        with report_failures():
-            return super().invoke(ctx)
-
-
 class ToolGroup(TyperGroup):
     """A tool with subcommands: the shared options may precede the subcommand, as in Kafka."""
 
-    CONTROLLERS: ClassVar[bool] = True
-    DEPRECATED_CONFIG: ClassVar[str | None] = None
-
     def __init__(self, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
-        shared = option_parameters(controllers=self.CONTROLLERS, deprecated_config=self.DEPRECATED_CONFIG)
+        shared = option_parameters(controllers=True, deprecated_config=None)
         super().__init__(params=[*(params or ()), *shared], **settings)
-
-
-class BrokerToolGroup(ToolGroup):
-    """A tool with subcommands that connect to brokers only."""
-
-    CONTROLLERS = False
 
 
 def option(
@@ -160,41 +155,23 @@ def tool_app(cls: type[TyperGroup] | None = None) -> typer.Typer:
 
 
 def option_parameters(*, controllers: bool, deprecated_config: str | None) -> Iterator[TyperOption]:
-    """The shared options as parameters of a command. Their values are stored in the context's `meta`."""
-    yield TyperOption(
-        param_decls=["--bootstrap-server", "-b"],
-        metavar="HOST:PORT,…",
-        help="The brokers to bootstrap from.",
-        rich_help_panel=_PANEL,
-        expose_value=False,
-        callback=_remember,
+    """The options that select a cluster, and --output."""
+    addresses = "HOST:PORT,…"
+    yield remembered_option(
+        ("--bootstrap-server", "-b"), addresses, "The brokers to bootstrap from.", rich_help_panel=_PANEL
     )
     if controllers:
-        yield TyperOption(
-            param_decls=["--bootstrap-controller", "-C"],
-            metavar="HOST:PORT,…",
-            help="The controllers to bootstrap from; works without brokers.",
-            rich_help_panel=_PANEL,
-            expose_value=False,
-            callback=_remember,
-        )
-    yield TyperOption(
-        param_decls=["--command-config", "-c"],
-        metavar="FILE",
-        help="Properties of the admin client, for instance security and timeouts.",
-        type=Path,
-        rich_help_panel=_PANEL,
-        expose_value=False,
-        callback=_remember,
-    )
+        text = "The controllers to bootstrap from; works without brokers."
+        yield remembered_option(("--bootstrap-controller", "-C"), addresses, text, rich_help_panel=_PANEL)
+    text = "Properties of the admin client, for instance security and timeouts."
+    yield remembered_option(("--command-config", "-c"), "FILE", text, type=Path, rich_help_panel=_PANEL)
     if deprecated_config is not None:
-        yield TyperOption(
-            param_decls=[deprecated_config, "deprecated_config"],
-            metavar="FILE",
-            help="Deprecated: use --command-config.",
+        yield remembered_option(
+            (deprecated_config, "deprecated_config"),
+            "FILE",
+            "Deprecated: use --command-config.",
             type=Path,
             rich_help_panel=_PANEL,
-            expose_value=False,
             callback=_remember_deprecated,
         )
     yield output_parameter()
@@ -202,15 +179,19 @@ def option_parameters(*, controllers: bool, deprecated_config: str | None) -> It
 
 def output_parameter() -> TyperOption:
     """`--output`, which commands without a cluster have too."""
-    return TyperOption(
-        param_decls=["--output", "-o"],
-        metavar="table|json",
-        help="Kafka's text, or JSON. [default: table]",
+    return remembered_option(
+        ("--output", "-o"),
+        "table|json",
+        "Kafka's text, or JSON. [default: table]",
         type=_output,
         autocompletion=_outputs_beginning_with,
-        expose_value=False,
-        callback=_remember,
     )
+
+
+def remembered_option(names: Sequence[str], metavar: str, text: str, **settings: Any) -> TyperOption:
+    """An option that many commands have: its value is no argument of the function, but in `remembered`."""
+    settings.setdefault("callback", _remember)
+    return TyperOption(param_decls=[*names], metavar=metavar, help=text, expose_value=False, **settings)
 
 
 def _output(text: str) -> Output:
