@@ -28,23 +28,25 @@ CLUSTERS = "quorate.clusters.command"
 """The commands for clusters on Kubernetes, which `kubectl quorate` has too."""
 
 PARTS = {
-    "acls": Part(f"{TOOLS}.acls", "Add, remove and list access control entries."),
+    "acls": Part(f"{TOOLS}.acls.command", "Add, remove and list access control entries."),
     "broker-api-versions": Part(
         f"{TOOLS}.broker_api_versions", "List the APIs of each broker and their versions."
     ),
     "cluster": Part(f"{TOOLS}.cluster", "Cluster id, endpoints, registrations of brokers and controllers."),
-    "configs": Part(f"{TOOLS}.configs", "Describe and alter configs, quotas and SCRAM users."),
+    "configs": Part(f"{TOOLS}.configs.command", "Describe and alter configs, quotas and SCRAM users."),
     "delegation-tokens": Part(f"{TOOLS}.delegation_tokens", "Create, renew, expire, list delegation tokens."),
     "doctor": Part(f"{TOOLS}.doctor", "Find problems of a cluster and blockers of upgrades."),
-    "features": Part(f"{TOOLS}.features", "Describe, upgrade and downgrade feature levels."),
+    "features": Part(f"{TOOLS}.features.command", "Describe, upgrade and downgrade feature levels."),
     "lake": Part("quorate.lake_command", "Keep the metadata history of clusters as tables, on Spark."),
     "leader-election": Part(f"{TOOLS}.leader_election", "Elect preferred, or any, leaders of partitions."),
     "metadata-quorum": Part(
-        f"{TOOLS}.metadata_quorum", "Describe the controller quorum; add, remove voters."
+        f"{TOOLS}.metadata_quorum.command", "Describe the controller quorum; add, remove voters."
     ),
-    "metadata-shell": Part(f"{TOOLS}.metadata_shell", "Browse a cluster's metadata, live or from a file."),
-    "reassign-partitions": Part(f"{TOOLS}.reassign_partitions", "Move replicas between brokers."),
-    "topics": Part(f"{TOOLS}.topics", "Create, delete, describe and change topics."),
+    "metadata-shell": Part(
+        f"{TOOLS}.metadata_shell.command", "Browse a cluster's metadata, live or from a file."
+    ),
+    "reassign-partitions": Part(f"{TOOLS}.reassign_partitions.command", "Move replicas between brokers."),
+    "topics": Part(f"{TOOLS}.topics.command", "Create, delete, describe and change topics."),
     "completion": Part("quorate.completion", "Print the completion script of a shell."),
     "controller": Part("quorate_controller.commands", "Format and run a controller with Kafka's properties."),
     "decommission": Part(CLUSTERS, "Decommission nodes of a cluster on Kubernetes.", is_member=True),

@@ -1,63 +1,48 @@
+# ruff: noqa: I001 - one statement for each module, though the names are exported by `as`
 """What endangers or blocks a cluster, and the way out. Pure: an examination in, findings out.
 
 facts = Examination(quorum=..., features=..., ...)      # gathered by `quorate_admin.examination`
 for finding in diagnose(facts).findings: ...
 """
 
-from quorate_admin.diagnosis.commands import Commands
+from quorate_admin.diagnosis.commands import (
+    Commands as Commands,
+)
 from quorate_admin.diagnosis.facts import (
-    Blocker,
-    Examination,
-    FeatureOutlook,
-    NodeKind,
-    RegisteredNode,
+    Blocker as Blocker,
+    Examination as Examination,
+    FeatureOutlook as FeatureOutlook,
+    NodeKind as NodeKind,
+    RegisteredNode as RegisteredNode,
 )
 from quorate_admin.diagnosis.features import (
-    Probe,
-    parse_refusal,
-    probe_outlook,
-    registered_outlooks,
-    supports,
+    Probe as Probe,
+    parse_refusal as parse_refusal,
+    probe_outlook as probe_outlook,
+    registered_outlooks as registered_outlooks,
+    supports as supports,
 )
-from quorate_admin.diagnosis.findings import Code, Diagnosis, Finding, Severity
+from quorate_admin.diagnosis.findings import (
+    Code as Code,
+    Diagnosis as Diagnosis,
+    Finding as Finding,
+    Severity as Severity,
+)
 from quorate_admin.diagnosis.judgement import (
-    CAUGHT_UP_AGE_MS_MAX,
-    FETCH_SILENCE_MS_MAX,
-    ClusterFacts,
-    JudgedReplica,
-    LeaderView,
-    Presence,
-    judge,
-    majority,
+    CAUGHT_UP_AGE_MS_MAX as CAUGHT_UP_AGE_MS_MAX,
+    FETCH_SILENCE_MS_MAX as FETCH_SILENCE_MS_MAX,
+    ClusterFacts as ClusterFacts,
+    JudgedReplica as JudgedReplica,
+    LeaderView as LeaderView,
+    Presence as Presence,
+    judge as judge,
+    majority as majority,
 )
-from quorate_admin.diagnosis.quorum import find_in_quorum
-from quorate_admin.diagnosis.registrations import find_in_registrations
-
-__all__ = (
-    "CAUGHT_UP_AGE_MS_MAX",
-    "FETCH_SILENCE_MS_MAX",
-    "Blocker",
-    "ClusterFacts",
-    "Code",
-    "Commands",
-    "Diagnosis",
-    "Examination",
-    "FeatureOutlook",
-    "Finding",
-    "JudgedReplica",
-    "LeaderView",
-    "NodeKind",
-    "Presence",
-    "Probe",
-    "RegisteredNode",
-    "Severity",
-    "diagnose",
-    "judge",
-    "majority",
-    "parse_refusal",
-    "probe_outlook",
-    "registered_outlooks",
-    "supports",
+from quorate_admin.diagnosis.quorum import (
+    find_in_quorum,
+)
+from quorate_admin.diagnosis.registrations import (
+    find_in_registrations,
 )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typer.core import TyperOption
 
-from quorate.console import BrokerToolCommand, ToolCommand, UsageError
+from quorate.console import ToolCommand, UsageError
 
 if TYPE_CHECKING:
     from quorate_admin.types.credentials import KafkaPrincipal
@@ -18,34 +18,33 @@ if TYPE_CHECKING:
 _GIVEN = "quorate.given_options"
 
 
-class _RecordsOptions:
+class _OptionsCommand(ToolCommand):
     """Adds the actions, rejects a second value for a single-valued option, and records the order of the options."""
 
     ACTIONS: ClassVar[Mapping[str, str]] = {}
-    """Option and help text of each action. A command line has exactly one action."""
     FLAGS: ClassVar[Mapping[str, str]] = {}
-    """Option and help text of other options without a value, where only presence or order matters."""
 
     def __init__(self, name: str | None, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
         actions = [_flag(option, text, "Actions") for option, text in self.ACTIONS.items()]
         flags = [_flag(option, text, None) for option, text in self.FLAGS.items()]
         settings["no_args_is_help"] = True
-        super().__init__(name, params=[*actions, *(params or ()), *flags], **settings)  # type: ignore[call-arg]
+        super().__init__(name, params=[*actions, *(params or ()), *flags], **settings)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse twice: once to record the order of the options, once as Typer does."""
         if args:
-            parser = self.make_parser(ctx)  # type: ignore[attr-defined]  # a mixin for commands
+            parser = self.make_parser(ctx)
             _, _, occurrences = parser.parse_args(args=list(args))
             given = tuple(max(one.opts, key=len) for one in occurrences)
             for parameter, option in zip(occurrences, given, strict=True):
-                if given.count(option) > 1 and not (parameter.multiple or parameter.is_flag):
+                if given.count(option) > 1 and not (
+                    parameter.multiple or getattr(parameter, "is_flag", False)
+                ):
                     raise UsageError(
                         f"{option} is given {given.count(option)} times; it takes one value", ctx
                     )
             ctx.meta[_GIVEN] = given
-        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
-        return rest
+        return super().parse_args(ctx, args)
 
 
 def _flag(option: str, text: str, panel: str | None) -> TyperOption:
@@ -59,12 +58,17 @@ def _flag(option: str, text: str, panel: str | None) -> TyperOption:
     )
 
 
-class OptionsCommand(_RecordsOptions, ToolCommand):
-    """A tool without subcommands that connects to brokers or controllers."""
+def options_command(
+    actions: Mapping[str, str], flags: Mapping[str, str] | None = None, *, controllers: bool = True
+) -> type[ToolCommand]:
+    """The class of a tool without subcommands.
 
-
-class BrokerOptionsCommand(_RecordsOptions, BrokerToolCommand):
-    """A tool without subcommands that connects to brokers only."""
+    `actions` has option and help text of each action, of which a command line has exactly one; `flags` those of other
+    options without a value, where only presence or order matters. `controllers`: whether the tool has
+    --bootstrap-controller.
+    """
+    content = {"ACTIONS": actions, "FLAGS": flags or {}, "CONTROLLERS": controllers}
+    return type("OptionsCommand", (_OptionsCommand,), content)
 
 
 def given_options(context: Any) -> tuple[str, ...]:

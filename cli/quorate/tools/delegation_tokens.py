@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 from quorate_admin.types.credentials import DelegationToken, KafkaPrincipal
@@ -12,9 +12,9 @@ from quorate_admin.types.credentials import DelegationToken, KafkaPrincipal
 from quorate.console import DURATION_MS_MAX, UsageError, option, run, show, tool_app, tool_options, write
 from quorate.console.java_text import list_text
 from quorate.console.jopt import (
-    BrokerOptionsCommand,
     given_options,
     one_action,
+    options_command,
     parse_principals,
     refuse,
     require,
@@ -32,13 +32,7 @@ _HEADINGS = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "
 app = tool_app()
 
 
-class DelegationTokensCommand(BrokerOptionsCommand):
-    """The command with its actions."""
-
-    ACTIONS: ClassVar = ACTIONS
-
-
-@app.command(cls=DelegationTokensCommand)
+@app.command(cls=options_command(ACTIONS, controllers=False))
 def delegation_tokens(
     context: typer.Context,
     *,

@@ -1,5 +1,1 @@
 """`quorate acls`: the options and the output of kafka-acls (Kafka 4.3.1), and JSON."""
-
-from quorate.tools.acls.command import app
-
-__all__ = ("app",)

@@ -1,12 +1,12 @@
 """The command `quorate acls`."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from quorate.console import CommandError, flag, option, print_json, run, show, tool_app, tool_options, write
-from quorate.console.jopt import OptionsCommand, given_options, parse_principals
+from quorate.console.jopt import given_options, options_command, parse_principals
 from quorate.tools.acls.bindings import (
     ACTIONS,
     OPERATION_NAMES,
@@ -31,13 +31,7 @@ Names = list[str] | None
 app = tool_app()
 
 
-class AclsCommand(OptionsCommand):
-    """The command with its actions."""
-
-    ACTIONS: ClassVar = ACTIONS
-
-
-@app.command(cls=AclsCommand)
+@app.command(cls=options_command(ACTIONS))
 def acls(
     context: typer.Context,
     *,

@@ -1,5 +1,1 @@
 """`quorate configs`: the options and the output of kafka-configs (Kafka 4.3.1), and JSON."""
-
-from quorate.tools.configs.command import app
-
-__all__ = ("app",)

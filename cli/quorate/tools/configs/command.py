@@ -3,12 +3,12 @@
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from quorate.console import UsageError, flag, option, read_properties, run, show, tool_app
-from quorate.console.jopt import OptionsCommand, given_options, one_action, only_with
+from quorate.console.jopt import given_options, one_action, only_with, options_command
 from quorate.tools.configs.entities import (
     IPS,
     TYPES,
@@ -31,20 +31,17 @@ _PANEL = "Entity"
 app = tool_app()
 
 
-class ConfigsCommand(OptionsCommand):
-    """The command with its actions."""
-
-    ACTIONS: ClassVar = {"--describe": "Print configs.", "--alter": "Set and delete configs."}
-    FLAGS: ClassVar = {
-        "--entity-default": "In place of --entity-name: the default of users, clients, brokers or ips.",
-        "--client-defaults": "The default of all client ids.",
-        "--user-defaults": "The default of all users.",
-        "--broker-defaults": "The default of all brokers.",
-        "--ip-defaults": "The default of all IP addresses.",
-    }
+ACTIONS = {"--describe": "Print configs.", "--alter": "Set and delete configs."}
+FLAGS = {
+    "--entity-default": "In place of --entity-name: the default of users, clients, brokers or ips.",
+    "--client-defaults": "The default of all client ids.",
+    "--user-defaults": "The default of all users.",
+    "--broker-defaults": "The default of all brokers.",
+    "--ip-defaults": "The default of all IP addresses.",
+}
 
 
-@app.command(cls=ConfigsCommand)
+@app.command(cls=options_command(ACTIONS, FLAGS))
 def configs(
     context: typer.Context,
     *,
@@ -75,7 +72,7 @@ def configs(
     Users and clients can be combined, for the quota of a user's client.
     """
     given = given_options(context)
-    action = one_action(given, tuple(ConfigsCommand.ACTIONS))
+    action = one_action(given, tuple(ACTIONS))
     for one in ("--add-config", "--add-config-file", "--delete-config"):
         only_with(given, one, ("--alter",))
     shortcuts = {

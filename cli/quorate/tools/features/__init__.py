@@ -1,5 +1,1 @@
 """`quorate features`: the options and the output of kafka-features (Kafka 4.3.1), and JSON."""
-
-from quorate.tools.features.command import app
-
-__all__ = ("app",)

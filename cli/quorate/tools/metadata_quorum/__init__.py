@@ -1,5 +1,1 @@
 """`quorate metadata-quorum`: the options and the output of kafka-metadata-quorum (Kafka 4.3.1), and JSON."""
-
-from quorate.tools.metadata_quorum.command import app
-
-__all__ = ("app",)

@@ -10,7 +10,3 @@
 
 Nodes, names, order and texts are those of org.apache.kafka.image.node and of Kafka's shell.
 """
-
-from quorate.tools.metadata_shell.command import app
-
-__all__ = ("app",)

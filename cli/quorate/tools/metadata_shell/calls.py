@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from quorate.tools.metadata_shell.paths import Found, child_of, components_of
-from quorate.tools.metadata_shell.shell_builtins import COMMANDS, Command, ShellState, Takes, effective_paths
+from quorate.tools.metadata_shell.shell_builtins import (
+    COMMANDS,
+    Command,
+    ShellState,
+    Takes,
+    effective_paths,
+    walk,
+)
 from quorate.tools.metadata_shell.tree import Directory, Node
 
 
@@ -140,14 +147,7 @@ def _cat(found: list[Found]) -> Any:
 
 
 def _find(found: list[Found]) -> Any:
-    return [path for one in found for path in _walk(one.path, one.node)]
-
-
-def _walk(path: str, node: Node) -> Iterator[str]:
-    yield path
-    if isinstance(node, Directory):
-        for name in node.sorted_names():
-            yield from _walk(f"{path.rstrip('/')}/{name}", child_of(node, name))
+    return [path for one in found for path in walk(one.path, one.node)]
 
 
 def _ls(found: list[Found]) -> Any:

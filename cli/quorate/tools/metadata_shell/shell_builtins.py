@@ -2,8 +2,9 @@
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum, auto
+from functools import partial
 
 from quorate.tools.metadata_shell.paths import Found, child_of, find_nodes
 from quorate.tools.metadata_shell.tree import Directory, Node
@@ -43,18 +44,19 @@ class Takes(Enum):
 Lines = Iterable[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Command:
     """One command: its help and its function."""
 
     name: str
     description: str
     run: Callable[[ShellState, Sequence[str]], Lines]
-    is_interactive: bool = False
-    """Whether the command exists at the prompt only."""
     takes: Takes = Takes.NONE
     argument: str = ""
     argument_help: str = ""
+    _: KW_ONLY
+    is_interactive: bool = False
+    """Whether the command exists at the prompt only."""
     takes_number: bool = False
     completes: str | None = None
     """How its arguments are completed: as a `path`, as a `command`, or not at all."""
@@ -103,16 +105,17 @@ def _find(state: ShellState, paths: Sequence[str]) -> Lines:
     for path in effective_paths(paths):
         found = None
         for found in state.find(path):
-            yield from _walk(path, found.node)
+            yield from walk(path, found.node)
         if found is None:
             yield f"find: {path}: no such file or directory."
 
 
-def _walk(path: str, node: Node) -> Lines:
+def walk(path: str, node: Node) -> Iterator[str]:
+    """The paths of a node and of all nodes below it."""
     yield path
     if isinstance(node, Directory):
         for name in node.sorted_names():
-            yield from _walk(f"{'' if path == '/' else path}/{name}", child_of(node, name))
+            yield from walk(f"{'' if path == '/' else path}/{name}", child_of(node, name))
 
 
 def _ls(state: ShellState, targets: Sequence[str]) -> Lines:
@@ -229,79 +232,69 @@ def _widths(names: Sequence[str], screen_width: int) -> list[int]:
     return [0]
 
 
+_on_paths = partial(Command, completes="path")
+
 COMMANDS = {
     command.name: command
     for command in (
-        Command(
-            name="cat",
-            description="Show the contents of metadata files.",
-            run=_cat,
-            takes=Takes.SOME,
-            argument="targets",
-            argument_help="The metadata files to display.",
-            completes="path",
+        _on_paths(
+            "cat",
+            "Show the contents of metadata files.",
+            _cat,
+            Takes.SOME,
+            "targets",
+            "The metadata files to display.",
         ),
-        Command(
-            name="cd",
-            description="Set the current working directory.",
-            run=_cd,
+        _on_paths(
+            "cd",
+            "Set the current working directory.",
+            _cd,
+            Takes.AT_MOST_ONE,
+            "target",
+            "The directory to change to.",
             is_interactive=True,
-            takes=Takes.AT_MOST_ONE,
-            argument="target",
-            argument_help="The directory to change to.",
-            completes="path",
         ),
-        Command(name="exit", description="Exit the metadata shell.", run=_exit, is_interactive=True),
-        Command(
-            name="find",
-            description="Search for nodes in the directory hierarchy.",
-            run=_find,
-            takes=Takes.ANY,
-            argument="paths",
-            argument_help="The paths to start at.",
-            completes="path",
+        Command("exit", "Exit the metadata shell.", _exit, is_interactive=True),
+        _on_paths(
+            "find",
+            "Search for nodes in the directory hierarchy.",
+            _find,
+            Takes.ANY,
+            "paths",
+            "The paths to start at.",
         ),
-        Command(name="help", description="Display this help message.", run=_help, is_interactive=True),
+        Command("help", "Display this help message.", _help, is_interactive=True),
         Command(
-            name="history",
-            description="Print command history.",
-            run=_history,
-            is_interactive=True,
-            takes=Takes.AT_MOST_ONE,
-            argument="numEntriesToShow",
-            argument_help="The number of entries to show.",
+            "history",
+            "Print command history.",
+            _history,
+            Takes.AT_MOST_ONE,
+            "numEntriesToShow",
+            "The number of entries to show.",
             takes_number=True,
-        ),
-        Command(
-            name="ls",
-            description="List metadata nodes.",
-            run=_ls,
-            takes=Takes.ANY,
-            argument="targets",
-            argument_help="The metadata node paths to list.",
-            completes="path",
-        ),
-        Command(
-            name="man",
-            description="Show the help text for a specific command.",
-            run=_man,
             is_interactive=True,
-            takes=Takes.ONE,
-            argument="cmd",
-            argument_help="The command to get help text for.",
+        ),
+        _on_paths(
+            "ls", "List metadata nodes.", _ls, Takes.ANY, "targets", "The metadata node paths to list."
+        ),
+        Command(
+            "man",
+            "Show the help text for a specific command.",
+            _man,
+            Takes.ONE,
+            "cmd",
+            "The command to get help text for.",
             completes="command",
+            is_interactive=True,
         ),
-        Command(
-            name="pwd", description="Print the current working directory.", run=_pwd, is_interactive=True
-        ),
-        Command(
-            name="tree",
-            description="Show the contents of metadata nodes in a tree structure.",
-            run=_tree,
-            takes=Takes.SOME,
-            argument="targets",
-            argument_help="The metadata nodes to display.",
-            completes="path",
+        Command("pwd", "Print the current working directory.", _pwd, is_interactive=True),
+        _on_paths(
+            "tree",
+            "Show the contents of metadata nodes in a tree structure.",
+            _tree,
+            Takes.SOME,
+            "targets",
+            "The metadata nodes to display.",
         ),
     )
 }

@@ -1,5 +1,1 @@
 """`quorate reassign-partitions`: the options and the output of kafka-reassign-partitions (Kafka 4.3.1), and JSON."""
-
-from quorate.tools.reassign_partitions.command import app
-
-__all__ = ("app",)

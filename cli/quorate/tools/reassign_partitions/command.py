@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from quorate.console import flag, option, parse_file, print_json, run, show, tool_app, tool_options, write
-from quorate.console.jopt import OptionsCommand, given_options, one_action, refuse, require
+from quorate.console.jopt import given_options, one_action, options_command, refuse, require
 from quorate.tools.reassign_partitions.files import (
     parse_broker_list,
     parse_reassignment,
@@ -55,13 +55,7 @@ CLIENT_DEFAULTS = {"client.id": "reassign-partitions-tool"}
 app = tool_app()
 
 
-class ReassignPartitionsCommand(OptionsCommand):
-    """The command with its actions."""
-
-    ACTIONS: ClassVar = ACTIONS
-
-
-@app.command(cls=ReassignPartitionsCommand)
+@app.command(cls=options_command(ACTIONS))
 def reassign_partitions(
     context: typer.Context,
     *,

@@ -22,7 +22,7 @@ from quorate.console import (
     warn,
     write,
 )
-from quorate.console.jopt import BrokerOptionsCommand, given_options
+from quorate.console.jopt import given_options, options_command
 from quorate.tools.topics.options import (
     ACTIONS,
     check_counts,
@@ -72,13 +72,7 @@ class Selection:
         return names
 
 
-class TopicsCommand(BrokerOptionsCommand):
-    """The command with its actions."""
-
-    ACTIONS = ACTIONS
-
-
-@app.command(cls=TopicsCommand)
+@app.command(cls=options_command(ACTIONS, controllers=False))
 def topics(
     context: typer.Context,
     *,
