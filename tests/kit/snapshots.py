@@ -210,7 +210,20 @@ def busy() -> ClusterSnapshot:
             exits_in_a_row=3,
         ),
     }
-    publications = (
+    events = (
+        ClusterEvent(at_ms=NOW_MS - 240_000, text="Published b0.kafka.example.com:9094 for broker 0"),
+        ClusterEvent(at_ms=NOW_MS - 120_000, text="Restarted broker 0: advertised EXTERNAL changed"),
+        ClusterEvent(at_ms=NOW_MS - 30_000, text="Broker 2 died: out of memory", is_warning=True),
+    )
+    observed = replace(
+        calm.observed, nodes=nodes, quorum=quorum, kafka=kafka, publications=_publications(), probes=_probes()
+    )
+    return replace(calm, observed=observed, plan=_changing(), events=events)
+
+
+def _publications() -> tuple[Publication, ...]:
+    """Brokers 0 and 1 get new hosts, and clients still use an old one."""
+    return (
         Publication(
             address=new_host(0), node_id=0, listener="EXTERNAL", since_ms=NOW_MS - 240_000, connections=118
         ),
@@ -225,14 +238,22 @@ def busy() -> ClusterSnapshot:
         Publication(address=new_host(1), node_id=1, listener="EXTERNAL", since_ms=NOW_MS - 240_000),
         Publication(address=old_host(1), node_id=1, listener="EXTERNAL", since_ms=NOW_MS - 86_400_000),
     )
-    probes = {
+
+
+def _probes() -> dict[Address, Reached]:
+    """Whom the hosts reach: the node that is meant, another, a node that does not say, nobody."""
+    return {
         new_host(0): Reached(at_ms=NOW_MS, node_id=0, cluster_id=CLUSTER_ID),
         old_host(0): Reached(at_ms=NOW_MS, node_id=0, cluster_id=CLUSTER_ID),
         new_host(1): Reached(at_ms=NOW_MS, node_id=2, cluster_id=CLUSTER_ID),
         old_host(1): Reached(at_ms=NOW_MS, cluster_id=CLUSTER_ID),
         new_host(2): Reached(at_ms=NOW_MS, error="the name does not resolve"),
     }
-    plan = Plan(
+
+
+def _changing() -> Plan:
+    """The steps of the rollout, and a refusal."""
+    return Plan(
         steps=(
             PublishAddress(
                 address=old_host(2), node_id=2, listener="EXTERNAL", reason="clients may still hold it"
@@ -260,12 +281,3 @@ def busy() -> ClusterSnapshot:
             ),
         ),
     )
-    events = (
-        ClusterEvent(at_ms=NOW_MS - 240_000, text="Published b0.kafka.example.com:9094 for broker 0"),
-        ClusterEvent(at_ms=NOW_MS - 120_000, text="Restarted broker 0: advertised EXTERNAL changed"),
-        ClusterEvent(at_ms=NOW_MS - 30_000, text="Broker 2 died: out of memory", is_warning=True),
-    )
-    observed = replace(
-        calm.observed, nodes=nodes, quorum=quorum, kafka=kafka, publications=publications, probes=probes
-    )
-    return replace(calm, observed=observed, plan=plan, events=events)

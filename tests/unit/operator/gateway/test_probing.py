@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode, answer, nested
+from kit.waiting import HANG_S
 from quorate_admin.security.config import SecurityConfig
 from quorate_operator.gateway import probing
 from quorate_operator.planning.cluster import Address, Reached
@@ -19,6 +20,12 @@ TLS_HANDSHAKE = 22
 TLS_ALERT = bytes((21, 3, 3, 0, 2, 2, 70))
 """A fatal alert, protocol_version: what Java answers to whoever speaks no TLS."""
 NODES = frozenset({0, 1, 2, 3000})
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who answers at all answers in time."""
+    monkeypatch.setattr(probing, "PROBE_TIMEOUT_MS", HANG_S * 1000)
 
 
 def configured_as(node_id: int) -> Any:
@@ -122,17 +129,21 @@ async def test_what_is_not_allowed_is_told() -> None:
 
 
 async def test_nobody_holds_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: bounded, and never an exception. Method: silence, hanging up, no listener, names that are none."""
-    monkeypatch.setattr(probing, "PROBE_TIMEOUT_MS", 2_000)
-    monkeypatch.setattr(probing, "PROBES_AT_ONCE_MAX", 2)
+    """Goal: bounded, and never an exception. Method: hanging up, no listener, a name that is none; then silence,
+    one address at a time, before the others.
+    """
     async with FakeCluster((1, 2, 0)) as cluster:
         silent, cut, gone = cluster.nodes.values()
         silent.handlers["DescribeCluster"] = lambda _: SILENCE
         cut.handlers["DescribeCluster"] = lambda _: HANG_UP
         await gone.stop()
         label_too_long = Address(f"{'a' * 70}.invalid", 9092)
-        reached = await probe(*map(address_of, cluster.nodes.values()), label_too_long)
-    errors = ("no answer from", "the server closed the connection", "Connection refused", "label")
+        broken = (address_of(cut), address_of(gone), label_too_long)
+        reached = await probe(*broken)
+        monkeypatch.setattr(probing, "PROBE_TIMEOUT_MS", 50)
+        monkeypatch.setattr(probing, "PROBES_AT_ONCE_MAX", 1)
+        reached += (await probe(address_of(silent), *broken))[:1]
+    errors = ("the server closed the connection", "Connection refused", "label", "no answer from")
     for one, error in zip(reached, errors, strict=True):
         assert (one.cluster_id, one.node_id) == (None, None)
         assert error in (one.error or "")
