@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kit.waiting import eventually
 from quorate_controller.commands import app
 from quorate_controller.raft.startup import HardState
 from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig
@@ -66,14 +67,6 @@ def running_kafka(jars: Path, config: Path) -> Iterator[subprocess.Popen[bytes]]
             yield process
         finally:
             process.kill()
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Poll until it holds."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}"
-        time.sleep(0.05)
 
 
 def write_config(directory: Path, *lines: str, roles: str = "controller", data: str = "data") -> Path:
@@ -234,8 +227,8 @@ def test_directory_goes_from_java_to_us_and_back(
     data, partition = tmp_path / "data", tmp_path / "data" / PARTITION
     config = storage_config(data)
     with running_kafka(kafka_jars, dynamic_node):
-        wait_for(lambda: len(list(partition.glob("*.log"))) >= 2, "a second segment")
-        wait_for(lambda: len(list(partition.glob("*.checkpoint"))) >= 3, "two snapshots")
+        eventually(lambda: len(list(partition.glob("*.log"))) >= 2, WAIT_S, "a second segment")
+        eventually(lambda: len(list(partition.glob("*.checkpoint"))) >= 3, WAIT_S, "two snapshots")
         with pytest.raises(DirectoryInUseError):
             ControllerStorage.open(OsFileSystem(), config)
     active = max(partition.glob("*.log")).stem
@@ -261,11 +254,19 @@ def test_directory_goes_from_java_to_us_and_back(
 
     with running_kafka(kafka_jars, dynamic_node) as process:
         quorum_state = partition / "quorum-state"
-        wait_for(
-            lambda: json.loads(quorum_state.read_text())["leaderEpoch"] > 5, "Java leading a later epoch"
+        eventually(
+            lambda: json.loads(quorum_state.read_text())["leaderEpoch"] > 5,
+            WAIT_S,
+            "Java leading a later epoch",
         )
-        wait_for(lambda: (partition / "leader-epoch-checkpoint").read_text().count("\n") >= 5, "its records")
-        wait_for(lambda: max(partition.glob("*.checkpoint")).stem[:20] > f"{end_offset:020d}", "a snapshot")
+        eventually(
+            lambda: (partition / "leader-epoch-checkpoint").read_text().count("\n") >= 5,
+            WAIT_S,
+            "its records",
+        )
+        eventually(
+            lambda: max(partition.glob("*.checkpoint")).stem[:20] > f"{end_offset:020d}", WAIT_S, "a snapshot"
+        )
         process.terminate()
         process.wait(timeout=WAIT_S)
     storage = ControllerStorage.open(OsFileSystem(), config)
@@ -292,7 +293,11 @@ def test_static_quorum_state_has_javas_bytes(java: Java, kafka_jars: Path, tmp_p
     data = tmp_path / "data"
     quorum_state = data / PARTITION / "quorum-state"
     with running_kafka(kafka_jars, config_file):
-        wait_for(lambda: quorum_state.exists() and '"leaderId":3000' in quorum_state.read_text(), "a leader")
+        eventually(
+            lambda: quorum_state.exists() and '"leaderId":3000' in quorum_state.read_text(),
+            WAIT_S,
+            "a leader",
+        )
     theirs = quorum_state.read_bytes()
     config = StorageConfig(node_id=3000, metadata_log_dir=data, static_voter_ids=(3000,))
     storage = ControllerStorage.open(OsFileSystem(), config)
