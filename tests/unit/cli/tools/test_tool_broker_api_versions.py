@@ -1,8 +1,11 @@
 """`quorate broker-api-versions`: text, JSON and errors."""
 
+from pathlib import Path
+
 import pytest
 from kit.fake_cluster import HANG_UP, FakeCluster
 from kit.tool_runner import run_tool
+from kit.waiting import HANG_S
 from quorate.tools import broker_api_versions
 from quorate.tools.broker_api_versions import node_json, node_text
 from quorate_admin.types.cluster import NodeApiVersions, NodeDescription
@@ -55,13 +58,18 @@ def test_programs_get_numbers() -> None:
     ]
 
 
-async def test_every_broker_is_asked_and_one_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_broker_is_asked_and_one_that_fails_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Goal: one broker's failure hides no other; exit code 1. Method: the second hangs up on ApiVersions."""
-    monkeypatch.setattr(broker_api_versions, "NODE_TIMEOUT_MS", 300)
+    monkeypatch.setattr(broker_api_versions, "NODE_TIMEOUT_MS", HANG_S * 1000)
+    config = tmp_path / "admin.properties"
+    config.write_text("retries=0\n")
     async with FakeCluster([2, 1]) as cluster:
-        whole = await run_tool("broker-api-versions", "-b", cluster.bootstrap[1])
+        ask = ("broker-api-versions", "-b", cluster.bootstrap[1], "-c", str(config))
+        whole = await run_tool(*ask)
         cluster.nodes[2].handlers["ApiVersions"] = lambda _: HANG_UP
-        ran = await run_tool("broker-api-versions", "-b", cluster.bootstrap[1])
+        ran = await run_tool(*ask)
         address = cluster.nodes[2].address
     assert whole.exit_code == 0
     assert whole.stdout.startswith(f"{cluster.bootstrap[1]} (id: 1 ")
