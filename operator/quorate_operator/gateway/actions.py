@@ -23,18 +23,7 @@ from quorate_protocol.kafka.enums import ElectionType, UpgradeType
 from quorate_protocol.uuids import uuid_from_text
 
 from quorate_operator.gateway.facts import unpreferred_partitions
-from quorate_operator.planning.steps import (
-    AddVoter,
-    ElectPreferredLeaders,
-    FinalizeFeature,
-    KafkaAction,
-    ReassignPartitions,
-    RefreshRegistration,
-    RemoveVoter,
-    StepError,
-    UnregisterBroker,
-    UnregisterController,
-)
+from quorate_operator.planning import steps
 
 PARTITIONS_PER_REQUEST_MAX = 1_000
 _ELSEWHERE = frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})
@@ -58,7 +47,7 @@ class Leader:
     image: MetadataImage
 
 
-async def perform(action: KafkaAction, leader: Leader, *, is_last_attempt: bool) -> bool:
+async def perform(action: steps.KafkaAction, leader: Leader, *, is_last_attempt: bool) -> bool:
     """Applies a step. Returns False if another leader must be asked, which is an error at the last attempt.
 
     Raises:
@@ -71,11 +60,11 @@ async def perform(action: KafkaAction, leader: Leader, *, is_last_attempt: bool)
         is_lost = isinstance(error, (ConnectionFailedError, UnreachableError, RequestTimeoutError))
         if (is_elsewhere or is_lost) and not is_last_attempt:
             return False
-        raise StepError(f"{_intended(action)}: {_reason(error)}") from error
+        raise steps.StepError(f"{_intended(action)}: {_reason(error)}") from error
     return True
 
 
-async def _add_voter(action: AddVoter, leader: Leader) -> None:
+async def _add_voter(action: steps.AddVoter, leader: Leader) -> None:
     try:
         await leader.client.add_raft_voter(
             action.node_id,
@@ -97,7 +86,7 @@ async def _add_voter(action: AddVoter, leader: Leader) -> None:
             raise
 
 
-async def _remove_voter(action: RemoveVoter, leader: Leader) -> None:
+async def _remove_voter(action: steps.RemoveVoter, leader: Leader) -> None:
     try:
         await leader.client.remove_raft_voter(
             action.node_id, uuid_from_text(action.directory_id), cluster_id=leader.cluster_id
@@ -107,7 +96,7 @@ async def _remove_voter(action: RemoveVoter, leader: Leader) -> None:
             raise
 
 
-async def _unregister_controller(action: UnregisterController, leader: Leader) -> None:
+async def _unregister_controller(action: steps.UnregisterController, leader: Leader) -> None:
     if action.node_id not in leader.image.cluster.controllers:
         return
     try:
@@ -117,22 +106,24 @@ async def _unregister_controller(action: UnregisterController, leader: Leader) -
             raise
 
 
-async def _refresh_registration(action: RefreshRegistration, leader: Leader) -> None:
+async def _refresh_registration(action: steps.RefreshRegistration, leader: Leader) -> None:
     # Nobody may become a controller by this: one that is not registered has nothing that blocks.
     if action.node_id in leader.image.cluster.controllers:
         await leader.client.refresh_controller(action.node_id, allow_unlisted=True)
 
 
-async def _unregister_broker(action: UnregisterBroker, leader: Leader) -> None:
+async def _unregister_broker(action: steps.UnregisterBroker, leader: Leader) -> None:
     registered = leader.image.cluster.brokers.get(action.node_id)
     if registered is None:
         return
     if not registered.fenced:
-        raise StepError(f"{_intended(action)}: it is in service; stop it first")
+        raise steps.StepError(f"{_intended(action)}: it is in service; stop it first")
     held = next(iter(partitions_of_broker(leader.image, action.node_id)), None)
     if held is not None:
         topic, number, _ = held
-        raise StepError(f"{_intended(action)}: it holds replicas, of {topic.name}-{number} among others")
+        raise steps.StepError(
+            f"{_intended(action)}: it holds replicas, of {topic.name}-{number} among others"
+        )
     try:
         await leader.client.unregister_broker(action.node_id)
     except ServerError as error:
@@ -140,7 +131,7 @@ async def _unregister_broker(action: UnregisterBroker, leader: Leader) -> None:
             raise
 
 
-async def _finalize_feature(action: FinalizeFeature, leader: Leader) -> None:
+async def _finalize_feature(action: steps.FinalizeFeature, leader: Leader) -> None:
     features = await leader.client.describe_features()
     if features.finalized.get(action.feature, 0) == action.level:
         return
@@ -149,7 +140,7 @@ async def _finalize_feature(action: FinalizeFeature, leader: Leader) -> None:
     await leader.client.update_features({action.feature: update})
 
 
-async def _reassign_partitions(action: ReassignPartitions, leader: Leader) -> None:
+async def _reassign_partitions(action: steps.ReassignPartitions, leader: Leader) -> None:
     targets = {
         TopicPartition(key.topic, key.number): tuple(replicas) or None
         for key, replicas in action.targets.items()
@@ -162,21 +153,21 @@ async def _reassign_partitions(action: ReassignPartitions, leader: Leader) -> No
         _raise_unless(results, {ErrorCode.no_reassignment_in_progress, ErrorCode.unknown_topic_or_partition})
 
 
-async def _elect_preferred_leaders(_: ElectPreferredLeaders, leader: Leader) -> None:
+async def _elect_preferred_leaders(_: steps.ElectPreferredLeaders, leader: Leader) -> None:
     wanted = [TopicPartition(key.topic, key.number) for key in unpreferred_partitions(leader.image)]
     for chunk in _chunks(wanted):
         _raise_unless(await leader.client.elect_leaders(ElectionType.PREFERRED, chunk), _ELECTION_OVER)
 
 
 _PERFORMED = {
-    AddVoter: _add_voter,
-    RemoveVoter: _remove_voter,
-    UnregisterController: _unregister_controller,
-    RefreshRegistration: _refresh_registration,
-    UnregisterBroker: _unregister_broker,
-    FinalizeFeature: _finalize_feature,
-    ReassignPartitions: _reassign_partitions,
-    ElectPreferredLeaders: _elect_preferred_leaders,
+    steps.AddVoter: _add_voter,
+    steps.RemoveVoter: _remove_voter,
+    steps.UnregisterController: _unregister_controller,
+    steps.RefreshRegistration: _refresh_registration,
+    steps.UnregisterBroker: _unregister_broker,
+    steps.FinalizeFeature: _finalize_feature,
+    steps.ReassignPartitions: _reassign_partitions,
+    steps.ElectPreferredLeaders: _elect_preferred_leaders,
 }
 
 
@@ -193,22 +184,22 @@ def _raise_unless(results: Results[TopicPartition, None], fine: Iterable[ErrorCo
             raise ServerError(error.error_code, f"{partition}: {error.message or ''}".rstrip(": "))
 
 
-def _intended(action: KafkaAction) -> str:
+def _intended(action: steps.KafkaAction) -> str:
     """Returns what was not done, as the beginning of a message."""
     match action:
-        case AddVoter(node_id=node_id):
+        case steps.AddVoter(node_id=node_id):
             return f"controller {node_id} was not made a voter"
-        case RemoveVoter(node_id=node_id):
+        case steps.RemoveVoter(node_id=node_id):
             return f"controller {node_id} was not taken out of the voters"
-        case UnregisterController(node_id=node_id) | UnregisterBroker(node_id=node_id):
+        case steps.UnregisterController(node_id=node_id) | steps.UnregisterBroker(node_id=node_id):
             return f"node {node_id} was not unregistered"
-        case RefreshRegistration(node_id=node_id):
+        case steps.RefreshRegistration(node_id=node_id):
             return f"the registration of controller {node_id} was not refreshed"
-        case FinalizeFeature(feature=feature, level=level):
+        case steps.FinalizeFeature(feature=feature, level=level):
             return f"{feature} was not set to {level}"
-        case ReassignPartitions(targets=targets):
+        case steps.ReassignPartitions(targets=targets):
             return f"{len(targets)} partitions were not reassigned"
-        case ElectPreferredLeaders():
+        case steps.ElectPreferredLeaders():
             return "preferred leaders were not elected"
 
 

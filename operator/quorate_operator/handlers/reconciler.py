@@ -29,21 +29,11 @@ from quorate_operator.handlers.statuses import (
 )
 from quorate_operator.models.manifests import ManifestError
 from quorate_operator.models.status import HistoryStatus
+from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.planning.departure import has_pod, with_departure
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.lifecycle import GRACE_MS
-from quorate_operator.planning.steps import (
-    Action,
-    AddVoter,
-    Plan,
-    RebuildQuorum,
-    RefreshRegistration,
-    RemoveVoter,
-    StepError,
-    UnregisterBroker,
-    UnregisterController,
-)
 from quorate_operator.runtime.kubernetes.api import (
     BROKERS,
     CONTROLLERS,
@@ -64,10 +54,17 @@ PACE = Pace(working_ms=1_000, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=
 JITTER = 0.25
 LEASE_TIMEOUT_S = 60.0
 
-GUARDED = (AddVoter, RemoveVoter, UnregisterController, RefreshRegistration, UnregisterBroker, RebuildQuorum)
+GUARDED = (
+    steps.AddVoter,
+    steps.RemoveVoter,
+    steps.UnregisterController,
+    steps.RefreshRegistration,
+    steps.UnregisterBroker,
+    steps.RebuildQuorum,
+)
 """Changes of membership: done by one process alone, on a fresh look."""
 
-EXPECTED_ERRORS = (ApiError, StepError, AdminError, OSError)
+EXPECTED_ERRORS = (ApiError, steps.StepError, AdminError, OSError)
 """Failures of other parts: reported by their message. Any other error is a fault of the operator."""
 
 log = logging.getLogger(__name__)
@@ -161,7 +158,7 @@ class ClusterReconciler:
             await self._write_status(kind, body, refused_status(message, generation))
             await self._shared.events.record(self.key, body, "InvalidManifest", message, is_warning=True)
 
-    async def planned(self, look: Look) -> Plan:
+    async def planned(self, look: Look) -> steps.Plan:
         """Returns the plan together with what is due for brokers of pools that are deleted."""
         resources = self._resources
         if resources.is_deleted:
@@ -182,7 +179,7 @@ class ClusterReconciler:
         """Publishes the look: the status page's snapshot, the resources' statuses, Events of refusals."""
         await self._publish(self._resources, look)
 
-    def alone(self, action: Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
+    def alone(self, action: steps.Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
         """A Lease of the cluster for changes of membership; None for other steps."""
         return self._leased() if isinstance(action, GUARDED) else None
 
@@ -199,18 +196,18 @@ class ClusterReconciler:
             try:
                 await stack.enter_async_context(lease.held(LEASE_TIMEOUT_S))
             except LeaseLostError as error:
-                raise StepError(str(error)) from error
+                raise steps.StepError(str(error)) from error
             try:
                 yield lambda: lease.is_held
             except (ApiError, AdminError) as error:
-                raise StepError(str(error)) from error
+                raise steps.StepError(str(error)) from error
 
-    async def applying(self, look: Look, action: Action) -> None:
+    async def applying(self, look: Look, action: steps.Action) -> None:
         name, note = type(action).__name__, f"{_label(look.desired, action)}: {action.reason}"
         await self._shared.events.record(self.key, self._about(look.desired, action), name, note)
         log.info("%s/%s: %s %s", *self.key, name, note)
 
-    async def applied(self, look: Look, action: Action) -> None:
+    async def applied(self, look: Look, action: steps.Action) -> None:
         name, note = type(action).__name__, f"{_label(look.desired, action)}: {action.reason}"
         log.info("%s/%s: done: %s %s", *self.key, name, note)
         self._shared.events.settle(self._about(look.desired, action), name, note)
@@ -346,7 +343,7 @@ class ClusterReconciler:
             raise
         self._shared.store.put(written)
 
-    def _about(self, desired: DesiredCluster, action: Action) -> Object:
+    def _about(self, desired: DesiredCluster, action: steps.Action) -> Object:
         """Returns the resource for an Event about a step: the node's pool, or the quorum."""
         resources = self._resources
         assert resources.quorum is not None
@@ -355,7 +352,7 @@ class ClusterReconciler:
         return resources.pools.get(pool or "", resources.quorum)
 
 
-def _label(desired: DesiredCluster, action: Action) -> str:
+def _label(desired: DesiredCluster, action: steps.Action) -> str:
     if action.node_id is None:
         return desired.name
     labels = {node.node_id: node.label for node in desired.nodes}

@@ -1,4 +1,4 @@
-"""A desired cluster with what only Kubernetes knows: addresses, and what a pod's revision is made of."""
+"""Completes a desired cluster with what only Kubernetes knows: addresses, and the revisions of pods."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from quorate_operator.resources.secrets import are_usable, secret_names
 
 
 def complete(desired: DesiredCluster, manifests: Manifests, facts: Facts) -> DesiredCluster:
-    """The cluster with the addresses and revisions of its nodes. Raises TemplateError for a host that is none."""
+    """Returns the cluster with addresses and revisions. Raises TemplateError for an invalid host."""
     context = Context(manifests=manifests, facts=facts)
     addressed = replace(desired, nodes=tuple(_with_addresses(context, node) for node in desired.nodes))
     nodes = tuple(
@@ -34,7 +34,7 @@ def _with_addresses(context: Context, node: DesiredNode) -> DesiredNode:
 
 
 def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
-    """What a running pod can't change, by what it is for people."""
+    """Returns what a running pod can't change, by its name for people."""
     template = context.pool(node.pool).spec.template
     spec = pod_spec(context, node)
     container, *sidecars = spec["containers"]

@@ -41,7 +41,7 @@ _DIRECTORY_PROVIDER = "org.apache.kafka.common.config.provider.DirectoryConfigPr
 def config_map(
     context: Context, desired: DesiredCluster, node: DesiredNode, advertised: Mapping[str, Address]
 ) -> Object:
-    """The node's configuration as it is to be started next, with these advertised addresses by listener name."""
+    """Returns the configuration for the node's next start, with these advertised addresses by listener name."""
     data = {PROPERTIES_FILE: render_properties(node_properties(context, desired, node, advertised), COMMENT)}
     if node.implementation is Implementation.JAVA:
         data[LOG4J2_FILE] = LOG4J2
@@ -62,7 +62,7 @@ def config_map(
 def node_properties(
     context: Context, desired: DesiredCluster, node: DesiredNode, advertised: Mapping[str, Address]
 ) -> dict[str, str]:
-    """The node's properties. What a manifest says by name wins over what is only a good choice."""
+    """Returns the node's properties. The manifest's config overrides mere defaults."""
     quorum = quorum_facts(context, desired)
     is_broker = node.role is Role.BROKER
     others = {} if node.role is Role.CONTROLLER else {quorum.listener_name: "PLAINTEXT"}
@@ -86,9 +86,9 @@ def node_properties(
 
 
 def config_revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
-    """What of the properties a running node can't change, and that is worth a restart.
+    """Returns the properties that need a restart.
 
-    Addresses are planned apart; the controllers that a dynamic quorum is found by may differ from node to node.
+    Addresses are planned separately; bootstrap servers of a dynamic quorum may differ from node to node.
     """
     properties = node_properties(context, desired, node, node.advertised)
     skipped = (ADVERTISED_LISTENERS, "controller.quorum.bootstrap.servers")
@@ -96,7 +96,7 @@ def config_revision(context: Context, desired: DesiredCluster, node: DesiredNode
 
 
 def quorum_facts(context: Context, desired: DesiredCluster) -> QuorumFacts:
-    """The quorum as every node's configuration has it. Directory ids are those that were settled at formation."""
+    """Returns the quorum for configurations. Directory ids are those settled at formation."""
     formation = context.facts.formation
     initial = formation.initial_voters if formation else {}
     controllers = desired.of_role(Role.CONTROLLER)
@@ -118,17 +118,17 @@ def quorum_facts(context: Context, desired: DesiredCluster) -> QuorumFacts:
 
 
 def advertised_text(advertised: Mapping[str, Address]) -> str:
-    """The annotation that keeps what a node was started with."""
+    """Returns the annotation that stores the addresses of a node's start."""
     return json.dumps({name: str(address) for name, address in sorted(advertised.items())})
 
 
 def tls_directory(listener: str) -> str:
-    """Where the certificate of a listener is mounted."""
+    """Returns where the certificate of a listener is mounted."""
     return f"{TLS_DIRECTORY}/{dns_label(listener)}"
 
 
 def _tls_properties(context: Context, node: DesiredNode) -> dict[str, str]:
-    """Certificates are read from the Secret's files when the node starts: they never pass through a ConfigMap."""
+    """Returns references to the Secret's files, read when the node starts: certificates are in no ConfigMap."""
     listeners = [
         listener
         for listener in node.listeners

@@ -1,4 +1,4 @@
-"""What every pod and every container has: restricted pod security, and what a pool's template says of them."""
+"""The common parts of every pod and container: restricted pod security, and the pool's template."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ HOME: Object = {"name": "HOME", "value": "/tmp"}  # noqa: S108 - the pod's own
 
 
 def tmp_volume(size: str) -> Object:
-    """The volume of `TMP_MOUNT`: images are read-only."""
+    """Returns the volume of `TMP_MOUNT`: images are read-only."""
     return {"name": "tmp", "emptyDir": {"sizeLimit": size}}
 
 
 def pod_basics(template: PodTemplate, volumes: Sequence[Object]) -> Object:
-    """The spec of a pod without its containers."""
+    """Returns the spec of a pod without its containers."""
     spec: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -45,7 +45,7 @@ def pod_basics(template: PodTemplate, volumes: Sequence[Object]) -> Object:
 
 
 def container(context: Context, template: PodTemplate, name: str, image: str) -> Object:
-    """A container without its command."""
+    """Returns a container without its command."""
     made: Object = {
         "name": name,
         "image": image,

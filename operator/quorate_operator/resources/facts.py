@@ -1,4 +1,4 @@
-"""What the builders need to know beside the manifests: where the cluster lives, and what Kubernetes has assigned."""
+"""What builders need besides the manifests: the cluster's namespace, and what Kubernetes has assigned."""
 
 import hashlib
 import json
@@ -15,15 +15,13 @@ Object = dict[str, Any]
 
 
 class ListenerOf(NamedTuple):
-    """One listener of one node."""
-
     node_id: int
     listener: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
-    """What runs the nodes, and makes lakes, where the manifests name no image.
+    """The images of nodes and lakes for manifests that name none.
 
     `{version}` in `kafka` is the Kafka release.
     """
@@ -43,16 +41,13 @@ class SecretFacts:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """What a listener needs and it has not."""
+        """Returns the missing keys that a listener needs."""
         return tuple(key for key in ("tls.crt", "tls.key") if key not in self.keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What Kubernetes tells of one cluster's surroundings.
-
-    Whatever is not there yet is left out, and filled in when it is seen.
-    """
+    """What is known of a cluster's surroundings. What does not exist yet is left out."""
 
     namespace: str
     images: Images
@@ -82,16 +77,14 @@ class Context:
 
     @property
     def cluster(self) -> str:
-        """The name of the KafkaController."""
         return self.manifests.controllers.metadata.name
 
     @property
     def namespace(self) -> str:
-        """Where everything is."""
         return self.facts.namespace
 
     def pool(self, name: str) -> KafkaController | KafkaBroker:
-        """The resource that a pool comes from. Raises KeyError."""
+        """Returns the resource of a pool. Raises KeyError."""
         pools: tuple[KafkaController | KafkaBroker, ...] = (
             self.manifests.controllers,
             *self.manifests.brokers,
@@ -102,7 +95,6 @@ class Context:
         raise KeyError(name)
 
     def image_of(self, node: DesiredNode) -> str:
-        """What runs the node."""
         named = self.pool(node.pool).spec.image
         if node.implementation is Implementation.PYTHON:
             return named or self.facts.images.quorate
@@ -112,6 +104,6 @@ class Context:
 
 
 def digest(value: object) -> str:
-    """A short hash of plain data, the same for the same data in any order of keys."""
+    """Returns a short hash of plain data; the order of keys does not matter."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -33,22 +33,21 @@ _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def pod_name(pool: str, node_id: int) -> str:
-    """The pod of a node, its ConfigMap, and its host name."""
+    """Returns the name of a node's pod and ConfigMap, which is its host name."""
     return f"{pool}-{node_id}"
 
 
 def volume_claim_name(pool: str, node_id: int) -> str:
-    """The PersistentVolumeClaim of a node."""
     return f"data-{pool}-{node_id}"
 
 
 def exposure_name(pool: str, node_id: int, listener: str) -> str:
-    """The Service that exposes one listener of a node outside of Kubernetes."""
+    """Returns the name of the Service that exposes a node's listener outside of Kubernetes."""
     return short_name(f"{pool}-{node_id}-{dns_label(listener)}")
 
 
 def dns_label(listener: str) -> str:
-    """A listener's name in the small letters that Kubernetes wants."""
+    """Returns a listener's name in lower case, as Kubernetes requires."""
     return listener.lower().replace("_", "-").strip("-")
 
 
@@ -58,27 +57,27 @@ def is_service_name(text: str) -> bool:
 
 
 def pod_host(context: Context, pool: str, node_id: int) -> str:
-    """The name that the headless Service gives a pod: the node's alone, for ever."""
+    """Returns the pod's name from the headless Service, which always belongs to this node."""
     return f"{pod_name(pool, node_id)}.{pool}.{context.namespace}.svc"
 
 
 def cluster_labels(context: Context, role: Role) -> dict[str, str]:
-    """What all objects of one role in a cluster have, and selectors select by."""
+    """Returns labels of all objects of one role in a cluster, for selectors."""
     return {LABEL_CLUSTER: context.cluster, LABEL_COMPONENT: role.value}
 
 
 def pool_labels(context: Context, pool: str, role: Role) -> dict[str, str]:
-    """What all objects of a pool have, and selectors select by."""
+    """Returns labels of all objects of a pool, for selectors."""
     return {**cluster_labels(context, role), LABEL_POOL: pool}
 
 
 def node_labels(context: Context, pool: str, role: Role, node_id: int) -> dict[str, str]:
-    """What one node's objects have, and Services select it by."""
+    """Returns labels of one node's objects, for selectors."""
     return {**pool_labels(context, pool, role), LABEL_NODE_ID: str(node_id)}
 
 
 def descriptive_labels(context: Context, version: str | None = None) -> dict[str, str]:
-    """Kubernetes' recommended labels; nothing is selected by them, so that they may change."""
+    """Returns Kubernetes' recommended labels, by which nothing is selected."""
     labels = {
         LABEL_NAME: "quorate",
         "app.kubernetes.io/instance": context.cluster,
@@ -89,13 +88,12 @@ def descriptive_labels(context: Context, version: str | None = None) -> dict[str
 
 
 def labels_of(context: Context, node: DesiredNode) -> dict[str, str]:
-    """All labels of a node's objects."""
     own = node_labels(context, node.pool, node.role, node.node_id)
     return descriptive_labels(context, node.kafka_version) | own
 
 
 def owner_references(owner: KafkaController | KafkaBroker) -> list[Object]:
-    """The resource as the one that objects are deleted with; empty while it has no uid."""
+    """Returns the reference with which objects are deleted together with `owner`; none while it has no uid."""
     if owner.metadata.uid is None:
         return []
     reference = {
@@ -117,7 +115,7 @@ def metadata(
     owner: KafkaController | KafkaBroker | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
-    """The metadata of an object. Without an owner it outlives the resource."""
+    """Returns the metadata of an object. Without an owner it outlives the resource."""
     result: Object = {"name": name, "namespace": context.namespace, "labels": dict(labels)}
     if annotations:
         result["annotations"] = dict(annotations)
@@ -127,7 +125,7 @@ def metadata(
 
 
 def parse_address(text: str) -> Address:
-    """`host:port` as `str(Address)` writes it. Raises ValueError."""
+    """Reads `host:port` as `str(Address)` writes it. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal()):
         raise ValueError(f"{text!r} must be host:port")
@@ -135,7 +133,7 @@ def parse_address(text: str) -> Address:
 
 
 def short_name(name: str) -> str:
-    """The name itself, or one that begins like it and is no other's, if it is too long for Kubernetes."""
+    """Returns the name; one that is too long for Kubernetes is cut and ends with a hash."""
     if len(name) <= NAME_LENGTH_MAX:
         return name
     suffix = hashlib.sha256(name.encode()).hexdigest()[:8]

@@ -1,7 +1,7 @@
-"""Where the nodes of a cluster listen in Kubernetes, and what clients are told.
+"""Where nodes listen in Kubernetes, and the addresses that they advertise.
 
-A host `<name>.<namespace>.svc` is a Service that Quorate makes and points at a node: a controlled address. A pod's
-own name leads to it as long as the pod lives, and nobody has to point it. Other names are somebody else's.
+Quorate controls a host `<name>.<namespace>.svc`: it creates that Service and points it at a node. A pod's own name
+leads to the pod as long as it exists. Other names are managed elsewhere.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ CLUSTER_DOMAIN = "cluster.local"
 
 
 def listener_port(node: DesiredNode, listener: Listener) -> int:
-    """The port that a listener has in its pod: the manifest's, else the next one that nobody has."""
+    """Returns the port of a listener in its pod: the manifest's, or the next free one."""
     if listener.port is not None:
         return listener.port
     if node.role is Role.CONTROLLER:
@@ -33,17 +33,17 @@ def listener_port(node: DesiredNode, listener: Listener) -> int:
 
 
 def contact(context: Context, node: DesiredNode) -> Address:
-    """Where the other nodes find this one by its pod's own name, on its first listener."""
+    """Returns the address that other nodes use: the pod's own name, and the first listener."""
     return Address(pod_host(context, node.pool, node.node_id), listener_port(node, node.listeners[0]))
 
 
 def advertised(context: Context, node: DesiredNode) -> dict[str, Address]:
-    """By listener name, what clients are to be told. Raises TemplateError."""
+    """Returns what the node advertises, by listener name. Raises TemplateError."""
     return {listener.name: _advertised(context, node, listener) for listener in node.listeners}
 
 
 def interim(context: Context, node: DesiredNode) -> dict[str, Address]:
-    """By listener name, an address that is the node's alone for ever; where it is what is advertised, none.
+    """Returns an address that always belongs to the node, by listener name; none if it is the advertised one.
 
     Raises TemplateError.
     """
@@ -63,7 +63,7 @@ def interim(context: Context, node: DesiredNode) -> dict[str, Address]:
 
 
 def published_name(context: Context, host: str) -> str | None:
-    """The Service that a host is the name of, if Quorate can make it: `<name>.<namespace>.svc`; else None."""
+    """Returns the name of the Service for a host `<name>.<namespace>.svc`; None if Quorate can't create it."""
     if not is_inside(context, host):
         return None
     name = _without_domain(host).removesuffix(f".{context.namespace}.svc")
@@ -71,7 +71,7 @@ def published_name(context: Context, host: str) -> str | None:
 
 
 def is_inside(context: Context, host: str) -> bool:
-    """Whether a host is a name of this namespace, which means nothing outside of Kubernetes."""
+    """Whether a host is a name of this namespace, which has no meaning outside of Kubernetes."""
     return _without_domain(host).endswith(f".{context.namespace}.svc")
 
 
@@ -80,14 +80,14 @@ def _without_domain(host: str) -> str:
 
 
 def controlled(context: Context, addresses: Mapping[str, Address]) -> frozenset[Address]:
-    """Those of the addresses that Quorate can point at nodes."""
+    """Returns the addresses that Quorate can point at nodes."""
     return frozenset(
         address for address in addresses.values() if published_name(context, address.host) is not None
     )
 
 
 def _own_services(context: Context) -> frozenset[str]:
-    """Names that are taken: a published name must not replace a Service that does something else."""
+    """Returns the names of other Services of the cluster, which a published name must not replace."""
     manifests = context.manifests
     names = {manifests.controllers.metadata.name}
     for pool in manifests.brokers:

@@ -1,7 +1,6 @@
 """The pod of a node: formatted by an init container, run under restricted pod security.
 
-A pod is made anew for each start: what it was made with stands in its annotations, so that the operator knows,
-whoever made it, what its process runs with.
+A pod is created for each start. Its annotations have the revision and addresses that its process runs with.
 """
 
 import json
@@ -63,7 +62,7 @@ def node_pod(
     *,
     is_initial: bool,
 ) -> Object:
-    """The pod that runs a node with these advertised addresses by listener name.
+    """Returns the pod that runs a node with these advertised addresses by listener name.
 
     `is_initial`: an empty disk is formatted as one of the first voters; otherwise it joins.
     """
@@ -89,9 +88,9 @@ def node_pod(
 
 
 def task_pod(context: Context, node: DesiredNode, name: str, arguments: Sequence[str]) -> Object:
-    """A pod that runs one `quorate` command on the volume of a node that has no process, and ends.
+    """Returns a pod that runs one `quorate` command on the volume of a stopped node, and ends.
 
-    `name` tells it from the node's other tasks. What it prints to its termination log is its result.
+    `name` distinguishes the node's tasks. The termination log has the result.
     """
     spec = _pod_basics(context, node)
     spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": CONTROLLER_GRACE_S}
@@ -116,14 +115,14 @@ def task_pod(context: Context, node: DesiredNode, name: str, arguments: Sequence
 
 
 def rebuild_quorum_arguments() -> tuple[str, ...]:
-    """The `quorate` command of a `task_pod` that makes a stopped controller the only voter of its quorum."""
+    """Returns the `quorate` command that makes a stopped controller the only voter of its quorum."""
     return ("controller", "rebuild-quorum", "--config", f"{CONFIG_DIRECTORY}/{PROPERTIES_FILE}")
 
 
 def format_arguments(
     context: Context, desired: DesiredCluster, node: DesiredNode, *, is_initial: bool
 ) -> tuple[str, ...]:
-    """The `quorate` command that formats a node's volume, and does nothing to one that is formatted.
+    """Returns the `quorate` command that formats a node's volume, and does nothing to a formatted one.
 
     It writes the directory id to the termination log, where the operator reads it.
     """
@@ -146,13 +145,16 @@ def format_arguments(
 def format_container(
     context: Context, desired: DesiredCluster, node: DesiredNode, *, is_initial: bool
 ) -> Object:
-    """The init container. Brokers' volumes are formatted by Quorate, too: what it writes is what Kafka writes."""
+    """Returns the init container. Quorate also formats brokers' volumes, in the same way as Kafka."""
     arguments = format_arguments(context, desired, node, is_initial=is_initial)
     return _quorate_container(context, node, FORMAT_CONTAINER, arguments)
 
 
 def pod_spec(context: Context, node: DesiredNode) -> Object:
-    """The spec of a node's pod without what only matters to an empty disk: two that differ are two revisions."""
+    """Returns the spec of a node's pod without the format container.
+
+    Pods with different specs are different revisions.
+    """
     spec = _pod_basics(context, node)
     is_controller = node.role is Role.CONTROLLER
     spec |= {
@@ -179,7 +181,7 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
 
 
 def _pod_basics(context: Context, node: DesiredNode) -> Object:
-    """What every pod on a node's volume has."""
+    """Returns the common parts of pods on a node's volume."""
     return pod_basics(context.pool(node.pool).spec.template, _volumes(node))
 
 
@@ -217,7 +219,7 @@ def _container(context: Context, node: DesiredNode, name: str, image: str) -> Ob
 
 
 def _quorate_container(context: Context, node: DesiredNode, name: str, arguments: Sequence[str]) -> Object:
-    """A container that runs one command on the node's volume with Quorate's own image."""
+    """Returns a container that runs one command on the node's volume with Quorate's image."""
     return _container(context, node, name, context.facts.images.quorate) | {
         "command": ["quorate", *arguments],
         "env": [HOME],
@@ -251,7 +253,7 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
 
 
 def _python_probes() -> Object:
-    """Ready means member of a quorum that has a leader, and caught up: budgets count on it."""
+    """Ready means: caught up in a quorum that has a leader. Disruption budgets rely on it."""
     return {
         "startupProbe": _probe({"httpGet": {"path": "/healthz", "port": "http"}}, period_s=1, failures=300),
         "livenessProbe": _probe({"httpGet": {"path": "/healthz", "port": "http"}}, period_s=10, failures=6),
@@ -287,14 +289,14 @@ def _kafka_environment(memory_limit: str | None) -> list[Object]:
 
 
 def _heap_bytes(memory_limit: str) -> int | None:
-    """Half of the memory: the page cache is the other half. None where the limit is no plain size."""
+    """Returns half of the memory; the other half is for the page cache. None if the limit is in thousandths."""
     if re.search(r"m$", memory_limit):
         return None  # thousandths of bytes: nobody means that
     return max(_HEAP_BYTES_MIN, quantity_bytes(memory_limit) // 2)
 
 
 def volume_claim(context: Context, node: DesiredNode) -> Object:
-    """The claim of one node; applying it again with a larger size makes the volume grow where it can."""
+    """Returns the claim of one node. Applied with a larger size, the volume grows if its class allows it."""
     storage = context.pool(node.pool).spec.storage
     spec: Object = {
         "accessModes": ["ReadWriteOnce"],

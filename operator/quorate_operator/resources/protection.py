@@ -1,4 +1,4 @@
-"""What protects a cluster's pods: disruption budgets against drains, a network policy against foreign clients."""
+"""Disruption budgets against drains, and a network policy against foreign clients."""
 
 from quorate_admin.diagnosis import majority
 
@@ -18,11 +18,10 @@ from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
 
 
 def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
-    """One controller at a time, and none while the voters need each other.
+    """Returns a budget of one controller, or none if a majority needs every caught-up voter.
 
-    `voters` are those of the quorum now, `pods` the controllers that there are: what is no voter yet is no help.
-    A quorum that is meant to have one or two voters can't spare any: it may be drained all the same, since
-    nothing would ever end the wait.
+    `voters` are those of the quorum now, `pods` all controllers, also observers. A quorum of one or two voters can be
+    drained all the same, since a drain would wait for ever.
     """
     name = context.cluster
     is_small = context.manifests.controllers.spec.replicas <= 2
@@ -31,7 +30,7 @@ def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
 
 
 def brokers_budget(context: Context, pool: str, *, pods: int) -> Object:
-    """As many brokers as may be down for a restart may be drained; a pool of one may be drained as well."""
+    """Returns a budget of as many brokers as may restart at a time; a pool of one can be drained."""
     spec = context.pool(pool).spec
     return _budget(context, pool, Role.BROKER, max(0, pods - spec.rollout.max_unavailable))
 
@@ -53,9 +52,9 @@ def _budget(context: Context, pool: str, role: Role, available: int) -> Object:
 
 
 def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
-    """Controllers are reached by each other, by the cluster's brokers and by the operator; metrics by all.
+    """Allows access to controllers for each other, the cluster's brokers and the operator; metrics for everybody.
 
-    It allows nothing else to come in, and says nothing about what goes out.
+    Everything else is refused. Outgoing connections are not restricted.
     """
     selected = cluster_labels(context, Role.CONTROLLER)
     ports = sorted(

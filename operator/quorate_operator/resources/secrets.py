@@ -1,4 +1,4 @@
-"""Secrets that listeners need and that are not as they must be: told by field, and waited for. Pure."""
+"""Secrets of listeners that are missing or incomplete: refusals by field, and waits. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ CODE = "SecretMissing"
 
 
 def secret_names(node: DesiredNode) -> frozenset[str]:
-    """The Secrets that the node's listeners name."""
+    """Returns the Secrets of the node's listeners."""
     return frozenset(
         listener.tls.secret_name
         for listener in node.listeners
@@ -21,14 +21,14 @@ def secret_names(node: DesiredNode) -> frozenset[str]:
 
 
 def are_usable(names: frozenset[str], facts: Facts) -> bool:
-    """Whether all of these Secrets are there and have what a listener needs."""
+    """Whether all of these Secrets exist and have the keys that a listener needs."""
     return all(name in facts.secrets and not facts.secrets[name].lacks for name in names)
 
 
 def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
-    """The plan without starts and restarts of nodes whose Secrets can't be used; these are told as refusals.
+    """Returns the plan without starts and restarts of nodes whose Secrets can't be used, and with refusals for these.
 
-    A running node goes on without its Secret: it has read it.
+    A running node continues without its Secret, which it has read.
     """
     refusals = _faults(context)
     if not refusals:

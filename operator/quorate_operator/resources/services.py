@@ -1,4 +1,4 @@
-"""Services: one headless of each pool, one for each exposed listener of a node, one for each published name."""
+"""Services: a headless one for each pool, one for each exposed listener of a node, one for each published name."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ PURPOSE_EXPOSURE = "exposure"
 
 
 def headless_service(context: Context, desired: DesiredCluster, pool: str, role: Role) -> Object:
-    """What gives the pods of a pool their host names, also before they are ready: they have to find each other."""
+    """Returns the Service that gives a pool's pods their host names, also before they are ready."""
     nodes = [node for node in desired.nodes if node.pool == pool]
     ports = [
         {"name": dns_label(listener.name), "port": listener_port(nodes[0], listener)}
@@ -41,7 +41,7 @@ def headless_service(context: Context, desired: DesiredCluster, pool: str, role:
 
 
 def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
-    """The node's Services of type LoadBalancer and NodePort, one for each listener that has one."""
+    """Returns the node's Services of type LoadBalancer and NodePort, one for each listener that has one."""
     services = []
     for listener in node.listeners:
         if not isinstance(listener, BrokerListener):
@@ -68,9 +68,9 @@ def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
 
 
 def published_service(context: Context, node: DesiredNode, publications: Sequence[Publication]) -> Object:
-    """The Service of one name, with every port that is published of it; all of them are for this node.
+    """Returns the Service of one name with all its published ports, which belong to this node.
 
-    When, and since when no node advertises it, stands in an annotation: `publications_of` reads it.
+    An annotation stores when each was published and retired: `publications_of` reads it.
     """
     (name,) = {published_name(context, publication.address.host) for publication in publications}
     assert name is not None, "only controlled names are published"
@@ -92,7 +92,7 @@ def published_service(context: Context, node: DesiredNode, publications: Sequenc
 
 
 def publications_of(service: Mapping[str, object]) -> tuple[Publication, ...]:
-    """What `published_service` wrote into a Service; nothing for other Services. Raises ValueError for garbage."""
+    """Returns the publications that `published_service` stored; none for other Services. Raises ValueError."""
     found = service["metadata"]
     assert isinstance(found, Mapping)
     text = (found.get("annotations") or {}).get(ANNOTATION_PUBLISHED)

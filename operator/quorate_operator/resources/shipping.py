@@ -1,4 +1,4 @@
-"""What a quorum's history is made of: a side car that ships the log, a volume, and the CronJob that makes a lake."""
+"""A quorum's history: a side car that ships the log, a volume, and a CronJob that ingests into a lake."""
 
 from quorate_operator.models.history import SHIPPED_DIRECTORY, History
 from quorate_operator.planning.cluster import Lifecycle, Role
@@ -31,27 +31,24 @@ _TMP_SIZE = "8Gi"
 
 
 def history_of(context: Context) -> History | None:
-    """What is asked for; None: no history."""
     return context.manifests.controllers.spec.history
 
 
 def claim_name(context: Context, history: History) -> str:
-    """The claim of the volume that a history is on."""
     return history.claim_name or short_name(f"history-{context.cluster}")
 
 
 def cron_job_name(context: Context) -> str:
-    """A CronJob's name has at most 52 letters, as a KafkaController's does: a job's name is longer by 11."""
+    """Returns the name, at most 52 characters as a KafkaController's: a job's name is 11 longer."""
     return context.cluster
 
 
 def history_volume(context: Context, history: History) -> Object:
-    """The volume in a pod."""
     return {"name": VOLUME, "persistentVolumeClaim": {"claimName": claim_name(context, history)}}
 
 
 def ship_container(context: Context) -> Object:
-    """The side car of a controller, Python's or Java's: it reads the node's volume, and writes the history's."""
+    """Returns the side car of a controller: it reads the node's volume and writes the history's."""
     template = context.manifests.controllers.spec.template
     return container(context, template, SHIP_CONTAINER, context.facts.images.quorate) | {
         "command": [
@@ -69,7 +66,7 @@ def ship_container(context: Context) -> Object:
 
 
 def history_claim(context: Context, history: History) -> Object | None:
-    """The volume for a history, None if it was made by somebody else. Nobody owns it: it outlives the cluster."""
+    """Returns the claim for a history; None for an existing one. It has no owner: it outlives the cluster."""
     storage = history.storage
     if storage is None:
         return None
@@ -88,7 +85,10 @@ def history_claim(context: Context, history: History) -> Object | None:
 
 
 def ingest_cron_job(context: Context, history: History, lifecycle: Lifecycle) -> Object:
-    """Takes what was shipped into the lake, one job at a time. A quorum that sleeps ships nothing."""
+    """Returns the CronJob that ingests what was shipped, one job at a time.
+
+    It is suspended while the quorum hibernates.
+    """
     return {
         "apiVersion": "batch/v1",
         "kind": "CronJob",

@@ -150,7 +150,7 @@ class PoolView:
 
     @property
     def ready(self) -> int:
-        """How many of its nodes are ready."""
+        """The number of ready nodes."""
         return sum(node.seen.state is NodeState.READY for node in self.nodes)
 
 
@@ -269,7 +269,7 @@ def is_serving(desired: DesiredCluster, observed: ObservedCluster) -> bool:
 def _health(
     desired: DesiredCluster | None, observed: ObservedCluster | None, plan: Plan | None, problem: str | None
 ) -> Health:
-    """The worst that is true."""
+    """Returns the worst health that applies."""
     if desired is None or observed is None or plan is None:
         return Health.UNKNOWN
     if desired.lifecycle is Lifecycle.HIBERNATED:
@@ -299,7 +299,7 @@ def _next(steps: tuple[StepView, ...] | None) -> str:
 
 
 def _label_of(desired: DesiredCluster | None, observed: ObservedCluster | None) -> Label:
-    """Names nodes as people know them: `controller-3000`."""
+    """Returns names such as `controller-3000`."""
     labels: dict[int, str] = {}
     if observed is not None:
         labels |= {one.node_id: f"{one.role}-{one.node_id}" for one in observed.nodes.values()}
@@ -322,7 +322,7 @@ def _steps(plan: Plan, label: Label) -> tuple[StepView, ...]:
 
 
 def _with_waits(steps: Iterable[StepView]) -> tuple[StepView, ...]:
-    """Each step with the last wait before it among these steps."""
+    """Adds to each step the last wait before it among these steps."""
     views: list[StepView] = []
     waits_for: str | None = None
     for one in steps:
@@ -406,7 +406,7 @@ def _replica(
 
 
 def _role_of(observed: ObservedCluster, node_id: int) -> Role:
-    """What a replica of the log is: brokers observe it as well as controllers that are no voters."""
+    """Returns the role of a replica of the log: observers are brokers, or controllers that are no voters."""
     if (node := observed.nodes.get(node_id)) is not None:
         return node.role
     registration = observed.kafka.registrations.get(node_id) if observed.kafka is not None else None
@@ -414,7 +414,7 @@ def _role_of(observed: ObservedCluster, node_id: int) -> Role:
 
 
 def _registrations(observed: ObservedCluster) -> tuple[RegistrationView, ...] | None:
-    """By node id; None while no leader answers."""
+    """Returns the registrations by node id; None while no leader answers."""
     if observed.kafka is None:
         return None
     judged = judge(observed)

@@ -6,30 +6,8 @@ from typing import Final
 
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
 
+from quorate_operator.planning import steps
 from quorate_operator.planning.relocation import format_bytes
-from quorate_operator.planning.steps import (
-    Action,
-    AddVoter,
-    CreateNode,
-    DeleteVolume,
-    ElectPreferredLeaders,
-    FinalizeFeature,
-    ForgetNode,
-    FormCluster,
-    PublishAddress,
-    ReassignPartitions,
-    RebuildQuorum,
-    RefreshRegistration,
-    RemoveVoter,
-    RetireAddress,
-    StartNode,
-    Step,
-    StopNode,
-    UnregisterBroker,
-    UnregisterController,
-    WaitFor,
-    WithdrawAddress,
-)
 
 Label = Callable[[int], str]
 """A node's name for people, by its id."""
@@ -37,61 +15,61 @@ UNKNOWN: Final = "\N{EN DASH}"
 """Stands in a table for what is not known."""
 WITHOUT_LEADER: Final = "without a leader"
 
-VERBS: dict[type[Action], tuple[str, str]] = {
-    FormCluster: ("form", "forming"),
-    CreateNode: ("create", "creating"),
-    StartNode: ("start", "starting"),
-    StopNode: ("stop", "stopping"),
-    DeleteVolume: ("delete", "deleting"),
-    ForgetNode: ("forget", "forgetting"),
-    RebuildQuorum: ("rebuild", "rebuilding"),
-    PublishAddress: ("publish", "publishing"),
-    RetireAddress: ("retire", "retiring"),
-    WithdrawAddress: ("withdraw", "withdrawing"),
-    AddVoter: ("add", "adding"),
-    RemoveVoter: ("remove", "removing"),
-    UnregisterController: ("unregister", "unregistering"),
-    RefreshRegistration: ("refresh", "refreshing"),
-    UnregisterBroker: ("unregister", "unregistering"),
-    FinalizeFeature: ("finalize", "finalizing"),
-    ReassignPartitions: ("reassign", "reassigning"),
-    ElectPreferredLeaders: ("elect", "electing"),
+VERBS: dict[type[steps.Action], tuple[str, str]] = {
+    steps.FormCluster: ("form", "forming"),
+    steps.CreateNode: ("create", "creating"),
+    steps.StartNode: ("start", "starting"),
+    steps.StopNode: ("stop", "stopping"),
+    steps.DeleteVolume: ("delete", "deleting"),
+    steps.ForgetNode: ("forget", "forgetting"),
+    steps.RebuildQuorum: ("rebuild", "rebuilding"),
+    steps.PublishAddress: ("publish", "publishing"),
+    steps.RetireAddress: ("retire", "retiring"),
+    steps.WithdrawAddress: ("withdraw", "withdrawing"),
+    steps.AddVoter: ("add", "adding"),
+    steps.RemoveVoter: ("remove", "removing"),
+    steps.UnregisterController: ("unregister", "unregistering"),
+    steps.RefreshRegistration: ("refresh", "refreshing"),
+    steps.UnregisterBroker: ("unregister", "unregistering"),
+    steps.FinalizeFeature: ("finalize", "finalizing"),
+    steps.ReassignPartitions: ("reassign", "reassigning"),
+    steps.ElectPreferredLeaders: ("elect", "electing"),
 }
 """Of each kind of action, what is to be done and what is being done."""
 
 
-def in_words(step: Step, label: Label, *, under_way: bool = False) -> str:
+def in_words(step: steps.Step, label: Label, *, under_way: bool = False) -> str:
     """`start controller-3000: it does not run`; or `starting controller-3000: ...`."""
-    if isinstance(step, WaitFor):
+    if isinstance(step, steps.WaitFor):
         return f"wait for {step.reason}"
     return f"{VERBS[type(step)][under_way]} {_object(step, label)}: {step.reason}"
 
 
-def _object(action: Action, label: Label) -> str:
+def _object(action: steps.Action, label: Label) -> str:
     match action:
-        case FormCluster(node_ids=node_ids):
+        case steps.FormCluster(node_ids=node_ids):
             return f"the cluster of {', '.join(label(node_id) for node_id in node_ids)}"
-        case DeleteVolume():
+        case steps.DeleteVolume():
             return f"the data of {label(action.node_id)}"
-        case RebuildQuorum():
+        case steps.RebuildQuorum():
             return f"the quorum from the data of {label(action.node_id)}"
-        case PublishAddress() | RetireAddress() | WithdrawAddress():
+        case steps.PublishAddress() | steps.RetireAddress() | steps.WithdrawAddress():
             return f"{action.address} of {label(action.node_id)}"
-        case AddVoter() | RemoveVoter():
+        case steps.AddVoter() | steps.RemoveVoter():
             return f"voter {label(action.node_id)}"
-        case RefreshRegistration():
+        case steps.RefreshRegistration():
             return f"the registration of {label(action.node_id)}"
-        case FinalizeFeature():
+        case steps.FinalizeFeature():
             return f"{action.feature} at level {action.level}"
-        case ReassignPartitions():
+        case steps.ReassignPartitions():
             count = len(action.targets)
             return f"{count} partition{'' if count == 1 else 's'}"
-        case ElectPreferredLeaders():
+        case steps.ElectPreferredLeaders():
             return "preferred leaders"
     return label(action.node_id)
 
 
-def action_words(action: Action, label: Label) -> str:
+def action_words(action: steps.Action, label: Label) -> str:
     """Returns what an action does and to which node, without its reason: `Remove voter controller-3002`."""
     words = in_words(action, label).removesuffix(f": {action.reason}")
     return words[:1].upper() + words[1:]

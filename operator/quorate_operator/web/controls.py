@@ -1,4 +1,4 @@
-"""What several parts of the page use: colours, times, states and forms. Pure."""
+"""Common parts of the pages: colours, times, states and forms. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,24 +23,23 @@ TONES: Final[Mapping[Health, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What the reader may do: `csrf` is the word that each form has to bring, None for those who only read."""
+    """What the user may do. `csrf` is the token for each form; None for users who may only read."""
 
     can_unlock: bool = False
     csrf: str | None = None
 
 
 def pill(health: Health) -> Html:
-    """The cluster's health as a coloured word."""
     return element("span", str(health), class_=f"pill {TONES[health]}")
 
 
 def moment(at_ms: int) -> Html:
-    """A time; the script turns it into "12 s ago"."""
+    """Returns a time; the script turns it into "12 s ago"."""
     return element("time", clock_time(at_ms), datetime=iso_time(at_ms))
 
 
 def form(key: ClusterKey, action: str, label: str, csrf: str, *, described: str, **fields: int) -> Html:
-    """A button that asks for something to be done; `fields` are sent along."""
+    """Returns a button that sends a command; `fields` are sent along."""
     ident = "-".join(["do", action, *(str(value) for value in fields.values())])
     return element(
         "form",
@@ -55,12 +54,12 @@ def form(key: ClusterKey, action: str, label: str, csrf: str, *, described: str,
 
 
 def cluster_path(key: ClusterKey) -> str:
-    """Where the page of a cluster is. Names of Kubernetes need no quoting."""
+    """Returns the address of a cluster's page. Kubernetes' names need no quoting."""
     return f"/clusters/{key.namespace}/{key.name}"
 
 
 def restart_form(key: ClusterKey, node: NodeView | None, csrf: str) -> Child:
-    """The button that restarts a node; nothing for one that does not run."""
+    """Returns the button that restarts a node; nothing for a node that does not run."""
     if node is None or not node.seen.state.runs:
         return ""
     node_id = node.seen.node_id
@@ -69,7 +68,7 @@ def restart_form(key: ClusterKey, node: NodeView | None, csrf: str) -> Child:
 
 
 def state(text: str, tone: str, node: NodeView | None) -> Html:
-    """A state with a dot, and what keeps a node from being well."""
+    """Returns a coloured state, and the problem of its node."""
     why: list[str] = []
     if node is not None:
         seen = node.seen
@@ -87,5 +86,4 @@ def state(text: str, tone: str, node: NodeView | None) -> Html:
 
 
 def said(text: str, tone: str) -> Html:
-    """A word or two in a colour."""
     return element("span", text, class_=f"state {tone}")

@@ -1,4 +1,4 @@
-"""HTML from calls: `element("p", "text", class_="note")`. What is not Html already is escaped. Pure."""
+"""HTML from calls: `element("p", "text", class_="note")`. Everything but Html is escaped. Pure."""
 
 from collections.abc import Iterable
 from html import escape
@@ -10,7 +10,7 @@ ROWS_SHOWN_MAX: Final = 200
 
 
 class Html(str):
-    """Text that is HTML already. Only this module and constants make it."""
+    """Text that is HTML. Only this module and constants create it."""
 
     __slots__ = ()
 
@@ -20,7 +20,10 @@ Child = str | int | Iterable["Child"] | None
 
 
 def element(tag: str, /, *children: Child, **attributes: str | float | bool | None) -> Html:
-    """An element; `class_` is class, `aria_label` is aria-label. An attribute that is False or None is left out."""
+    """Returns an element; `class_` is class, `aria_label` is aria-label.
+
+    An attribute that is False or None is omitted.
+    """
     opening = "".join(_attribute(name, value) for name, value in attributes.items())
     if tag in VOID:
         return Html(f"<{tag}{opening}>")
@@ -28,7 +31,7 @@ def element(tag: str, /, *children: Child, **attributes: str | float | bool | No
 
 
 def fragment(*children: Child) -> Html:
-    """The children one behind the other."""
+    """Joins the children."""
     return Html("".join(_render(child) for child in children))
 
 
@@ -50,12 +53,12 @@ def _attribute(name: str, value: str | float | bool | None) -> str:
 
 
 def heading(section: str, title: str) -> Html:
-    """The title of a section, which names it."""
+    """Returns the title of a section, by which the section is labelled."""
     return element("h2", title, id=f"{section}-title")
 
 
 def table(caption: str, columns: Iterable[str], rows: Iterable[Html]) -> Html:
-    """A table that scrolls by itself on narrow screens, also with the keyboard."""
+    """Returns a table that scrolls on narrow screens, also with the keyboard."""
     head = element("tr", [element("th", column, scope="col") for column in columns])
     return element(
         "div",
@@ -73,12 +76,12 @@ def table(caption: str, columns: Iterable[str], rows: Iterable[Html]) -> Html:
 
 
 def row(head: Child, cells: Iterable[Child]) -> Html:
-    """A row of a table, with its first cell as the heading."""
+    """Returns a row of a table; its first cell is the heading."""
     return element("tr", element("th", head, scope="row"), [element("td", cell) for cell in cells])
 
 
 def more(count: int) -> Html | None:
-    """What a table says about rows that it leaves out."""
+    """Returns the note about rows that a table omits, if any."""
     if count <= ROWS_SHOWN_MAX:
         return None
     return element("p", f"and {count - ROWS_SHOWN_MAX} more, which are not shown", class_="quiet")

@@ -20,7 +20,7 @@ from quorate_operator.web.port import ClusterKey
 
 
 def quorum_section(key: ClusterKey, view: ClusterView, access: Access) -> Html:
-    """The controllers: a picture of the quorum, and a row for each of them."""
+    """Returns a picture of the quorum, and a row for each controller."""
     title = heading("quorum", "Quorum")
     quorum = view.quorum
     if quorum is None:
@@ -45,7 +45,6 @@ def quorum_section(key: ClusterKey, view: ClusterView, access: Access) -> Html:
 
 
 def nothing_observed() -> Html:
-    """What a section says before the cluster was observed."""
     return element("p", "Nothing was observed yet.", class_="quiet")
 
 
@@ -70,7 +69,6 @@ def _idle_controller_row(node: NodeView, columns: int) -> Html:
 
 
 def broker_section(key: ClusterKey, view: ClusterView, access: Access) -> Html:
-    """A row for each broker."""
     title = heading("brokers", "Brokers")
     if not view.is_observed:
         return fragment(title, nothing_observed())

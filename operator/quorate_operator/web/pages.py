@@ -22,7 +22,7 @@ NOTICES: Final = {
 
 
 def list_page(clusters: Sequence[ClusterSnapshot], access: Access, notice: str | None = None) -> Html:
-    """All clusters; `clusters-list` is the part that is kept up to date."""
+    """Returns the page of all clusters; `clusters-list` is kept up to date."""
     count = len(clusters)
     return _page(
         title="Clusters",
@@ -38,13 +38,12 @@ def list_page(clusters: Sequence[ClusterSnapshot], access: Access, notice: str |
 
 
 def list_announcement(clusters: Sequence[ClusterSnapshot]) -> Html:
-    """How many clusters are how, for screen readers."""
+    """Returns the number of clusters by health, for screen readers."""
     states = [one.view().health for one in clusters]
     return fragment(", ".join(f"{states.count(one)} {one}" for one in dict.fromkeys(states)) or "No cluster")
 
 
 def cluster_list(clusters: Sequence[ClusterSnapshot]) -> Html:
-    """A card for each cluster."""
     if not clusters:
         return element("p", "There is no cluster yet: apply a KafkaController.", class_="quiet")
     return element("ul", [_card(one) for one in clusters], class_="cards")
@@ -68,7 +67,6 @@ def _card(snapshot: ClusterSnapshot) -> Html:
 
 
 def cluster_page(snapshot: ClusterSnapshot, access: Access, notice: str | None = None) -> Html:
-    """One cluster."""
     key = snapshot.key
     parts = cluster_sections(snapshot, access)
     return _page(
@@ -90,7 +88,6 @@ def cluster_page(snapshot: ClusterSnapshot, access: Access, notice: str | None =
 
 
 def not_found_page(key: ClusterKey | None, access: Access) -> Html:
-    """A page for an unknown address."""
     text = (
         f"There is no cluster {key.name} in {key.namespace}." if key is not None else "There is no such page."
     )
@@ -98,7 +95,6 @@ def not_found_page(key: ClusterKey | None, access: Access) -> Html:
 
 
 def refused_page(title: str, text: str, access: Access) -> Html:
-    """A page for a command that was refused."""
     return _page(title=title, access=access, body=_message(title, text))
 
 

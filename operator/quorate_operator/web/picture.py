@@ -1,4 +1,4 @@
-"""The quorum as a picture: inline SVG that takes its colours from the page's style sheet. Pure."""
+"""The quorum as inline SVG, coloured by the page's style sheet. Pure."""
 
 from math import cos, pi, sin
 from typing import Final
@@ -14,7 +14,7 @@ OBSERVERS_IN_A_ROW: Final = 5
 
 
 def quorum_picture(quorum: QuorumView) -> Html:
-    """Voters in a ring, the leader on top; in the middle how many are caught up; observers below."""
+    """Returns voters in a ring, the leader on top; in the middle the number of caught-up voters; observers below."""
     count = len(quorum.voters)
     radius, node_radius = (158, 36) if count <= 5 else (175, 30)
     centre_x, centre_y = WIDTH / 2, radius + node_radius + 14
@@ -93,7 +93,7 @@ def replica_words(replica: ReplicaView) -> str:
 
 
 def tone_of(replica: ReplicaView) -> str:
-    """The class that colours it: good, warn or bad."""
+    """Returns the CSS class: good, warn or bad."""
     if replica.state is NodeState.CRASHED:
         return "bad"
     if replica.caught_up:
@@ -143,7 +143,7 @@ def _spoke(
 
 
 def _gauge(quorum: QuorumView, x: float, y: float) -> Html:
-    """A ring with a part for each voter, filled for those caught up, and a mark where the majority is reached."""
+    """Returns a ring with one part for each voter, filled for those caught up, and a mark at the majority."""
     count = max(len(quorum.voters), 1)
     length = 2 * pi * GAUGE_RADIUS
     part = length / count

@@ -1,4 +1,4 @@
-"""What the status page needs from its server: snapshots of clusters, and the commands pause, resume and restart.
+"""The status page's ports: snapshots of clusters, and the commands pause, resume and restart.
 
 Times are Unix milliseconds.
 """
@@ -29,10 +29,10 @@ class ClusterEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """What the last reconcile of a cluster saw and planned.
+    """The observation and plan of a cluster's last reconcile.
 
-    `desired`, `observed` and `plan` are None as long as nothing is known: a manifest that is refused, a cluster
-    that could not be looked at yet. `problem` says why, and also why a later look failed.
+    `desired`, `observed` and `plan` are None until the cluster was observed once. `problem` is why that, or a later
+    look, failed.
     """
 
     key: ClusterKey
@@ -45,7 +45,6 @@ class ClusterSnapshot:
     problem: str | None = None
 
     def view(self) -> ClusterView:
-        """What every surface shows of it."""
         return view_of(self.key.name, self.desired, self.observed, self.plan, problem=self.problem)
 
 
@@ -54,27 +53,27 @@ class Snapshots(Protocol):
 
     @property
     def version(self) -> int:
-        """Grows with each change of any snapshot."""
+        """A number that grows with each change of any snapshot."""
 
     def clusters(self) -> tuple[ClusterSnapshot, ...]:
-        """All of them, by namespace and name."""
+        """Returns all snapshots by namespace and name."""
 
     def find(self, key: ClusterKey) -> ClusterSnapshot | None:
-        """The one of a cluster."""
+        """Returns the snapshot of a cluster, or None."""
 
     async def changed(self, seen: int) -> int:
-        """Wait until `version` is greater than `seen`; the version then."""
+        """Waits until `version` is greater than `seen`; returns it."""
 
 
 class CommandError(Exception):
-    """A command that was refused or failed. The message is for the person who gave it."""
+    """A command was refused or failed. The message is for the user."""
 
 
 class Commands(Protocol):
-    """What may be done from the page with a token: each sets an annotation, and the operator does the rest."""
+    """The commands of users with a token. Each sets an annotation, and the operator does the rest."""
 
     async def pause(self, key: ClusterKey, *, paused: bool) -> None:
-        """Set or remove `quorate.dev/pause`. Raises CommandError."""
+        """Sets or removes `quorate.dev/pause`. Raises CommandError."""
 
     async def restart_node(self, key: ClusterKey, node_id: int) -> None:
-        """Set `quorate.dev/restart-<nodeId>` to a new value. Raises CommandError."""
+        """Sets `quorate.dev/restart-<nodeId>` to a new value. Raises CommandError."""

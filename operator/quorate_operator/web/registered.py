@@ -23,7 +23,7 @@ from quorate_operator.web.nodes import nothing_observed
 
 
 def registration_section(view: ClusterView) -> Html:
-    """Every registration, ghosts first, and what they block."""
+    """Returns every registration, ghosts first, and what they block."""
     title = heading("registrations", "Registrations")
     if not view.is_observed:
         return fragment(title, nothing_observed())
@@ -81,7 +81,7 @@ def _registration_row(view: RegistrationView) -> Html:
 
 
 def address_section(view: ClusterView) -> Html:
-    """Every address that is desired or published, and where it leads."""
+    """Returns every desired or published address, and where it leads."""
     title = heading("addresses", "Addresses")
     if not view.is_observed:
         return fragment(title, nothing_observed())

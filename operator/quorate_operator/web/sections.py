@@ -20,7 +20,7 @@ WIDE_FACTS: Final = frozenset({"Cluster id", "Other features"})
 
 
 def cluster_sections(snapshot: ClusterSnapshot, access: Access) -> dict[str, Html]:
-    """The contents of each part of the page by its id."""
+    """Returns the content of each part of the page by its id."""
     key, view = snapshot.key, snapshot.view()
     return {
         "announcement": fragment(f"{view.name}: {view.health}; {view.next}."),

@@ -76,18 +76,17 @@ class StatusPage:
         return app
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and serve; raises OSError. An empty host means all interfaces."""
+        """Binds and serves; raises OSError. An empty host means all interfaces."""
         await self._runner.setup()
         await web.TCPSite(self._runner, host or None, port).start()
 
     @property
     def port(self) -> int:
-        """The bound port."""
         address: tuple[str, int] = self._runner.addresses[0]
         return address[1]
 
     async def close(self) -> None:
-        """End the streams, which never end by themselves, and stop serving."""
+        """Ends the streams, which never end by themselves, and stops serving."""
         for stream in self._streams:
             stream.cancel()
         await self._runner.cleanup()
@@ -96,7 +95,7 @@ class StatusPage:
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Refuse forms of other sites; show errors as pages."""
+        """Refuses forms of other sites; shows errors as pages."""
         origin = request.headers.get("Origin")
         if request.method == "POST" and origin is not None and urlsplit(origin).netloc != request.host:
             return self._refuse(request, 403, "Refused", "The form came from another site.")
@@ -144,7 +143,7 @@ class StatusPage:
     async def _stream(
         self, request: web.Request, parts: Callable[[], dict[str, Html] | None]
     ) -> web.StreamResponse:
-        """Send the parts of a page, first all and then those that changed, until the reader leaves."""
+        """Sends all parts of a page, then those that changed, until the user leaves."""
         if len(self._streams) >= STREAMS_MAX:
             return web.Response(
                 status=503, text=f"{STREAMS_MAX} pages are already open", headers={"Retry-After": "30"}
@@ -236,7 +235,7 @@ class StatusPage:
         return self._sessions.find(request.cookies.get(COOKIE), clock.now_ms())
 
     async def _genuine_session(self, request: web.Request) -> Session | None:
-        """The session of the reader, if the form came from one of its pages."""
+        """Returns the user's session if the form came from one of its pages."""
         session = self._session(request)
         csrf = str((await request.post()).get("csrf", ""))
         return session if session is not None and self._sessions.is_genuine(session, csrf) else None

@@ -13,7 +13,7 @@ FAILURES_WINDOW_MS: Final = 60_000
 
 
 class TooManyFailuresError(Exception):
-    """Too many wrong tokens were entered; none is checked for a while."""
+    """Too many wrong tokens; none is checked for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +36,10 @@ class Sessions:
 
     @property
     def can_unlock(self) -> bool:
-        """Whether there is a token at all."""
         return self._token is not None
 
     def unlock(self, token: str, now_ms: int) -> str | None:
-        """The name of a new session; None for a wrong token. Raises TooManyFailuresError."""
+        """Returns the name of a new session; None for a wrong token. Raises TooManyFailuresError."""
         while self._failures and self._failures[0] <= now_ms - FAILURES_WINDOW_MS:
             self._failures.popleft()
         if len(self._failures) == FAILURES_MAX:
@@ -56,12 +55,11 @@ class Sessions:
         return name
 
     def find(self, name: str | None, now_ms: int) -> Session | None:
-        """The session of this name, if it is still one."""
+        """Returns the session of this name, unless it has expired."""
         session = self._sessions.get(name or "")
         return session if session is not None and session.until_ms > now_ms else None
 
     def lock(self, name: str | None) -> None:
-        """End a session."""
         self._sessions.pop(name or "", None)
 
     @staticmethod

@@ -18,6 +18,7 @@ from typing import Protocol
 from quorate_operator.models.hosts import TemplateError
 from quorate_operator.models.manifests import ManifestError, Manifests
 from quorate_operator.models.status import HistoryStatus
+from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -29,21 +30,6 @@ from quorate_operator.planning.cluster import (
     Publication,
     Role,
     Verification,
-)
-from quorate_operator.planning.steps import (
-    CreateNode,
-    DeleteVolume,
-    ForgetNode,
-    FormCluster,
-    Plan,
-    PublishAddress,
-    RebuildQuorum,
-    RetireAddress,
-    RuntimeAction,
-    StartNode,
-    StepError,
-    StopNode,
-    WithdrawAddress,
 )
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
@@ -154,7 +140,7 @@ class KubernetesInfrastructure:
         nodes = tuple(replace(node, revision={**node.revision, VOLUME: "kept"}) for node in completed.nodes)
         return replace(completed, nodes=nodes, dynamic_quorum=desired.dynamic_quorum)
 
-    def permitted(self, plan: Plan, desired: DesiredCluster) -> Plan:
+    def permitted(self, plan: steps.Plan, desired: DesiredCluster) -> steps.Plan:
         return with_secrets(plan, self._required_context(), desired)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
@@ -222,11 +208,11 @@ class KubernetesInfrastructure:
 
     # Doing
 
-    async def apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
+    async def apply(self, action: steps.RuntimeAction, desired: DesiredCluster) -> None:
         try:
             await self._apply(action, self._as_configured(desired))
         except ApiError as error:
-            raise StepError(str(error)) from error
+            raise steps.StepError(str(error)) from error
 
     async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
         if desired.lifecycle is Lifecycle.PAUSED:
@@ -257,39 +243,39 @@ class KubernetesInfrastructure:
             if found.claim is not None and found.pool in pools:
                 await self._objects.delete(VOLUME_CLAIM, found.claim)
 
-    async def _apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
+    async def _apply(self, action: steps.RuntimeAction, desired: DesiredCluster) -> None:
         match action:
-            case FormCluster():
+            case steps.FormCluster():
                 await self._form(action, desired)
-            case CreateNode():
+            case steps.CreateNode():
                 await self._create(
                     self._node(desired, action.node_id), is_initial=action.is_initial, desired=desired
                 )
-            case StartNode():
+            case steps.StartNode():
                 await self._start(self._node(desired, action.node_id), action.advertised, desired)
-            case StopNode():
+            case steps.StopNode():
                 pod = self._objects_of(action.node_id).pod
                 if pod is not None:
                     await self._objects.delete_pod(pod, action.grace_ms)
-            case DeleteVolume():
+            case steps.DeleteVolume():
                 claim = self._objects_of(action.node_id).claim
                 if claim is not None:
                     await self._objects.delete(VOLUME_CLAIM, claim, DELETION_SLACK_S)
-            case ForgetNode():
+            case steps.ForgetNode():
                 await self._forget(action.node_id)
-            case RebuildQuorum():
+            case steps.RebuildQuorum():
                 await self._rebuild(self._node(desired, action.node_id))
-            case PublishAddress():
+            case steps.PublishAddress():
                 node = self._node(desired, action.node_id)
                 await self._names.publish(self._required_context(), action, node)
-            case RetireAddress() | WithdrawAddress():
+            case steps.RetireAddress() | steps.WithdrawAddress():
                 node = self._node(desired, action.node_id)
                 await self._names.change(self._required_context(), action, node)
 
-    async def _form(self, action: FormCluster, desired: DesiredCluster) -> None:
+    async def _form(self, action: steps.FormCluster, desired: DesiredCluster) -> None:
         def change(written: Formation | None) -> Formation:
             if written is not None and written.is_formed:
-                raise StepError("the cluster was formed already, and is not formed again")
+                raise steps.StepError("the cluster was formed already, and is not formed again")
             if written is not None and written.initial_voters.keys() == set(action.node_ids):
                 return written
             # The id of a cluster never changes once it is written down.
@@ -301,10 +287,10 @@ class KubernetesInfrastructure:
     async def _create(self, node: DesiredNode, *, is_initial: bool, desired: DesiredCluster) -> None:
         context, formation = self._required_context(), self._formation()
         if formation is None:
-            raise StepError(f"{node.label}: the identity of the cluster is not settled yet")
+            raise steps.StepError(f"{node.label}: the identity of the cluster is not settled yet")
         claim = self._objects_of(node.node_id).claim
         if claim is not None and claim["metadata"].get("deletionTimestamp") is not None:
-            raise StepError(f"{node.label}: its old volume is still being deleted")
+            raise steps.StepError(f"{node.label}: its old volume is still being deleted")
         written = await self._objects.keep(volume_claim(context, node))
         if annotation(written, ANNOTATION_FORMAT) is None:
             how = FORMAT_INITIAL if is_initial else FORMAT_JOIN
@@ -317,7 +303,7 @@ class KubernetesInfrastructure:
         context, objects = self._required_context(), self._objects_of(node.node_id)
         claim, pod = objects.claim, objects.pod
         if claim is None:
-            raise StepError(f"{node.label} has no volume")
+            raise steps.StepError(f"{node.label} has no volume")
         if pod is not None:
             has_ended = _phase(pod) in _ENDED
             if not has_ended and pod["metadata"].get("deletionTimestamp") is None:
@@ -347,16 +333,16 @@ class KubernetesInfrastructure:
         context, objects = self._required_context(), self._objects_of(node.node_id)
         directory_id = annotation(objects.claim, ANNOTATION_DIRECTORY_ID)
         if directory_id is None:
-            raise StepError(f"{node.label} has no formatted volume to rebuild the quorum from")
+            raise steps.StepError(f"{node.label} has no formatted volume to rebuild the quorum from")
         survivor_id: str = directory_id
         body = task_pod(context, node, "rebuild-quorum", rebuild_quorum_arguments())
         pod = await self._run_to_end(body)
         if _phase(pod) == "Failed":
-            raise StepError(f"{node.label}: the quorum could not be rebuilt: {_last_words(pod)}")
+            raise steps.StepError(f"{node.label}: the quorum could not be rebuilt: {_last_words(pod)}")
 
         def change(written: Formation | None) -> Formation:
             if written is None:
-                raise StepError("the cluster was not formed")
+                raise steps.StepError("the cluster was not formed")
             return Formation(
                 cluster_id=written.cluster_id,
                 initial_voters={node.node_id: survivor_id},
@@ -385,9 +371,9 @@ class KubernetesInfrastructure:
                     await asyncio.sleep(DELETION_LOOK_S)
                     pod = await self._api.get(POD, self._namespace, name)
                     if pod is None:
-                        raise StepError(f"the pod {name} was deleted before it ended")
+                        raise steps.StepError(f"the pod {name} was deleted before it ended")
         except TimeoutError:
-            raise StepError(f"the pod {name} did not end in {TASK_TIMEOUT_S:.0f} s") from None
+            raise steps.StepError(f"the pod {name} did not end in {TASK_TIMEOUT_S:.0f} s") from None
         # Deleted before its result is stored: an operator that is killed in between runs the task again.
         await self._objects.delete_pod(pod, 0)
         return pod
@@ -408,7 +394,7 @@ class KubernetesInfrastructure:
         if wanted:
             return wanted[0]
         if found is None or not alike:
-            raise StepError(
+            raise steps.StepError(
                 f"node {node_id} is not desired, and its pool has no desired node to take the settings from"
             )
         return replace(

@@ -1,7 +1,7 @@
-"""Forwarding listeners: addresses that lead to a node's own one. What a Service is on Kubernetes.
+"""Forwarding listeners: addresses that lead to a node's own one, as Services do on Kubernetes.
 
-A forwarder copies bytes both ways and knows nothing of Kafka. It is bounded: so many connections at a time, and
-so many bytes in flight each way; a slow reader slows down the other side.
+A forwarder copies bytes both ways and knows nothing of Kafka. Connections and buffers are bounded; a slow reader
+slows down the other side.
 """
 
 import asyncio
@@ -144,7 +144,7 @@ class Publications:
         )
 
     def add_own(self, desired: DesiredCluster) -> None:
-        """Count the own addresses that nodes advertise as published: they listen there as soon as they run."""
+        """Publishes the own addresses that nodes advertise: they listen there as soon as they run."""
         own = own_publications(desired, self._own_address, clock.now_ms())
         missing = [one for one in own if one.address not in self._published]
         self._published.update({one.address: one for one in missing})

@@ -1,4 +1,4 @@
-"""What a played cluster keeps from one run to the next, and how it is settled when a manifest is played."""
+"""What a played cluster stores between runs, and how it is settled when a manifest is played."""
 
 import json
 import zlib
@@ -38,9 +38,9 @@ PORTS_APART = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeIdentity:
-    """What a node keeps: its own ports by listener name, and what is needed to run it once no manifest has it.
+    """What is stored of a node: its own ports by listener name, and what it takes to run it without a manifest.
 
-    `directory_id` is a controller's if it is one of the first voters; one that joins later gets another.
+    `directory_id` is that of a first voter; a controller that joins later gets another.
     """
 
     directory_id: str | None
@@ -55,20 +55,20 @@ class NodeIdentity:
     """By listener name, what it was last started to advertise; empty if it never was."""
 
     def own_address(self, listener: str) -> Address:
-        """Where the node itself listens: nobody else's, for ever."""
+        """Returns where the node itself listens, which never changes."""
         return Address(LOOPBACK, self.ports[listener])
 
     @property
     def own_addresses(self) -> Mapping[str, Address]:
-        """By listener name, where the node itself listens."""
+        """Where the node itself listens, by listener name."""
         return {name: self.own_address(name) for name in self.ports if name != HTTP}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """What a cluster keeps. `kafka` is the Kafka that was found, by version; it may change between runs.
+    """What is stored of a cluster. `kafka` is the Kafka that was found by version; it may change between runs.
 
-    `dynamic_quorum` is what its nodes are configured for; a static quorum may become dynamic.
+    `dynamic_quorum` is what the nodes are configured for; a static quorum may become dynamic.
     """
 
     name: str
@@ -81,12 +81,11 @@ class ClusterIdentity:
     verifications: tuple[Verification, ...] = ()
 
     def label(self, node_id: int) -> str:
-        """The name of a node for people and directories: `controller-3000`."""
         return f"{self.nodes[node_id].role}-{node_id}"
 
 
 def read_identity(directory: PlayDirectory) -> ClusterIdentity:
-    """What was kept in the directory. Raises PlayError."""
+    """Reads the stored identity. Raises PlayError."""
     file = directory.identity_file
     try:
         return _identity_from(json.loads(file.read_text()), directory)
@@ -101,7 +100,7 @@ def read_identity(directory: PlayDirectory) -> ClusterIdentity:
 
 
 def write_identity(directory: PlayDirectory, identity: ClusterIdentity) -> None:
-    """Keep it. Raises PlayError."""
+    """Stores the identity. Raises PlayError."""
     content = {"format": FORMAT, **asdict(identity)}
     directory.write(directory.identity_file, json.dumps(content, indent=2, default=str) + "\n")
 
@@ -114,11 +113,11 @@ def settle_identity(
     kept: ClusterIdentity | None = None,
     running: Collection[int] = (),
 ) -> ClusterIdentity:
-    """The identity for this manifest: what was kept, and a choice for what is new. Writes nothing.
+    """Returns the identity for this manifest: what is stored, completed by new choices. Writes nothing.
 
-    `kept` is what the directory holds, which is read without it; `running` are the nodes whose ports are in use
-    because they run. Raises PlayError if the directory belongs to another cluster, if the manifest changes
-    what can't change, or if a port is in use.
+    `kept` is the stored identity, which is read if it is missing; `running` are nodes whose ports are in use
+    because they run. Raises PlayError if the directory belongs to another cluster, if the manifest changes what
+    can't change, or if a port is in use.
     """
     if kept is None and directory.exists:
         kept = read_identity(directory)
@@ -147,7 +146,7 @@ def settle_identity(
 
 
 def quorum_facts(desired: DesiredCluster, identity: ClusterIdentity) -> QuorumFacts:
-    """What every node's configuration says about the quorum."""
+    """Returns the quorum for configurations."""
     controllers = desired.of_role(Role.CONTROLLER)
     listener = controllers[0].listeners[0].name
     voters = []
@@ -193,9 +192,9 @@ def _check_unchanged(directory: PlayDirectory, kept: ClusterIdentity, desired: D
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WantedPort:
-    """A port that a listener needs: `fixed` by the manifest, or searched for from `start` on.
+    """A port that a listener needs: `fixed` by the manifest, or the first free one from `start` on.
 
-    A `bound` one stays what it was: the voters know each other by it.
+    A `bound` one never changes: the voters know each other by it.
     """
 
     listener: str
@@ -205,7 +204,7 @@ class _WantedPort:
 
 
 class _Ports:
-    """Chooses ports, each once, and collects what stands in the way. Those of `running` nodes are theirs."""
+    """Chooses ports, each once, and collects problems. `running` nodes may keep theirs."""
 
     def __init__(self, kept: ClusterIdentity | None, running: Collection[int]) -> None:
         nodes = kept.nodes if kept else {}
@@ -218,9 +217,9 @@ class _Ports:
         self.problems: list[str] = []
 
     def choose(self, label: str, wanted: _WantedPort, kept: int | None) -> int:
-        """The listener's own port: the one it had, else the manifest's, else a free one.
+        """Returns the listener's own port: the stored one, else the manifest's, else a free one.
 
-        Once it has one, another in the manifest is an address that leads to it.
+        If a port is stored, another one in the manifest is an address that leads to it.
         """
         where = f"{label}: listener {wanted.listener}"
         is_fixed = wanted.fixed is not None and kept in (None, wanted.fixed)
@@ -303,7 +302,7 @@ def _identity_from(content: Mapping[str, Any], directory: PlayDirectory) -> Clus
 
 
 def _with_formation(content: Mapping[str, Any], directory: PlayDirectory) -> dict[str, Any]:
-    """The content of a first format, as the second: once a node has run, an empty disk must not form again."""
+    """Returns the content of the first format as the second. After a node has run, no empty disk may form again."""
     voters, nodes = {}, {}
     for node_id, node in content["nodes"].items():
         is_controller = node["directory_id"] is not None

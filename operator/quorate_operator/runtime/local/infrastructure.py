@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from quorate_operator.models.manifests import Manifests
+from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -18,21 +19,6 @@ from quorate_operator.planning.cluster import (
     Publication,
     Role,
     Verification,
-)
-from quorate_operator.planning.steps import (
-    CreateNode,
-    DeleteVolume,
-    ForgetNode,
-    FormCluster,
-    Plan,
-    PublishAddress,
-    RebuildQuorum,
-    RetireAddress,
-    RuntimeAction,
-    StartNode,
-    StepError,
-    StopNode,
-    WithdrawAddress,
 )
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import ChildProcess
@@ -49,10 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 class LocalInfrastructure:
-    """Runs the nodes of a layout as child processes. Implements the port `Infrastructure`.
+    """Implements `Infrastructure` with child processes for the nodes of a layout.
 
-    `wake` is called whenever a process ended. What must outlive this process is in the layout's identity, which
-    is written whenever it changes.
+    `wake` is called whenever a process has ended. What must outlive this process is in the layout's identity, which
+    is stored at each change.
     """
 
     def __init__(self, layout: Layout, environment: Mapping[str, str], wake: Callable[[], None]) -> None:
@@ -82,19 +68,16 @@ class LocalInfrastructure:
 
     @property
     def running(self) -> frozenset[int]:
-        """The ids of the nodes that have a process."""
         return frozenset(node_id for node_id, node in self._nodes.items() if node.runs)
 
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
-        """Returns the desired cluster with the addresses and revisions that the identity settles now.
+        """Implements `Infrastructure.complete`.
 
-        Raises:
-            PlayError: two nodes would have the same address, or a listener can't be played.
+        Raises PlayError: an address is not unique, or a listener can't be played.
         """
         return complete(manifests, desired, self.layout.identity)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
-        """Returns every node that is desired, or has a process or data."""
         wanted = {node.node_id for node in desired.nodes}
         found = {
             # A plan may be requested for a manifest that is not played, with nodes that do not exist yet.
@@ -117,11 +100,9 @@ class LocalInfrastructure:
         return found
 
     async def formation(self) -> Formation | None:
-        """Returns the identity that was settled for the cluster, or None."""
         return self.layout.identity.formation
 
     async def note_leader(self, kraft_version: int) -> None:
-        """Stores that a leader was seen, and whether configurations need static voters."""
         formation = self.layout.identity.formation
         assert formation is not None, "a cluster that was not formed has no leader"
         is_static = formation.is_static and kraft_version == 0
@@ -133,36 +114,30 @@ class LocalInfrastructure:
         self.layout = replace(self.layout, desired=completed)
 
     async def publications(self) -> tuple[Publication, ...]:
-        """Returns every address that points at a node here."""
         return self._publications.current()
 
     async def verifications(self) -> tuple[Verification, ...]:
-        """Returns the stored verifications."""
         return self.layout.identity.verifications
 
     async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
-        """Stores a node's verifications in place of the earlier ones."""
         others = tuple(one for one in self.layout.identity.verifications if one.node_id != node_id)
         self._change(verifications=(*others, *verified))
 
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
-        """Returns each running node's own address, whatever it advertises."""
         del desired
         return {node_id: self._contact(node_id) for node_id in self.running}
 
-    async def apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
-        """Applies one step; returns when it is done. Raises StepError."""
+    async def apply(self, action: steps.RuntimeAction, desired: DesiredCluster) -> None:
         del desired  # it is the layout's
         try:
             await self._apply(action)
-        except StepError:
+        except steps.StepError:
             raise
         except (OSError, PlayError) as error:
             of = "" if action.node_id is None else f"{self._nodes[action.node_id].label}: "
-            raise StepError(f"{of}{error}") from error
+            raise steps.StepError(f"{of}{error}") from error
 
     def process_of(self, node_id: int) -> ChildProcess | None:
-        """Returns the process of a node, or None."""
         node = self._nodes.get(node_id)
         return node.process if node is not None and node.runs else None
 
@@ -175,12 +150,10 @@ class LocalInfrastructure:
         return process.pid
 
     def kill_all(self) -> None:
-        """Kills every process."""
         for node in self._nodes.values():
             node.kill()
 
-    def permitted(self, plan: Plan, desired: DesiredCluster) -> Plan:
-        """Returns the whole plan: nothing on this machine has to be ready first."""
+    def permitted(self, plan: steps.Plan, desired: DesiredCluster) -> steps.Plan:
         del desired
         return plan
 
@@ -205,34 +178,34 @@ class LocalInfrastructure:
         await self._shippers.close()
         await self._publications.close()
 
-    async def _apply(self, action: RuntimeAction) -> None:
+    async def _apply(self, action: steps.RuntimeAction) -> None:
         match action:
-            case FormCluster():
+            case steps.FormCluster():
                 self._form(action)
-            case CreateNode():
+            case steps.CreateNode():
                 node = self._desired(action.node_id)
                 await disks.create(self.layout, node, is_initial=action.is_initial)
-            case StartNode():
+            case steps.StartNode():
                 self._start(action)
-            case StopNode():
+            case steps.StopNode():
                 await self._nodes[action.node_id].stop(action.grace_ms)
-            case DeleteVolume():
+            case steps.DeleteVolume():
                 await self._delete_volume(action.node_id)
-            case ForgetNode():
+            case steps.ForgetNode():
                 await self._forget(action.node_id)
-            case RebuildQuorum():
+            case steps.RebuildQuorum():
                 await self._rebuild_quorum(action.node_id)
-            case PublishAddress():
+            case steps.PublishAddress():
                 await self._publications.publish(action)
-            case RetireAddress():
+            case steps.RetireAddress():
                 self._publications.retire(action)
-            case WithdrawAddress():
+            case steps.WithdrawAddress():
                 await self._publications.withdraw(action)
 
-    def _form(self, action: FormCluster) -> None:
+    def _form(self, action: steps.FormCluster) -> None:
         identity = self.layout.identity
         if identity.formation is not None and identity.formation.is_formed:
-            raise StepError("the cluster was formed already, and is not formed again")
+            raise steps.StepError("the cluster was formed already, and is not formed again")
         voters = {}
         for node_id in action.node_ids:
             directory_id = identity.nodes[node_id].directory_id
@@ -247,7 +220,7 @@ class LocalInfrastructure:
             )
         )
 
-    def _start(self, action: StartNode) -> None:
+    def _start(self, action: steps.StartNode) -> None:
         node = self._nodes[action.node_id]
         if node.runs:
             return
@@ -282,13 +255,13 @@ class LocalInfrastructure:
     async def _delete_volume(self, node_id: int) -> None:
         node = self._nodes[node_id]
         if node.runs:
-            raise StepError(f"{node.label} runs; its data is deleted only after it has stopped")
+            raise steps.StepError(f"{node.label} runs; its data is deleted only after it has stopped")
         await disks.delete(self.layout, node.label)
 
     async def _forget(self, node_id: int) -> None:
         node = self._nodes[node_id]
         if node.runs:
-            raise StepError(f"{node.label} runs; it is forgotten only after it has stopped")
+            raise steps.StepError(f"{node.label} runs; it is forgotten only after it has stopped")
         disks.forget(self.layout, node.label)
         if disks.has_volume(self.layout, node.label):
             self._change_node(node_id, is_forgotten=True, advertised_last={})
@@ -301,10 +274,10 @@ class LocalInfrastructure:
     async def _rebuild_quorum(self, node_id: int) -> None:
         node = self._desired(node_id)
         if self._nodes[node_id].runs:
-            raise StepError(f"{node.label} runs; its log is changed only after it has stopped")
+            raise steps.StepError(f"{node.label} runs; its log is changed only after it has stopped")
         directory_id = self.layout.directory_id_of(node.label)
         if directory_id is None:
-            raise StepError(f"{node.label} has no data from which the quorum could be rebuilt")
+            raise steps.StepError(f"{node.label} has no data from which the quorum could be rebuilt")
         await disks.rebuild_quorum(self.layout, node)
         self._change(
             formation=Formation(
@@ -327,7 +300,7 @@ class LocalInfrastructure:
     def _desired(self, node_id: int) -> DesiredNode:
         node = self._find_desired(node_id)
         if node is None:
-            raise StepError(f"node {node_id} is in no manifest")
+            raise steps.StepError(f"node {node_id} is in no manifest")
         return node
 
     def _contact(self, node_id: int) -> Address:

@@ -1,4 +1,4 @@
-"""Where each node of a played cluster listens, keeps its data, and how it is started."""
+"""Where each node of a played cluster listens and keeps its data, and how it is started."""
 
 import sys
 from collections.abc import Mapping
@@ -31,36 +31,33 @@ class Layout:
     identity: ClusterIdentity
 
     def node(self, node_id: int) -> DesiredNode:
-        """The desired node of this id."""
         return next(node for node in self.desired.nodes if node.node_id == node_id)
 
     def address(self, node: DesiredNode) -> str:
-        """`host:port` that clients are told of the node's first listener."""
+        """Returns `host:port` of the node's first listener for clients."""
         name = node.listeners[0].name
         return str(node.advertised.get(name, self.own_address(node.node_id, name)))
 
     def directory_id_of(self, label: str) -> str | None:
-        """The directory id on a node's disk, None if it is not formatted. Raises PlayError."""
+        """Returns the directory id on a node's disk, None if it is not formatted. Raises PlayError."""
         return self.directory.directory_id_of(label, self.identity.cluster_id)
 
     def own_address(self, node_id: int, listener: str) -> Address:
-        """Where a node itself listens. Raises KeyError."""
+        """Returns where a node itself listens. Raises KeyError."""
         return self.identity.nodes[node_id].own_address(listener)
 
     def addresses(self, role: Role) -> dict[int, str]:
-        """The address of each node of a role."""
         return {node.node_id: self.address(node) for node in self.desired.of_role(role)}
 
     def bootstrap(self, role: Role) -> str:
-        """The addresses of a role as clients take them."""
+        """Returns the addresses of a role as a bootstrap list."""
         return ",".join(self.addresses(role).values())
 
     def config_file(self, node: DesiredNode) -> Path:
-        """The node's configuration."""
         return self.directory.node(node.label) / "server.properties"
 
     def write_config(self, node: DesiredNode) -> None:
-        """Write the node's configuration, so that a changed manifest counts. Raises PlayError."""
+        """Writes the node's configuration, so that a changed manifest takes effect. Raises PlayError."""
         build = controller_properties if node.role is Role.CONTROLLER else broker_properties
         ports = self.identity.nodes[node.node_id].ports
         facts = quorum_facts(self.desired, self.identity)
@@ -70,7 +67,7 @@ class Layout:
             self.directory.write(self._log4j_file(node), LOG4J2)
 
     def format_command(self, node: DesiredNode, *, is_initial: bool = True) -> list[str]:
-        """The command that formats the node's storage, as a first voter's or as that of one that joins."""
+        """Returns the command that formats the node's storage, as a first voter's or a joining node's."""
         arguments = [
             "format",
             "--config",
@@ -96,11 +93,9 @@ class Layout:
         return [*QUORATE, "controller", *arguments]
 
     def rebuild_command(self, node: DesiredNode) -> list[str]:
-        """The command that makes a stopped controller the only voter of its quorum."""
         return [*QUORATE, "controller", "rebuild-quorum", "--config", str(self.config_file(node))]
 
     def run_command(self, node: DesiredNode, environment: Mapping[str, str]) -> list[str]:
-        """The command that runs the node."""
         return self.kept_run_command(
             node.label, node.implementation, node.kafka_version, environment=environment
         )
@@ -113,7 +108,7 @@ class Layout:
         *,
         environment: Mapping[str, str],
     ) -> list[str]:
-        """The command that runs a node with the configuration that was written for it last."""
+        """Returns the command that runs a node with its last written configuration."""
         config = str(self.directory.node(label) / "server.properties")
         if implementation is Implementation.PYTHON:
             return [*QUORATE, "controller", "run", "--config", config]

@@ -1,4 +1,4 @@
-"""Shipping the logs of played controllers: one process beside each that runs, while the manifest keeps a history."""
+"""Ships the logs of played controllers: one process for each running one, if the manifest has a history."""
 
 import asyncio
 import signal
@@ -13,16 +13,16 @@ STOP_GRACE_MS = 5_000
 
 
 class Shippers:
-    """The processes, by node id. `wake` is called whenever one ended."""
+    """The processes by node id. `wake` is called whenever one has ended."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._processes: dict[int, ChildProcess] = {}
 
     def keep(self, layout: Layout, running: frozenset[int]) -> None:
-        """Start those that are missing, end those that are not needed, keep their logs bounded. Raises OSError.
+        """Starts missing processes, ends the others, and keeps their logs bounded. Raises OSError.
 
-        The active segment goes, too: who plays a cluster wants to see what it did a moment ago.
+        Active segments are shipped, too, so that the history is up to date at once.
         """
         wanted = {
             node_id: f"controller-{node_id}"
@@ -41,7 +41,7 @@ class Shippers:
                 self._processes[node_id] = self._start(layout, label)
 
     async def close(self) -> None:
-        """End all of them. Raises PlayError."""
+        """Ends all of them. Raises PlayError."""
         await asyncio.gather(*(process.stop(STOP_GRACE_MS) for process in self._processes.values()))
 
     def _start(self, layout: Layout, label: str) -> ChildProcess:

@@ -1,4 +1,4 @@
-"""Ports on the loopback interface: whether one is free, who has it, which to take."""
+"""Ports on the loopback interface: free ones, and owners of used ones."""
 
 import socket
 from collections.abc import Collection
@@ -23,12 +23,12 @@ def is_free(port: int) -> bool:
 
 
 def first_free(start: int, taken: Collection[int]) -> int | None:
-    """The first port from `start` on that is free and not in `taken`."""
+    """Returns the first port from `start` on that is free and not in `taken`, or None."""
     return next((port for port in range(start, PORT_MAX + 1) if port not in taken and is_free(port)), None)
 
 
 def owner_of(port: int) -> str:
-    """Who listens on the port, as far as this user may see: `pid 123 (java)`."""
+    """Returns who listens on the port, if this user may see it: `pid 123 (java)`."""
     try:
         for connection in psutil.net_connections(kind="tcp"):
             if connection.status != psutil.CONN_LISTEN or not connection.pid:

@@ -1,7 +1,7 @@
-"""Completes what manifests ask for with what only this machine knows: addresses, and what a restart is for.
+"""Completes a desired cluster with what only this machine knows: addresses and revisions.
 
-A node listens on 127.0.0.1 and a port of its own, which never changes. Where it advertises another address, in
-127.0.0.0/8, a forwarding listener leads from there to it. Other hosts belong to somebody else: they are probed.
+A node listens on 127.0.0.1 and a port of its own, which never changes. Other addresses in 127.0.0.0/8 lead there by a
+forwarding listener. Other hosts are managed elsewhere: they are probed.
 """
 
 import hashlib
@@ -27,9 +27,9 @@ _OURS = IPv4Network("127.0.0.0/8")
 
 
 def complete(manifests: Manifests, desired: DesiredCluster, identity: ClusterIdentity) -> DesiredCluster:
-    """The desired cluster with addresses and revisions.
+    """Returns the desired cluster with addresses and revisions.
 
-    Raises PlayError where an address would be that of two nodes, or a listener can't be had here.
+    Raises PlayError if two nodes would have the same address, or if a listener can't be played.
     """
     resources: list[KafkaController | KafkaBroker] = [manifests.controllers, *manifests.brokers]
     pools = {pool.metadata.name: pool for pool in resources}
@@ -42,7 +42,7 @@ def complete(manifests: Manifests, desired: DesiredCluster, identity: ClusterIde
 
 
 def is_ours(address: Address) -> bool:
-    """Whether an address can be published here: one of 127.0.0.0/8."""
+    """Whether an address can be published here: it is in 127.0.0.0/8."""
     try:
         return IPv4Address(address.host) in _OURS
     except ValueError:
@@ -50,7 +50,7 @@ def is_ours(address: Address) -> bool:
 
 
 def knows_controllers(known: frozenset[int], controllers: frozenset[int]) -> bool:
-    """Whether a node whose configuration has these controllers finds those that there are."""
+    """Whether a node whose configuration has the `known` controllers finds the quorum."""
     return len(known & controllers) >= min(CONTROLLERS_KNOWN_MIN, len(controllers))
 
 

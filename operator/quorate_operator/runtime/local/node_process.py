@@ -1,4 +1,4 @@
-"""One node of a played cluster: its process, and what is known of it since this supervisor began."""
+"""A node of a played cluster: its process, and its history since this supervisor began."""
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ STABLE_AFTER_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedWith:
-    """What a process was started with, and can't change."""
+    """The settings of a process, which it can't change."""
 
     advertised: Mapping[str, Address]
     revision: Mapping[str, str] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class StartedWith:
 
 
 class LocalNode:
-    """A node and its process. `wake` is called whenever the process ended."""
+    """A node and its process. `wake` is called whenever the process has ended."""
 
     def __init__(self, node_id: int, role: Role, wake: Callable[[], None]) -> None:
         self.node_id = node_id
@@ -40,29 +40,26 @@ class LocalNode:
 
     @property
     def label(self) -> str:
-        """The node's name for people and directories."""
         return f"{self.role}-{self.node_id}"
 
     @property
     def runs(self) -> bool:
-        """Whether it has a process."""
         return self.process is not None and self.process.runs
 
     def start(self, command: Sequence[str], *, directory: Path, log: Path, started_with: StartedWith) -> None:
-        """Start its process. Raises OSError."""
+        """Starts its process. Raises OSError."""
         self.process = ChildProcess.start(command, directory=directory, log=log, on_exit=self._on_exit)
         self._started_at_ms = clock.now_ms()
         self._asked_to_stop = False
         self.started_with = started_with
 
     async def stop(self, grace_ms: int) -> None:
-        """Ask its process to end, and kill it after `grace_ms`. Raises PlayError if even that fails."""
+        """Asks its process to end, and kills it after `grace_ms`. Raises PlayError if even that fails."""
         if self.process is not None and self.process.runs:
             self._asked_to_stop = True
             await self.process.stop(grace_ms)
 
     def kill(self) -> None:
-        """End its process at once."""
         self._asked_to_stop = True
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
@@ -78,7 +75,7 @@ class LocalNode:
     ) -> ObservedNode:
         """Returns the node for the planner. `gateway.readiness` judges whether it is ready.
 
-        `advertised_last` is what was written down of its last start, which another supervisor may have done.
+        `advertised_last` is stored at each start, also by an earlier supervisor.
         """
         if self.runs:
             state = NodeState.STARTING

@@ -51,7 +51,7 @@ class Request:
     notes: tuple[str, ...]
 
     def as_arguments(self) -> dict[str, Any]:
-        """For the supervisor that runs the cluster."""
+        """Returns arguments for the supervisor that runs the cluster."""
         kafka = {version: asdict(found) | {"libs": str(found.libs)} for version, found in self.kafka.items()}
         return {"manifest": self.manifest, "source": self.source, "kafka": kafka}
 
@@ -133,7 +133,7 @@ def adopt(request: Request, layout: Layout) -> None:
 
 
 def read_manifest(manifest: Path) -> str:
-    """The text of a file of manifests. Raises PlayError."""
+    """Returns the text of a manifest file. Raises PlayError."""
     try:
         return read_bounded(manifest, MANIFEST_SIZE_BYTES_MAX).decode()
     except UnicodeDecodeError as error:
@@ -145,12 +145,12 @@ def read_manifest(manifest: Path) -> str:
 
 
 def directory_of(name: str, path: Path | None) -> PlayDirectory:
-    """The directory of the cluster of this name: `path`, or the default."""
+    """Returns the directory of a cluster: `path`, or the default for its name."""
     return PlayDirectory(path or DEFAULT_ROOT / name)
 
 
 def recall(directory: PlayDirectory) -> Layout:
-    """The layout of the cluster that was played in a directory. Raises PlayError."""
+    """Returns the layout of the cluster that was played in a directory. Raises PlayError."""
     identity = read_identity(directory)
     try:
         manifest = directory.manifest.read_text()
@@ -162,7 +162,6 @@ def recall(directory: PlayDirectory) -> Layout:
 
 
 def supervisor_of(layout: Layout, environment: Mapping[str, str]) -> Supervisor:
-    """A supervisor with the runtime of local processes."""
     woken = asyncio.Event()
     infrastructure = LocalInfrastructure(layout, environment, woken.set)
 
@@ -200,7 +199,7 @@ async def supervise(layout: Layout, supervisor: Supervisor) -> None:
 
 
 def supervise_detached(layout: Layout) -> None:
-    """Supervise a cluster in a process of its own, which outlives this one and takes over the lock."""
+    """Supervises a cluster in a new process, which outlives this one and takes over the lock."""
     directory = layout.directory
     descriptor = directory.lock_descriptor
     with directory.supervisor_log.open("ab") as log:
@@ -255,7 +254,7 @@ async def ask_plan(request: Request) -> dict[str, Any]:
 
 
 def played_clusters() -> list[Path]:
-    """The directories of the clusters that were played below the current directory, in the default place."""
+    """Returns the directories of played clusters below the current directory, in the default place."""
     return sorted(path for path in DEFAULT_ROOT.glob("*") if PlayDirectory(path).exists)
 
 
@@ -320,7 +319,7 @@ def _version_key(version: str) -> tuple[int, ...]:
 
 @contextmanager
 def _log_to(file: Path) -> Iterator[None]:
-    """Our own log lines, in a file, while the context is open."""
+    """Logs Quorate's own lines to a file while the context is open."""
     handler = RotatingFileHandler(file, maxBytes=LOG_SIZE_BYTES_MAX, backupCount=1)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     ours = logging.getLogger("quorate_operator")

@@ -1,4 +1,4 @@
-"""The server.properties of local nodes, which share a machine: what differs from nodes elsewhere."""
+"""The server.properties of local nodes, which share one machine."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ COMMENT = "Written by quorate play at each start; change the manifest instead."
 def controller_properties(
     node: DesiredNode, ports: Mapping[str, int], quorum: QuorumFacts, data: Path
 ) -> dict[str, str]:
-    """The configuration of a controller that keeps its data in `data`; `ports` are its own."""
+    """Returns the configuration of a controller with its data in `data`; `ports` are its own."""
     properties = {
         "process.roles": "controller",
         "node.id": str(node.node_id),
@@ -39,7 +39,7 @@ def controller_properties(
 def broker_properties(
     node: DesiredNode, ports: Mapping[str, int], quorum: QuorumFacts, data: Path
 ) -> dict[str, str]:
-    """The configuration of a broker that shares a laptop: few threads, small internal topics."""
+    """Returns the configuration of a broker on a small machine: few threads, small internal topics."""
     rack = {} if node.rack is None else {"broker.rack": node.rack}
     return {
         "process.roles": "broker",
@@ -63,8 +63,7 @@ def broker_properties(
 
 
 def advertised_in(text: str) -> dict[str, Address]:
-    """By listener name, what a node advertises that is started with this configuration, as `render_properties`
-    wrote it."""
+    """Returns the advertised addresses by listener name in a text of `render_properties`."""
     line = next((line for line in text.splitlines() if line.startswith(f"{ADVERTISED_LISTENERS}=")), "")
     found = re.findall(r"([A-Z][A-Z0-9_]*)://\[?([^,\]]+?)\]?:(\d+)", line)
     return {name: Address(host, int(port)) for name, host, port in found}

@@ -1,4 +1,4 @@
-"""Finds stock Apache Kafka: a Java runtime, and jars from KAFKA_HOME or, by Maven, from a cache."""
+"""Finds stock Apache Kafka: Java, and jars from KAFKA_HOME or from a cache that Maven fills."""
 
 import fcntl
 import os
@@ -23,21 +23,21 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka:
-    """A Kafka that can be run: `java` is the launcher, `libs` the directory of its jars."""
+    """A runnable Kafka: `java` is the launcher, `libs` the directory of its jars."""
 
     version: str
     java: str
     libs: Path
 
     def command(self, main_class: str, *arguments: str, jvm: tuple[str, ...] = ()) -> list[str]:
-        """The command line that runs a class of Kafka."""
+        """Returns the command that runs a class of Kafka."""
         return [self.java, *jvm, "-cp", f"{self.libs}/*", main_class, *arguments]
 
 
 def find_kafka(version: str, environment: Mapping[str, str], progress: Progress) -> Kafka:
-    """A Kafka of this version, or the one that KAFKA_HOME names; jars that are missing are fetched by Maven.
+    """Returns a Kafka of this version, or that of KAFKA_HOME; Maven fetches missing jars.
 
-    `progress` is told, in a few words, what takes time. Raises KafkaUnavailableError.
+    `progress` is called with a short text about what takes time. Raises KafkaUnavailableError.
     """
     java = _find_java(environment)
     home = environment.get("KAFKA_HOME")
@@ -50,7 +50,7 @@ def find_kafka(version: str, environment: Mapping[str, str], progress: Progress)
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Where fetched jars are kept: `$XDG_CACHE_HOME/quorate`, else `~/.cache/quorate`."""
+    """Returns where fetched jars are kept: `$XDG_CACHE_HOME/quorate`, else `~/.cache/quorate`."""
     base = environment.get("XDG_CACHE_HOME", "")
     # The specification of these directories says to ignore a relative path.
     return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "quorate"

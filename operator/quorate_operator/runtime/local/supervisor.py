@@ -1,4 +1,4 @@
-"""Runs the reconcile loop of a played cluster until a stop is requested; answers the commands of `quorate play`."""
+"""Runs the reconcile loop of a played cluster until it is stopped; answers the commands of `quorate play`."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Event(Report):
-    """Something that happened, in words. `sequence` counts from 1."""
+    """An event in words. `sequence` counts from 1."""
 
     sequence: int
     text: str
@@ -61,9 +61,9 @@ class Snapshot(Report):
 
 
 class Supervisor:
-    """One played cluster, and the host of its loop. The infrastructure sets `woken` when a process ended.
+    """One played cluster: the host of its loop. The infrastructure sets `woken` when a process has ended.
 
-    `settle` makes a layout from an edited manifest and writes nothing; `adopt` writes it down.
+    `settle` returns the layout of an edited manifest and writes nothing; `adopt` stores it.
     """
 
     def __init__(
@@ -93,11 +93,10 @@ class Supervisor:
 
     @property
     def stopping(self) -> bool:
-        """Whether the cluster is on its way down."""
         return not self._running
 
     def request_stop(self) -> None:
-        """Stop the cluster in order; asked a second time, kill what is left."""
+        """Stops the cluster in order; a second request kills what is left."""
         if self._running:
             self._running = False
             self._report("stopping")
@@ -106,9 +105,9 @@ class Supervisor:
         self._loop.wake()
 
     async def run(self) -> None:
-        """Keep the cluster until a stop was requested and done.
+        """Runs the cluster until a requested stop is done.
 
-        Raises StepError when a step failed before the cluster ever served; it was stopped then.
+        Raises StepError if a step failed before the cluster ever served; then it was stopped.
         """
         try:
             async with serve(self._infrastructure.layout.directory, self._handle):
@@ -119,7 +118,7 @@ class Supervisor:
             await self._runtime.close()
 
     async def snapshot(self, since: int = 0) -> Snapshot:
-        """The state now, with the events after the one numbered `since`."""
+        """Returns the present state, with the events after number `since`."""
         look = await self._loop.look()
         assert look is not None, "a played cluster always has a manifest"
         observed = look.observed
@@ -143,26 +142,24 @@ class Supervisor:
         )
 
     def events_after(self, sequence: int) -> tuple[Event, ...]:
-        """What happened since the event of this number, as far as it is still known."""
+        """Returns the known events after this number."""
         return tuple(event for event in self._events if event.sequence > sequence)
 
     # The loop's host
 
     def looking(self) -> AbstractAsyncContextManager[object]:
-        """One look at a time: commands look, too."""
+        """Allows one look at a time, because commands look, too."""
         return self._looking
 
     async def asked(self) -> Asked:
-        """Returns the cluster of the manifest that is played, or the same to be stopped."""
         layout = self._infrastructure.layout
         return Asked(desired=replace(layout.desired, running=self._running), manifests=layout.manifests)
 
     async def refused(self, error: ManifestError) -> None:
-        """Ends the play: what is played was checked before. Raises PlayError."""
+        """Ends the play: its manifest was checked before. Raises PlayError."""
         raise PlayError(str(error)) from error
 
     async def planned(self, look: Look) -> Plan:
-        """Returns the plan as it is: a played cluster has nothing besides its manifest."""
         return look.plan
 
     async def looked(self, look: Look) -> None:
@@ -176,11 +173,10 @@ class Supervisor:
         self._refused = refused
 
     def alone(self, action: Action) -> None:
-        """None: the lock of the directory is held, so no other supervisor changes this cluster."""
+        """Returns None: the lock of the directory excludes other supervisors."""
         del action
 
     async def applying(self, look: Look, action: Action) -> None:
-        """Reports that a step begins."""
         del look
         self._report(self._describe(action))
 
@@ -210,9 +206,9 @@ class Supervisor:
         return 0 if self._failure is not None else PACE.after(turn, clock.now_ms())
 
     def _fail(self, failed: FailedStep) -> None:
-        """Ends the play if the cluster has never served: another try would not bring what is missing.
+        """Ends the play if the cluster has never served: another attempt would not help.
 
-        Later, or if it was Kafka that failed, the loop tries again.
+        Later, or if Kafka failed, the loop tries again.
         """
         message = str(failed.error)
         is_lasting = not self._running or not (self._has_served or isinstance(failed.action, KafkaAction))
@@ -241,7 +237,7 @@ class Supervisor:
         raise PlayError(f"the supervisor knows no command {command!r}")
 
     def _replay(self, arguments: Mapping[str, Any]) -> int:
-        """Goes on with an edited manifest; returns the number of the last event before it."""
+        """Continues with an edited manifest; returns the number of the last event before it."""
         if self.stopping:
             raise PlayError("the cluster is being stopped; play it again when it has")
         before = self._happened

@@ -1,4 +1,4 @@
-"""Kafka's command line tools as small scripts in the cluster's directory, which know its addresses."""
+"""Kafka's command line tools as scripts in the cluster's directory, with its addresses."""
 
 import shlex
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfD
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool and its main class. `address_last`: it takes --bootstrap-* after its subcommand, not before."""
+    """A tool and its main class. `address_last`: it takes --bootstrap-* after its subcommand."""
 
     name: str
     main_class: str
@@ -48,7 +48,7 @@ TOOLS = (
 
 
 def write_tools(layout: Layout, kafka: Kafka) -> None:
-    """Write the scripts into the directory's `bin`. Raises PlayError."""
+    """Writes the scripts into the directory's `bin`. Raises PlayError."""
     directory = layout.directory
     log4j = directory.tools / "log4j2.properties"
     directory.write(log4j, TOOLS_LOG4J2)
