@@ -13,9 +13,9 @@ from typing import Any, Self
 import aiohttp
 import pytest_asyncio
 from kit.requirements import missing
-from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.web.port import ClusterKey
 from quorate_operator.web.server import StatusPage
+from quorate_operator.web.snapshots import SnapshotRegistry
 
 START_TIMEOUT_S = 60
 ANSWER_TIMEOUT_S = 30

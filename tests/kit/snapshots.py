@@ -3,7 +3,6 @@
 import time
 from dataclasses import replace
 
-from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.models.v1alpha1 import Listener
 from quorate_operator.planning.cluster import (
     Address,
@@ -25,6 +24,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.steps import Plan, PublishAddress, Refusal, StartNode, StopNode, WaitFor
 from quorate_operator.web.port import ClusterEvent, ClusterKey, ClusterSnapshot
+from quorate_operator.web.snapshots import SnapshotRegistry
 from quorate_protocol.features import default_levels
 
 NOW_MS = int(time.time() * 1000)

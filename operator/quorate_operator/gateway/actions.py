@@ -35,7 +35,7 @@ _ELECTION_OVER = frozenset(
         ErrorCode.unknown_topic_or_partition,
     }
 )
-"""What an election may end with since the partition was looked at: another came first, or it can't be."""
+"""Results of an election that is no longer needed, or not possible, since the partition was observed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,12 +28,12 @@ logger = logging.getLogger(__name__)
 ASK_TIMEOUT_MS = 3_000
 """For one node to say how it is, as long as a probe has: one that takes longer is not in service."""
 IMAGE_TIMEOUT_MS = 10_000
-"""For the image to catch up; what it has read until then is kept for the next look."""
+"""For the image to catch up; the next look continues from there."""
 LOG_DIRS_TIMEOUT_MS = 5_000
 LOG_DIRS_AGE_MS_MAX = 10_000
 STATIC_CONFIG_AGE_MS_MAX = 60_000
 PARTITIONS_COUNTED_IN_PLACE_MAX = 20_000
-"""To count more than these would hold up the event loop."""
+"""Counting more would delay the event loop, so that a thread does it."""
 ACTION_ATTEMPTS_MAX = 3
 
 KRAFT_VERSION = "kraft.version"
@@ -141,10 +141,10 @@ class KafkaGateway:
     # The quorum
 
     async def _find_leader(self) -> _Led | None:
-        # Each is asked by itself, so that one that hangs can't keep the others from answering.
+        # Each has a client of its own, so that one that hangs does not delay the others.
         answers = await asyncio.gather(*map(self._as_led_by, self._controllers.values()))
         led = [answer for answer in answers if answer is not None]
-        # One that was suspended while it led may still think that it does.
+        # A former leader that was suspended may still claim to lead.
         return max(led, key=lambda one: one.described.leader_epoch, default=None)
 
     async def _as_led_by(self, address: Address) -> _Led | None:
@@ -222,7 +222,7 @@ class KafkaGateway:
     # The brokers
 
     async def _answering(self, brokers: Mapping[int, Address]) -> frozenset[int]:
-        # Each is asked for itself: the others hold a broker that died for unfenced until its session ends.
+        # Each is asked itself: the others consider a dead broker unfenced until its session ends.
         answers = await asyncio.gather(*(self._is_unfenced(*one) for one in brokers.items()))
         return frozenset(broker for broker, answer in zip(brokers, answers, strict=True) if answer)
 

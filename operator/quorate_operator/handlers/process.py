@@ -18,7 +18,6 @@ from quorate_operator.handlers.health import Pulse, health_app, served
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import LOOKS_AT_A_TIME_MAX, ClusterReconciler, Shared
 from quorate_operator.handlers.resources import QuorumOf, ResourceStore
-from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.handlers.wiring import run_kopf
 from quorate_operator.resources.facts import Images
 from quorate_operator.runtime.composite import ClusterRuntime
@@ -28,6 +27,7 @@ from quorate_operator.runtime.kubernetes.infrastructure import KubernetesInfrast
 from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
 from quorate_operator.web.port import ClusterKey
 from quorate_operator.web.server import StatusPage
+from quorate_operator.web.snapshots import SnapshotRegistry
 
 LEADER_LEASE = "quorate-operator"
 LOOKUPS_AT_A_TIME_MAX = 64

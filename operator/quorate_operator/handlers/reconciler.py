@@ -19,7 +19,6 @@ from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Pulse
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.resources import ClusterResources, ResourceStore
-from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.handlers.statuses import (
     broker_status,
     controller_status,
@@ -46,6 +45,7 @@ from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
 from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
 from quorate_operator.runtime.port import Removal, Runtime
 from quorate_operator.web.port import ClusterKey, ClusterSnapshot
+from quorate_operator.web.snapshots import SnapshotRegistry
 
 LOOKS_AT_A_TIME_MAX = 16
 """Looks of different clusters at the same time. Steps don't count: one may take a node's whole grace."""

@@ -1,4 +1,4 @@
-"""Reads manifests from YAML. A fault is told in the words of the file: where, the value, what is allowed."""
+"""Reads manifests from YAML. Errors name the field as in the file, the value, and what is allowed."""
 
 import io
 import types

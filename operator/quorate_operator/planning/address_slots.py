@@ -21,7 +21,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.steps import Refusal
 
 WINDOWS_MAX = 2
-"""How many windows a move may take, one after the other, before others are sent to interim addresses for it."""
+"""How many windows in a row a move may take. For a longer one, other slots move to interim addresses."""
 
 _NEVER = 1_000_000
 """Windows until an address is left by a slot that stays."""
@@ -40,7 +40,7 @@ class Slot:
     listener: str
     wanted: Address
     current: Address | None
-    """What it advertises, or advertised when it last ran; None when it never did as far as anybody can see."""
+    """What it advertises, or advertised when it last ran; None if that is unknown."""
     interim: Address | None
 
     @property
@@ -58,7 +58,7 @@ class Addresses:
 
     slots: Mapping[SlotId, Slot]
     advertised_by: Mapping[Address, frozenset[SlotId]]
-    """By address, the slots that clients are sent to it for: by a process, a registration or the voter set."""
+    """By address, the slots that advertise it: in a process, a registration or the voter set."""
     publications: Mapping[Address, Publication]
 
     def owners(self, address: Address, apart_from: SlotId) -> frozenset[SlotId]:
@@ -163,7 +163,7 @@ def _slots(node_id: int, endpoints: Mapping[str, Address]) -> Iterable[tuple[Slo
 def _current(observed: ObservedCluster, node_id: int) -> Mapping[str, Address]:
     """Returns what the node advertises, or last advertised, by listener. Later sources override earlier ones."""
     own = [publication for publication in observed.publications if publication.node_id == node_id]
-    # Of several that point at it, the oldest: the later ones are for addresses that it is about to have.
+    # If several point at it, the oldest counts: later ones are for addresses that it will advertise.
     own.sort(key=lambda publication: -publication.since_ms)
     current = {one.listener: one.address for one in own if one.retired_at_ms is None}
     if observed.kafka is not None:
@@ -189,11 +189,11 @@ class _Moving:
     refusals: list[Refusal] = field(default_factory=list)
     refused: set[SlotId] = field(default_factory=set)
     breakers: set[SlotId] = field(default_factory=set)
-    """Those that open a cycle: they leave for their interim address at once."""
+    """Slots that break a cycle: they move to their interim address at once."""
     windows: dict[SlotId, int] = field(default_factory=dict)
-    """By slot that is to move, how many windows pass before it can have the address that it wants."""
+    """By moving slot, how many windows pass before its wanted address is free."""
     coveted: frozenset[Address] = frozenset()
-    """Addresses that a slot wants and has not."""
+    """Addresses that a slot wants and does not have."""
 
     def moves(self) -> Moves:
         self._refuse_duplicates()
@@ -291,7 +291,7 @@ class _Moving:
         """Returns the windows until the owner stops advertising the address, without the window after that."""
         owner = self.addresses.slots.get(owner_id)
         if owner is None:
-            # It leaves, which may take long: count it like one that waits for a window itself.
+            # It leaves, which may take long: counted like a slot that waits for a window itself.
             return 1 if owner_id in self.addresses.advertised_by.get(address, ()) else 0
         if owner.current != address or self._steps_aside(owner):
             return 0
@@ -321,7 +321,7 @@ def describe_slot(slot: SlotId, desired: DesiredCluster, observed: ObservedClust
             return node.label
     seen = observed.nodes.get(slot.node_id)
     if seen is not None:
-        return f"{seen.role}-{slot.node_id}"
+        return seen.label
     registrations = observed.kafka.registrations if observed.kafka else {}
     registration = registrations.get(slot.node_id)
-    return f"{registration.role}-{slot.node_id}" if registration else f"node {slot.node_id}"
+    return registration.role.label(slot.node_id) if registration else f"node {slot.node_id}"

@@ -37,8 +37,8 @@ from quorate_operator.planning.steps import (
 )
 
 LINGER_WINDOWS_MAX = 3
-"""For how many windows more an old address stays that clients use. Their next connection goes to the new one, as
-they have fetched metadata since: cutting them costs a reconnect, keeping it for ever keeps others from it."""
+"""How many windows longer an old address stays while clients use it. Then they are cut and reconnect to the new one,
+because they have fetched metadata since; otherwise no other node could ever have the address."""
 
 AddressStep = PublishAddress | RetireAddress | WithdrawAddress
 
@@ -65,14 +65,14 @@ class AddressPlan:
 
     steps: tuple[AddressStep, ...] = ()
     waits: tuple[WaitFor, ...] = ()
-    """What old and new addresses wait for; nothing but addresses waits for these."""
+    """Waits of old and new addresses; no other steps wait for these."""
     refusals: tuple[Refusal, ...] = ()
     restarts: Mapping[int, Restart] = field(default_factory=dict)
     """Running nodes that are due for a restart because of their addresses."""
     start_with: Mapping[int, Mapping[str, Address]] = field(default_factory=dict)
     """For each desired node that may be started now, or restarted for any reason: `StartNode.advertised`."""
     held_back: Mapping[int, WaitFor] = field(default_factory=dict)
-    """Desired nodes that do not run and must not be started yet, and why: their address is another node's still."""
+    """Stopped desired nodes that must not start yet, and why: their address still belongs to another node."""
 
 
 def plan_addresses(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> AddressPlan:
@@ -226,7 +226,7 @@ class _Look:
         probe = self.observed.probes.get(address)
         is_silent = probe is None or probe.node_id is None
         if (controlled and not runs) or (slot.current is None and (controlled or is_silent)):
-            # Nobody listens yet who could be probed; what is controlled was published in front of the start.
+            # Nothing listens yet that could be probed; a controlled address was published before the start.
             return None
         if controlled and not self.addresses.is_published(address, slot.id):
             return self._wait(slot, f"{address} to be published for {slot.node.label} ({slot.listener})")
@@ -325,5 +325,5 @@ class _Look:
         pool = pools.get(node_id, seen.pool if seen else "")
         if pool in self.desired.rollouts or not self.desired.rollouts:
             return self.desired.rollouts.get(pool, RolloutPolicy()).overlap_ms
-        # Nobody knows any more whose it was: the longest there is.
+        # The pool is unknown: the longest overlap of all.
         return max(policy.overlap_ms for policy in self.desired.rollouts.values())

@@ -16,6 +16,10 @@ class Role(StrEnum):
     CONTROLLER = "controller"
     BROKER = "broker"
 
+    def label(self, node_id: int) -> str:
+        """The name of a node with this role, for people and directories: `controller-3000`."""
+        return f"{self}-{node_id}"
+
 
 class Implementation(StrEnum):
     PYTHON = "python"
@@ -31,7 +35,7 @@ class NodeState(StrEnum):
     READY     a controller: a voter, or an observer that may become one, that is caught up with the leader and
               was heard of since its process began; a broker: registered, unfenced and answering
     UNREADY   it was ready, runs, and is not ready now
-    CRASHED   its process ended although nobody asked for it
+    CRASHED   its process ended without a request
     """
 
     ABSENT = "absent"
@@ -107,18 +111,18 @@ class DesiredNode:
     advertised: Mapping[str, Address] = field(default_factory=dict)
     """By listener name, the addresses for clients: the templates of the manifest, filled in by the runtime."""
     interim: Mapping[str, Address] = field(default_factory=dict)
-    """By listener name, an address that is this node's alone for ever, for swaps; a listener may have none."""
+    """By listener name, an address that always belongs to this node, for swaps; a listener may have none."""
     controlled: frozenset[Address] = frozenset()
     """Those of `advertised` and `interim` that the runtime can point at nodes; the others are only probed."""
     revision: Mapping[str, str] = field(default_factory=dict)
-    """What a running node can't change, addresses apart, as hashes or values by what it is for people:
+    """What a running node can't change, except for addresses, as hashes or values by name:
     `config`, `version`, `image`, `resources`, `secrets`, `restart` (a request by annotation)."""
     rack: str | None = None
 
     @property
     def label(self) -> str:
         """The node's name for people and directories: `controller-3000`."""
-        return f"{self.role}-{self.node_id}"
+        return self.role.label(self.node_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,27 +163,32 @@ class ObservedNode:
     state: NodeState
     pool: str = ""
     directory_id: str | None = None
-    """The directory id on its volume; None without formatted volume, or while nobody could look."""
+    """The directory id on its volume; None without a formatted volume, or if that is unknown."""
     has_volume: bool = False
     """Whether it has a directory or volume, formatted or not."""
     started_at_ms: int | None = None
     exited_at_ms: int | None = None
     exit_reason: str | None = None
-    """How its last process ended when nobody had asked for it: `exit status 1`, `killed by SIGKILL`."""
+    """How its last process ended without a request: `exit status 1`, `killed by SIGKILL`."""
     exits_in_a_row: int = 0
     """How often it crashed without having been up for long in between."""
     revision: Mapping[str, str] = field(default_factory=dict)
     """`DesiredNode.revision` as it was when its process was started; empty when it has none."""
     configured: Mapping[str, Address] = field(default_factory=dict)
     """By listener name, the advertised addresses that its process was started with; without a process, those that
-    the last one was started with, as the runtime wrote them down. Empty when nobody knows."""
+    the last one was started with, as the runtime wrote them down. Empty if unknown."""
     problem: str | None = None
     """What keeps it from starting, in the runtime's words: an image that can't be pulled, no node to schedule on."""
     unreachable_host: bool = False
-    """Whether the machine below it does not answer: nobody knows whether its process still runs."""
+    """Whether its machine does not answer, so that its process may still run."""
     is_forgotten: bool = False
-    """Whether ForgetNode was done and only its volume is left, which is kept: nothing more is to be done about
-    it. A runtime may leave such a node out instead, unless it is desired again."""
+    """Whether ForgetNode was done and only its volume is kept: nothing is left to do. A runtime may omit such a node,
+    unless it is desired again."""
+
+    @property
+    def label(self) -> str:
+        """As `DesiredNode.label`."""
+        return self.role.label(self.node_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from quorate_operator.planning.cluster import KafkaFacts, NodeState, ObservedNode
 from quorate_operator.planning.lifecycle import GRACE_MS
-from quorate_operator.planning.part import Part, label
+from quorate_operator.planning.part import Part
 from quorate_operator.planning.steps import (
     DeleteVolume,
     ForgetNode,
@@ -54,12 +54,12 @@ def _departure(
     present = [node for _, node in sorted(leaving.items()) if has_pod(node)]
     away = [node for node in present if node.unreachable_host]
     waits = tuple(
-        wait_for(f"the machine of {label(node)}, whose pool is deleted, to answer", node.node_id)
+        wait_for(f"the machine of {node.label}, whose pool is deleted, to answer", node.node_id)
         for node in away
     )
     there = [node for node in present if not node.unreachable_host]
     if there and is_busy:
-        reason = f"the turn of {label(there[0])}, whose pool is deleted: another node is being stopped"
+        reason = f"the turn of {there[0].label}, whose pool is deleted: another node is being stopped"
         return Part(rest=(*waits, wait_for(reason, there[0].node_id)))
     if there:
         node = there[0]
@@ -79,7 +79,7 @@ def _departure(
 
 def _emptied(node: ObservedNode, kafka: KafkaFacts | None) -> Part:
     """Returns the steps for a stopped broker whose volume is deleted."""
-    node_id, who = node.node_id, label(node)
+    node_id, who = node.node_id, node.label
     if kafka is None:
         wait = wait_for(f"a leader of the quorum, to unregister {who}", node_id)
         return Part(rest=(wait,))

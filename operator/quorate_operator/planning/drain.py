@@ -37,6 +37,7 @@ from quorate_operator.planning.steps import (
 )
 
 _TOPICS_NAMED_MAX = 5
+_label = Role.BROKER.label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class DrainPlan:
     waits: tuple[WaitFor, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     leaving: frozenset[int] = field(default_factory=frozenset)
-    """The brokers that leave: nobody but this plan starts, stops or restarts them."""
+    """The brokers that leave: only this plan starts, stops or restarts them."""
 
 
 def plan_drain(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> DrainPlan:
@@ -139,8 +140,8 @@ class _Drain:
                 self.refusals.append(
                     Refusal(
                         code="PartitionsLost",
-                        message=f"{_label(node_id)} has lost its disk, and no other broker has a replica in sync of "
-                        f"{what}: delete these topics, or elect leaders uncleanly, before it can leave",
+                        message=f"{_label(node_id)} has lost its disk, and no other broker has a replica in "
+                        f"sync of {what}: delete these topics, or elect leaders uncleanly, before it can leave",
                     )
                 )
             return
@@ -209,14 +210,10 @@ class _Drain:
         """Deletes a stopped broker's volume by policy, and forgets it once no address points at it."""
         policy = self.desired.rollouts.get(seen.pool, RolloutPolicy()).volumes
         if seen.has_volume and policy is VolumePolicy.DELETE:
-            reason = f"{_label(seen.node_id)} has left, and its pool deletes volumes"
+            reason = f"{seen.label} has left, and its pool deletes volumes"
             self.steps.append(DeleteVolume(node_id=seen.node_id, reason=reason))
         elif not has_publications(self.observed, seen.node_id):
             self.steps.append(ForgetNode(node_id=seen.node_id, reason="it has left"))
-
-
-def _label(node_id: int) -> str:
-    return f"{Role.BROKER}-{node_id}"
 
 
 def _factor(partition: ObservedPartition) -> int:

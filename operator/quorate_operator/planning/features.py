@@ -119,7 +119,7 @@ def _others(
     for name, level in asked.items():
         current = observed.kafka.features.get(name, 0)
         by_name = name in desired.features
-        # What comes with a release only goes up: who raised it beyond meant it.
+        # The level of a release only raises a feature: a higher one was set on purpose.
         if name == KRAFT_VERSION or level == current or (level < current and not by_name):
             continue
         if name in features.FEATURES:
@@ -150,7 +150,7 @@ def _finalize(
 ) -> Part:
     assert observed.kafka is not None
     against = judge(observed).blockers(name, level)
-    # Those that are gone are refreshed or unregistered first; one that has just stopped is about to be a ghost.
+    # Ghosts are refreshed or unregistered first; a controller that has just stopped will be a ghost soon.
     leaving = {one.node_id for one in removable(desired, observed)}
     stubborn = [one for one in against if one.is_registered and one.node_id not in pending | leaving]
     if stubborn:
@@ -160,7 +160,7 @@ def _finalize(
         what = f"{name} {way}: every registered node has to support it; waiting for {_named(observed.kafka, waited)}"
         return Part(rest=(wait_for(what, *waited),))
     if pending and not is_downgrade:
-        # Nobody goes back from a level: it waits until what was asked for with it runs everywhere.
+        # A level can't simply be lowered again: it waits until the desired release runs everywhere.
         waited = tuple(sorted(pending))
         what = f"{name} {way}: {_named(observed.kafka, waited)} do not run the desired release yet"
         return Part(rest=(wait_for(what, *waited),))

@@ -121,7 +121,7 @@ def _pause(seen: ObservedNode, now_ms: int) -> WaitFor | None:
     if now_ms >= due_ms:
         return None
     return wait_for(
-        f"{seen.role}-{seen.node_id} died ({_death(seen)}) and is started again after a pause",
+        f"{seen.label} died ({_death(seen)}) and is started again after a pause",
         seen.node_id,
         until_ms=due_ms,
     )

@@ -177,7 +177,7 @@ def _goodbye(desired: DesiredCluster, observed: ObservedCluster, view: QuorumVie
 
 def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolicy) -> Part:
     """Rule 4: stops the controller, waits for its unregistration, deletes its volume by policy, and forgets it."""
-    node_id, name = seen.node_id, f"controller-{seen.node_id}"
+    node_id, name = seen.node_id, seen.label
     if seen.unreachable_host:
         return Part(
             rest=(
@@ -203,7 +203,7 @@ def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolic
         )
     kept = "; its volume is kept" if seen.has_volume and policy.volumes is VolumePolicy.RETAIN else ""
     left.append(ForgetNode(node_id=node_id, reason=f"it has left{kept}"))
-    # One step of a goodbye in each plan: what comes next wants to see that it was done.
+    # One step in each plan: the next one needs to observe that it was done.
     if isinstance(left[0], WaitFor):
         return Part(rest=tuple(left))
     first, others = left[0], left[1:]

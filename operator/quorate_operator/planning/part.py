@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from quorate_operator.planning.cluster import DesiredNode, ObservedNode, Role
+from quorate_operator.planning.cluster import Role
 from quorate_operator.planning.steps import Action, Refusal, Step
 
 
@@ -26,14 +26,9 @@ def merge(parts: Iterable[Part]) -> Part:
     )
 
 
-def label(node: DesiredNode | ObservedNode) -> str:
-    """Returns the node's name for people: `controller-3000`."""
-    return f"{node.role}-{node.node_id}"
-
-
 def labels(role: Role, node_ids: Iterable[int]) -> str:
     """Returns `controller-3000, controller-3001`."""
-    return ", ".join(f"{role}-{node_id}" for node_id in node_ids)
+    return ", ".join(role.label(node_id) for node_id in node_ids)
 
 
 def listed(node_ids: Iterable[int]) -> str:

@@ -19,7 +19,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.formation import Phase, phase_of
 from quorate_operator.planning.lifecycle import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
-from quorate_operator.planning.part import Part, label
+from quorate_operator.planning.part import Part
 from quorate_operator.planning.steps import (
     Action,
     DeleteVolume,
@@ -50,7 +50,7 @@ def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | 
         return None
     away = [seen for seen in _with_disk(_controllers(desired, observed)) if seen.unreachable_host]
     if away:
-        names = ", ".join(label(seen) for seen in away)
+        names = ", ".join(seen.label for seen in away)
         what = (
             f"the machine of {names} to answer or to be decommissioned: what runs there may still be a quorum"
         )
@@ -61,7 +61,7 @@ def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | 
             StopNode(
                 node_id=seen.node_id,
                 grace_ms=GRACE_MS if seen.role is Role.CONTROLLER else GRACE_WITHOUT_QUORUM_MS,
-                reason=f"the quorum is rebuilt from the disk of {label(survivor)}",
+                reason=f"the quorum is rebuilt from the disk of {survivor.label}",
             )
             for seen in running
         ]
@@ -82,7 +82,7 @@ def refuse_without_quorum(desired: DesiredCluster, observed: ObservedCluster) ->
         return (Refusal("RecoveryNotNeeded", message),)
     known = _controllers(desired, observed)
     disks = _with_disk(known)
-    states = "; ".join(f"{label(seen)} {_state(seen)}" for seen in known)
+    states = "; ".join(f"{seen.label} {_state(seen)}" for seen in known)
     if not disks:
         way = (
             "No disk is left to rebuild it from. Bring a controller's volume back, or delete the cluster "
@@ -104,7 +104,7 @@ def refuse_without_quorum(desired: DesiredCluster, observed: ObservedCluster) ->
 def _rebuild(survivor: ObservedNode) -> RebuildQuorum:
     return RebuildQuorum(
         node_id=survivor.node_id,
-        reason=f"requested by {ANNOTATION_RECOVER}: only what is on the disk of {label(survivor)} is kept",
+        reason=f"requested by {ANNOTATION_RECOVER}: only what is on the disk of {survivor.label} is kept",
     )
 
 

@@ -33,7 +33,7 @@ class _Target:
     rack: str | None
     replicas: int
     room_bytes: int | None
-    """What may be added until only its margin is free; None where its disk could not be asked."""
+    """What may be added until only its margin is free; None if its disk is unknown."""
 
     def has_room(self, size_bytes: int) -> bool:
         return self.room_bytes is None or self.room_bytes >= size_bytes
@@ -130,9 +130,9 @@ class Relocation:
             brokers = ", ".join(str(one) for one in without_room)
             return Refusal(
                 code="TooLittleSpace",
-                message=f"{name} ({format_bytes(partition.size_bytes or 0)}) can't leave {Role.BROKER}-{node_id}: "
-                f"broker(s) {brokers} would keep less than {FREE_SHARE_MIN:.0%} of their disks free; add brokers or "
-                "space, or delete data",
+                message=f"{name} ({format_bytes(partition.size_bytes or 0)}) can't leave "
+                f"{Role.BROKER.label(node_id)}: broker(s) {brokers} would keep less than {FREE_SHARE_MIN:.0%} of "
+                "their disks free; add brokers or space, or delete data",
             )
         return wait_for(
             f"a broker that can take a replica of {name} to be in service: {len(self._targets)} of "

@@ -38,11 +38,11 @@ from quorate_operator.planning.steps import (
 )
 
 BROKER_GRACE_MS = 120_000
-"""A controlled shutdown moves every leadership away first, which takes a large broker longer than a controller."""
+"""A controlled shutdown first moves every leadership away, so that a large broker takes longer than a controller."""
 BROKEN_AFTER_MS = 60_000
-"""A node that was started so long ago and is not ready may be restarted without waiting for it any longer."""
+"""A node that is not ready so long after its start may be restarted."""
 ELECT_WITHIN_MS = 120_000
-"""So long after the last start of a broker, leadership is given back to preferred replicas."""
+"""How long after the last start of a broker preferred leaders are elected."""
 
 _PHRASES: Mapping[str, str] = {
     "config": "config changed",
@@ -154,7 +154,7 @@ def _why_not_controller(one: _Due, situation: _Situation) -> str | None:
     if one.seen.unreachable_host:
         return "its machine does not answer"
     if one.seen.state is not NodeState.READY:
-        # Nobody can do without it less than now. But without a leader, the operator may be the one who is blind.
+        # It is of no use now, so it may restart. But without a leader, perhaps only the operator's view is wrong.
         peers = [observed.nodes[node.node_id] for node in desired.of_role(Role.CONTROLLER)]
         down = [peer.node_id for peer in peers if _is_down(peer)] or _needed_for_majority(desired, observed)
         if view is None and down:
@@ -218,7 +218,7 @@ def _why_not_broker(one: _Due, situation: _Situation) -> str | None:
     pool = [node.node_id for node in desired.of_role(Role.BROKER) if node.pool == one.node.pool]
     down = [node_id for node_id in pool if not _is_back(observed, node_id)]
     if len(down) >= policy.max_unavailable:
-        return _stops_the_roll(observed, Role.BROKER, down[0])
+        return _stops_the_roll(observed, down[0])
     return _why_not_load(observed.kafka.loads.get(one.node.node_id), observed.kafka.offline_partitions)
 
 
@@ -242,16 +242,16 @@ def _not_back(
     """Returns the first node of the role that is not ready, or lacks its new addresses, as a reason to wait."""
     for node in desired.of_role(role):
         if node.node_id != except_for and not _is_back(observed, node.node_id):
-            return _stops_the_roll(observed, role, node.node_id)
+            return _stops_the_roll(observed, node.node_id)
     return None
 
 
-def _stops_the_roll(observed: ObservedCluster, role: Role, node_id: int) -> str:
+def _stops_the_roll(observed: ObservedCluster, node_id: int) -> str:
     seen = observed.nodes[node_id]
     if seen.state is NodeState.READY:
-        return f"{role}-{node_id} has not registered its new addresses yet"
+        return f"{seen.label} has not registered its new addresses yet"
     problem = seen.problem or (seen.exit_reason if seen.state is NodeState.CRASHED else None)
-    return f"{role}-{node_id} is not ready ({problem or seen.state}), and the roll stops until it is"
+    return f"{seen.label} is not ready ({problem or seen.state}), and the roll stops until it is"
 
 
 def _started_within(seen: ObservedNode, now_ms: int, age_ms: int) -> bool:

@@ -95,7 +95,7 @@ def task_pod(context: Context, node: DesiredNode, name: str, arguments: Sequence
     spec = _pod_basics(context, node)
     spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": CONTROLLER_GRACE_S}
     spec["containers"] = [_quorate_container(context, node, TASK_CONTAINER, arguments)]
-    # No label by which Services, budgets or spreads would take it for the node.
+    # Without the labels by which Services, budgets and spreads select the node.
     labels = {
         key: value
         for key, value in labels_of(context, node).items()
@@ -291,7 +291,7 @@ def _kafka_environment(memory_limit: str | None) -> list[Object]:
 def _heap_bytes(memory_limit: str) -> int | None:
     """Returns half of the memory; the other half is for the page cache. None if the limit is in thousandths."""
     if re.search(r"m$", memory_limit):
-        return None  # thousandths of bytes: nobody means that
+        return None  # thousandths of bytes: a mistake
     return max(_HEAP_BYTES_MIN, quantity_bytes(memory_limit) // 2)
 
 

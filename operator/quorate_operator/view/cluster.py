@@ -302,7 +302,7 @@ def _label_of(desired: DesiredCluster | None, observed: ObservedCluster | None) 
     """Returns names such as `controller-3000`."""
     labels: dict[int, str] = {}
     if observed is not None:
-        labels |= {one.node_id: f"{one.role}-{one.node_id}" for one in observed.nodes.values()}
+        labels |= {one.node_id: one.label for one in observed.nodes.values()}
     if desired is not None:
         labels |= {one.node_id: one.label for one in desired.nodes}
     return lambda node_id: labels.get(node_id, f"node {node_id}")

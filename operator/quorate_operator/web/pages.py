@@ -18,7 +18,7 @@ NOTICES: Final = {
     "unlocked": "Unlocked: you can pause clusters and restart nodes.",
     "locked": "Locked: the page is read-only.",
 }
-"""What a page says after a command, by the word in its address."""
+"""The message after a command, by the `notice` in the address."""
 
 
 def list_page(clusters: Sequence[ClusterSnapshot], access: Access, notice: str | None = None) -> Html:

@@ -1,4 +1,4 @@
-"""The status page's ports: snapshots of clusters, and the commands pause, resume and restart.
+"""Snapshots of clusters for the status page, and its commands pause, resume and restart.
 
 Times are Unix milliseconds.
 """
@@ -46,23 +46,6 @@ class ClusterSnapshot:
 
     def view(self) -> ClusterView:
         return view_of(self.key.name, self.desired, self.observed, self.plan, problem=self.problem)
-
-
-class Snapshots(Protocol):
-    """The latest snapshot of each cluster."""
-
-    @property
-    def version(self) -> int:
-        """A number that grows with each change of any snapshot."""
-
-    def clusters(self) -> tuple[ClusterSnapshot, ...]:
-        """Returns all snapshots by namespace and name."""
-
-    def find(self, key: ClusterKey) -> ClusterSnapshot | None:
-        """Returns the snapshot of a cluster, or None."""
-
-    async def changed(self, seen: int) -> int:
-        """Waits until `version` is greater than `seen`; returns it."""
 
 
 class CommandError(Exception):

@@ -20,9 +20,10 @@ from quorate_operator.web.pages import (
     not_found_page,
     refused_page,
 )
-from quorate_operator.web.port import ClusterKey, CommandError, Commands, Snapshots
+from quorate_operator.web.port import ClusterKey, CommandError, Commands
 from quorate_operator.web.sections import cluster_sections
 from quorate_operator.web.sessions import Session, Sessions, TooManyFailuresError
+from quorate_operator.web.snapshots import SnapshotRegistry
 
 COOKIE: Final = "quorate-session"
 STREAMS_MAX: Final = 100
@@ -48,7 +49,7 @@ class StatusPage:
     """Serves the clusters in `snapshots`. Without `commands` or `token` the page is read-only."""
 
     def __init__(
-        self, snapshots: Snapshots, commands: Commands | None = None, token: str | None = None
+        self, snapshots: SnapshotRegistry, commands: Commands | None = None, token: str | None = None
     ) -> None:
         self._snapshots = snapshots
         self._commands = commands

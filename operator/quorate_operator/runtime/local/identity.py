@@ -81,7 +81,7 @@ class ClusterIdentity:
     verifications: tuple[Verification, ...] = ()
 
     def label(self, node_id: int) -> str:
-        return f"{self.nodes[node_id].role}-{node_id}"
+        return self.nodes[node_id].role.label(node_id)
 
 
 def read_identity(directory: PlayDirectory) -> ClusterIdentity:
@@ -314,7 +314,7 @@ def _with_formation(content: Mapping[str, Any], directory: PlayDirectory) -> dic
     formation = {
         "cluster_id": content["cluster_id"],
         "initial_voters": voters,
-        "is_formed": any(directory.node_log(f"{Role.CONTROLLER}-{one}").exists() for one in voters),
+        "is_formed": any(directory.node_log(Role.CONTROLLER.label(one)).exists() for one in voters),
         "is_static": not content["dynamic_quorum"],
     }
     return {**content, "nodes": nodes, "formation": formation}

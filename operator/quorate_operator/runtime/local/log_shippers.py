@@ -25,7 +25,7 @@ class Shippers:
         Active segments are shipped, too, so that the history is up to date at once.
         """
         wanted = {
-            node_id: f"controller-{node_id}"
+            node_id: Role.CONTROLLER.label(node_id)
             for node_id in running
             if layout.desired.keeps_history and layout.identity.nodes[node_id].role is Role.CONTROLLER
         }

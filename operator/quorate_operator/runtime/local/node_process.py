@@ -40,7 +40,7 @@ class LocalNode:
 
     @property
     def label(self) -> str:
-        return f"{self.role}-{self.node_id}"
+        return self.role.label(self.node_id)
 
     @property
     def runs(self) -> bool:

@@ -133,7 +133,7 @@ def running_status(
 
 
 def idle_observation(layout: Layout) -> ObservedCluster:
-    """Returns what is known of a cluster while nobody runs it."""
+    """Returns what is known of a cluster that does not run."""
     wanted = {node.node_id for node in layout.desired.nodes}
     published = {one.address: one for one in layout.identity.publications}
     own = [
@@ -165,7 +165,7 @@ def idle_observation(layout: Layout) -> ObservedCluster:
 
 
 def idle_status(layout: Layout) -> ClusterStatus:
-    """Returns the status of a cluster that nobody runs."""
+    """Returns the status of a cluster that does not run."""
     view = played_view(layout, idle_observation(layout), None)
     return _status(layout, view, {}, ready=False, addresses=layout.identity.publications)
 

@@ -268,15 +268,14 @@ class Supervisor:
             self._report(f"controller-{quorum.leader_id} leads the quorum in epoch {quorum.leader_epoch}")
         for node_id, node in observed.nodes.items():
             was = before.nodes[node_id].state if before and node_id in before.nodes else NodeState.ABSENT
-            label = f"{node.role}-{node_id}"
             if node.state is was:
                 continue
             if node.state is NodeState.CRASHED:
-                self._report(f"{label} died ({node.exit_reason})")
+                self._report(f"{node.label} died ({node.exit_reason})")
             elif node.state is NodeState.STOPPED and was.runs:
-                self._report(f"{label} stopped")
+                self._report(f"{node.label} stopped")
             elif node.state is NodeState.READY or (node.state is NodeState.UNREADY and not self.stopping):
-                self._report(f"{label} is {node.state}")
+                self._report(f"{node.label} is {node.state}")
 
     def _describe(self, action: Action) -> str:
         text = in_words(action, label_in(self._infrastructure.layout), under_way=True)

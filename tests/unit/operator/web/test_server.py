@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 from kit.snapshots import busy, well
 from kit.waiting import HANG_S
-from quorate_operator.handlers.snapshots import SnapshotRegistry
 from quorate_operator.web import server
 from quorate_operator.web.port import ClusterKey, CommandError
 from quorate_operator.web.server import StatusPage
@@ -23,6 +22,7 @@ from quorate_operator.web.sessions import (
     Sessions,
     TooManyFailuresError,
 )
+from quorate_operator.web.snapshots import SnapshotRegistry
 
 TOKEN = "correct horse"
 CLUSTER = "/clusters/kafka/quorum"

@@ -1,4 +1,4 @@
-"""The latest snapshot of each cluster, for the status page. Implements `web.port.Snapshots`."""
+"""The latest snapshot of each cluster, which the operator stores and the status page shows."""
 
 import asyncio
 from collections import deque
@@ -21,6 +21,7 @@ class SnapshotRegistry:
 
     @property
     def version(self) -> int:
+        """A number that grows with each change of any snapshot."""
         return self._version
 
     def clusters(self) -> tuple[ClusterSnapshot, ...]:
@@ -30,6 +31,7 @@ class SnapshotRegistry:
         return self._snapshots.get(key)
 
     async def changed(self, seen: int) -> int:
+        """Waits until `version` is greater than `seen`; returns it."""
         while self._version <= seen:
             await self._change.wait()
         return self._version
