@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kio.schema.alter_configs.v2 import request as legacy_request
 from kio.schema.alter_configs.v2 import response as legacy_response
@@ -126,18 +126,8 @@ class ConfigManager:
             }
 
         records, outcomes = self._alter(request.resources, operate, context)
-        response = IncrementalAlterConfigsResponse(
-            throttle_time=timedelta(0),
-            responses=tuple(
-                AlterConfigsResourceResponse(
-                    error_code=error.error_code if error else ErrorCode.none,
-                    error_message=error.message if error else None,
-                    resource_type=resource_type,
-                    resource_name=name,
-                )
-                for (resource_type, name), error in outcomes.items()
-            ),
-        )
+        responses = _responses(AlterConfigsResourceResponse, outcomes)
+        response = IncrementalAlterConfigsResponse(throttle_time=timedelta(0), responses=responses)
         return ControlResult(records=() if request.validate_only else tuple(records), response=response)
 
     def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> ControlResult:
@@ -152,18 +142,8 @@ class ConfigManager:
             return {**values, **dict.fromkeys(sorted(dropped))}
 
         records, outcomes = self._alter(request.resources, replace, context)
-        response = legacy_response.AlterConfigsResponse(
-            throttle_time=timedelta(0),
-            responses=tuple(
-                legacy_response.AlterConfigsResourceResponse(
-                    error_code=error.error_code if error else ErrorCode.none,
-                    error_message=error.message if error else None,
-                    resource_type=resource_type,
-                    resource_name=name,
-                )
-                for (resource_type, name), error in outcomes.items()
-            ),
-        )
+        responses = _responses(legacy_response.AlterConfigsResourceResponse, outcomes)
+        response = legacy_response.AlterConfigsResponse(throttle_time=timedelta(0), responses=responses)
         return ControlResult(records=() if request.validate_only else tuple(records), response=response)
 
     # For other managers
@@ -410,6 +390,20 @@ def _check_unique(times: int, given: _GivenResource) -> None:
         raise ControlError(ErrorCode.invalid_request, "Duplicate resource.")
     if len({config.name for config in given.configs}) != len(given.configs):
         raise ControlError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+
+
+def _responses(
+    response_class: Any, outcomes: Mapping[tuple[int, str], ControlError | None]
+) -> tuple[Any, ...]:
+    return tuple(
+        response_class(
+            error_code=error.error_code if error else ErrorCode.none,
+            error_message=error.message if error else None,
+            resource_type=resource_type,
+            resource_name=name,
+        )
+        for (resource_type, name), error in outcomes.items()
+    )
 
 
 def _records(resource: Resource, changes: Mapping[str, str | None]) -> list[ConfigRecord]:

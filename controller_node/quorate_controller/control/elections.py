@@ -1,7 +1,8 @@
 """Choosing partition leaders when brokers come and go, on request (ElectLeaders), and periodically."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -160,37 +161,40 @@ class Elections:
         Returns:
             the records, and whether the pass has more to do: then call again as soon as they are replayed.
         """
-        changes = PartitionChanges(self._image, self._configs)
-        wanted = Wanted(election=Election.PREFERRED)
         brokers = self._image.cluster.brokers
-        records: list[PartitionChangeRecord] = []
-        for topic, partition_id in self._resolve(self._image.index.imbalanced):
+
+        def can_lead(topic: "TopicImage", partition_id: int) -> bool:
+            # Skipping the hopeless early keeps a pass short while a broker with many partitions is away.
             partition = topic.partitions[partition_id]
             preferred = brokers.get(partition.preferred_leader)
-            # Skipping the hopeless early keeps a pass short while a broker with many partitions is away.
-            if preferred is None or not preferred.is_active or preferred.broker_id not in partition.isr:
-                continue
-            record = changes.change(topic, partition_id, wanted)
-            if record is not None:
-                records.append(record)
-            if len(records) == ELECTIONS_PER_PASS_MAX:
-                break
-        return _step(records)
+            return preferred is not None and preferred.is_active and preferred.broker_id in partition.isr
+
+        return self._step(Election.PREFERRED, self._image.index.imbalanced, can_lead)
 
     def elect_unclean_leaders(self) -> tuple[ControlResult, bool]:
         """One step of the pass over leaderless partitions with unclean.leader.election.enable; as above."""
+
+        def is_enabled(topic: "TopicImage", _partition_id: int) -> bool:
+            return self._configs.unclean_leader_election(topic.name)
+
+        return self._step(Election.UNCLEAN, self._image.index.leaderless, is_enabled)
+
+    def _step(
+        self,
+        election: Election,
+        keys: Iterable[tuple[UUID, int]],
+        is_eligible: Callable[["TopicImage", int], bool],
+    ) -> tuple[ControlResult, bool]:
         changes = PartitionChanges(self._image, self._configs)
-        wanted = Wanted(election=Election.UNCLEAN)
-        records: list[PartitionChangeRecord] = []
-        for topic, partition_id in self._resolve(self._image.index.leaderless):
-            if not self._configs.unclean_leader_election(topic.name):
-                continue
-            record = changes.change(topic, partition_id, wanted)
-            if record is not None:
-                records.append(record)
-            if len(records) == ELECTIONS_PER_PASS_MAX:
-                break
-        return _step(records)
+        wanted = Wanted(election=election)
+        found = (
+            changes.change(topic, partition_id, wanted)
+            for topic, partition_id in self._resolve(keys)
+            if is_eligible(topic, partition_id)
+        )
+        changed = (record for record in found if record is not None)
+        records = tuple(islice(changed, ELECTIONS_PER_PASS_MAX))
+        return ControlResult(records=records, atomic=False), len(records) == ELECTIONS_PER_PASS_MAX
 
     def _elect(
         self,
@@ -240,11 +244,6 @@ class Elections:
     def _resolve(self, keys: Iterable[tuple[UUID, int]]) -> Iterator[_Partition]:
         topics = self._image.topics.by_id
         return ((topics[topic_id], partition_id) for topic_id, partition_id in keys)
-
-
-def _step(records: list[PartitionChangeRecord]) -> tuple[ControlResult, bool]:
-    result = ControlResult(records=tuple(records), atomic=False)
-    return result, len(records) == ELECTIONS_PER_PASS_MAX
 
 
 def _result(partition_id: int, error_code: ErrorCode, message: str | None) -> PartitionResult:

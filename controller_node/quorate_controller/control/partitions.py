@@ -22,6 +22,7 @@ from quorate_controller.control.api import (
     RequestContext,
     TopicConfigs,
 )
+from quorate_controller.control.heartbeats import check_broker_epoch
 from quorate_controller.control.partition_change import Wanted
 from quorate_controller.control.partition_rules import PartitionChanges
 
@@ -55,7 +56,7 @@ class PartitionManager:
         Raises:
             ControlError: STALE_BROKER_EPOCH.
         """
-        self._check_broker_epoch(request.broker_id, request.broker_epoch)
+        check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
         changes = PartitionChanges(self._image, self._configs)
         records: list[PartitionChangeRecord] = []
         answers = []
@@ -92,7 +93,7 @@ class PartitionManager:
         """
         if self._image.metadata_version < DIRECTORY_ASSIGNMENT_SINCE:
             raise ControlError(ErrorCode.unsupported_version, "Directory assignment is not supported yet.")
-        broker = self._check_broker_epoch(request.broker_id, request.broker_epoch)
+        broker = check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
         records: list[PartitionChangeRecord] = []
         answers = []
         for asked in request.directories:
@@ -113,19 +114,6 @@ class PartitionManager:
             throttle_time=timedelta(0), error_code=ErrorCode.none, directories=tuple(answers)
         )
         return ControlResult(records=tuple(records), response=response, atomic=False)
-
-    def _check_broker_epoch(self, broker_id: int, broker_epoch: int) -> "BrokerRegistration":
-        broker = self._image.cluster.brokers.get(broker_id)
-        if broker is None:
-            raise ControlError(
-                ErrorCode.stale_broker_epoch, f"No broker registration found for broker id {broker_id}"
-            )
-        if broker.epoch != broker_epoch:
-            raise ControlError(
-                ErrorCode.stale_broker_epoch,
-                f"Expected broker epoch {broker.epoch}, but got broker epoch {broker_epoch}",
-            )
-        return broker
 
     def _alter(
         self,

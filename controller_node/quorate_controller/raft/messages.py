@@ -163,31 +163,35 @@ class LeaderEndpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteResponse:
-    top_level_error_code: ErrorCode = ErrorCode.none
+class LeaderResponse:
+    """The leader and epoch that the sender knows."""
+
     error_code: ErrorCode = ErrorCode.none
     leader_id: int = NO_NODE_ID
     leader_epoch: int = 0
+    leader_endpoint: LeaderEndpoint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResponse(LeaderResponse):
+    """A response whose partition is the metadata log. `top_level_error_code` replaces the partition."""
+
+    top_level_error_code: ErrorCode = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse(PartitionResponse):
     vote_granted: bool = False
-    leader_endpoint: LeaderEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeginQuorumEpochResponse:
-    top_level_error_code: ErrorCode = ErrorCode.none
-    error_code: ErrorCode = ErrorCode.none
-    leader_id: int = NO_NODE_ID
-    leader_epoch: int = 0
-    leader_endpoint: LeaderEndpoint | None = None
+class BeginQuorumEpochResponse(PartitionResponse):
+    """The answer to a new leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndQuorumEpochResponse:
-    top_level_error_code: ErrorCode = ErrorCode.none
-    error_code: ErrorCode = ErrorCode.none
-    leader_id: int = NO_NODE_ID
-    leader_epoch: int = 0
-    leader_endpoint: LeaderEndpoint | None = None
+class EndQuorumEpochResponse(PartitionResponse):
+    """The answer to a leader that resigned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +206,7 @@ class ReadRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
+class FetchResponse(PartitionResponse):
     """Records, or where the logs diverge, or which snapshot to load first.
 
     In a reply of ours `records` is empty and `read` says what the driver is to put there (None: nothing).
@@ -210,11 +214,7 @@ class FetchResponse:
     unknown.
     """
 
-    top_level_error_code: ErrorCode = ErrorCode.none
-    error_code: ErrorCode = ErrorCode.none
-    leader_id: int = NO_NODE_ID
     leader_epoch: int = -1
-    leader_endpoint: LeaderEndpoint | None = None
     high_watermark: int = HIGH_WATERMARK_UNKNOWN
     log_start_offset: int = -1
     diverging_epoch: OffsetAndEpoch | None = None
@@ -237,14 +237,9 @@ class SnapshotRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSnapshotResponse:
+class FetchSnapshotResponse(PartitionResponse):
     """A chunk of a snapshot. `read` and `records` as in `FetchResponse`."""
 
-    top_level_error_code: ErrorCode = ErrorCode.none
-    error_code: ErrorCode = ErrorCode.none
-    leader_id: int = NO_NODE_ID
-    leader_epoch: int = 0
-    leader_endpoint: LeaderEndpoint | None = None
     snapshot_id: SnapshotId | None = None
     size_bytes: int = 0
     position: int = 0
@@ -269,11 +264,8 @@ class RemoveRaftVoterResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateRaftVoterResponse:
-    error_code: ErrorCode = ErrorCode.none
-    leader_id: int = NO_NODE_ID
+class UpdateRaftVoterResponse(LeaderResponse):
     leader_epoch: int = -1
-    leader_endpoint: LeaderEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

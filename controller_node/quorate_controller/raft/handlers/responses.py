@@ -10,7 +10,6 @@ from quorate_controller.raft.messages import (
     AddRaftVoterResponse,
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
-    BeginQuorumEpochResponse,
     Destination,
     EndQuorumEpochResponse,
     FailureReason,
@@ -18,6 +17,8 @@ from quorate_controller.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    LeaderResponse,
+    PartitionResponse,
     RaftResponse,
     RemoveRaftVoterResponse,
     UpdateRaftVoterRequest,
@@ -31,9 +32,6 @@ from quorate_controller.raft.roles.leader import Resigned
 
 if TYPE_CHECKING:
     from quorate_controller.raft.replica import Replica
-
-PartitionResponse = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
-EpochResponse = PartitionResponse | FetchSnapshotResponse | UpdateRaftVoterResponse
 
 
 def on_response(replica: "Replica", request_id: int, response: RaftResponse) -> None:
@@ -111,9 +109,9 @@ def on_connection_lost(replica: "Replica", node_id: int) -> None:
         replica.state.unreachable.add(node_id)
 
 
-def _on_epoch_response(replica: "Replica", node_id: int, response: EpochResponse) -> bool:
+def _on_epoch_response(replica: "Replica", node_id: int, response: LeaderResponse) -> bool:
     """Returns whether the next request to the node may leave at once."""
-    if not isinstance(response, UpdateRaftVoterResponse):
+    if isinstance(response, PartitionResponse):
         top_level_error_code = response.top_level_error_code
         if top_level_error_code is ErrorCode.unsupported_version and isinstance(response, VoteResponse):
             epochs.handle_vote_unsupported(replica)
@@ -143,7 +141,7 @@ def _on_epoch_response(replica: "Replica", node_id: int, response: EpochResponse
     return True
 
 
-def _settle_epoch(replica: "Replica", response: EpochResponse) -> bool | None:
+def _settle_epoch(replica: "Replica", response: LeaderResponse) -> bool | None:
     """Adopt leader and epoch. None when the response is of our epoch and still has to be handled."""
     leader_id, epoch, error_code = response.leader_id, response.leader_epoch, response.error_code
     if epoch < replica.epoch or error_code is ErrorCode.unknown_leader_epoch:
@@ -163,7 +161,7 @@ def _settle_epoch(replica: "Replica", response: EpochResponse) -> bool | None:
     return None
 
 
-def _warn(replica: "Replica", node_id: int, response: EpochResponse, error_code: ErrorCode) -> None:
+def _warn(replica: "Replica", node_id: int, response: LeaderResponse, error_code: ErrorCode) -> None:
     replica.effects.warn(
         "request_refused", response=type(response).__name__, node_id=node_id, error=error_code.name
     )

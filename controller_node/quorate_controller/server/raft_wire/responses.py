@@ -36,14 +36,6 @@ KRAFT_VERSION: Final = "kraft.version"
 _NOT_THROTTLED: Final = timedelta()
 
 
-_WithEndpoint = (
-    messages.FetchResponse
-    | messages.VoteResponse
-    | messages.BeginQuorumEpochResponse
-    | messages.EndQuorumEpochResponse
-    | messages.FetchSnapshotResponse
-)
-
 _NODE_ENDPOINTS_SINCE: Final[Mapping[type, int]] = {messages.FetchResponse: 16}
 """First versions with endpoints, 1 for those not listed. Older peers look the leader up in their own
 configuration.
@@ -57,7 +49,7 @@ def response_to_wire(
 
     Fields that `version` lacks are left at their defaults.
     """
-    if version is not None and isinstance(response, _WithEndpoint):
+    if version is not None and isinstance(response, messages.PartitionResponse):
         has_endpoints = version >= _NODE_ENDPOINTS_SINCE.get(type(response), 1)
         response = response if has_endpoints else replace(response, leader_endpoint=None)
     match response:
