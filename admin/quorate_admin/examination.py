@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from quorate_protocol.image import MetadataImage
+from quorate_protocol.image import BrokerRegistration, ControllerRegistration, MetadataImage
 
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
@@ -218,13 +218,7 @@ _NO_REFUSALS = frozenset((ErrorCode.cluster_authorization_failed, ErrorCode.unsu
 def _newest(answers: Iterable[NodeApiVersions]) -> FeatureDescription | None:
     """The feature levels from the node that has read the log furthest."""
     newest = max(answers, key=lambda one: one.finalized_features_epoch, default=None)
-    if newest is None:
-        return None
-    return FeatureDescription(
-        finalized=newest.finalized_features,
-        finalized_epoch=newest.finalized_features_epoch,
-        supported=newest.supported_features,
-    )
+    return None if newest is None else newest.features
 
 
 def _supported(answers: Iterable[NodeApiVersions], features: FeatureDescription) -> dict[str, int]:
@@ -248,29 +242,30 @@ def _listed(cluster: ClusterDescription, kind: NodeKind) -> dict[int, Registered
 def controllers_of(image: MetadataImage) -> dict[int, RegisteredNode]:
     """Returns the registered controllers by node id."""
     return {
-        node_id: RegisteredNode(
-            kind=NodeKind.CONTROLLER,
-            node_id=node_id,
-            endpoints=tuple((one.host, one.port) for one in registration.listeners.values()),
-            features=_ranges(registration.supported_features),
-        )
-        for node_id, registration in image.cluster.controllers.items()
+        node_id: _registered(NodeKind.CONTROLLER, node_id, one)
+        for node_id, one in image.cluster.controllers.items()
     }
 
 
 def brokers_of(image: MetadataImage) -> dict[int, RegisteredNode]:
     """Returns the registered brokers by node id."""
     return {
-        node_id: RegisteredNode(
-            kind=NodeKind.BROKER,
-            node_id=node_id,
-            endpoints=tuple((one.host, one.port) for one in registration.listeners.values()),
-            features=_ranges(registration.supported_features),
-            fenced=registration.fenced,
-        )
-        for node_id, registration in image.cluster.brokers.items()
+        node_id: _registered(NodeKind.BROKER, node_id, one, fenced=one.fenced)
+        for node_id, one in image.cluster.brokers.items()
     }
 
 
-def _ranges(supported: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    return {name: (low, high) for name, (low, high) in supported.items()}
+def _registered(
+    kind: NodeKind,
+    node_id: int,
+    registration: BrokerRegistration | ControllerRegistration,
+    *,
+    fenced: bool = False,
+) -> RegisteredNode:
+    return RegisteredNode(
+        kind=kind,
+        node_id=node_id,
+        endpoints=tuple((one.host, one.port) for one in registration.listeners.values()),
+        features=dict(registration.supported_features),
+        fenced=fenced,
+    )

@@ -5,13 +5,12 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from quorate_admin.config import Address
+from quorate_admin.config import Address, AdminConfig, MetadataRecoveryStrategy
 from quorate_admin.network.routing import (
     Ask,
     Discover,
     Refuse,
     Routing,
-    RoutingPolicy,
     Target,
     To,
     Wait,
@@ -39,12 +38,13 @@ class RoutingMachine(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 1_000
         self.routing = Routing(
-            BOOTSTRAP,
-            RoutingPolicy(
-                is_to_controllers=True,
-                is_rebootstrapping=self.is_rebootstrapping,
-                is_checking_identity=self.is_checking,
-                rebootstrap_trigger_ms=5_000,
+            AdminConfig(
+                bootstrap_controllers=BOOTSTRAP,
+                metadata_recovery_strategy=MetadataRecoveryStrategy.REBOOTSTRAP
+                if self.is_rebootstrapping
+                else MetadataRecoveryStrategy.NONE,
+                metadata_cluster_check_enable=self.is_checking,
+                metadata_recovery_rebootstrap_trigger_ms=5_000,
                 metadata_max_age_ms=20_000,
             ),
             Random(7),

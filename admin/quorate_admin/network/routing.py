@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from quorate_admin.config import Address
+from quorate_admin.config import Address, AdminConfig, MetadataRecoveryStrategy
 
 if TYPE_CHECKING:
     from random import Random
@@ -79,23 +79,6 @@ class To:
 To.CONTROLLER = To(Role.CONTROLLER)
 To.ANY = To(Role.ANY)
 To.LEADER_OF_QUORUM = To(Role.LEADER_OF_QUORUM)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingPolicy:
-    """The routing options of AdminConfig, which describes them."""
-
-    is_to_controllers: bool
-    is_rebootstrapping: bool = True
-    is_checking_identity: bool = True
-    is_following: bool = True
-    """False: connect to bootstrap addresses only, without checking identities."""
-    rebootstrap_trigger_ms: int = 300_000
-    metadata_max_age_ms: int = 300_000
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +153,10 @@ class _Failures:
 class Routing:
     """The state of one client: its cluster, failed addresses, and the next node to ask."""
 
-    def __init__(self, bootstrap: Sequence[Address], policy: RoutingPolicy, random: "Random") -> None:
-        assert bootstrap
-        self._bootstrap = tuple(dict.fromkeys(bootstrap))
-        self._policy = policy
+    def __init__(self, config: AdminConfig, random: "Random") -> None:
+        self._bootstrap = tuple(dict.fromkeys(config.bootstrap))
+        self._config = config
+        self._is_rebootstrapping = config.metadata_recovery_strategy is MetadataRecoveryStrategy.REBOOTSTRAP
         self._random = random
         self.cluster_id: str | None = None
         self.nodes: Mapping[int, Address] = {}
@@ -203,7 +186,7 @@ class Routing:
         if to.role is Role.ADDRESS:
             assert to.address is not None
             return self._ask_or_wait([Target(address=to.address)], now_ms, None)
-        if not self._policy.is_following:
+        if not self._config.follow_advertised:
             # A single bootstrap address is taken for the node, because no other node is ever asked.
             if to.role is Role.NODE and len(self._bootstrap) > 1:
                 return Refuse(reason="only bootstrap addresses can be asked, not nodes by id")
@@ -217,7 +200,7 @@ class Routing:
         return (
             not self.nodes
             or self._is_stale
-            or now_ms - self._discovered_at_ms >= max(self._policy.metadata_max_age_ms, METADATA_AGE_MS_MIN)
+            or now_ms - self._discovered_at_ms >= max(self._config.metadata_max_age_ms, METADATA_AGE_MS_MIN)
             or not self._targets(to)
         )
 
@@ -241,7 +224,7 @@ class Routing:
     def _targets(self, to: To) -> list[Target]:
         """The nodes that may answer; empty if the requested node is unknown."""
         is_any = to.role is Role.ANY or (
-            to.role is Role.LEADER_OF_QUORUM and not self._policy.is_to_controllers
+            to.role is Role.LEADER_OF_QUORUM and not self._config.is_to_controllers
         )
         if is_any:
             return [self._target(node_id) for node_id in self.nodes]
@@ -300,7 +283,7 @@ class Routing:
             for address, one in self._unresolved.items()
         )
         self._unresolved.clear()
-        is_useful = bool(nodes) and (not self._policy.is_to_controllers or controller_id in nodes)
+        is_useful = bool(nodes) and (not self._config.is_to_controllers or controller_id in nodes)
         self._useless_discoveries = 0 if is_useful else self._useless_discoveries + 1
         self._discovery_not_before_ms = now_ms + self._retry_backoff_ms(self._useless_discoveries + 1)
         if not nodes:
@@ -328,9 +311,9 @@ class Routing:
             return  # an address that only the caller knows: there is no other to prefer
         failures = self._failures.setdefault(target.address, _Failures(0, 0))
         failures.count += 1
-        policy = self._policy
+        config = self._config
         failures.until_ms = now_ms + backoff_ms(
-            failures.count, policy.reconnect_backoff_ms, policy.reconnect_backoff_max_ms, self._random
+            failures.count, config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self._random
         )
         self._avoid(target.address)
 
@@ -361,7 +344,7 @@ class Routing:
                 expected_node_id=target.node_id,
             )
             self.misrouted_connections += 1
-        if self._policy.is_rebootstrapping and self.nodes:
+        if self._is_rebootstrapping and self.nodes:
             self._rebootstrap(now_ms)
             if misrouted is not None:
                 self._unresolved[target.address] = misrouted
@@ -372,7 +355,7 @@ class Routing:
     @property
     def is_recovering(self) -> bool:
         """Whether an unexpected identity makes the client start again from the bootstrap addresses."""
-        return self._policy.is_rebootstrapping and self._policy.is_checking_identity
+        return self._is_rebootstrapping and self._config.metadata_cluster_check_enable
 
     def _found_other_cluster(self, target: Target, cluster_id: str) -> Misrouted:
         self.misrouted_connections += 1
@@ -384,11 +367,11 @@ class Routing:
         )
 
     def _rebootstrap_if_lost(self, now_ms: int) -> None:
-        if not self.nodes or not self._policy.is_rebootstrapping:
+        if not self.nodes or not self._is_rebootstrapping:
             return
         is_overdue = (
             self._seeking_since_ms is not None
-            and now_ms - self._seeking_since_ms > self._policy.rebootstrap_trigger_ms
+            and now_ms - self._seeking_since_ms > self._config.metadata_recovery_rebootstrap_trigger_ms
         )
         is_lost = all(self._blocked_until_ms(address) > now_ms for address in self.nodes.values())
         if is_overdue or is_lost:
@@ -415,8 +398,8 @@ class Routing:
             self._bootstrap = (*(one for one in self._bootstrap if one != address), address)
 
     def _retry_backoff_ms(self, failures: int) -> int:
-        policy = self._policy
-        return backoff_ms(failures, policy.retry_backoff_ms, policy.retry_backoff_max_ms, self._random)
+        config = self._config
+        return backoff_ms(failures, config.retry_backoff_ms, config.retry_backoff_max_ms, self._random)
 
 
 def backoff_ms(failures: int, first_ms: int, max_ms: int, random: "Random") -> int:

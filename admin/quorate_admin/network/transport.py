@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import EndpointType
 
-from quorate_admin.config import Address, AdminConfig, MetadataRecoveryStrategy
+from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import (
     AdminError,
     ConnectionFailedError,
@@ -32,7 +32,6 @@ from quorate_admin.network.routing import (
     Misrouted,
     Refuse,
     Routing,
-    RoutingPolicy,
     Target,
     To,
     Wait,
@@ -58,7 +57,7 @@ class Transport:
     def __init__(self, config: AdminConfig) -> None:
         self._config = config
         self._random = Random()
-        self.routing = Routing(config.bootstrap, _policy(config), self._random)
+        self.routing = Routing(config, self._random)
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
         self._discovering = asyncio.Lock()
@@ -393,21 +392,6 @@ def raise_for_endpoint_type(address: Address, error_code: ErrorCode, *, is_to_co
             f"{address} does not know the other controllers, which requires metadata.version 3.7-IV0 or later; "
             "connect to brokers instead (--bootstrap-server)"
         )
-
-
-def _policy(config: AdminConfig) -> RoutingPolicy:
-    return RoutingPolicy(
-        is_to_controllers=config.is_to_controllers,
-        is_rebootstrapping=config.metadata_recovery_strategy is MetadataRecoveryStrategy.REBOOTSTRAP,
-        is_checking_identity=config.metadata_cluster_check_enable,
-        is_following=config.follow_advertised,
-        rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
-        metadata_max_age_ms=config.metadata_max_age_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-        retry_backoff_ms=config.retry_backoff_ms,
-        retry_backoff_max_ms=config.retry_backoff_max_ms,
-    )
 
 
 def _identity(target: Target) -> Identity | None:

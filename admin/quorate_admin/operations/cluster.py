@@ -16,6 +16,7 @@ from quorate_admin.types.cluster import (
     FeatureDescription,
     FeatureUpdate,
     GroupListing,
+    NodeApiVersions,
     NodeDescription,
 )
 
@@ -70,12 +71,7 @@ class ClusterOperations(KeyedOperations):
     ) -> FeatureDescription:
         """Feature levels as the given node, or any node, reports them (ApiVersions)."""
         to = To.ANY if node_id is None else To.node(node_id)
-        response = await self._api_versions(to, timeout_ms=timeout_ms)
-        return FeatureDescription(
-            finalized={key.name: key.max_version_level for key in response.finalized_features},
-            finalized_epoch=response.finalized_features_epoch,
-            supported={key.name: (key.min_version, key.max_version) for key in response.supported_features},
-        )
+        return api_versions_of(await self._api_versions(to, timeout_ms=timeout_ms)).features
 
     async def update_features(
         self,
@@ -150,4 +146,16 @@ class ClusterOperations(KeyedOperations):
 def _node(node: Any) -> NodeDescription:
     return NodeDescription(
         node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack, fenced=node.is_fenced
+    )
+
+
+def api_versions_of(response: Any) -> NodeApiVersions:
+    """The data of an ApiVersions response."""
+    return NodeApiVersions(
+        api_versions={key.api_key: (key.min_version, key.max_version) for key in response.api_keys},
+        supported_features={
+            key.name: (key.min_version, key.max_version) for key in response.supported_features
+        },
+        finalized_features={key.name: key.max_version_level for key in response.finalized_features},
+        finalized_features_epoch=response.finalized_features_epoch,
     )

@@ -13,7 +13,7 @@ from quorate_admin.config import Address
 from quorate_admin.errors import AdminError, ConnectionFailedError, RefreshRefusedError, ServerError
 from quorate_admin.network.connection import Connection, Identity
 from quorate_admin.network.routing import To
-from quorate_admin.operations.cluster import ClusterOperations
+from quorate_admin.operations.cluster import ClusterOperations, api_versions_of
 from quorate_admin.types.cluster import (
     ControllerRegistration,
     NodeApiVersions,
@@ -191,7 +191,7 @@ class ControllerOperations(ClusterOperations):
             controller_id=controller_id,
             incarnation_id=uuid.uuid4(),
             listeners=(),
-            features={key.name: (key.min_version, key.max_version) for key in active.supported_features},
+            features=api_versions_of(active).supported_features,
         )
         if not validate_only:
             await self.register_controller(registration, timeout_ms=timeout_ms)
@@ -265,14 +265,7 @@ class ControllerOperations(ClusterOperations):
         """The API versions and feature levels of one node (ApiVersions), by node id or by address."""
         to = To.at(node) if isinstance(node, Address) else To.node(node)
         response = await self._api_versions(to, timeout_ms=timeout_ms)
-        return NodeApiVersions(
-            api_versions={key.api_key: (key.min_version, key.max_version) for key in response.api_keys},
-            supported_features={
-                key.name: (key.min_version, key.max_version) for key in response.supported_features
-            },
-            finalized_features={key.name: key.max_version_level for key in response.finalized_features},
-            finalized_features_epoch=response.finalized_features_epoch,
-        )
+        return api_versions_of(response)
 
 
 def _partitions(response: Any) -> list[Any]:

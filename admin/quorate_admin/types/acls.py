@@ -1,7 +1,7 @@
 """Access control: bindings of a resource pattern to what a principal may do, and filters over them (KIP-140)."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
@@ -56,6 +56,16 @@ class AccessControlEntryFilter:
     operation: AclOperation = AclOperation.ANY
     permission_type: AclPermissionType = AclPermissionType.ANY
 
+    @classmethod
+    def of(cls, entry: AccessControlEntry) -> Self:
+        """The filter that matches this entry alone."""
+        return cls(
+            principal=entry.principal,
+            host=entry.host,
+            operation=entry.operation,
+            permission_type=entry.permission_type,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclBindingFilter:
@@ -65,19 +75,14 @@ class AclBindingFilter:
     entry: AccessControlEntryFilter = AccessControlEntryFilter()
 
     @classmethod
-    def of(cls, binding: AclBinding) -> "AclBindingFilter":
+    def of(cls, binding: AclBinding) -> Self:
         """The filter that matches this binding alone."""
         pattern, entry = binding.pattern, binding.entry
         return cls(
             pattern=ResourcePatternFilter(
                 resource_type=pattern.resource_type, name=pattern.name, pattern_type=pattern.pattern_type
             ),
-            entry=AccessControlEntryFilter(
-                principal=entry.principal,
-                host=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission_type,
-            ),
+            entry=AccessControlEntryFilter.of(entry),
         )
 
 

@@ -94,26 +94,6 @@ class ControllerRegistration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeApiVersions:
-    """The supported versions of one node (ApiVersions) by API key, and its feature levels."""
-
-    api_versions: Mapping[int, tuple[int, int]]
-    supported_features: Mapping[str, tuple[int, int]]
-    finalized_features: Mapping[str, int]
-    finalized_features_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupListing:
-    """A group in a listing. Fields that an older server does not return are empty."""
-
-    group_id: str
-    group_type: str
-    protocol_type: str
-    group_state: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureDescription:
     """Feature levels (ApiVersions). `supported` has the lowest and highest level that the node supports.
 
@@ -124,6 +104,35 @@ class FeatureDescription:
     finalized: Mapping[str, int]
     finalized_epoch: int
     supported: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeApiVersions:
+    """The supported versions of one node (ApiVersions) by API key, and its feature levels."""
+
+    api_versions: Mapping[int, tuple[int, int]]
+    supported_features: Mapping[str, tuple[int, int]]
+    finalized_features: Mapping[str, int]
+    finalized_features_epoch: int
+
+    @property
+    def features(self) -> FeatureDescription:
+        """The feature levels alone."""
+        return FeatureDescription(
+            finalized=self.finalized_features,
+            finalized_epoch=self.finalized_features_epoch,
+            supported=self.supported_features,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """A group in a listing. Fields that an older server does not return are empty."""
+
+    group_id: str
+    group_type: str
+    protocol_type: str
+    group_state: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,15 +184,7 @@ def _remove(context: typer.Context, entries: Entries, *, force: bool) -> None:
             for resources, its_entries in entries.items()
             if force or _is_confirmed(text.question(resources, its_entries), is_json=is_json)
             for entry in (
-                [
-                    AccessControlEntryFilter(
-                        principal=entry.principal,
-                        host=entry.host,
-                        operation=entry.operation,
-                        permission_type=entry.permission_type,
-                    )
-                    for entry in sorted(its_entries)
-                ]
+                [AccessControlEntryFilter.of(one) for one in sorted(its_entries)]
                 or [AccessControlEntryFilter()]
             )
         ]

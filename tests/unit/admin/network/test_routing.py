@@ -2,8 +2,8 @@
 
 from random import Random
 
-from quorate_admin.config import Address
-from quorate_admin.network.routing import Ask, Discover, Misrouted, Routing, RoutingPolicy, Target, To, Wait
+from quorate_admin.config import Address, AdminConfig
+from quorate_admin.network.routing import Ask, Discover, Misrouted, Routing, Target, To, Wait
 
 FRONT, ONE, TWO, THREE = (Address(host, 9092) for host in ("front", "one", "two", "three"))
 NODES = {1: ONE, 2: TWO, 3: THREE}
@@ -11,8 +11,11 @@ NODES = {1: ONE, 2: TWO, 3: THREE}
 
 def routing(**policy: object) -> Routing:
     """One that controllers are asked by, with one bootstrap address."""
-    defaults: dict[str, object] = {"is_to_controllers": True, "rebootstrap_trigger_ms": 10_000}
-    return Routing([FRONT], RoutingPolicy(**(defaults | policy)), Random(1))  # type: ignore[arg-type]
+    defaults: dict[str, object] = {
+        "bootstrap_controllers": (FRONT,),
+        "metadata_recovery_rebootstrap_trigger_ms": 10_000,
+    }
+    return Routing(AdminConfig(**(defaults | policy)), Random(1))  # type: ignore[arg-type]
 
 
 def unconnected(_: Address) -> int | None:
@@ -127,7 +130,7 @@ def test_a_misrouted_connection_is_resolved_when_the_cluster_is_known_again() ->
 
 def test_without_the_check_another_cluster_is_followed() -> None:
     """Goal: as older clients do. Method: the same node tells another cluster id; it is told, and adopted."""
-    following = routing(is_checking_identity=False)
+    following = routing(metadata_cluster_check_enable=False)
     learn(following)
     (found,) = following.discovered(
         Target(address=ONE), cluster_id="d", nodes={4: TWO}, controller_id=4, now_ms=0
