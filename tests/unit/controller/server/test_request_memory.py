@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kit.waiting import turn_until
 from quorate_controller.server.listener import Exchange, ListenerLimits
 from quorate_controller.server.request_memory import RequestMemory
 from quorate_controller.server.server import listener_limits
@@ -77,7 +78,7 @@ async def announce(rig: Any, count: int) -> list[Sender]:
     senders, memory = [], rig.listener.memory
     for number in range(count):
         senders.append(await Sender(rig.listener.port).start(len(FRAME)))
-        await rig.turn_until(lambda: bool(memory.used_bytes) and len(memory._waiting) == number)  # noqa: B023
+        await turn_until(lambda: bool(memory.used_bytes) and len(memory._waiting) == number)  # noqa: B023
     return senders
 
 
