@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from quorate_protocol import features
@@ -147,14 +147,8 @@ class BrokerRegistration:
             is_migrating_zk_broker=self.is_migrating_zk_broker,
             incarnation_id=self.incarnation_id,
             broker_epoch=self.epoch,
-            end_points=tuple(
-                BrokerEndpoint(name=name, host=host, port=port, security_protocol=int(protocol))
-                for name, host, port, protocol in self.listeners.values()
-            ),
-            features=tuple(
-                BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in self.supported_features.items()
-            ),
+            end_points=_end_points(BrokerEndpoint, self.listeners),
+            features=_feature_ranges(BrokerFeature, self.supported_features),
             rack=self.rack,
             fenced=self.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown,
@@ -206,41 +200,33 @@ class ControllerRegistration:
             controller_id=self.controller_id,
             incarnation_id=self.incarnation_id,
             zk_migration_ready=self.zk_migration_ready,
-            end_points=tuple(
-                ControllerEndpoint(name=name, host=host, port=port, security_protocol=int(protocol))
-                for name, host, port, protocol in self.listeners.values()
-            ),
-            features=tuple(
-                ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in self.supported_features.items()
-            ),
+            end_points=_end_points(ControllerEndpoint, self.listeners),
+            features=_feature_ranges(ControllerFeature, self.supported_features),
         )
 
 
-class _EndpointData(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def security_protocol(self) -> int: ...
+E = TypeVar("E", BrokerEndpoint, ControllerEndpoint)
+F = TypeVar("F", BrokerFeature, ControllerFeature)
 
 
-class _FeatureData(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def min_supported_version(self) -> int: ...
-    @property
-    def max_supported_version(self) -> int: ...
+def _end_points(kind: type[E], listeners: Mapping[str, Listener]) -> tuple[E, ...]:
+    return tuple(
+        kind(name=name, host=host, port=port, security_protocol=int(protocol))
+        for name, host, port, protocol in listeners.values()
+    )
+
+
+def _feature_ranges(kind: type[F], ranges: Mapping[str, VersionRange]) -> tuple[F, ...]:
+    return tuple(
+        kind(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in ranges.items()
+    )
 
 
 _SECURITY_PROTOCOLS: Final = {int(protocol): protocol for protocol in SecurityProtocol}
 
 
-def _listeners(end_points: Sequence[_EndpointData]) -> dict[str, Listener]:
+def _listeners(end_points: Sequence[BrokerEndpoint | ControllerEndpoint]) -> dict[str, Listener]:
     listeners = {}
     for point in end_points:
         protocol = _SECURITY_PROTOCOLS.get(point.security_protocol)
@@ -252,7 +238,7 @@ def _listeners(end_points: Sequence[_EndpointData]) -> dict[str, Listener]:
     return listeners
 
 
-def _supported_features(given: Sequence[_FeatureData]) -> dict[str, VersionRange]:
+def _supported_features(given: Sequence[BrokerFeature | ControllerFeature]) -> dict[str, VersionRange]:
     return {f.name: VersionRange(f.min_supported_version, f.max_supported_version) for f in given}
 
 

@@ -8,7 +8,6 @@ Begin-, End- and AbortTransactionRecord change the journal, not tables; :mod:`.i
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
@@ -260,60 +259,37 @@ def _required(uuid: UUID | None, field: str) -> UUID:
     return uuid
 
 
-WRITES_OF: Final[Mapping[type, Callable[[ReplayedState, Any], Writes]]] = {
-    records.RegisterBrokerRecord: _register_broker,
-    records.UnregisterBrokerRecord: _unregister_broker,
-    records.TopicRecord: _topic,
-    records.PartitionRecord: _partition,
-    records.ConfigRecord: _config,
-    records.PartitionChangeRecord: _partition_change,
-    records.FenceBrokerRecord: _fence_broker,
-    records.UnfenceBrokerRecord: _unfence_broker,
-    records.RemoveTopicRecord: _remove_topic,
-    records.DelegationTokenRecord: _delegation_token,
-    records.UserScramCredentialRecord: _user_scram_credential,
-    records.FeatureLevelRecord: _feature_level,
-    records.ClientQuotaRecord: _client_quota,
-    records.ProducerIdsRecord: _producer_ids,
-    records.BrokerRegistrationChangeRecord: _broker_registration_change,
-    records.AccessControlEntryRecord: _access_control_entry,
-    records.RemoveAccessControlEntryRecord: _remove_access_control_entry,
-    records.NoOpRecord: _nothing,
-    records.ZkMigrationStateRecord: _nothing,
-    records.RemoveUserScramCredentialRecord: _remove_user_scram_credential,
-    records.RemoveDelegationTokenRecord: _remove_delegation_token,
-    records.RegisterControllerRecord: _register_controller,
-    records.ClearElrRecord: _clear_elr,
-    records.UnregisterControllerRecord: _unregister_controller,
+_REPLAYED: Final[Mapping[type, tuple[Callable[[ReplayedState, Any], Writes], tuple[str, ...]]]] = {
+    records.RegisterBrokerRecord: (_register_broker, ("broker_id", "broker_epoch")),
+    records.UnregisterBrokerRecord: (_unregister_broker, ("broker_id", "broker_epoch")),
+    records.TopicRecord: (_topic, ("name", "topic_id")),
+    records.PartitionRecord: (_partition, ("topic_id", "partition_id")),
+    records.ConfigRecord: (_config, ("resource_type", "resource_name", "name")),
+    records.PartitionChangeRecord: (_partition_change, ("topic_id", "partition_id")),
+    records.FenceBrokerRecord: (_fence_broker, ("id", "epoch")),
+    records.UnfenceBrokerRecord: (_unfence_broker, ("id", "epoch")),
+    records.RemoveTopicRecord: (_remove_topic, ("topic_id",)),
+    records.DelegationTokenRecord: (_delegation_token, ("token_id",)),
+    records.UserScramCredentialRecord: (_user_scram_credential, ("name", "mechanism")),
+    records.FeatureLevelRecord: (_feature_level, ("name",)),
+    records.ClientQuotaRecord: (_client_quota, ("entity", "key")),
+    records.ProducerIdsRecord: (_producer_ids, ("broker_id", "broker_epoch")),
+    records.BrokerRegistrationChangeRecord: (_broker_registration_change, ("broker_id", "broker_epoch")),
+    records.AccessControlEntryRecord: (_access_control_entry, ("id",)),
+    records.RemoveAccessControlEntryRecord: (_remove_access_control_entry, ("id",)),
+    records.NoOpRecord: (_nothing, ()),
+    records.ZkMigrationStateRecord: (_nothing, ()),
+    records.RemoveUserScramCredentialRecord: (_remove_user_scram_credential, ("name", "mechanism")),
+    records.RemoveDelegationTokenRecord: (_remove_delegation_token, ("token_id",)),
+    records.RegisterControllerRecord: (_register_controller, ("controller_id",)),
+    records.ClearElrRecord: (_clear_elr, ("topic_name",)),
+    records.UnregisterControllerRecord: (_unregister_controller, ("controller_id",)),
 }
+
+WRITES_OF: Final = {kind: writes_of for kind, (writes_of, _) in _REPLAYED.items()}
 """Record type -> function that returns its writes."""
 
-KEY_FIELDS: Final[Mapping[type, tuple[str, ...]]] = MappingProxyType(
-    {
-        records.RegisterBrokerRecord: ("broker_id", "broker_epoch"),
-        records.UnregisterBrokerRecord: ("broker_id", "broker_epoch"),
-        records.TopicRecord: ("name", "topic_id"),
-        records.PartitionRecord: ("topic_id", "partition_id"),
-        records.ConfigRecord: ("resource_type", "resource_name", "name"),
-        records.PartitionChangeRecord: ("topic_id", "partition_id"),
-        records.FenceBrokerRecord: ("id", "epoch"),
-        records.UnfenceBrokerRecord: ("id", "epoch"),
-        records.RemoveTopicRecord: ("topic_id",),
-        records.DelegationTokenRecord: ("token_id",),
-        records.UserScramCredentialRecord: ("name", "mechanism"),
-        records.FeatureLevelRecord: ("name",),
-        records.ClientQuotaRecord: ("entity", "key"),
-        records.ProducerIdsRecord: ("broker_id", "broker_epoch"),
-        records.BrokerRegistrationChangeRecord: ("broker_id", "broker_epoch"),
-        records.AccessControlEntryRecord: ("id",),
-        records.RemoveAccessControlEntryRecord: ("id",),
-        records.RemoveUserScramCredentialRecord: ("name", "mechanism"),
-        records.RemoveDelegationTokenRecord: ("token_id",),
-        records.RegisterControllerRecord: ("controller_id",),
-        records.ClearElrRecord: ("topic_name",),
-        records.UnregisterControllerRecord: ("controller_id",),
-    }
-)
+KEY_FIELDS: Final = {kind: names for kind, (_, names) in _REPLAYED.items()}
 """Record type -> the fields that identify its subject; never secrets, since error messages contain them."""
 
 

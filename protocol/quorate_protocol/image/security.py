@@ -1,7 +1,8 @@
 """ACLs, SCRAM credentials, delegation tokens and quota entities in the image."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import TypeVar
 from uuid import UUID
 
 from quorate_protocol.kafka.enums import ScramMechanism
@@ -12,6 +13,8 @@ from quorate_protocol.records.generated import (
     UserScramCredentialRecord,
 )
 
+T = TypeVar("T")
+
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """(entity type, name or None for the default) pairs, sorted by type: what a client quota applies to."""
 
@@ -19,6 +22,12 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 def quota_entity(entity: Iterable[EntityData]) -> QuotaEntity:
     """Return the key of a quota; of two parts with the same type the last one counts, as in Kafka."""
     return tuple(sorted({part.entity_type: part.entity_name for part in entity}.items()))
+
+
+def _copied(source: object, kind: type[T], **others: object) -> T:
+    """A `kind` with the fields of the same names, and the others as given."""
+    names = {one.name for one in fields(kind)} - others.keys()  # type: ignore[arg-type]
+    return kind(**{name: getattr(source, name) for name in names}, **others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,27 +44,10 @@ class AccessControlEntry:
 
     @classmethod
     def from_record(cls, record: AccessControlEntryRecord) -> "AccessControlEntry":
-        return cls(
-            resource_type=record.resource_type,
-            resource_name=record.resource_name,
-            pattern_type=record.pattern_type,
-            principal=record.principal,
-            host=record.host,
-            operation=record.operation,
-            permission_type=record.permission_type,
-        )
+        return _copied(record, cls)
 
     def to_record(self, acl_id: UUID) -> AccessControlEntryRecord:
-        return AccessControlEntryRecord(
-            id=acl_id,
-            resource_type=self.resource_type,
-            resource_name=self.resource_name,
-            pattern_type=self.pattern_type,
-            principal=self.principal,
-            host=self.host,
-            operation=self.operation,
-            permission_type=self.permission_type,
-        )
+        return _copied(self, AccessControlEntryRecord, id=acl_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,22 +61,10 @@ class ScramCredential:
 
     @classmethod
     def from_record(cls, record: UserScramCredentialRecord) -> "ScramCredential":
-        return cls(
-            salt=record.salt,
-            stored_key=record.stored_key,
-            server_key=record.server_key,
-            iterations=record.iterations,
-        )
+        return _copied(record, cls)
 
     def to_record(self, user: str, mechanism: ScramMechanism) -> UserScramCredentialRecord:
-        return UserScramCredentialRecord(
-            name=user,
-            mechanism=int(mechanism),
-            salt=self.salt,
-            stored_key=self.stored_key,
-            server_key=self.server_key,
-            iterations=self.iterations,
-        )
+        return _copied(self, UserScramCredentialRecord, name=user, mechanism=int(mechanism))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,23 +82,19 @@ class DelegationToken:
 
     @classmethod
     def from_record(cls, record: DelegationTokenRecord) -> "DelegationToken":
-        return cls(
-            token_id=record.token_id,
-            owner=record.owner,
-            requester=record.requester,
-            renewers=record.renewers,
+        return _copied(
+            record,
+            cls,
             issue_timestamp_ms=record.issue_timestamp,
             max_timestamp_ms=record.max_timestamp,
             expiration_timestamp_ms=record.expiration_timestamp,
         )
 
     def to_record(self) -> DelegationTokenRecord:
-        return DelegationTokenRecord(
-            owner=self.owner,
-            requester=self.requester,
-            renewers=self.renewers,
+        return _copied(
+            self,
+            DelegationTokenRecord,
             issue_timestamp=self.issue_timestamp_ms,
             max_timestamp=self.max_timestamp_ms,
             expiration_timestamp=self.expiration_timestamp_ms,
-            token_id=self.token_id,
         )

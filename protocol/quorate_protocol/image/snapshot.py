@@ -5,7 +5,6 @@ a control batch with SnapshotHeaderRecord and, at kraft.version 1, KRaftVersionR
 metadata records; a control batch with SnapshotFooterRecord. All of them have the epoch of the snapshot's id.
 """
 
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +16,7 @@ from quorate_protocol.image.state import ImageState
 from quorate_protocol.records.batch import (
     BATCH_SIZE_BYTES_MAX,
     HEADER_SIZE_BYTES,
+    PREFIX,
     RecordBatch,
     batches_of_values,
     build_batch,
@@ -44,9 +44,6 @@ from quorate_protocol.records.generated import (
 
 RECORDS_PER_BATCH: Final = 1024
 """Kafka's number of records in one batch of a snapshot."""
-
-_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
-"""How a batch begins; the length is of what follows."""
 
 
 # Image to records
@@ -277,9 +274,9 @@ def _whole_batches(chunks: Iterable[bytes]) -> Iterator[bytes]:
     buffer = bytearray()
     for chunk in chunks:
         buffer += chunk
-        while len(buffer) >= _OFFSET_AND_LENGTH.size:
-            _, length = _OFFSET_AND_LENGTH.unpack_from(buffer)
-            size_bytes = _OFFSET_AND_LENGTH.size + length
+        while len(buffer) >= PREFIX.size:
+            _, length = PREFIX.unpack_from(buffer)
+            size_bytes = PREFIX.size + length
             if not HEADER_SIZE_BYTES <= size_bytes <= BATCH_SIZE_BYTES_MAX:
                 raise CorruptCheckpointError(f"a batch of {size_bytes} bytes; {BATCH_SIZE_BYTES_MAX} at most")
             if len(buffer) < size_bytes:

@@ -25,6 +25,7 @@ from quorate_protocol.wire.writing import encode
 from .batch import Record, RecordBatch, encode_batch
 
 __all__ = (
+    "CONTROL_NAMES",
     "ControlRecord",
     "Endpoint",
     "KRaftVersionFeature",
@@ -56,6 +57,9 @@ _CLASSES: Final[dict[int, tuple[type[Any], ...]]] = {
 """Type of control record -> its classes, indexed by version."""
 
 _TYPES: Final = {classes[-1]: control_type for control_type, classes in _CLASSES.items()}
+
+CONTROL_NAMES: Final = tuple(kind.__name__ for kind in _TYPES)
+"""The names of all control records."""
 
 
 def encode_control_batch(
