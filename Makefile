@@ -1,5 +1,9 @@
 # The two that matter: `make play` and `make test`. `make` alone lists them all.
 
+# Some containers turn Python's cache of compiled modules off. Tests start thousands of processes, which would compile
+# the same modules again and again, and `make bench` measures what users have.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -53,9 +57,8 @@ check: $(VENV)/.all ## formatting, lint, types, import contracts, generated file
 	$(BIN)/pytest -q tests/unit/test_repository_rules.py
 	$(BIN)/python tools/check_generated.py
 
-# As on a user's machine: with Python's cache of compiled modules, which some containers turn off.
 bench: $(VENV)/.all ## our controllers and tools beside those of Kafka
-	@jars=$$($(BIN)/python tools/kafka_jars.py) && env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m benchmarks --jars "$$jars"
+	@jars=$$($(BIN)/python tools/kafka_jars.py) && $(BIN)/python -m benchmarks --jars "$$jars"
 
 simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; MEMBERSHIP=1: of its operator
 	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(MEMBERSHIP),--membership)
