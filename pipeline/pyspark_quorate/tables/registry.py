@@ -62,22 +62,21 @@ def make_all(
     tables: Iterable[Table] = TABLES,
     share: Share = as_is,
 ) -> dict[str, DataFrame]:
-    """The wanted tables and the timeline, by name. With the default `share`, nothing is computed yet.
+    """The wanted tables by name, and the timeline if one of them reads it.
 
-    Most tables read the same few frames, whose plans are long: a `share` that computes them at once, such as
-    `lambda frame: frame.localCheckpoint()`, saves planning and computing them for each table.
+    With the default `share`, nothing is computed yet. Most tables read the same few frames, whose plans are long: a
+    `share` that computes them at once, such as `lambda frame: frame.localCheckpoint()`, saves planning and computing
+    them for each table.
     """
     wanted = tuple(tables)
     read = {name for table in wanted for name in table.inputs}
-    known = evidence(rows, share)
-    made = {
-        ROWS: rows,
-        TIMELINE: share(timeline_of(rows, known, share)),
-        EPOCHS: known.epochs,
-        STRETCHES: known.stretches,
-        BRIDGES: known.bridges,
-    }
+    made = {ROWS: rows}
+    if read & {TIMELINE, EPOCHS, STRETCHES, BRIDGES}:
+        known = evidence(rows, share)
+        made |= {EPOCHS: known.epochs, STRETCHES: known.stretches, BRIDGES: known.bridges}
+        if TIMELINE in read:
+            made[TIMELINE] = share(timeline_of(rows, known, share))
     for table in wanted:
         frame = table.make(made)
         made[table.name] = share(frame) if table.name in read else frame
-    return {name: made[name] for name in (TIMELINE, *(table.name for table in wanted))}
+    return {name: made[name] for name in (TIMELINE, *(table.name for table in wanted)) if name in made}

@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -73,6 +74,16 @@ def a_hashable(line: tuple[Any, ...]) -> tuple[Any, ...]:
     """A line of the timeline with its payload as text; the time of a gap is what follows it, and not compared."""
     payload = None if line[5] is None else json.dumps(line[5], sort_keys=True)
     return (*line[:3], None if line[4] == rows.GAP else line[3], line[4], payload, *line[6:])
+
+
+@pytest.mark.parametrize(("table", "count"), [(records, 0), (gaps, 3), (leadership, 5)])
+def test_only_what_a_table_reads_is_computed(spark: SparkSession, table: ModuleType, count: int) -> None:
+    """Goal: a lake of few tables is cheap. Method: count the frames that are shared to build one table."""
+    shared = []
+    raw = spark.createDataFrame([], rows.SCHEMA)
+    made = make_all(raw, [table.TABLE], lambda frame: shared.append(frame) or frame)
+    assert len(shared) == count
+    assert made.keys() - {TIMELINE} == {table.TABLE.name}
 
 
 # Hypothesis tries 0 first, always; without it, its one example is another one each time.
