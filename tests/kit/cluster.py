@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 import psutil
 import yaml
 from kit.java.class_archive import archive_options
+from kit.temporary import jvm_temporary
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
@@ -43,7 +44,7 @@ SMALL_FILES = {"log.index.size.max.bytes": 16_384}
 # A node may not survive a test run that is killed; the tests have threads, so that there can be no preexec_fn.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 # JVMs that live for a test: no second compiler, and little memory for each.
-HEAP = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
+HEAP = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 _Answer = TypeVar("_Answer")
 
@@ -106,7 +107,7 @@ def environment_for(jars: Path, scratch: Path) -> dict[str, str]:
     if not home.exists():
         home.mkdir(parents=True)
         (home / "libs").symlink_to(jars)
-    options = " ".join((*HEAP, *archive_options(jars)))
+    options = " ".join((*HEAP, jvm_temporary(), *archive_options(jars)))
     return {**os.environ, "KAFKA_HOME": str(home), "KAFKA_HEAP_OPTS": options}
 
 

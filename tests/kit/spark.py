@@ -1,4 +1,4 @@
-"""One Spark for all tests of a process, with two cores and little memory."""
+"""One Spark for all tests of a process, with two cores and little memory; and the JVM of jobs that tests start."""
 
 import os
 import shutil
@@ -7,7 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 from kit.requirements import missing
+from kit.temporary import jvm_temporary
 from pyspark.sql import SparkSession
+
+JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+"""For frames of tests, which are small: no second compiler, no threads beside."""
+QUICK_JOB = (
+    *("--master", "local[2]"),
+    *("--conf", f"spark.driver.extraJavaOptions={' '.join(JVM)}"),
+    *("--conf", "spark.sql.adaptive.enabled=false"),
+)
+"""Options of `quorate lake` for a job in a process of its own."""
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         # Frames of tests are small: to plan them anew after each stage, and to optimize what runs, costs more.
         .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", " ".join((*JVM, jvm_temporary())))
         .config("spark.sql.warehouse.dir", f"{directory}/warehouse")
         .config("spark.local.dir", f"{directory}/local")
         .getOrCreate()

@@ -21,6 +21,7 @@ SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, whose master and memory settings are kept."""
 NO_JAVA: Final = "JAVA_GATEWAY_EXITED"
 """Part of PySpark's message when no JVM started."""
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 LAUNCHER_COMPLAINS: Final = ("Error", "Exception", "Invalid", "Unrecognized")
 LAUNCHER_LINES_MAX: Final = 200
 LAUNCHER_ENDS_WITHIN_S: Final = 2
@@ -54,7 +55,7 @@ def spark_session(
     chosen = master or (None if is_submitted else LOCAL_MASTER)
     if chosen is not None:
         builder = builder.master(chosen)
-    for key, value in {**_defaults(chosen, scratch), **(settings or {})}.items():
+    for key, value in _with_defaults(settings or {}, chosen, scratch).items():
         builder = builder.config(key, value)
     launcher = _Launcher()
     try:
@@ -86,7 +87,7 @@ def spark_reason(error: Exception) -> str:
     return text.strip().splitlines()[0]
 
 
-def _defaults(master: str | None, scratch: Path) -> dict[str, str]:
+def _with_defaults(given: Mapping[str, str], master: str | None, scratch: Path) -> dict[str, str]:
     settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.compression.codec": "zstd",
@@ -95,7 +96,8 @@ def _defaults(master: str | None, scratch: Path) -> dict[str, str]:
     }
     if master is not None:
         settings |= {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    if master is not None and master.startswith("local"):
+    is_local = master is not None and master.startswith("local")
+    if master is not None and is_local:
         settings |= {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
@@ -104,6 +106,10 @@ def _defaults(master: str | None, scratch: Path) -> dict[str, str]:
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.driver.memory": os.environ.get("QUORATE_LAKE_MEMORY", "2g"),
         }
+    settings |= given
+    if is_local:
+        # Libraries unpack native code there, and a JVM that is killed leaves it.
+        settings[JAVA_OPTIONS] = f'"-Djava.io.tmpdir={scratch}" {given.get(JAVA_OPTIONS, "")}'.strip()
     return settings
 
 

@@ -116,6 +116,7 @@ class JavaTools:
             self._process = subprocess.Popen(
                 [
                     *(self._java, *JVM, f"-Dlog4j2.configurationFile={log4j}"),
+                    f"-Djava.io.tmpdir={self._scratch.name}",
                     *("-cp", f"{self._jars}/*", str(SERVER)),
                 ],
                 stdin=subprocess.PIPE,

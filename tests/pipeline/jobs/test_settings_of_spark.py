@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kit.cluster import DIE_WITH_PARENT
+from kit.spark import JVM
 from quorate_operator.runtime.local.layout import QUORATE
 
 pytestmark = pytest.mark.timeout(600)
@@ -24,8 +25,10 @@ def ingest(where: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_master_and_conf_reach_spark(tmp_path: Path) -> None:
-    """Goal: `--master` and `--conf` are not only accepted. Method: have Spark write down its events; it ran with
-    these properties, on one core, with so many tasks after a shuffle.
+    """Goal: `--master` and `--conf` are not only accepted, and the JVM's temporary files are those of the job.
+
+    Method: have Spark write down its events; it ran with these properties, on one core, with so many tasks after a
+    shuffle, and in the job's directory.
     """
     events = tmp_path / "events"
     events.mkdir()
@@ -36,7 +39,8 @@ def test_master_and_conf_reach_spark(tmp_path: Path) -> None:
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": events.as_uri(),
     }
-    confs = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    given = {**settings, "spark.driver.extraJavaOptions": " ".join(JVM)}
+    confs = [part for key, value in given.items() for part in ("--conf", f"{key}={value}")]
     ran = ingest(tmp_path, "--master", "local[1]", *confs)
     assert (ran.returncode, ran.stderr) == (0, "")
     written: list[dict[str, Any]] = [
@@ -47,6 +51,9 @@ def test_master_and_conf_reach_spark(tmp_path: Path) -> None:
     ]
     (environment,) = [one for one in written if one["Event"] == "SparkListenerEnvironmentUpdate"]
     assert environment["Spark Properties"].items() >= {**settings, "spark.master": "local[1]"}.items()
+    options = environment["Spark Properties"]["spark.driver.extraJavaOptions"]
+    assert all(one in options for one in JVM)
+    assert Path(environment["System Properties"]["java.io.tmpdir"]).name.startswith("quorate-lake-")
     (executor,) = [one for one in written if one["Event"] == "SparkListenerExecutorAdded"]
     assert executor["Executor Info"]["Total Cores"] == 1
     stages = [one["Stage Info"] for one in written if one["Event"] == "SparkListenerStageSubmitted"]

@@ -17,6 +17,8 @@ import pytest
 from kit.cluster import DIE_WITH_PARENT, Cluster
 from kit.metadata import start_offset
 from kit.requirements import missing
+from kit.spark import JVM
+from kit.temporary import jvm_temporary
 from kit.waiting import eventually
 from pyspark_quorate.source.decoding import ARROW_SCHEMA
 from pyspark_quorate.source.options import parse_options
@@ -29,8 +31,6 @@ Rows = Counter[tuple[object, ...]]
 """Rows of the columns below, and how often each is there."""
 
 JOB_TIMEOUT_S = 480
-# A JVM that lives for seconds: no second compiler.
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 COLUMNS = ("cluster_id", "kind", "offset", "ordinal", "epoch", "time", "type", "version", "payload")
 KIND = COLUMNS.index("kind")
 PASSWORD = "a-secret-that-nobody-may-see"
@@ -84,7 +84,7 @@ class Job:
                     **os.environ,
                     "PYSPARK_PYTHON": sys.executable,
                     "SPARK_LOCAL_IP": "127.0.0.1",
-                    "JAVA_TOOL_OPTIONS": QUICK_START,
+                    "JAVA_TOOL_OPTIONS": " ".join((*JVM, jvm_temporary())),
                 },
             )
 
