@@ -4,11 +4,10 @@ import asyncio
 import socket
 import struct
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit.waiting import turn_until
+from kit.waiting import HANG_S, turn_until
 from quorate_controller.server.listener import Exchange, ListenerLimits
 from quorate_controller.server.request_memory import RequestMemory
 from quorate_controller.server.server import listener_limits
@@ -67,7 +66,7 @@ class Sender:
         """The length in the answer."""
         data = b""
         while len(data) < 8:
-            received = await asyncio.wait_for(self._loop.sock_recv(self.socket, 8), 30)
+            received = await asyncio.wait_for(self._loop.sock_recv(self.socket, 8), HANG_S)
             assert received, "the connection was closed"
             data += received
         return struct.unpack(">ii", data)[1]
@@ -87,14 +86,7 @@ async def serve_small(rig: Any) -> None:
     client = await rig.connect()
     for _ in range(100):
         client.writer.write(encode_frame(b"small"))
-        assert await asyncio.wait_for(client.reader.readexactly(8), 30) == struct.pack(">ii", 4, 5)
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something holds."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - the code under test has no event for it
-            await asyncio.sleep(0)
+        assert await asyncio.wait_for(client.reader.readexactly(8), HANG_S) == struct.pack(">ii", 4, 5)
 
 
 async def test_unfinished_requests_take_bounded_memory(rig: Any) -> None:
@@ -108,7 +100,7 @@ async def test_unfinished_requests_take_bounded_memory(rig: Any) -> None:
     try:
         before, _ = tracemalloc.get_traced_memory()
         tasks = [asyncio.create_task(sender.send(len(FRAME) - 1)) for sender in senders]
-        await eventually(tasks[0].done)
+        await turn_until(tasks[0].done)
         await serve_small(rig)
         after, _ = tracemalloc.get_traced_memory()
     finally:
@@ -121,7 +113,7 @@ async def test_unfinished_requests_take_bounded_memory(rig: Any) -> None:
         await sender.send(len(FRAME))
         assert await sender.answered() == len(FRAME)
         sender.socket.close()
-    await eventually(lambda: rig.listener.memory.used_bytes == 0)
+    await turn_until(lambda: rig.listener.memory.used_bytes == 0)
 
 
 async def test_a_request_counts_until_it_is_answered(rig: Any) -> None:
@@ -132,12 +124,12 @@ async def test_a_request_counts_until_it_is_answered(rig: Any) -> None:
     rig.listener.handler = handler = Answering(holds_large=True)
     first, second = await announce(rig, 2)
     await first.send(len(FRAME))
-    await eventually(lambda: len(handler.held) == 1)
+    await turn_until(lambda: len(handler.held) == 1)
     task = asyncio.create_task(second.send(len(FRAME)))
     await serve_small(rig)
     assert not task.done()
     answer(handler.held.pop())
-    await eventually(lambda: len(handler.held) == 1)
+    await turn_until(lambda: len(handler.held) == 1)
     answer(handler.held.pop())
     assert [await sender.answered() for sender in (first, second)] == [len(FRAME)] * 2
     assert rig.listener.memory.used_bytes == 0
@@ -163,7 +155,7 @@ async def test_whoever_leaves_gives_its_share_back(rig: Any, is_waiting: bool) -
         assert await waiting.answered() == len(FRAME)
     await last.send(len(FRAME))
     assert await last.answered() == len(FRAME)
-    await eventually(lambda: rig.listener.memory.used_bytes == 0)
+    await turn_until(lambda: rig.listener.memory.used_bytes == 0)
     for sender in (holder, waiting, last):
         sender.socket.close()
 
