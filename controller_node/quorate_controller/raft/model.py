@@ -11,6 +11,7 @@ from quorate_protocol.uuids import uuid_to_text
 if TYPE_CHECKING:
     from uuid import UUID
 
+EPOCH_MAX = 2**31 - 1
 NO_NODE_ID = -1
 """No leader known, no vote cast, or a replica that named no id."""
 

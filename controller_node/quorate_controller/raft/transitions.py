@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from quorate_controller.raft.held import HeldFetches
 from quorate_controller.raft.messages import Role
-from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey, find_endpoint
+from quorate_controller.raft.model import EPOCH_MAX, NO_NODE_ID, Endpoint, ReplicaKey, find_endpoint
 from quorate_controller.raft.peers import NEVER_MS
 from quorate_controller.raft.progress import Progress
 from quorate_controller.raft.records import kraft_version_record, leader_change
@@ -158,6 +158,10 @@ class ElectingReplica(Replica):
 
     def become_candidate(self) -> None:
         assert self.can_stand, "observers do not stand for election"
+        if self.epoch >= EPOCH_MAX:
+            self.effects.warn("epochs_used_up", epoch=self.epoch)
+            self.become_unattached(self.epoch)
+            return
         self._transition(self._candidate(self.epoch + 1))
 
     def _candidate(self, epoch: int) -> Candidate:

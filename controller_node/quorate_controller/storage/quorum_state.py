@@ -11,7 +11,7 @@ from pathlib import Path
 
 from quorate_protocol.uuids import ZERO_UUID_TEXT, uuid_from_text, uuid_to_text
 
-from quorate_controller.raft.model import NO_NODE_ID, ReplicaKey
+from quorate_controller.raft.model import EPOCH_MAX, NO_NODE_ID, ReplicaKey
 from quorate_controller.raft.startup import KRAFT_VERSION_STATIC, HardState
 from quorate_controller.storage.errors import CorruptFileError
 from quorate_controller.storage.filesystem import FileSystem, write_atomically
@@ -81,14 +81,16 @@ def _parse(fields: object) -> HardState:
     if version > 0 and fields["votedDirectoryId"] != ZERO_UUID_TEXT:
         directory_id = uuid_from_text(str(fields["votedDirectoryId"]))
     return HardState(
-        leader_epoch=_number(fields, "leaderEpoch"),
+        leader_epoch=_number(fields, "leaderEpoch", minimum=0),
         leader_id=_number(fields, "leaderId"),
         voted_key=None if voted_id == NO_NODE_ID else ReplicaKey(node_id=voted_id, directory_id=directory_id),
     )
 
 
-def _number(fields: dict[str, object], name: str) -> int:
+def _number(fields: dict[str, object], name: str, *, minimum: int = NO_NODE_ID) -> int:
     value = fields[name]
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} is not a number: {value!r}")
+    if not minimum <= value <= EPOCH_MAX:  # ids are of the same type
+        raise ValueError(f"{name} is {value}; {minimum} to {EPOCH_MAX} is allowed")
     return value

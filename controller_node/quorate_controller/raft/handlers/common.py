@@ -1,6 +1,6 @@
 """Checks that many requests and responses share."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -11,6 +11,15 @@ from quorate_controller.raft.roles.leader import Leader
 
 if TYPE_CHECKING:
     from quorate_controller.raft.replica import Replica
+
+VOTER_EPOCH_STEP_MAX: Final = 1_000_000
+"""By how much a voter's request may raise our epoch: more elections than a node misses that was away for a week.
+
+Epochs are never lowered again and have 31 bits, so that a single request could use them up. A replica that is further
+behind learns the epoch from the responses to its own requests.
+"""
+UNKNOWN_EPOCH_STEP_MAX: Final = 1_000
+"""The same for a sender that is no voter as far as we know; the log that makes it one may not have reached us yet."""
 
 
 def is_other_cluster(replica: "Replica", cluster_id: str | None) -> bool:
@@ -31,6 +40,12 @@ def voter_request_error(replica: "Replica", sender_id: int, epoch: int) -> Error
     if epoch < replica.epoch:
         return ErrorCode.fenced_leader_epoch
     if sender_id < 0:
+        return ErrorCode.invalid_request
+    step_max = VOTER_EPOCH_STEP_MAX if sender_id in replica.voters.ids else UNKNOWN_EPOCH_STEP_MAX
+    if epoch - replica.epoch > step_max:
+        replica.effects.warn(
+            "epoch_out_of_range", sender_id=sender_id, epoch=epoch, epoch_max=replica.epoch + step_max
+        )
         return ErrorCode.invalid_request
     return ErrorCode.none
 

@@ -6,13 +6,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
     FailureReason,
     FetchResponse,
     Role,
     VoteRequest,
     VoteResponse,
 )
-from quorate_controller.raft.model import ReplicaKey
+from quorate_controller.raft.model import EPOCH_MAX, ReplicaKey
 from quorate_controller.raft.startup import HardState
 
 
@@ -233,3 +234,52 @@ def test_nobody_else_may_use_our_id(lab) -> None:
     response, outcome = started(lab).ask(vote(lab, replica=clone))
     assert not response.vote_granted
     assert [note.event for note in outcome.warnings] == ["vote_from_own_id"]
+
+
+@pytest.mark.parametrize(("sender_id", "step_max"), [(2, 1_000_000), (9, 1_000)])
+def test_a_request_raises_the_epoch_by_a_bounded_step(lab, sender_id: int, step_max: int) -> None:
+    """Goal: one request cannot use up the epochs, and so end the quorum. Method: Vote, BeginQuorumEpoch and
+    EndQuorumEpoch just above the bound and with the greatest epoch, from a voter and from a sender that is none;
+    then a Vote at the bound.
+    """
+    node = started(lab)
+    epoch = node.node.epoch
+    for too_high in (epoch + step_max + 1, EPOCH_MAX):
+        for request in (
+            vote(lab, replica=lab.key(sender_id), replica_epoch=too_high),
+            BeginQuorumEpochRequest(
+                cluster_id=None,
+                voter=None,
+                leader_id=sender_id,
+                leader_epoch=too_high,
+                leader_endpoints=lab.endpoints(sender_id),
+            ),
+            EndQuorumEpochRequest(
+                cluster_id=None,
+                leader_id=sender_id,
+                leader_epoch=too_high,
+                preferred_candidates=(),
+                leader_endpoints=lab.endpoints(sender_id),
+            ),
+        ):
+            response, outcome = node.ask(request)
+            assert response.error_code is ErrorCode.invalid_request
+            assert [note.event for note in outcome.warnings] == ["epoch_out_of_range"]
+            assert (node.node.epoch, outcome.hard_state) == (epoch, None)
+    assert node.ask(vote(lab, replica=lab.key(sender_id), replica_epoch=epoch + step_max))[0].vote_granted
+
+
+def test_nobody_stands_when_the_epochs_are_used_up(lab) -> None:
+    """Goal: no epoch that the protocol cannot carry, and no election after the other without a pause. Method: the
+    only voter starts in the greatest epoch, and time passes.
+    """
+    node = lab.node(1, log=lab.log(1), hard_state=HardState(leader_epoch=EPOCH_MAX))
+    node.start()
+    turns = 0
+    until_ms = node.now_ms + 60_000
+    while node.now_ms < until_ms:
+        node.wait_for_deadline()
+        turns += 1
+        assert (node.node.epoch, node.node.role) != (EPOCH_MAX + 1, Role.CANDIDATE)
+    assert node.node.epoch == EPOCH_MAX
+    assert turns < 200
