@@ -223,7 +223,8 @@ class Driver:
         token = next(self._tokens)
         future: Future[Payload] = self._loop.create_future()
         self._control_futures[token] = future
-        self._enqueue(ControlRequest(token=token, request=request, caller=caller))
+        deadline_ms = self._clock.now_ms() + caller.request_timeout_ms
+        self._enqueue(ControlRequest(token=token, request=request, caller=caller, deadline_ms=deadline_ms))
         return future
 
     def raft(self, request: messages.RaftRequest, listener: str) -> Future[RaftAnswer]:

@@ -57,11 +57,15 @@ class RaftAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRequest:
-    """A canonical request for the active controller, or a read for any; `token` returns in the answer."""
+    """A canonical request for the active controller, or a read for any; `token` returns in the answer.
+
+    After `deadline_ms` (Unix time) it is answered with REQUEST_TIMED_OUT, and not decided.
+    """
 
     token: int
     request: Payload
     caller: Caller
+    deadline_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,7 @@ UNEXPECTED_ERROR_MESSAGE = "The server experienced an unexpected error when proc
 """Kafka's text for UNKNOWN_SERVER_ERROR (Errors.java)."""
 ACTIVATION_PAUSE_MS: Final = 5_000
 """The pause before this node becomes active again after a fault of its own: a persistent fault causes no hot loop."""
+TIMED_OUT_MESSAGE = "The request waited in the controller's queue for longer than its timeout"
 REGISTRATION_TOKEN = -1
 """Token of our own registration, when this node itself is the active controller."""
 
@@ -322,6 +323,10 @@ class ControllerNode:
         return self.raft.log_end_offset + self.metadata.pending_count
 
     def _decide(self, event: ControlRequest) -> None:
+        if self.now_ms > event.deadline_ms:
+            error = ControlError(ErrorCode.request_timed_out, TIMED_OUT_MESSAGE)
+            self._effects.control_answers.append(ControlAnswer(token=event.token, outcome=error))
+            return
         caller = event.caller
         context = RequestContext(
             now_ms=self.now_ms,

@@ -264,8 +264,10 @@ class Network:
             api_version=request.__version__,
             request_timeout_ms=30_000,
         )
-        event = ControlRequest(token=token, request=request, caller=caller)
-        self._deliver_later(self._world.machines[node_id], event)
+        machine = self._world.machines[node_id]
+        deadline_ms = machine.clock_ms(self._world.now_ms) + caller.request_timeout_ms
+        event = ControlRequest(token=token, request=request, caller=caller, deadline_ms=deadline_ms)
+        self._deliver_later(machine, event)
 
     def ask_raft(self, node_id: int, request: RaftRequest) -> None:
         """An administrator's request to raft: to add or remove a voter. Nobody waits for the answer."""

@@ -29,9 +29,9 @@ CALLER = Caller(
 )
 
 
-def control_request(request: Any) -> ControlRequest:
+def control_request(request: Any, deadline_ms: int = 1 << 62) -> ControlRequest:
     """A request as it reaches the node."""
-    return ControlRequest(token=TOKEN, request=request, caller=CALLER)
+    return ControlRequest(token=TOKEN, request=request, caller=CALLER, deadline_ms=deadline_ms)
 
 
 def alter_config(resource_type: int, resource_name: str, name: str, value: str, operation: int = 0) -> Any:
@@ -67,9 +67,11 @@ class Bench:
         self.now_ms = max(self.now_ms, self.node.deadline_ms)
         return self.node.turn([], self.now_ms)
 
-    def ask(self, request: Any = None) -> tuple[Any, Effects]:
+    def ask(self, request: Any = None, deadline_ms: int = 1 << 62) -> tuple[Any, Effects]:
         """The answer to a request, and all effects of its turn."""
-        event = alter_subscription("500") if request is None else control_request(request)
+        event = control_request(
+            alter_subscription("500").request if request is None else request, deadline_ms
+        )
         effects = self.node.turn([event], self.now_ms)
         ((token, outcome),) = [(answer.token, answer.outcome) for answer in effects.control_answers]
         assert token == TOKEN

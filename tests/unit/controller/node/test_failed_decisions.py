@@ -172,3 +172,17 @@ def test_a_disk_error_between_the_batches_of_a_decision_ends_the_node(
     monkeypatch.setattr(bench.node.storage, "append", failing_append)
     with pytest.raises(StorageError):
         bench.ask()
+
+
+def test_a_request_that_waited_too_long_is_not_decided(bench: Any) -> None:
+    """Goal: what a client was told to have timed out does not happen later (Kafka: the deadline of a
+    ControllerRequestContext). Method: the same request a millisecond after its deadline, and at it.
+    """
+    end_offset = bench.node.storage.log.end_offset
+    outcome, _ = bench.ask(deadline_ms=bench.now_ms - 1)
+    assert isinstance(outcome, ControlError)
+    assert outcome.error_code is ErrorCode.request_timed_out
+    assert bench.node.storage.log.end_offset == end_offset
+    outcome, _ = bench.ask(deadline_ms=bench.now_ms)
+    assert not isinstance(outcome, ControlError)
+    assert bench.node.storage.log.end_offset == end_offset + 1
