@@ -133,17 +133,21 @@ class Driver:
         self._turn_handle = None
         events = self._events[:EVENTS_PER_TURN_MAX]
         del self._events[:EVENTS_PER_TURN_MAX]
-        self._last_turn_ms = self._clock.now_ms()
+        now_ms = self._clock.now_ms()
+        # Turns are at most this far apart unless the process stood still, and then it read no heartbeats either.
+        stall_ms = now_ms - self._last_turn_ms - TURN_INTERVAL_MS_MAX
+        self._last_turn_ms = now_ms
         if events:
             self._event_queue_time.observe_ms((self._loop.time() - self._oldest_event_s) * 1000)
         try:
-            effects = self._node.turn(events, self._last_turn_ms)
+            if stall_ms > 0:
+                log.warning("stalled", extra={"facts": {"stall_ms": stall_ms}})
+                self._node.metadata.control.excuse_silence(stall_ms)
+            self._take(self._node.turn(events, now_ms))
         except Exception as error:
             # The disk is left as it is: closing it would flush, and a failed flush must not be tried again.
             self._end_turns()
             self._on_failure(error)
-            return
-        self._take(effects)
 
     def _take(self, effects: Effects) -> None:
         """Sends the effects of a turn and sets the timer for the next one."""

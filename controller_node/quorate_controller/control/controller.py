@@ -128,6 +128,10 @@ class QuorumController:
         expiry_ms = self._heartbeats.deadline_ms
         return self._schedule.deadline_ms if expiry_ms is None else min(expiry_ms, self._schedule.deadline_ms)
 
+    def excuse_silence(self, duration_ms: int) -> None:
+        """This process stood still for so long: no session expires for heartbeats that it did not read."""
+        self._heartbeats.extend_sessions(duration_ms)
+
     def activate(self, now_ms: int) -> ControlResult:
         """Starts deciding, the image having been replayed to the end of the log.
 

@@ -140,6 +140,12 @@ class HeartbeatManager:
             return contact_ms + self._session_timeout_ms + 1
         return None
 
+    def extend_sessions(self, duration_ms: int) -> None:
+        """Lets all sessions end that much later."""
+        self._contacts.update(
+            {broker_id: contact_ms + duration_ms for broker_id, contact_ms in self._contacts.items()}
+        )
+
     def fence_one_stale_broker(self, now_ms: int) -> ControlResult | None:
         """Ends the oldest session if it has expired.
 

@@ -108,6 +108,21 @@ def test_stale_brokers_are_fenced_one_per_pass(harness):
         assert [record.broker_id for record in harness.records] == [broker_id]
 
 
+def test_a_session_is_longer_by_what_the_controller_stood_still(harness):
+    """Goal: a controller that read nothing fences nobody for it. Method: two brokers, a stall of 20 s; each session
+    ends that much later, the older first.
+    """
+    harness.start_broker(1)
+    contact_ms = harness.now_ms
+    harness.now_ms += 1_000
+    harness.start_broker(2)
+    harness.control.excuse_silence(20_000)
+    assert not [record for record in harness.run_until(contact_ms + 29_000) if is_about(record, 1)]
+    assert [record for record in harness.run_until(contact_ms + 29_001) if is_about(record, 1)]
+    assert not harness.broker(2).fenced
+    assert [record for record in harness.run_until(contact_ms + 30_001) if is_about(record, 2)]
+
+
 def test_the_session_of_a_fenced_broker_ends_silently(harness):
     """Goal: no pointless records. Method: a broker that stays fenced falls silent."""
     harness.register(1)
