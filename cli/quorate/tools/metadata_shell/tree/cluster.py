@@ -1,6 +1,7 @@
 """/image/cluster: brokers and controllers as they registered."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from quorate_protocol.image import (
 )
 from quorate_protocol.uuids import uuid_to_text
 
-from quorate.tools.metadata_shell.tree.nodes import Directory, Leaf, by_number, fixed
+from quorate.tools.metadata_shell.tree.nodes import Directory, by_key, fixed, number_of, record
 
 _LEVEL_MAX = 2**15 - 1
 
@@ -21,20 +22,16 @@ _LEVEL_MAX = 2**15 - 1
 def cluster(image: ImageState) -> Directory:
     """Registrations by node id."""
     brokers, controllers = image.cluster.brokers, image.cluster.controllers
+    broker, controller = (
+        partial(record, broker_text, _broker_data),
+        partial(record, controller_text, _controller_data),
+    )
     return fixed(
         {
-            "brokers": lambda: by_number(brokers, lambda node_id: _broker(brokers[node_id])),
-            "controllers": lambda: by_number(controllers, lambda node_id: _controller(controllers[node_id])),
+            "brokers": lambda: by_key(brokers, broker, number_of),
+            "controllers": lambda: by_key(controllers, controller, number_of),
         }
     )
-
-
-def _broker(broker: BrokerRegistration) -> Leaf:
-    return Leaf(lambda: broker_text(broker), lambda: _broker_data(broker))
-
-
-def _controller(controller: ControllerRegistration) -> Leaf:
-    return Leaf(lambda: controller_text(controller), lambda: _controller_data(controller))
 
 
 def broker_text(broker: BrokerRegistration) -> str:

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +54,27 @@ def fixed(children: Mapping[str, Callable[[], Node]]) -> Directory:
     return Directory(lambda: children, child)
 
 
-def by_number(numbers: Mapping[int, Any], node: Callable[[int], Node]) -> Directory:
-    """A directory whose children are named by the keys of a mapping."""
+def record(text: Callable[[_Value], str], data: Callable[[_Value], Any], content: _Value) -> Leaf:
+    """A file with one record of the image."""
+    return Leaf(lambda: text(content), lambda: data(content))
+
+
+def by_key(
+    children: Mapping[_Key, _Value],
+    node: Callable[[_Value], Node],
+    key_of: Callable[[str], Any] = str,
+    name_of: Callable[[_Key], str] = str,
+) -> Directory:
+    """A directory with a child for each entry of a mapping; `key_of` may raise ValueError for what is no name."""
 
     def child(name: str) -> Node | None:
-        number = number_of(name)
-        return node(number) if number is not None and number in numbers else None
+        try:
+            key = key_of(name)
+        except ValueError:
+            return None
+        return node(children[key]) if key is not None and key in children else None
 
-    return Directory(lambda: map(str, numbers), child)
+    return Directory(lambda: map(name_of, children), child)
 
 
 def number_of(name: str) -> int | None:

@@ -1,5 +1,6 @@
 """/image/acls, /image/scram and /image/delegationToken. Secrets are shown, as Kafka's shell shows them."""
 
+from functools import partial
 from typing import Any
 
 from quorate_protocol.image import AccessControlEntry, DelegationToken, ImageState, ScramCredential
@@ -12,23 +13,13 @@ from quorate_protocol.kafka.enums import (
 )
 from quorate_protocol.uuids import uuid_from_text, uuid_to_text
 
-from quorate.tools.metadata_shell.tree.nodes import Directory, Leaf, Node, fixed
+from quorate.tools.metadata_shell.tree.nodes import Directory, Node, by_key, fixed, record
 
 
 def acls(image: ImageState) -> Directory:
     """ACLs by their ids."""
-    return fixed({"byId": lambda: _acls_by_id(image)})
-
-
-def _acls_by_id(image: ImageState) -> Directory:
-    def child(name: str) -> Node | None:
-        try:
-            acl = image.acls.get(uuid_from_text(name))
-        except ValueError:
-            return None
-        return Leaf(lambda: acl_text(acl), lambda: _acl_data(acl)) if acl else None
-
-    return Directory(lambda: map(uuid_to_text, image.acls), child)
+    acl = partial(record, acl_text, _acl_data)
+    return fixed({"byId": lambda: by_key(image.acls, acl, uuid_from_text, uuid_to_text)})
 
 
 def acl_text(acl: AccessControlEntry) -> str:
@@ -56,18 +47,13 @@ _MECHANISMS = {
 
 def scram(image: ImageState) -> Directory:
     """Credentials by mechanism and user; both mechanisms are always there."""
-
-    def child(name: str) -> Node | None:
-        mechanism = _MECHANISMS.get(name)
-        return None if mechanism is None else _users(image, mechanism)
-
-    return Directory(lambda: _MECHANISMS, child)
+    return by_key(_MECHANISMS, lambda mechanism: _users(image, mechanism))
 
 
 def _users(image: ImageState, mechanism: ScramMechanism) -> Directory:
     def child(user: str) -> Node | None:
         credential = image.scram.get((mechanism, user))
-        return Leaf(lambda: _scram_text(credential), lambda: _scram_data(credential)) if credential else None
+        return record(_scram_text, _scram_data, credential) if credential else None
 
     return Directory(lambda: (user for one, user in image.scram if one is mechanism), child)
 
@@ -87,12 +73,7 @@ def _scram_data(credential: ScramCredential) -> dict[str, Any]:
 
 def delegation_tokens(image: ImageState) -> Directory:
     """Tokens by their ids."""
-
-    def child(token_id: str) -> Node | None:
-        token = image.delegation_tokens.get(token_id)
-        return Leaf(lambda: token_text(token), lambda: _token_data(token)) if token else None
-
-    return Directory(lambda: image.delegation_tokens, child)
+    return by_key(image.delegation_tokens, partial(record, token_text, _token_data))
 
 
 def token_text(token: DelegationToken) -> str:

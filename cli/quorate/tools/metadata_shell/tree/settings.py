@@ -5,7 +5,6 @@ parts, so that it shows `user(alice)` twice or an empty name, finds neither, and
 a default part is `user(<default>)`, as Kafka's other tools write it.
 """
 
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -14,7 +13,7 @@ from quorate_protocol.image import ConfigResource, ImageState, Provenance, Quota
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 from quorate.console.java_text import double_text
-from quorate.tools.metadata_shell.tree.nodes import Directory, Leaf, Node, fixed, value
+from quorate.tools.metadata_shell.tree.nodes import Directory, Leaf, Node, by_key, fixed, value
 
 _ENTITY_WORDS = {"client-id": "clientId", "ip": "ip", "user": "user"}
 """Entity type to its word, in the order of the name (ClientQuotasImageNode)."""
@@ -33,7 +32,7 @@ def configs(image: ImageState) -> Directory:
         if resource_type is None:
             return None
         resource = (int(resource_type), resource_name)
-        return _config_entries(image, resource) if resource in image.configs else None
+        return by_key(image.configs[resource], value) if resource in image.configs else None
 
     return Directory(lambda: map(_resource_text, image.configs), child)
 
@@ -42,15 +41,6 @@ def _resource_text(resource: ConfigResource) -> str:
     number, resource_name = resource
     type_name = ConfigResourceType(number).name
     return f"{type_name}:{resource_name}" if resource_name else type_name
-
-
-def _config_entries(image: ImageState, resource: ConfigResource) -> Directory:
-    entries = image.configs[resource]
-
-    def child(name: str) -> Node | None:
-        return value(entries[name]) if name in entries else None
-
-    return Directory(lambda: entries, child)
 
 
 def client_quotas(image: ImageState) -> Directory:
@@ -62,7 +52,7 @@ def client_quotas(image: ImageState) -> Directory:
 
     def child(name: str) -> Node | None:
         entity = entities().get(name)
-        return None if entity is None else _quota_values(image.client_quotas[entity])
+        return None if entity is None else by_key(image.client_quotas[entity], _quota)
 
     return Directory(lambda: entities().keys(), child)
 
@@ -81,16 +71,8 @@ def _escaped(name: str | None) -> str:
     return name.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
 
 
-def _quota_values(values: Mapping[str, float]) -> Directory:
-    def child(name: str) -> Node | None:
-        number = values.get(name)
-        return None if number is None else Leaf(lambda: double_text(number), _constant(number))
-
-    return Directory(lambda: values, child)
-
-
-def _constant(number: float) -> Callable[[], float]:
-    return lambda: number
+def _quota(number: float) -> Leaf:
+    return Leaf(lambda: double_text(number), lambda: number)
 
 
 def features(image: ImageState) -> Directory:
