@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Self
@@ -16,25 +16,10 @@ logger = logging.getLogger(__name__)
 REQUEST_TIMEOUT_MS = 30_000
 DEFAULT_API_TIMEOUT_MS = 60_000
 INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 PORT_MAX = 65_535
 
 BOOTSTRAP_SERVERS = "bootstrap.servers"
 BOOTSTRAP_CONTROLLERS = "bootstrap.controllers"
-
-_NUMBERS = {
-    "request.timeout.ms": INT_MAX,
-    "default.api.timeout.ms": INT_MAX,
-    "retries": INT_MAX,
-    "retry.backoff.ms": LONG_MAX,
-    "retry.backoff.max.ms": LONG_MAX,
-    "reconnect.backoff.ms": LONG_MAX,
-    "reconnect.backoff.max.ms": LONG_MAX,
-    "socket.connection.setup.timeout.ms": LONG_MAX,
-    "metadata.max.age.ms": LONG_MAX,
-    "metadata.recovery.rebootstrap.trigger.ms": LONG_MAX,
-}
-"""Properties with integer values from 0 on, and their maximum."""
 
 _WITHOUT_EFFECT = frozenset(
     {
@@ -138,18 +123,10 @@ class AdminConfig:
             bootstrap_servers = properties.get(BOOTSTRAP_SERVERS)
             bootstrap_controllers = properties.get(BOOTSTRAP_CONTROLLERS)
         fields: dict[str, Any] = {
-            _field_of(key): _number(key, properties[key], _NUMBERS[key])
-            for key in _NUMBERS
+            key.replace(".", "_"): parse(key, properties[key])
+            for key, parse in _PARSERS.items()
             if key in properties
         }
-        if "client.id" in properties:
-            fields["client_id"] = properties["client.id"]
-        if "metadata.recovery.strategy" in properties:
-            fields["metadata_recovery_strategy"] = _strategy(properties["metadata.recovery.strategy"])
-        if "metadata.cluster.check.enable" in properties:
-            fields["metadata_cluster_check_enable"] = _boolean(
-                "metadata.cluster.check.enable", properties["metadata.cluster.check.enable"]
-            )
         _check_timeouts(fields)
         _log_ignored(properties)
         return cls(
@@ -181,16 +158,17 @@ def addresses_of(key: str, given: str | Iterable[str | Address] | None) -> tuple
         raise ConfigError(f"{key}: {error}; allowed is a list such as host-1:9092,host-2:9092") from None
 
 
-def _field_of(key: str) -> str:
-    return key.replace(".", "_")
+def _number(highest: int) -> Callable[[str, str], int]:
+    """A parser of whole numbers from 0 on."""
 
+    def parse(key: str, value: str) -> int:
+        text = value.strip()
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+        if not 0 <= number <= highest:
+            raise ConfigError(f"{key}={value}: allowed is a whole number from 0 to {highest}")
+        return number
 
-def _number(key: str, value: str, highest: int) -> int:
-    text = value.strip()
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
-    if not 0 <= number <= highest:
-        raise ConfigError(f"{key}={value}: allowed is a whole number from 0 to {highest}")
-    return number
+    return parse
 
 
 def _boolean(key: str, value: str) -> bool:
@@ -200,11 +178,25 @@ def _boolean(key: str, value: str) -> bool:
     return text == "true"
 
 
-def _strategy(value: str) -> MetadataRecoveryStrategy:
+def _strategy(key: str, value: str) -> MetadataRecoveryStrategy:
     try:
         return MetadataRecoveryStrategy(value.strip().upper())
     except ValueError:
-        raise ConfigError(f"metadata.recovery.strategy={value}: allowed are rebootstrap and none") from None
+        raise ConfigError(f"{key}={value}: allowed are rebootstrap and none") from None
+
+
+_INT, _LONG = _number(INT_MAX), _number(2**63 - 1)
+_PARSERS: Mapping[str, Callable[[str, str], object]] = {
+    "client.id": lambda _, value: value,
+    "metadata.cluster.check.enable": _boolean,
+    "metadata.recovery.strategy": _strategy,
+    **dict.fromkeys(("request.timeout.ms", "default.api.timeout.ms", "retries"), _INT),
+    **dict.fromkeys(("retry.backoff.ms", "retry.backoff.max.ms"), _LONG),
+    **dict.fromkeys(("reconnect.backoff.ms", "reconnect.backoff.max.ms"), _LONG),
+    **dict.fromkeys(("socket.connection.setup.timeout.ms", "metadata.max.age.ms"), _LONG),
+    "metadata.recovery.rebootstrap.trigger.ms": _LONG,
+}
+"""How the properties are parsed, besides those of security; each field has the name of its property."""
 
 
 def _check_timeouts(fields: dict[str, Any]) -> None:
@@ -220,12 +212,7 @@ def _check_timeouts(fields: dict[str, Any]) -> None:
 
 
 def _log_ignored(properties: Mapping[str, str]) -> None:
-    read = {
-        *(BOOTSTRAP_SERVERS, BOOTSTRAP_CONTROLLERS, "client.id"),
-        *("metadata.recovery.strategy", "metadata.cluster.check.enable"),
-        *_NUMBERS,
-        *SECURITY_KEYS,
-    }
+    read = {BOOTSTRAP_SERVERS, BOOTSTRAP_CONTROLLERS, *_PARSERS, *SECURITY_KEYS}
     is_of_node = "process.roles" in properties  # administrators pass a node's own file too
     for key in sorted(properties.keys() - read):
         if is_of_node or key in _WITHOUT_EFFECT or key.startswith(("ssl.", "sasl.")):

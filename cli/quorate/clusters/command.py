@@ -19,9 +19,9 @@ from quorate.console import (
     UsageError,
     flag,
     option,
-    print_json,
     remembered,
     remembered_option,
+    show_as,
     write,
 )
 
@@ -83,18 +83,18 @@ def status(
     api = _api(ctx, everywhere=all_namespaces)
     if name is not None:
         cluster = api.cluster(name)
-        if output is Output.JSON:
-            print_json(text.cluster_json(cluster))
-        else:
-            write(text.cluster_text(cluster))
+        show_as(output, lambda: text.cluster_text(cluster), lambda: text.cluster_json(cluster))
         return
     clusters = api.clusters()
-    if output is Output.JSON:
-        print_json({"clusters": [text.cluster_json(cluster) for cluster in clusters]})
-    elif clusters:
-        write(text.clusters_text(clusters))
-    else:
-        write("No KafkaController in this namespace; --all-namespaces searches all.\n")
+    show_as(
+        output,
+        lambda: (
+            text.clusters_text(clusters)
+            if clusters
+            else "No KafkaController in this namespace; --all-namespaces searches all.\n"
+        ),
+        lambda: {"clusters": [text.cluster_json(cluster) for cluster in clusters]},
+    )
 
 
 @app.command(cls=ClustersCommand)
@@ -108,10 +108,7 @@ def plan(
     from quorate.clusters import text
 
     cluster = _api(ctx).cluster(name)
-    if output is Output.JSON:
-        print_json(text.plan_json(cluster))
-    else:
-        write(text.plan_text(cluster))
+    show_as(output, lambda: text.plan_text(cluster), lambda: text.plan_json(cluster))
 
 
 @app.command(cls=ClustersCommand)
@@ -126,10 +123,7 @@ def doctor(
 
     cluster = _api(ctx).cluster(name)
     found = findings.findings_of(cluster)
-    if output is Output.JSON:
-        print_json(text.doctor_json(cluster, found))
-    else:
-        write(text.doctor_text(cluster, found))
+    show_as(output, lambda: text.doctor_text(cluster, found), lambda: text.doctor_json(cluster, found))
     if not findings.is_healthy(found):
         raise typer.Exit(1)
 

@@ -36,6 +36,7 @@ from quorate.console.command import (
     remembered as remembered,
     remembered_option as remembered_option,
     show as show,
+    show_as as show_as,
     tool_app as tool_app,
     tool_options as tool_options,
 )

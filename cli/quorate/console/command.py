@@ -74,7 +74,12 @@ def tool_options(context: typer.Context) -> ToolOptions:
 
 def show(context: typer.Context, text: Callable[[], str], content: Callable[[], object]) -> None:
     """Write the result as text or JSON, as --output says. Only the one that is written is computed."""
-    if tool_options(context).is_json:
+    show_as(tool_options(context).output, text, content)
+
+
+def show_as(output: Output, text: Callable[[], str], content: Callable[[], object]) -> None:
+    """The same for commands with an --output of their own."""
+    if output is Output.JSON:
         print_json(content())
     else:
         write(text())

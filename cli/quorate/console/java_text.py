@@ -74,6 +74,16 @@ def double_text(value: float) -> str:
     return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{number.adjusted()}"
 
 
+def joined(values: Iterable[object]) -> str:
+    """`String.join(",", …)`: a,b."""
+    return ",".join(map(str, values))
+
+
+def null_text(value: str | None) -> str:
+    """`String.valueOf()`."""
+    return "null" if value is None else value
+
+
 def list_text(values: Iterable[object]) -> str:
     """`List.toString()`: [a, b]."""
     return f"[{', '.join(map(str, values))}]"

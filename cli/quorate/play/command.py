@@ -21,7 +21,7 @@ from quorate_operator.runtime.local.errors import (
     PlayError,
 )
 from quorate_operator.runtime.local.layout import Layout
-from quorate_operator.runtime.local.status import idle_status
+from quorate_operator.runtime.local.status import ClusterStatus, idle_status
 from quorate_operator.runtime.local.supervisor import Snapshot
 
 from quorate.console import Output, flag, option, parse_duration_s, print_json, report_failures, write
@@ -123,10 +123,7 @@ def status(
             state = asyncio.run(play_session.ask_snapshot(found)).status
         except NotRunningError:
             state = idle_status(play_session.recall(found))
-        if output is Output.JSON:
-            print_json(state.as_json())
-        else:
-            show_status(console_for(sys.stdout), state)
+        _show_state(state, output)
 
 
 @app.command()
@@ -280,10 +277,7 @@ async def _hand_over(
             if loop.time() >= deadline:
                 raise PlayError(_unsettled(snapshot, wait_s, directory))
             await asyncio.sleep(SHOW_EVERY_S)
-    if output is Output.JSON:
-        print_json(snapshot.status.as_json())
-    else:
-        show_status(console_for(sys.stdout), snapshot.status)
+    _show_state(snapshot.status, output)
     for refusal in snapshot.status.plan["refusals"]:
         progress.warn(f"refused ({refusal['code']}): {refusal['message']}")
 
@@ -370,13 +364,17 @@ async def _stop(directory: PlayDirectory, progress: Progress) -> None:
 
 
 def _show_ready(snapshot: Snapshot, layout: Layout, output: Output, ending: str) -> None:
+    _show_state(snapshot.status, output)
+    if output is not Output.JSON:
+        lines = next_lines(snapshot.status, layout.directory.tools, _selecting(layout.directory))
+        show_next(console_for(sys.stdout), lines, ending)
+
+
+def _show_state(status: ClusterStatus, output: Output) -> None:
     if output is Output.JSON:
-        print_json(snapshot.status.as_json())
-        return
-    console = console_for(sys.stdout)
-    show_status(console, snapshot.status)
-    lines = next_lines(snapshot.status, layout.directory.tools, _selecting(layout.directory))
-    show_next(console, lines, ending)
+        print_json(status.as_json())
+    else:
+        show_status(console_for(sys.stdout), status)
 
 
 def _find(context: typer.Context, file: Path | None, directory: Path | None) -> PlayDirectory:

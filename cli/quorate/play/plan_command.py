@@ -13,7 +13,7 @@ from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.status import idle_observation, plan_as_json, played_view
 
-from quorate.console import Output, option, print_json, report_failures, write
+from quorate.console import Output, option, report_failures, show_as
 
 NOTHING = "nothing is left to do\n"
 
@@ -36,10 +36,7 @@ def plan(
     """
     with report_failures(PlayError, ManifestError):
         found = asyncio.run(_local_plan(play_session.read_manifest(file), str(file), directory))
-        if output is Output.JSON:
-            print_json(found)
-        else:
-            write(_as_text(found))
+        show_as(output, lambda: _as_text(found), lambda: found)
 
 
 async def _local_plan(manifest: str, source: str, directory: Path | None) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def _describe_quotas(context: typer.Context, entities: Entities) -> None:
         quotas = await describe.describe_quotas(admin, entities)
         if not describe.has_credentials(entities):
             return quotas, None
-        return quotas, await describe.describe_credentials(admin, entities)
+        return quotas, await admin.describe_user_scram_credentials(entities.names)
 
     quotas, users = run(ask, context)
     show(

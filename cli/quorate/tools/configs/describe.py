@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING
 
 from quorate_admin.errors import ErrorCode, ServerError, UnsupportedByServerError
-from quorate_admin.results import Results
-from quorate_admin.types.credentials import UserScramCredentialsDescription
 from quorate_admin.types.quotas import (
     CLIENT_ID,
     IP,
@@ -111,10 +109,3 @@ async def describe_quotas(admin: "AdminClient", entities: Entities) -> Quotas:
 def has_credentials(entities: Entities) -> bool:
     """Whether the description includes credentials: only users have them, and their default has none."""
     return entities.type == USERS and not entities.has_any(CLIENTS) and not entities.has_default
-
-
-async def describe_credentials(
-    admin: "AdminClient", entities: Entities
-) -> Results[str, UserScramCredentialsDescription]:
-    """The credentials of the given users, or of all."""
-    return await admin.describe_user_scram_credentials(entities.names)

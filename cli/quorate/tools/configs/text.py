@@ -11,7 +11,7 @@ from quorate_admin.types.credentials import UserScramCredentialsDescription
 from quorate_admin.types.quotas import CLIENT_ID, IP, USER, ClientQuotaEntity
 from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
 
-from quorate.console.java_text import double_text, hash_order, map_hash_code
+from quorate.console.java_text import double_text, hash_order, map_hash_code, null_text
 from quorate.tools.configs.entities import (
     BROKER_LOGGERS,
     BROKERS,
@@ -74,14 +74,10 @@ def configs_text(entity_type: str, described: Iterable[DescribedEntity], *, desc
 
 def _entry_line(entry: ConfigEntry) -> str:
     synonyms = ", ".join(
-        f"{synonym.source}:{synonym.name}={_value(synonym.value)}" for synonym in entry.synonyms
+        f"{synonym.source}:{synonym.name}={null_text(synonym.value)}" for synonym in entry.synonyms
     )
     sensitive = str(entry.is_sensitive).lower()
-    return f"  {entry.name}={_value(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
-
-
-def _value(value: str | None) -> str:
-    return "null" if value is None else value
+    return f"  {entry.name}={null_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
 
 
 def missing_text(entity_type: str, name: str) -> str:

@@ -16,7 +16,7 @@ from quorate_admin.types.topics import TopicDescription
 from quorate_protocol.placement import PlacementError, UsableBroker, place_replicas
 
 from quorate.console import CommandError
-from quorate.console.java_text import hash_order
+from quorate.console.java_text import hash_order, joined
 from quorate.tools.reassign_partitions import throttles
 from quorate.tools.reassign_partitions.files import (
     Assignment,
@@ -149,7 +149,7 @@ async def execute(
         proposed, allow_replication_factor_change=allow_replication_factor_change
     )
     _raise_listed("Error reassigning partition(s):", results.errors)
-    say(f"Successfully started partition reassignment{_plural(proposed)} for {_joined(sorted(proposed))}\n")
+    say(f"Successfully started partition reassignment{_plural(proposed)} for {joined(sorted(proposed))}\n")
     await _move_replicas(admin, wanted.log_dirs, timeout_ms, say)
     return {
         "current": reassignment_content(current, log_dirs),
@@ -220,7 +220,7 @@ async def cancel(
         _raise_listed(
             f"Error cancelling partition reassignment{_plural(results.errors)} for:", results.errors
         )
-        say(f"Successfully cancelled partition reassignment{_plural(moving)} for: {_joined(moving)}\n")
+        say(f"Successfully cancelled partition reassignment{_plural(moving)} for: {joined(moving)}\n")
     else:
         say("None of the specified partition reassignments are active.\n")
     back = {
@@ -327,7 +327,7 @@ async def _move_replicas(
         if pending and time.monotonic() >= deadline_s:
             late = sorted(pending, key=by_broker)
             raise CommandError(
-                f"Timed out before log directory move{_plural(late)} could be started for: {_joined(late)}"
+                f"Timed out before log directory move{_plural(late)} could be started for: {joined(late)}"
             )
         if pending:
             await asyncio.sleep(MOVE_RETRY_S)
@@ -337,10 +337,10 @@ async def _clear_throttles(admin: "AdminClient", wanted: Reassignment, say: Say)
     """Remove the throttles of all brokers, because it is not known which of them took part."""
     brokers = {node.node_id for node in (await admin.describe_cluster()).nodes}
     brokers |= {broker for _, replicas in wanted.targets for broker in replicas}
-    say(f"Clearing broker-level throttles on broker{_plural(brokers)} {_joined(hash_order(brokers))}\n")
+    say(f"Clearing broker-level throttles on broker{_plural(brokers)} {joined(hash_order(brokers))}\n")
     await _change(admin, throttles.clear_brokers(brokers))
     topics = hash_order(wanted.topics)
-    say(f"Clearing topic-level throttles on topic{_plural(topics)} {_joined(topics)}\n")
+    say(f"Clearing topic-level throttles on topic{_plural(topics)} {joined(topics)}\n")
     await _change(admin, throttles.clear_topics(topics))
 
 
@@ -365,7 +365,3 @@ def _moves_json(moves: Mapping[TopicPartitionReplica, str]) -> list[dict[str, An
 
 def _plural(things: Iterable[object]) -> str:
     return "" if len(list(things)) == 1 else "s"
-
-
-def _joined(values: Iterable[object]) -> str:
-    return ",".join(map(str, values))

@@ -9,6 +9,7 @@ from typing import Any
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 
 from quorate.console import INT32_MAX, CommandError, UsageError, parse_ids, parse_json
+from quorate.console.java_text import joined
 
 ANY_LOG_DIR = "any"
 _VERSION = 1
@@ -42,15 +43,13 @@ class Reassignment:
                 raise CommandError(f"Partition replica list cannot be empty: that of {partition} is")
         twice = _repeated(partition for partition, _ in self.targets)
         if twice:
-            raise CommandError(
-                f"Partition reassignment contains duplicate topic partitions: {_joined(twice)}"
-            )
+            raise CommandError(f"Partition reassignment contains duplicate topic partitions: {joined(twice)}")
         for partition, replicas in self.targets:
             brokers = _repeated(replicas)
             if brokers:
                 raise CommandError(
                     "Partition replica lists may not contain duplicate entries:"
-                    f" {partition} contains multiple entries for {_joined(brokers)}"
+                    f" {partition} contains multiple entries for {joined(brokers)}"
                 )
 
 
@@ -91,7 +90,7 @@ def parse_topics(text: str) -> list[str]:
     ]
     twice = _repeated(topics)
     if twice:
-        raise CommandError(f"List of topics to reassign contains duplicate entries: {_joined(twice)}")
+        raise CommandError(f"List of topics to reassign contains duplicate entries: {joined(twice)}")
     return topics
 
 
@@ -105,7 +104,7 @@ def parse_broker_list(text: str) -> list[int]:
         ) from None
     twice = _repeated(brokers)
     if twice:
-        raise UsageError(f"--broker-list: Broker list contains duplicate entries: {_joined(twice)}")
+        raise UsageError(f"--broker-list: Broker list contains duplicate entries: {joined(twice)}")
     return brokers
 
 
@@ -182,7 +181,3 @@ def _words(kind: type[Any]) -> str:
 
 def _repeated(values: Iterable[Any]) -> list[Any]:
     return [value for value, count in Counter(values).items() if count > 1]
-
-
-def _joined(values: Iterable[Any]) -> str:
-    return ",".join(map(str, values))

@@ -1,6 +1,6 @@
 """The progress of reassignments and moves, as text and JSON."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -12,6 +12,7 @@ from quorate_admin.types.partitions import (
     TopicPartitionReplica,
 )
 
+from quorate.console.java_text import joined
 from quorate.tools.reassign_partitions.files import Reassignment
 
 
@@ -80,12 +81,8 @@ def _partition_line(partition: TopicPartition, state: PartitionState) -> str:
         return f"Reassignment of partition {partition} is completed."
     return (
         f"There is no active reassignment of partition {partition}, but replica set is"
-        f" {_ids(state.current_replicas)} rather than {_ids(state.target_replicas)}."
+        f" {joined(state.current_replicas)} rather than {joined(state.target_replicas)}."
     )
-
-
-def _ids(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers))
 
 
 def log_dir_move(info: ReplicaLogDirInfo | None, target: str) -> LogDirMove:
@@ -185,11 +182,11 @@ def reassignments_text(under_way: Mapping[TopicPartition, PartitionReassignment]
     lines = []
     for partition in sorted(under_way):
         moving = under_way[partition]
-        line = f"{partition}: replicas: {_ids(moving.replicas)}."
+        line = f"{partition}: replicas: {joined(moving.replicas)}."
         if moving.adding_replicas:
-            line += f" adding: {_ids(moving.adding_replicas)}."
+            line += f" adding: {joined(moving.adding_replicas)}."
         if moving.removing_replicas:
-            line += f" removing: {_ids(moving.removing_replicas)}."
+            line += f" removing: {joined(moving.removing_replicas)}."
         lines.append(f"{line}\n")
     return "Current partition reassignments:\n" + "".join(lines)
 

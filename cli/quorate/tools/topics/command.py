@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from quorate.tools.topics.describe import DescribedTopic
 
-PARTITIONS_PER_RESPONSE = 2_000
-
 _COLLISION_WARNING = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide."
     " To avoid issues it is best to use either, but not both.\n"
@@ -164,8 +162,7 @@ def topics(
         )
         if if_exists and topic is not None and topic_id is not None and not tool_options(context).is_json:
             write(_ONLY_TOPIC_ID)
-        limit = partition_size_limit_per_response or PARTITIONS_PER_RESPONSE
-        _describe(context, selection, _topic_id(topic_id), reports, limit)
+        _describe(context, selection, _topic_id(topic_id), reports, partition_size_limit_per_response)
 
 
 def _topic_id(text: str | None) -> "uuid.UUID | None":
@@ -271,8 +268,9 @@ def _describe(
     selection: Selection,
     topic_id: "uuid.UUID | None",
     reports: Any,
-    partitions_per_response: int,
+    partitions_per_response: int | None,
 ) -> None:
+    from quorate_admin.operations.topics import PARTITIONS_PER_RESPONSE
     from quorate_admin.types.configs import ConfigResource
     from quorate_admin.types.partitions import TopicPartition
     from quorate_protocol.kafka.enums import ConfigResourceType
@@ -285,7 +283,9 @@ def _describe(
         )
         if not wanted:
             return []
-        described = await admin.describe_topics(wanted, partitions_per_response=partitions_per_response)
+        described = await admin.describe_topics(
+            wanted, partitions_per_response=partitions_per_response or PARTITIONS_PER_RESPONSE
+        )
         topics = [described[one] for one in wanted]
         resources = {topic.name: ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics}
         configs, reassignments, cluster = await asyncio.gather(

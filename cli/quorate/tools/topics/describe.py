@@ -9,7 +9,7 @@ from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 from quorate_admin.types.topics import PartitionDescription, TopicDescription
 from quorate_protocol.uuids import uuid_to_text
 
-from quorate.console.java_text import hash_order
+from quorate.console.java_text import hash_order, joined, null_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ def _topic_line(described: DescribedTopic) -> str:
     fields += [
         f"PartitionCount: {len(topic.partitions)}",
         f"ReplicationFactor: {described.replication_factor}",
-        f"Configs: {','.join(f'{name}={_java_null(value)}' for name, value in configs.items())}",
+        f"Configs: {','.join(f'{name}={null_text(value)}' for name, value in configs.items())}",
     ]
     return "\t".join(fields)
 
@@ -181,11 +181,7 @@ def _partition_line(partition: DescribedPartition) -> str:
 
 
 def _ids(brokers: Iterable[int] | None) -> str:
-    return "N/A" if brokers is None else ",".join(map(str, brokers))
-
-
-def _java_null(value: str | None) -> str:
-    return "null" if value is None else value
+    return "N/A" if brokers is None else joined(brokers)
 
 
 def description_json(topics: Iterable[DescribedTopic]) -> dict[str, Any]:
