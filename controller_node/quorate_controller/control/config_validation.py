@@ -3,7 +3,6 @@
 """
 
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -20,6 +19,7 @@ from quorate_controller.control.config_schema import (
     topic_definitions,
 )
 from quorate_controller.control.effective_configs import EffectiveConfigs
+from quorate_controller.control.regular_expressions import is_regular_expression
 from quorate_controller.control.topic_names import why_invalid
 
 Configs = Mapping[str, str]
@@ -40,8 +40,8 @@ MATCH_PARAMETERS: Final = frozenset(
         "client_source_port",
     }
 )
-MATCH_EXPRESSION_LENGTH_MAX: Final = 1_000
-"""Kafka has no limit but that of the value. A longer expression may take seconds to compile."""
+_TRIMMED: Final = "".join(map(chr, range(ord(" ") + 1)))
+"""What Java's String.trim removes."""
 LISTENER_CONFIG: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 CLUSTER_LEVEL_LISTENER_CONFIGS: Final = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
@@ -179,8 +179,7 @@ def _bound(effective: EffectiveConfigs, protocol: str, end: str, rest: str) -> t
 def validate_client_metrics(configs: Configs) -> None:
     """All configs that a subscription would have (KIP-714).
 
-    An expression has to compile as Python's, in at most 1,000 characters; one that
-    only Java's Pattern takes is refused.
+    See `is_regular_expression` for which expressions are taken.
 
     Raises:
         ControlError: INVALID_CONFIG; INVALID_REQUEST for an unknown name or an interval out of bounds.
@@ -199,23 +198,9 @@ def validate_client_metrics(configs: Configs) -> None:
     patterns = values.get("match")
     for pattern in patterns if isinstance(patterns, list) else ():
         parameter, _, expression = pattern.partition("=")
-        if parameter.strip() not in MATCH_PARAMETERS or "=" in expression or not _is_regex(expression):
+        is_known = parameter.strip(_TRIMMED) in MATCH_PARAMETERS and "=" not in expression
+        if not is_known or not expression or not is_regular_expression(expression.strip(_TRIMMED)):
             raise _invalid_config(f"Illegal client matching pattern: {pattern}")
-
-
-def _is_regex(expression: str) -> bool:
-    """Whether it is a regular expression that compiles in little time and stack."""
-    if not 0 < len(expression) <= MATCH_EXPRESSION_LENGTH_MAX:
-        return False
-    try:
-        with warnings.catch_warnings():
-            # "[a-z&&[^b]]" is a set operation in Java; Python warns that it may become one.
-            warnings.simplefilter("ignore", FutureWarning)
-            re.compile(expression.strip())
-    except (re.error, ValueError, OverflowError, RecursionError):
-        # A repetition of 2**32 or more overflows, and hundreds of nested groups exceed the recursion limit.
-        return False
-    return True
 
 
 def validate_broker(changed: Configs, *, per_broker: bool) -> None:
