@@ -41,6 +41,10 @@ class ReplicaKey:
     node_id: int
     directory_id: "UUID | None" = None
 
+    def matches(self, key: "ReplicaKey") -> bool:
+        """Whether `key` is this replica. One without a known directory id is matched by node id alone."""
+        return self.node_id == key.node_id and self.directory_id in (None, key.directory_id)
+
     def __str__(self) -> str:
         return f"{self.node_id}" + (
             "" if self.directory_id is None else f"-{uuid_to_text(self.directory_id)}"
@@ -78,12 +82,6 @@ class Voter:
     @property
     def node_id(self) -> int:
         return self.key.node_id
-
-    def is_key(self, key: ReplicaKey) -> bool:
-        """Whether `key` is this voter. A voter without a known directory id is matched by node id alone."""
-        if self.key.node_id != key.node_id:
-            return False
-        return self.key.directory_id is None or self.key.directory_id == key.directory_id
 
 
 def find_endpoint(endpoints: tuple[Endpoint, ...], listener: str) -> Endpoint | None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from quorate_controller.raft.model import Endpoint
     from quorate_controller.raft.progress import ReplicaProgress
+    from quorate_controller.raft.replica import RoleState
     from quorate_controller.raft.startup import HardState, LogState, RaftConfig
     from quorate_controller.raft.voters import VoterSet
 
@@ -66,6 +67,7 @@ class RaftNode:
         self._replica = ElectingReplica(config, hard_state, log, rng)
         self._deadline_ms = NEVER_MS
         self._told_role: RoleChange | None = None
+        self._told_state: RoleState | None = None
 
     def start(self, now_ms: int) -> "Ready":
         """Begin. Call once, before the first `step`."""
@@ -186,14 +188,16 @@ class RaftNode:
             raise AssertionError(f"roles do not settle: {replica.state}")
         if replica.shutdown_deadline_ms is not None and not self.is_shut_down:
             self._deadline_ms = min(self._deadline_ms, replica.shutdown_deadline_ms)
-        change = RoleChange(
-            role=replica.state.role,
-            epoch=replica.epoch,
-            leader_id=replica.state.leader_id,
-            epoch_start_offset=self.epoch_start_offset,
-        )
-        if change != self._told_role:
-            self._told_role = replica.effects.role = change
+        if replica.state is not self._told_state:
+            self._told_state = replica.state
+            change = RoleChange(
+                role=replica.state.role,
+                epoch=replica.epoch,
+                leader_id=replica.state.leader_id,
+                epoch_start_offset=self.epoch_start_offset,
+            )
+            if change != self._told_role:
+                self._told_role = replica.effects.role = change
         return replica.effects.take()
 
     def _is_at_rest(self) -> bool:

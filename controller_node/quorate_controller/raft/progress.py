@@ -54,7 +54,7 @@ class Progress:
         self.voters = {}
         for voter in voters:
             old = before.get(voter.node_id)
-            if old is not None and _is_same(old.key, voter.key):
+            if old is not None and old.key.matches(voter.key):
                 del before[voter.node_id]
                 replica = old
             else:
@@ -69,7 +69,7 @@ class Progress:
     def voter(self, key: ReplicaKey) -> ReplicaProgress | None:
         """The voter with that key, None when it is none."""
         replica = self.voters.get(key.node_id)
-        return replica if replica is not None and _is_same(replica.key, key) else None
+        return replica if replica is not None and replica.key.matches(key) else None
 
     def replica(self, key: ReplicaKey) -> ReplicaProgress | None:
         """What is known of that replica, voter or not."""
@@ -101,7 +101,7 @@ class Progress:
 
     def successors(self) -> tuple[ReplicaKey, ...]:
         """The other voters, the most caught-up first."""
-        others = [replica for replica in self.voters.values() if not _is_same(replica.key, self._own_key)]
+        others = [replica for replica in self.voters.values() if not replica.key.matches(self._own_key)]
         others.sort(key=lambda replica: (-_known(replica.end_offset), replica.key.node_id))
         return tuple(replica.key for replica in others)
 
@@ -120,11 +120,6 @@ class Progress:
             if key != self._own_key and now_ms - replica.last_fetch_ms >= OBSERVER_SESSION_MS:
                 del self._observers[key]
         return tuple(self._observers.values())
-
-
-def _is_same(known: ReplicaKey, key: ReplicaKey) -> bool:
-    """Whether `key` is the replica that we know; one without a directory id is known by node id alone."""
-    return known.node_id == key.node_id and known.directory_id in (None, key.directory_id)
 
 
 def _known(offset: int | None) -> int:

@@ -67,8 +67,7 @@ class RoleState(ABC):
         if is_pre_vote:
             return is_up_to_date
         if self.voted_key is not None:
-            is_same = self.voted_key.node_id == candidate.node_id
-            return is_same and self.voted_key.directory_id in (None, candidate.directory_id)
+            return self.voted_key.matches(candidate)
         return is_up_to_date and not self.has_leader
 
     @abstractmethod

@@ -100,7 +100,7 @@ class ElectingReplica(Replica):
             self._enter(Unattached(epoch=self.log.last_epoch, election_deadline_ms=self._start_deadline_ms()))
         elif leader_id == self.key.node_id:
             self._enter(self._resigned(epoch, ()))
-        elif self.is_voter and voted_key is not None and self._is_own_vote(voted_key):
+        elif self.is_voter and voted_key is not None and voted_key.matches(self.key):
             self._enter(self._candidate(epoch))
         elif leader_id != NO_NODE_ID and self._has_endpoint(self.voters.endpoints(leader_id)):
             self._enter(self._follower(epoch, leader_id, self.voters.endpoints(leader_id), voted_key))
@@ -119,10 +119,6 @@ class ElectingReplica(Replica):
     def _start_deadline_ms(self) -> int:
         """After a start nothing is known of a leader, and asking does no harm: do not wait a full timeout."""
         return self.now_ms + self.rng.randrange(self.config.fast_backoff_ms_max + 1)
-
-    def _is_own_vote(self, voted_key: ReplicaKey) -> bool:
-        is_own_id = voted_key.node_id == self.key.node_id
-        return is_own_id and voted_key.directory_id in (None, self.key.directory_id)
 
     def become_unattached(self, epoch: int, leader_id: int = NO_NODE_ID) -> None:
         before = self.state

@@ -67,15 +67,16 @@ class VoterSet:
         return () if voter is None else voter.endpoints
 
     def is_voter(self, key: ReplicaKey) -> bool:
-        return any(voter.is_key(key) for voter in self.voters)
+        voter = self.get(key.node_id)
+        return voter is not None and voter.key.matches(key)
 
     def is_only_voter(self, key: ReplicaKey) -> bool:
-        return len(self.voters) == 1 and self.voters[0].is_key(key)
+        return len(self.voters) == 1 and self.voters[0].key.matches(key)
 
     def needs_update(self, voter: Voter) -> bool:
         """Whether `voter` is in the set, but described differently."""
         known = self.get(voter.node_id)
-        return known is not None and known.is_key(voter.key) and known != voter
+        return known is not None and known.key.matches(voter.key) and known != voter
 
     def add(self, voter: Voter) -> "VoterSet | None":
         """The set with one more voter; None when its node id is taken."""

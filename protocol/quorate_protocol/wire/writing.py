@@ -94,13 +94,15 @@ def _string_writer(field: FieldSchema, *, is_flexible: bool) -> Writer:
             write_length(buffer, -1)
             return
         encoded = value.encode() if is_text else value
-        if is_text and len(encoded) > STRING_SIZE_BYTES_MAX:
+        size_bytes = len(encoded)
+        if size_bytes > STRING_SIZE_BYTES_MAX and is_text:
             if name != ERROR_TEXT:
                 raise StringTooLong(
-                    f"{name} has {len(encoded)} bytes, at most {STRING_SIZE_BYTES_MAX} are allowed"
+                    f"{name} has {size_bytes} bytes, at most {STRING_SIZE_BYTES_MAX} are allowed"
                 )
             encoded = _cut(encoded)
-        write_length(buffer, len(encoded))
+            size_bytes = len(encoded)
+        write_length(buffer, size_bytes)
         buffer += encoded
 
     return write

@@ -151,7 +151,7 @@ def replica_key(node: ControllerNode) -> ReplicaKey:
 
 def _may_be_majority(voters: VoterSet, behind: Sequence[ReplicaKey]) -> bool:
     """Whether those voters that are not known to be behind are a majority."""
-    there = [voter for voter in voters if not any(voter.is_key(key) for key in behind)]
+    there = [voter for voter in voters if not any(voter.key.matches(key) for key in behind)]
     return len(there) > len(voters) // 2
 
 

@@ -107,7 +107,8 @@ class Scenario:
         longest = max(nodes, key=lambda node: (node.raft.last_epoch, node.raft.log_end_offset))
         voters = longest.raft.voters
         return (
-            sum(any(voter.is_key(replica_key(node)) for node in nodes) for voter in voters) > len(voters) // 2
+            sum(any(voter.key.matches(replica_key(node)) for node in nodes) for voter in voters)
+            > len(voters) // 2
         )
 
     def _describe(self) -> str:

@@ -29,10 +29,7 @@ def is_other_cluster(replica: "Replica", cluster_id: str | None) -> bool:
 
 def is_other_replica(replica: "Replica", receiver: ReplicaKey | None) -> bool:
     """Whether a request is meant for another replica, for instance one that used our address before."""
-    if receiver is None:
-        return False
-    is_same_directory = receiver.directory_id in (None, replica.key.directory_id)
-    return receiver.node_id != replica.key.node_id or not is_same_directory
+    return receiver is not None and not receiver.matches(replica.key)
 
 
 def voter_request_error(replica: "Replica", sender_id: int, epoch: int) -> ErrorCode:
