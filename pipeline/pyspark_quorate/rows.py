@@ -6,6 +6,7 @@ All tables are built from these columns, whatever their origin: a directory, a c
 from typing import Final
 
 from pyspark.sql.types import (
+    ArrayType,
     DataType,
     IntegerType,
     LongType,
@@ -39,55 +40,66 @@ GAP_REASONS: Final = (
 )
 
 
-def column(name: str, kind: DataType, comment: str, *, is_nullable: bool = False) -> StructField:
-    """A column with its documentation."""
-    return StructField(name, kind, is_nullable, {"comment": comment})
+def column(name: str, kind: DataType, comment: str) -> StructField:
+    """A column with its documentation; it is never null."""
+    return StructField(name, kind, nullable=False, metadata={"comment": comment})
 
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id, from meta.properties"),
-        column(
-            "source",
-            StringType(),
-            "the file, or host:port,… of the followed controllers",
-        ),
-        column("kind", StringType(), "log, snapshot or gap"),
-        column(
-            "offset",
-            LongType(),
-            "log: the record's offset; snapshot: the end offset of the snapshot id, exclusive; gap: the first "
-            "missing offset, null if unknown",
-            is_nullable=True,
-        ),
-        column("ordinal", IntegerType(), "snapshot: the record's index, from 0; otherwise 0"),
-        column(
-            "epoch",
-            IntegerType(),
-            "log: the leader epoch of the batch; snapshot: the epoch of the snapshot id; gap: null if unknown",
-            is_nullable=True,
-        ),
-        column(
-            "time",
-            TimestampType(),
-            "log: when the active controller appended the batch; snapshot: the time of its last record "
-            "(lastContainedLogTimestamp), null for 0; gap: null",
-            is_nullable=True,
-        ),
-        column(
-            "type",
-            StringType(),
-            "the record's name in Kafka's schema, such as TopicRecord; control records: VotersRecord, "
-            "LeaderChangeMessage, KRaftVersionRecord, SnapshotHeaderRecord, SnapshotFooterRecord; gap: the reason",
-        ),
-        column("version", ShortType(), "the version of the record; gap: null", is_nullable=True),
-        column(
-            "payload",
-            StringType(),
-            "JSON: the record's fields by their names in Kafka's schema (camelCase), including defaults; UUIDs and "
-            "bytes in base64 as Kafka prints them, secrets as '[redacted]'; gap: {endOffset, detail}, endOffset is "
-            "exclusive, or null",
-        ),
-    ]
+def nullable(name: str, kind: DataType, comment: str) -> StructField:
+    """A column that may be null; the comment says what that means."""
+    return StructField(name, kind, nullable=True, metadata={"comment": comment})
+
+
+def list_of(*fields: StructField) -> ArrayType:
+    """The type of a list of structs. Spark's casts into one require that all fields may be null."""
+    return ArrayType(
+        StructType([StructField(one.name, one.dataType, metadata=one.metadata) for one in fields])
+    )
+
+
+def schema(*columns: StructField) -> StructType:
+    """The columns of a table, in order."""
+    return StructType(list(columns))
+
+
+CLUSTER_ID: Final = column("cluster_id", StringType(), "Kafka's cluster id")
+
+
+SCHEMA: Final = schema(
+    column("cluster_id", StringType(), "Kafka's cluster id, from meta.properties"),
+    column("source", StringType(), "the file, or host:port,… of the followed controllers"),
+    column("kind", StringType(), "log, snapshot or gap"),
+    nullable(
+        "offset",
+        LongType(),
+        "log: the record's offset; snapshot: the end offset of the snapshot id, exclusive; gap: the first "
+        "missing offset, null if unknown",
+    ),
+    column("ordinal", IntegerType(), "snapshot: the record's index, from 0; otherwise 0"),
+    nullable(
+        "epoch",
+        IntegerType(),
+        "log: the leader epoch of the batch; snapshot: the epoch of the snapshot id; gap: null if unknown",
+    ),
+    nullable(
+        "time",
+        TimestampType(),
+        "log: when the active controller appended the batch; snapshot: the time of its last record "
+        "(lastContainedLogTimestamp), null for 0; gap: null",
+    ),
+    column(
+        "type",
+        StringType(),
+        "the record's name in Kafka's schema, such as TopicRecord; control records: VotersRecord, "
+        "LeaderChangeMessage, KRaftVersionRecord, SnapshotHeaderRecord, SnapshotFooterRecord; gap: the reason",
+    ),
+    nullable("version", ShortType(), "the version of the record; gap: null"),
+    column(
+        "payload",
+        StringType(),
+        "JSON: the record's fields by their names in Kafka's schema (camelCase), including defaults; UUIDs and "
+        "bytes in base64 as Kafka prints them, secrets as '[redacted]'; gap: {endOffset, detail}, endOffset is "
+        "exclusive, or null",
+    ),
 )
 """Columns of `spark.read.format("quorate")` and of its stream, in this order."""

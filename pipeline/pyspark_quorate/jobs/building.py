@@ -17,11 +17,11 @@ from pyspark_quorate.jobs import raw
 from pyspark_quorate.jobs.lake import Change, DeltaWrite, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError, State, TableState
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import nullable
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.registry import TABLES, make_all
 
-DAY: Final = column("day", DateType(), "the UTC day by which the row is partitioned", is_nullable=True)
+DAY: Final = nullable("day", DateType(), "the UTC day by which the row is partitioned")
 COLUMNS_FILE: Final = "_common_metadata"
 """Spark reads a table's columns from this file first."""
 SPARK_COLUMNS: Final = "org.apache.spark.sql.parquet.row.metadata"

@@ -16,14 +16,7 @@ from typing import Any, Final
 
 from quorate_protocol.errors import ProtocolError, UnknownRecord
 from quorate_protocol.records.batch import Record
-from quorate_protocol.records.control import (
-    KRaftVersionRecord,
-    LeaderChangeMessage,
-    SnapshotFooterRecord,
-    SnapshotHeaderRecord,
-    VotersRecord,
-    decode_control,
-)
+from quorate_protocol.records.control import CONTROL_NAMES, decode_control
 from quorate_protocol.records.framing import decode_record
 from quorate_protocol.records.generated import RECORD_CLASSES
 from quorate_protocol.uuids import uuid_to_text
@@ -34,13 +27,6 @@ from pyspark_quorate.source.redaction import REDACTED, SECRET_FIELDS, redact
 NO_OP: Final = "NoOpRecord"
 METADATA_NAMES: Final = {key: classes[-1].__name__ for key, classes in RECORD_CLASSES.items()}
 """Record key -> its name."""
-CONTROL_NAMES: Final = tuple(
-    each.__name__
-    for each in (
-        *(LeaderChangeMessage, SnapshotHeaderRecord, SnapshotFooterRecord),
-        *(KRaftVersionRecord, VotersRecord),
-    )
-)
 RECORD_NAMES: Final = frozenset((*METADATA_NAMES.values(), *CONTROL_NAMES))
 """The names of all records that can become rows."""
 

@@ -1,45 +1,40 @@
 """Table `advertised_addresses`: addresses that nodes advertised, and addresses that moved to another node."""
 
 from datetime import timedelta
+from functools import reduce
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import DoubleType, IntegerType, StringType, StructType
+from pyspark.sql.types import DoubleType, IntegerType, StringType
 
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.controller_registrations import BROKER, registrations
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, mark_gaps, merge_adjacent
-from pyspark_quorate.tables.timeline import breaks
+from pyspark_quorate.tables.timeline import breaks, first_of
 
 REUSE_WINDOW: Final = timedelta(minutes=10)
 """Clients keep addresses for some time: metadata.max.age.ms of Kafka's clients is 5 minutes."""
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("host", StringType(), "advertised host"),
-        column("port", IntegerType(), "advertised port"),
-        column(
-            "role", StringType(), "source of the address: broker or controller registration, or voter set"
-        ),
-        column("node_id", IntegerType(), "node.id of the node that advertised it"),
-        column("listener", StringType(), "name of the listener"),
-        column(
-            "reused_from_node_id",
-            IntegerType(),
-            "node.id of another node that advertised this host and port within the last 10 minutes; null: none",
-            is_nullable=True,
-        ),
-        column(
-            "reused_after_s",
-            DoubleType(),
-            "seconds since that node stopped advertising it; 0: it still did; null: no such node",
-            is_nullable=True,
-        ),
-        *INTERVAL_COLUMNS,
-    ]
+SCHEMA: Final = schema(
+    CLUSTER_ID,
+    column("host", StringType(), "advertised host"),
+    column("port", IntegerType(), "advertised port"),
+    column("role", StringType(), "source of the address: broker or controller registration, or voter set"),
+    column("node_id", IntegerType(), "node.id of the node that advertised it"),
+    column("listener", StringType(), "name of the listener"),
+    nullable(
+        "reused_from_node_id",
+        IntegerType(),
+        "node.id of another node that advertised this host and port within the last 10 minutes; null: none",
+    ),
+    nullable(
+        "reused_after_s",
+        DoubleType(),
+        "seconds since that node stopped advertising it; 0: it still did; null: no such node",
+    ),
+    *INTERVAL_COLUMNS,
 )
 _PLACE: Final = ["cluster_id", "host", "port"]
 _OWNER: Final = [*_PLACE, "role", "node_id", "listener"]
@@ -55,25 +50,18 @@ def advertised_addresses(
         ("controller", "controller_id", controllers),
         ("voter", "voter_id", voters),
     ]
-    stated = [
-        frame.select(
+    stated = (
+        frame.withColumn("one", f.explode("endpoints")).select(
             "cluster_id",
             f.lit(role).alias("role"),
             f.col(node_id).alias("node_id"),
-            f.explode("endpoints"),
-            *names,
-        ).select(
-            "cluster_id",
-            "role",
-            "node_id",
-            f.col("col.name").alias("listener"),
-            "col.host",
-            "col.port",
+            f.col("one.name").alias("listener"),
+            *("one.host", "one.port"),
             *names,
         )
         for role, node_id, frame in owners
-    ]
-    merged = merge_adjacent(stated[0].unionByName(stated[1]).unionByName(stated[2]), key=_OWNER)
+    )
+    merged = merge_adjacent(reduce(DataFrame.unionByName, stated), key=_OWNER)
     return _with_reuse(mark_gaps(merged, breaks(lines)), window)
 
 
@@ -98,22 +86,17 @@ def _with_reuse(owned: DataFrame, window: timedelta) -> DataFrame:
         .withColumn("pause_s", f.when(still, 0.0).otherwise(f.greatest(pause_s, f.lit(0.0))))
         .where(f.col("pause_s") <= window.total_seconds())
     )
-    latest = Window.partitionBy(*_OWNER, "from_offset").orderBy("pause_s", f.desc("other_from"), "other_id")
-    reused = (
-        candidates.withColumn("rank", f.row_number().over(latest))
-        .where("rank = 1")
-        .select(
-            *_OWNER,
-            "from_offset",
-            f.col("other_id").alias("reused_from_node_id"),
-            f.col("pause_s").alias("reused_after_s"),
-        )
+    latest = first_of(candidates, [*_OWNER, "from_offset"], "pause_s", f.desc("other_from"), "other_id")
+    reused = latest.select(
+        *(*_OWNER, "from_offset"),
+        f.col("other_id").alias("reused_from_node_id"),
+        f.col("pause_s").alias("reused_after_s"),
     )
     return owned.join(reused, [*_OWNER, "from_offset"], "left")
 
 
 TABLE: Final = Table(
-    name="advertised_addresses",
+    build=advertised_addresses,
     doc=(
         "Hosts and ports that nodes advertised: brokers and controllers by their registrations, voters by the voter "
         "set. A stopped node stays registered with its addresses until it registers others or is unregistered. "
@@ -123,6 +106,4 @@ TABLE: Final = Table(
     schema=SCHEMA,
     inputs=("timeline", "controller_registrations", "membership"),
     key=("cluster_id", "host", "port", "role", "node_id", "listener", "from_offset"),
-    day="valid_from",
-    build=advertised_addresses,
 )

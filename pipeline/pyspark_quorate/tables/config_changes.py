@@ -2,39 +2,32 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import BooleanType, LongType, StringType, StructType, TimestampType
+from pyspark.sql.types import BooleanType, StringType
 from quorate_protocol.kafka.enums import ConfigResourceType
 
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.source.redaction import REDACTED
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import EVENT_COLUMNS, boundaries, intervals, placed
-from pyspark_quorate.tables.timeline import breaks, field, name_of, records_of
+from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, boundaries, intervals, of_key, placed
+from pyspark_quorate.tables.timeline import breaks, events_of, field, name_of
 from pyspark_quorate.tables.topics import topic_ends
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("time", TimestampType(), "when the active controller appended the change"),
-        column(
-            "offset",
-            LongType(),
-            "offset of the record, or of the last one in the snapshot that shows the change",
-        ),
-        column("resource_type", StringType(), "what is configured: TOPIC, BROKER, GROUP, CLIENT_METRICS"),
-        column("resource_name", StringType(), "topic, broker id or group; empty: the default of all brokers"),
-        column("name", StringType(), "name of the config"),
-        column("old_value", StringType(), "null: it had none, or it is unknown", is_nullable=True),
-        column("new_value", StringType(), "null: deleted, or its topic was deleted", is_nullable=True),
-        column(
-            "exact",
-            BooleanType(),
-            "false: a gap, or what was before history began, hides when it was, at or before `time`, "
-            "and whether there were more",
-        ),
-    ]
+SCHEMA: Final = schema(
+    CLUSTER_ID,
+    *CHANGE_COLUMNS,
+    column("resource_type", StringType(), "what is configured: TOPIC, BROKER, GROUP, CLIENT_METRICS"),
+    column("resource_name", StringType(), "topic, broker id or group; empty: the default of all brokers"),
+    column("name", StringType(), "name of the config"),
+    nullable("old_value", StringType(), "null: it had none, or it is unknown"),
+    nullable("new_value", StringType(), "null: deleted, or its topic was deleted"),
+    column(
+        "exact",
+        BooleanType(),
+        "false: a gap, or what was before history began, hides when it was, at or before `time`, "
+        "and whether there were more",
+    ),
 )
 _KEY: Final = ("cluster_id", "resource_type", "resource_name", "name")
 
@@ -42,16 +35,16 @@ _KEY: Final = ("cluster_id", "resource_type", "resource_name", "name")
 def config_changes(lines: DataFrame) -> DataFrame:
     """The table, from the timeline. Setting the same value is no change, except for secrets, which look alike."""
     secret_set = (f.col("value") == REDACTED) & ~f.col("is_snapshot")
-    order = Window.partitionBy(*_KEY).orderBy("offset", "ordinal")
+    order = of_key(*_KEY)
     # The last record in a snapshot has set the secret that the snapshot has.
-    just_set = f.col("is_snapshot") & (f.lag("offset").over(order) == placed(f.col("offset")))
-    stated = records_of(lines, "ConfigRecord").select(
-        "cluster_id",
-        name_of(ConfigResourceType, field("resourceType", "int")).alias("resource_type"),
-        field("resourceName", "string").alias("resource_name"),
-        field("name", "string").alias("name"),
-        field("value", "string").alias("value"),
-        *(name for name in EVENT_COLUMNS if name != "removed"),
+    just_set = f.col("is_snapshot") & (f.lag("offset").over(order) == placed())
+    stated = events_of(
+        lines,
+        "ConfigRecord",
+        resource_type=name_of(ConfigResourceType, field("resourceType", "int")),
+        resource_name=field("resourceName", "string"),
+        name=field("name", "string"),
+        value=field("value", "string"),
     )
     events = (
         stated.unionByName(_gone_with_topics(stated, lines))
@@ -88,23 +81,14 @@ def _gone_with_topics(stated: DataFrame, lines: DataFrame) -> DataFrame:
         of_topics.select(*_KEY)
         .distinct()
         .join(ends, ["cluster_id", "resource_name"])
-        .select(
-            *_KEY,
-            f.lit(None).cast("string").alias("value"),
-            "time",
-            "offset",
-            "ordinal",
-            f.lit(False).alias("is_snapshot"),
-        )
+        .withColumns({"value": f.lit(None).cast("string"), "is_snapshot": f.lit(False)})
+        .select(*stated.columns)
     )
 
 
 TABLE: Final = Table(
-    name="config_changes",
+    build=config_changes,
     doc="Changes of dynamic configs. Kafka does not record by whom. Secrets are redacted.",
     schema=SCHEMA,
-    inputs=("timeline",),
     key=(*_KEY, "offset"),
-    day="time",
-    build=config_changes,
 )

@@ -15,19 +15,26 @@ Build = Callable[..., DataFrame]
 class Table:
     """A table of the lake. Each column's documentation is its field's comment.
 
-    `inputs` are names of other tables, or "rows": the output of the data source. `day` is the timestamp column
-    by whose UTC day the stored table is partitioned, in addition to `cluster_id`, which every table has.
-    `key` identifies a row. In tables of intervals it ends with from_offset: intervals of the same key do not overlap,
-    and none is empty.
+    `build` has the name of the table. `inputs` are names of other tables, "rows" (the output of the data source) or
+    "timeline". `key` identifies a row. In tables of intervals it ends with from_offset: intervals of the same key do
+    not overlap, and none is empty.
     """
 
-    name: str
+    build: Build
     doc: str
     schema: StructType
-    inputs: tuple[str, ...]
     key: tuple[str, ...]
-    day: str
-    build: Build
+    inputs: tuple[str, ...] = ("timeline",)
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self.build.__name__
+
+    @property
+    def day(self) -> str:
+        """The timestamp by whose UTC day the stored table is partitioned, in addition to `cluster_id`."""
+        return "valid_from" if "valid_from" in self.schema.names else "time"
 
     def make(self, tables: Mapping[str, DataFrame]) -> DataFrame:
         """Build the table from its inputs, with exactly the columns of its schema, in order."""

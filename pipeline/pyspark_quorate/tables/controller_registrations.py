@@ -5,38 +5,26 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, BooleanType, IntegerType, ShortType, StringType, StructType
+from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType
 from quorate_protocol.kafka.enums import SecurityProtocol
 
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
-from pyspark_quorate.tables.timeline import breaks, field, records_of
+from pyspark_quorate.tables.timeline import breaks, events_of, field, sorted_list
 
-# What casts into arrays of structs has to be nullable throughout.
-ENDPOINTS: Final = ArrayType(
-    StructType(
-        [
-            column("name", StringType(), "listener", is_nullable=True),
-            column("host", StringType(), "advertised host", is_nullable=True),
-            column("port", IntegerType(), "advertised port", is_nullable=True),
-            column(
-                "security_protocol",
-                StringType(),
-                ", ".join(one.name for one in SecurityProtocol),
-                is_nullable=True,
-            ),
-        ]
-    )
+ADDRESS: Final = (
+    column("name", StringType(), "listener"),
+    column("host", StringType(), "advertised host"),
+    column("port", IntegerType(), "advertised port"),
 )
-FEATURES: Final = ArrayType(
-    StructType(
-        [
-            column("name", StringType(), "feature", is_nullable=True),
-            column("min_level", ShortType(), "lowest level that the node supports", is_nullable=True),
-            column("max_level", ShortType(), "highest level that the node supports", is_nullable=True),
-        ]
-    )
+ENDPOINTS: Final = list_of(
+    *ADDRESS, column("security_protocol", StringType(), ", ".join(one.name for one in SecurityProtocol))
+)
+FEATURES: Final = list_of(
+    column("name", StringType(), "feature"),
+    column("min_level", ShortType(), "lowest level that the node supports"),
+    column("max_level", ShortType(), "highest level that the node supports"),
 )
 
 
@@ -63,18 +51,16 @@ CONTROLLER: Final = Role(
 
 def registrations(lines: DataFrame, role: Role) -> DataFrame:
     """Intervals of node_id with incarnation_id, endpoints, features and zk_migration_ready (null for brokers)."""
-    events = records_of(lines, role.register, role.unregister).select(
-        "cluster_id",
-        field(role.node_id, "int").alias("node_id"),
-        field("incarnationId", "string").alias("incarnation_id"),
-        _endpoints().alias("endpoints"),
-        _features().alias("features"),
-        field("zkMigrationReady", "boolean").alias("zk_migration_ready"),
-        (f.col("type") == role.unregister).alias("removed"),
-        "time",
-        "offset",
-        "ordinal",
-        "is_snapshot",
+    levels = "name: string, minSupportedVersion: short, maxSupportedVersion: short"
+    events = events_of(
+        lines,
+        *(role.register, role.unregister),
+        node_id=field(role.node_id, "int"),
+        incarnation_id=field("incarnationId", "string"),
+        endpoints=endpoints(),
+        features=sorted_list("features", levels, FEATURES),
+        zk_migration_ready=field("zkMigrationReady", "boolean"),
+        removed=f.col("type") == role.unregister,
     )
     return intervals(
         events,
@@ -84,34 +70,16 @@ def registrations(lines: DataFrame, role: Role) -> DataFrame:
     )
 
 
-def _endpoints() -> Column:
-    """Sorted, because a snapshot may have them in another order."""
+def endpoints() -> Column:
+    """The advertised listeners of a registration, as `ENDPOINTS`; sorted, as snapshots have any order."""
     stated = field("endPoints", "array<struct<name: string, host: string, port: int, securityProtocol: int>>")
     protocols = f.array(*(f.lit(one.name) for one in SecurityProtocol))
     return f.array_sort(
         f.transform(
             stated,
             lambda one: f.struct(
-                one["name"].alias("name"),
-                one["host"].alias("host"),
-                one["port"].alias("port"),
+                *(one[name].alias(name) for name in ("name", "host", "port")),
                 f.get(protocols, one["securityProtocol"]).alias("security_protocol"),
-            ),
-        )
-    )
-
-
-def _features() -> Column:
-    stated = field(
-        "features", "array<struct<name: string, minSupportedVersion: short, maxSupportedVersion: short>>"
-    )
-    return f.array_sort(
-        f.transform(
-            stated,
-            lambda one: f.struct(
-                one["name"].alias("name"),
-                one["minSupportedVersion"].alias("min_level"),
-                one["maxSupportedVersion"].alias("max_level"),
             ),
         )
     )
@@ -119,18 +87,14 @@ def _features() -> Column:
 
 # The table
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("controller_id", IntegerType(), "node.id of the controller"),
-        column(
-            "incarnation_id", StringType(), "id of the process, new at each start: 22 characters of base64"
-        ),
-        column("endpoints", ENDPOINTS, "its advertised listeners"),
-        column("features", FEATURES, "supported feature levels"),
-        column("zk_migration_ready", BooleanType(), "whether it was ready for a migration from ZooKeeper"),
-        *INTERVAL_COLUMNS,
-    ]
+SCHEMA: Final = schema(
+    CLUSTER_ID,
+    column("controller_id", IntegerType(), "node.id of the controller"),
+    column("incarnation_id", StringType(), "id of the process, new at each start: 22 characters of base64"),
+    column("endpoints", ENDPOINTS, "its advertised listeners"),
+    column("features", FEATURES, "supported feature levels"),
+    column("zk_migration_ready", BooleanType(), "whether it was ready for a migration from ZooKeeper"),
+    *INTERVAL_COLUMNS,
 )
 
 
@@ -140,14 +104,11 @@ def controller_registrations(lines: DataFrame) -> DataFrame:
 
 
 TABLE: Final = Table(
-    name="controller_registrations",
+    build=controller_registrations,
     doc=(
         "Registrations of controllers (KIP-919), each until the node's next one or until it is unregistered "
         "(KIP-1312). A controller that was removed stays registered, and blocks levels that it does not support."
     ),
     schema=SCHEMA,
-    inputs=("timeline",),
     key=("cluster_id", "controller_id", "from_offset"),
-    day="valid_from",
-    build=controller_registrations,
 )

@@ -4,29 +4,25 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ShortType, StringType, StructType
+from pyspark.sql.types import ShortType, StringType
 from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSIONS
 
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, schema
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
-from pyspark_quorate.tables.timeline import breaks, field, records_of
+from pyspark_quorate.tables.timeline import PLACE, breaks, field, records_of
 
 _FEATURE_LEVEL: Final = "FeatureLevelRecord"
 _KRAFT_VERSION: Final = "KRaftVersionRecord"
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("feature", StringType(), "such as metadata.version or kraft.version"),
-        column("level", ShortType(), "the finalized level; a feature at level 0 is off and has no row"),
-        column(
-            "level_name",
-            StringType(),
-            "metadata.version: its name, such as 4.3-IV0; other features: the number",
-        ),
-        *INTERVAL_COLUMNS,
-    ]
+SCHEMA: Final = schema(
+    CLUSTER_ID,
+    column("feature", StringType(), "such as metadata.version or kraft.version"),
+    column("level", ShortType(), "the finalized level; a feature at level 0 is off and has no row"),
+    column(
+        "level_name", StringType(), "metadata.version: its name, such as 4.3-IV0; other features: the number"
+    ),
+    *INTERVAL_COLUMNS,
 )
 
 
@@ -41,14 +37,7 @@ def feature_levels(lines: DataFrame) -> DataFrame:
     )
     level = f.when(is_kraft, field("kRaftVersion", "short")).otherwise(field("featureLevel", "short"))
     events = levels.select(
-        "cluster_id",
-        "feature",
-        level.alias("level"),
-        (level == 0).alias("removed"),
-        "time",
-        "offset",
-        "ordinal",
-        "is_snapshot",
+        "cluster_id", "feature", level.alias("level"), (level == 0).alias("removed"), *PLACE
     )
     made = intervals(events, breaks(lines), key=["cluster_id", "feature"], state=["level"])
     return made.withColumn("level_name", level_name(f.col("feature"), f.col("level")))
@@ -64,11 +53,8 @@ def level_name(feature: Column, level: Column) -> Column:
 
 
 TABLE: Final = Table(
-    name="feature_levels",
+    build=feature_levels,
     doc="Finalized levels of features (KIP-584), kraft.version among them where the quorum is dynamic.",
     schema=SCHEMA,
-    inputs=("timeline",),
     key=("cluster_id", "feature", "from_offset"),
-    day="valid_from",
-    build=feature_levels,
 )

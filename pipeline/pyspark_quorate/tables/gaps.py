@@ -4,67 +4,35 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    BooleanType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, TimestampType
 
 from pyspark_quorate import rows
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.timeline import effective_log
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column(
-            "reason",
-            StringType(),
-            f"one of {', '.join(rows.GAP_REASONS)}",
-        ),
-        column(
-            "source",
-            StringType(),
-            "the file or controller that has the gap; null: all of them together",
-            is_nullable=True,
-        ),
-        column("first_offset", LongType(), "the first missing offset; null: unknown", is_nullable=True),
-        column(
-            "end_offset", LongType(), "the offset after the last missing one; null: unknown", is_nullable=True
-        ),
-        column("epoch", IntegerType(), "the leader epoch, if known", is_nullable=True),
-        column("detail", StringType(), "details as text", is_nullable=True),
-        column(
-            "hides_records",
-            BooleanType(),
-            "true: no other file has these offsets, so all tables lack these records; false: another copy has them, "
-            "or they did not take effect; null: the offsets are unknown",
-            is_nullable=True,
-        ),
-        column(
-            "bridged_at",
-            LongType(),
-            "end offset of the snapshot that has the complete state after the gap; null: none, or none is needed",
-            is_nullable=True,
-        ),
-        column(
-            "not_before",
-            TimestampType(),
-            "time of the last record before the gap; null: none",
-            is_nullable=True,
-        ),
-        column(
-            "not_after",
-            TimestampType(),
-            "time of the first record or snapshot after the gap; null: none",
-            is_nullable=True,
-        ),
-        column("time", TimestampType(), "not_after, or not_before if that is null", is_nullable=True),
-    ]
+SCHEMA: Final = schema(
+    CLUSTER_ID,
+    column("reason", StringType(), f"one of {', '.join(rows.GAP_REASONS)}"),
+    nullable("source", StringType(), "the file or controller that has the gap; null: all of them together"),
+    nullable("first_offset", LongType(), "the first missing offset; null: unknown"),
+    nullable("end_offset", LongType(), "the offset after the last missing one; null: unknown"),
+    nullable("epoch", IntegerType(), "the leader epoch, if known"),
+    nullable("detail", StringType(), "details as text"),
+    nullable(
+        "hides_records",
+        BooleanType(),
+        "true: no other file has these offsets, so all tables lack these records; false: another copy has them, "
+        "or they did not take effect; null: the offsets are unknown",
+    ),
+    nullable(
+        "bridged_at",
+        LongType(),
+        "end offset of the snapshot that has the complete state after the gap; null: none, or none is needed",
+    ),
+    nullable("not_before", TimestampType(), "time of the last record before the gap; null: none"),
+    nullable("not_after", TimestampType(), "time of the first record or snapshot after the gap; null: none"),
+    nullable("time", TimestampType(), "not_after, or not_before if that is null"),
 )
 
 
@@ -222,7 +190,7 @@ def _instants(numbered: DataFrame, log: DataFrame, islands: DataFrame, kept: Dat
 
 
 TABLE: Final = Table(
-    name="gaps",
+    build=gaps,
     doc=(
         "Data that the other tables lack: damaged parts of files, offsets that no file has, and records of leaders "
         "that lost. If `hides_records` is true, changes may be missing in all tables; inexact intervals start or end "
@@ -231,6 +199,4 @@ TABLE: Final = Table(
     schema=SCHEMA,
     inputs=("rows", "epochs", "stretches", "bridges"),
     key=("cluster_id", "reason", "source", "first_offset", "end_offset", "epoch", "detail"),
-    day="time",
-    build=gaps,
 )

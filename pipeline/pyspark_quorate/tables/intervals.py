@@ -24,37 +24,29 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, StructField, TimestampType
 
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import column, nullable
+from pyspark_quorate.tables.timeline import PLACE
 
 INTERVAL_COLUMNS: Final[tuple[StructField, ...]] = (
-    column(
-        "valid_from",
-        TimestampType(),
-        "start: the time of the record or snapshot that shows it",
-    ),
-    column(
+    column("valid_from", TimestampType(), "start: the time of the record or snapshot that shows it"),
+    nullable(
         "valid_to",
         TimestampType(),
         "end: the time of the record or snapshot that shows it; null: it still holds",
-        is_nullable=True,
     ),
     column(
         "from_offset",
         LongType(),
         "offset of the record at valid_from, or of the last record in that snapshot",
     ),
-    column(
-        "to_offset",
-        LongType(),
-        "the same for valid_to, always above from_offset; null: it still holds",
-        is_nullable=True,
+    nullable(
+        "to_offset", LongType(), "the same for valid_to, always above from_offset; null: it still holds"
     ),
     column("from_exact", BooleanType(), "false: a gap hides the start, which may be before valid_from"),
-    column(
+    nullable(
         "to_exact",
         BooleanType(),
         "false: a gap hides the end, which may be before valid_to; null: it still holds",
-        is_nullable=True,
     ),
     column(
         "through_gap",
@@ -67,8 +59,16 @@ INTERVAL_COLUMNS: Final[tuple[StructField, ...]] = (
 Intervals of a key do not overlap: (key, from_offset) is unique.
 """
 
-EVENT_COLUMNS: Final = ("time", "offset", "ordinal", "is_snapshot", "removed")
+CHANGE_COLUMNS: Final = (
+    column("time", TimestampType(), "when the active controller appended the change"),
+    column(
+        "offset", LongType(), "offset of the record, or of the last one in the snapshot that shows the change"
+    ),
+)
+"""Where a change is in the history."""
+EVENT_COLUMNS: Final = (*PLACE, "removed")
 """The columns of events, in addition to key and state."""
+_NO_END: Final = 2**63 - 1
 
 
 def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state: Sequence[str]) -> DataFrame:
@@ -78,8 +78,7 @@ def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state
     key is gone, whatever its state columns hold. `state` may be nulls; maps and variants can't be compared.
     `breaks` comes from :func:`pyspark_quorate.tables.timeline.breaks`.
     """
-    order = Window.partitionBy(*key).orderBy("offset", "ordinal")
-    so_far = order.rowsBetween(Window.unboundedPreceding, 0)
+    order = of_key(*key)
     is_gap = f.col("is_break") & ~f.col("is_snapshot")
     # A snapshot's header comes before its lines: a key that has a line in it is not missing.
     is_restated = (
@@ -90,7 +89,7 @@ def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state
     )
     observed = (
         _observations(events, breaks, key, state)
-        .withColumn("gaps", f.sum(is_gap.cast("int")).over(so_far))
+        .withColumn("gaps", count_so_far(is_gap, order))
         .withColumn("is_idle", is_gap | f.coalesce(is_restated, f.lit(False)))
         .where("not is_idle")
     )
@@ -102,7 +101,7 @@ def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state
         observed.withColumn("exact", ~(f.col("is_snapshot") | behind_gap))
         .withColumn("changed", changed)
         .where("changed")
-        .withColumn("from_offset", placed(f.col("offset")))
+        .withColumn("from_offset", placed())
         .withColumns(
             {
                 "valid_to": f.lead("time").over(order),
@@ -128,9 +127,29 @@ def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state
     return mark_gaps(made, breaks)
 
 
-def placed(offset: Column) -> Column:
+def placed() -> Column:
     """The offset of a line of the timeline; for a snapshot, that of the last record in it."""
-    return offset - f.col("is_snapshot").cast("int")
+    return f.col("offset") - f.col("is_snapshot").cast("int")
+
+
+def of_key(*key: str) -> WindowSpec:
+    """The events of a key, in order."""
+    return Window.partitionBy(*key).orderBy("offset", "ordinal")
+
+
+def carried(value: Column | str, order: WindowSpec) -> Column:
+    """The last value up to this row that is not null."""
+    return f.last(value, ignorenulls=True).over(order.rowsBetween(Window.unboundedPreceding, 0))
+
+
+def count_so_far(condition: Column, order: WindowSpec) -> Column:
+    """The number of rows up to this one that fulfil the condition."""
+    return f.sum(condition.cast("int")).over(order.rowsBetween(Window.unboundedPreceding, 0))
+
+
+def end_of(to_offset: str) -> Column:
+    """A column of ends as a number; above all offsets if it still holds."""
+    return f.coalesce(to_offset, f.lit(_NO_END))
 
 
 def mark_gaps(made: DataFrame, breaks: DataFrame) -> DataFrame:
@@ -189,13 +208,11 @@ def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
     """
     order = following(key)
     before = order.rowsBetween(Window.unboundedPreceding, -1)
-    open_end = f.lit(2**63 - 1)
-    reached = f.max(f.coalesce("to_offset", open_end)).over(before)
-    begins = f.coalesce(f.col("from_offset") > reached, f.lit(True))
+    latest = end_of("to_offset")
+    begins = f.coalesce(f.col("from_offset") > f.max(latest).over(before), f.lit(True))
     numbered = frame.withColumn("begins", begins.cast("int")).withColumn(
         "stretch", f.sum("begins").over(order)
     )
-    latest = f.coalesce("to_offset", open_end)
     return (
         numbered.groupBy(*key, "stretch")
         .agg(
@@ -216,9 +233,9 @@ def overlap(left: DataFrame, right: DataFrame, *, on: Sequence[str]) -> DataFram
     All columns of `left` and those of `right` that it lacks, with the interval of both; use `mark_gaps` on it.
     """
     names = [one.name for one in INTERVAL_COLUMNS[:-1]]
-    other = right.select(*on, *(f.col(name).alias(f"right_{name}") for name in names), *_others(right, left))
-    open_end = f.lit(2**63 - 1)
-    left_end, right_end = f.coalesce("to_offset", open_end), f.coalesce("right_to_offset", open_end)
+    lacking = (name for name in right.columns if name not in left.columns)
+    other = right.select(*on, *(f.col(name).alias(f"right_{name}") for name in names), *lacking)
+    left_end, right_end = end_of("to_offset"), end_of("right_to_offset")
     is_later = f.col("right_from_offset") > f.col("from_offset")
     is_earlier = right_end < left_end
     both = left.join(other, list(on)).where(
@@ -231,32 +248,23 @@ def overlap(left: DataFrame, right: DataFrame, *, on: Sequence[str]) -> DataFram
     return both.withColumns(bounds).drop("through_gap", *(f"right_{name}" for name in names))
 
 
-def _others(right: DataFrame, left: DataFrame) -> list[str]:
-    return [name for name in right.columns if name not in left.columns]
-
-
 def _observations(
     events: DataFrame, breaks: DataFrame, key: Sequence[str], state: Sequence[str]
 ) -> DataFrame:
     """The events of each key and all breaks of its cluster, as rows of key and `now`, time, ..."""
     stated = events.withColumn("now", f.when(~f.col("removed"), f.struct(*state)))
     kind = stated.schema["now"].dataType
-    event = f.struct("now", "time", "offset", "ordinal", "is_snapshot", f.lit(False).alias("is_break"))
+    event = f.struct("now", *PLACE, f.lit(False).alias("is_break"))
     marks = f.transform(
         f.coalesce("breaks", f.array()),
         lambda one: f.struct(
             f.lit(None).cast(kind).alias("now"),
-            one["time"].alias("time"),
-            one["offset"].alias("offset"),
-            one["ordinal"].alias("ordinal"),
-            one["is_snapshot"].alias("is_snapshot"),
+            *(one[name].alias(name) for name in PLACE),
             f.lit(True).alias("is_break"),
         ),
     )
-    all_breaks = breaks.groupBy("cluster_id").agg(
-        f.collect_list(f.struct("time", "offset", "ordinal", "is_snapshot")).alias("breaks")
-    )
-    number = f.row_number().over(Window.partitionBy(*key).orderBy("offset", "ordinal"))
+    all_breaks = breaks.groupBy("cluster_id").agg(f.collect_list(f.struct(*PLACE)).alias("breaks"))
+    number = f.row_number().over(of_key(*key))
     return (
         stated.withColumn("number", number)
         .join(f.broadcast(all_breaks), "cluster_id", "left")

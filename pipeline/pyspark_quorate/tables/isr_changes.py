@@ -4,46 +4,31 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StringType
 
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import column, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import following
+from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, following
 from pyspark_quorate.tables.partition_leadership import PARTITION, PARTITION_COLUMNS
 
 _BROKERS: Final = ArrayType(IntegerType())
 
-SCHEMA: Final = StructType(
-    [
-        *PARTITION_COLUMNS,
-        column("time", TimestampType(), "when the active controller appended the change"),
-        column(
-            "offset",
-            LongType(),
-            "offset of the record, or of the last one in the snapshot that shows the change",
-        ),
-        column("change", StringType(), "shrink, expand, or swap where some left and others joined"),
-        column("left", _BROKERS, "broker ids that are no longer in sync, sorted"),
-        column("joined", _BROKERS, "broker ids that are in sync now, sorted"),
-        column("isr", _BROKERS, "broker ids of the in-sync replicas after it"),
-        column("replicas", _BROKERS, "broker ids of the replicas after it"),
-        column("leader_before", IntegerType(), "broker id of the leader before it, -1 without one"),
-        column("leader", IntegerType(), "broker id of the leader after it, -1 without one"),
-        column("leader_changed", BooleanType(), "whether the leader is another one"),
-        column(
-            "exact",
-            BooleanType(),
-            "false: the time is hidden by a gap and is at or before `time`; there may have been more changes",
-        ),
-    ]
+SCHEMA: Final = schema(
+    *PARTITION_COLUMNS,
+    *CHANGE_COLUMNS,
+    column("change", StringType(), "shrink, expand, or swap where some left and others joined"),
+    column("left", _BROKERS, "broker ids that are no longer in sync, sorted"),
+    column("joined", _BROKERS, "broker ids that are in sync now, sorted"),
+    column("isr", _BROKERS, "broker ids of the in-sync replicas after it"),
+    column("replicas", _BROKERS, "broker ids of the replicas after it"),
+    column("leader_before", IntegerType(), "broker id of the leader before it, -1 without one"),
+    column("leader", IntegerType(), "broker id of the leader after it, -1 without one"),
+    column("leader_changed", BooleanType(), "whether the leader is another one"),
+    column(
+        "exact",
+        BooleanType(),
+        "false: the time is hidden by a gap and is at or before `time`; there may have been more changes",
+    ),
 )
 
 
@@ -78,11 +63,9 @@ def isr_changes(leadership: DataFrame) -> DataFrame:
 
 
 TABLE: Final = Table(
-    name="isr_changes",
+    build=isr_changes,
     doc="Each change of the in-sync replicas of a partition: who left, who joined, and who led before and after.",
     schema=SCHEMA,
     inputs=("partition_leadership",),
     key=(*PARTITION, "offset"),
-    day="time",
-    build=isr_changes,
 )

@@ -4,10 +4,10 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
+from pyspark.sql.types import ArrayType, IntegerType
 
 from pyspark_quorate import rows
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
 from pyspark_quorate.tables.timeline import breaks, field
@@ -15,27 +15,17 @@ from pyspark_quorate.tables.timeline import breaks, field
 _LEADER_CHANGE: Final = "LeaderChangeMessage"
 _VOTERS: Final = "array<struct<voterId: int, voterDirectoryId: string>>"
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("epoch", IntegerType(), "leader epoch; epochs without a leader have no row"),
-        column(
-            "leader_id",
-            IntegerType(),
-            "node.id of the leader, which is the active controller; null: a gap hides the election",
-            is_nullable=True,
-        ),
-        column(
-            "voters", ArrayType(IntegerType()), "node.ids of the voters at the election", is_nullable=True
-        ),
-        column(
-            "granting_voters",
-            ArrayType(IntegerType()),
-            "node.ids of the voters that granted their vote",
-            is_nullable=True,
-        ),
-        *INTERVAL_COLUMNS,
-    ]
+SCHEMA: Final = schema(
+    CLUSTER_ID,
+    column("epoch", IntegerType(), "leader epoch; epochs without a leader have no row"),
+    nullable(
+        "leader_id",
+        IntegerType(),
+        "node.id of the leader, which is the active controller; null: a gap hides the election",
+    ),
+    nullable("voters", ArrayType(IntegerType()), "node.ids of the voters at the election"),
+    nullable("granting_voters", ArrayType(IntegerType()), "node.ids of the voters that granted their vote"),
+    *INTERVAL_COLUMNS,
 )
 
 
@@ -54,21 +44,15 @@ def leadership(lines: DataFrame) -> DataFrame:
         _ids("voters").alias("voters"),
         _ids("grantingVoters").alias("granting_voters"),
     )
+    state = ["epoch", "leader_id", "voters", "granting_voters"]
     events = first.join(elections, ["cluster_id", "offset"], "left").select(
-        "cluster_id",
-        "epoch",
-        "leader_id",
-        "voters",
-        "granting_voters",
-        f.lit(False).alias("removed"),
-        "time",
-        "offset",
+        *("cluster_id", *state, "time", "offset"),
         f.lit(0).alias("ordinal"),
         f.lit(False).alias("is_snapshot"),
+        f.lit(False).alias("removed"),
     )
     # Snapshots do not contain the leader: for this table they bridge no gap.
     gaps = breaks(lines).where("not is_snapshot")
-    state = ["epoch", "leader_id", "voters", "granting_voters"]
     made = intervals(events, gaps, key=["cluster_id"], state=state)
     # The time of an election is exact, whatever is missing before it.
     return made.withColumn("from_exact", f.col("from_exact") | f.col("leader_id").isNotNull())
@@ -79,14 +63,11 @@ def _ids(name: str) -> Column:
 
 
 TABLE: Final = Table(
-    name="leadership",
+    build=leadership,
     doc=(
         "Leaders of the quorum, which are the active controllers, from the LeaderChangeMessage that starts an epoch. "
         "A row ends when the next leader's starts: the log does not record the time without a leader in between."
     ),
     schema=SCHEMA,
-    inputs=("timeline",),
     key=("cluster_id", "epoch"),
-    day="valid_from",
-    build=leadership,
 )

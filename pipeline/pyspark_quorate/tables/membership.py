@@ -4,12 +4,13 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, IntegerType, ShortType, StringType, StructType
+from pyspark.sql.types import IntegerType, ShortType, StringType
 
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
 from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.controller_registrations import ADDRESS
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals, statements
-from pyspark_quorate.tables.timeline import breaks, field, records_of
+from pyspark_quorate.tables.timeline import PLACE, breaks, field, records_of
 
 VOTERS_RECORD: Final = "VotersRecord"
 _VOTERS: Final = (
@@ -17,52 +18,29 @@ _VOTERS: Final = (
     "port: int>>, kRaftVersionFeature: struct<minSupportedVersion: short, maxSupportedVersion: short>>>"
 )
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("voter_id", IntegerType(), "node.id of the voter"),
-        column("directory_id", StringType(), "id of its metadata log directory: 22 characters of base64"),
-        column(
-            "endpoints",
-            ArrayType(
-                StructType(
-                    [
-                        column("name", StringType(), "listener", is_nullable=True),
-                        column("host", StringType(), "advertised host", is_nullable=True),
-                        column("port", IntegerType(), "advertised port", is_nullable=True),
-                    ]
-                )
-            ),
-            "its advertised listeners",
-        ),
-        column("kraft_version_min", ShortType(), "lowest kraft.version that it supports"),
-        column("kraft_version_max", ShortType(), "highest kraft.version that it supports"),
-        *INTERVAL_COLUMNS,
-    ]
+SCHEMA: Final = schema(
+    CLUSTER_ID,
+    column("voter_id", IntegerType(), "node.id of the voter"),
+    column("directory_id", StringType(), "id of its metadata log directory: 22 characters of base64"),
+    column("endpoints", list_of(*ADDRESS), "its advertised listeners"),
+    column("kraft_version_min", ShortType(), "lowest kraft.version that it supports"),
+    column("kraft_version_max", ShortType(), "highest kraft.version that it supports"),
+    *INTERVAL_COLUMNS,
 )
 
 
 def membership(lines: DataFrame) -> DataFrame:
     """One row per interval in which a node was a voter with the same endpoints and versions."""
     sets = records_of(lines, VOTERS_RECORD)
-    stated = sets.select(
-        "cluster_id",
-        "time",
-        "offset",
-        "ordinal",
-        "is_snapshot",
-        f.explode(field("voters", _VOTERS)).alias("voter"),
-    ).select(
+    voter = f.explode(field("voters", _VOTERS)).alias("voter")
+    stated = sets.select("cluster_id", voter, *PLACE).select(
         "cluster_id",
         f.col("voter.voterId").alias("voter_id"),
         f.col("voter.voterDirectoryId").alias("directory_id"),
         f.array_sort("voter.endpoints").alias("endpoints"),
         f.col("voter.kRaftVersionFeature.minSupportedVersion").alias("kraft_version_min"),
         f.col("voter.kRaftVersionFeature.maxSupportedVersion").alias("kraft_version_max"),
-        "time",
-        "offset",
-        "ordinal",
-        "is_snapshot",
+        *PLACE,
     )
     key = ["cluster_id", "voter_id", "directory_id"]
     return intervals(
@@ -74,15 +52,12 @@ def membership(lines: DataFrame) -> DataFrame:
 
 
 TABLE: Final = Table(
-    name="membership",
+    build=membership,
     doc=(
         "Voters of the quorum, from the VotersRecords of a dynamic quorum (KIP-853). The voters of a static quorum "
         "(kraft.version 0) are configured in controller.quorum.voters and not recorded in the log: such a cluster "
         "has no rows here. A voter that returns with another directory has another row."
     ),
     schema=SCHEMA,
-    inputs=("timeline",),
     key=("cluster_id", "voter_id", "directory_id", "from_offset"),
-    day="valid_from",
-    build=membership,
 )

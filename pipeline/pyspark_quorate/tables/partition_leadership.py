@@ -7,71 +7,55 @@ PartitionRecord on, and unknown after a gap without a snapshot.
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
+from pyspark.sql.types import ArrayType, IntegerType, StringType
 from quorate_protocol.image import NO_LEADER_CHANGE
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
-from pyspark_quorate.tables.timeline import breaks, field, records_of
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, carried, count_so_far, intervals, of_key
+from pyspark_quorate.tables.timeline import PLACE, breaks, field, records_of
 from pyspark_quorate.tables.topics import topic_ends, topic_names
 
 PARTITION: Final = ("cluster_id", "topic_id", "partition")
 """Key of a partition."""
 PARTITION_COLUMNS: Final = (
-    column("cluster_id", StringType(), "Kafka's cluster id"),
+    CLUSTER_ID,
     column("topic_id", StringType(), "id of the topic: 22 characters of base64"),
-    column("topic", StringType(), "name of the topic; null where no record tells it", is_nullable=True),
+    nullable("topic", StringType(), "name of the topic; null where no record tells it"),
     column("partition", IntegerType(), "number of the partition"),
 )
 """The first columns of every table of partitions."""
 
 _BROKERS: Final = ArrayType(IntegerType())
 
-SCHEMA: Final = StructType(
-    [
-        *PARTITION_COLUMNS,
-        column("leader", IntegerType(), "broker id of the leader, -1 without one"),
-        column(
-            "leader_epoch",
-            IntegerType(),
-            "the partition's leader epoch; null: hidden by a gap",
-            is_nullable=True,
-        ),
-        column(
-            "partition_epoch",
-            IntegerType(),
-            "the partition's epoch, which grows with each change; null: hidden by a gap",
-            is_nullable=True,
-        ),
-        column(
-            "leader_recovery_state",
-            StringType(),
-            "RECOVERING after an unclean leader election until recovery is done (KIP-704); otherwise RECOVERED",
-        ),
-        column("isr", _BROKERS, "broker ids of the in-sync replicas"),
-        column("replicas", _BROKERS, "broker ids of the replicas, the preferred leader first"),
-        column("adding_replicas", _BROKERS, "the replicas that a reassignment adds"),
-        column("removing_replicas", _BROKERS, "the replicas that a reassignment removes"),
-        column(
-            "elr",
-            _BROKERS,
-            "eligible leader replicas: not in sync, but with all committed records (KIP-966)",
-        ),
-        column(
-            "last_known_elr", _BROKERS, "former eligible leader replicas that stopped uncleanly (KIP-966)"
-        ),
-        *INTERVAL_COLUMNS,
-    ]
+SCHEMA: Final = schema(
+    *PARTITION_COLUMNS,
+    column("leader", IntegerType(), "broker id of the leader, -1 without one"),
+    nullable("leader_epoch", IntegerType(), "the partition's leader epoch; null: hidden by a gap"),
+    nullable(
+        "partition_epoch",
+        IntegerType(),
+        "the partition's epoch, which grows with each change; null: hidden by a gap",
+    ),
+    column(
+        "leader_recovery_state",
+        StringType(),
+        "RECOVERING after an unclean leader election until recovery is done (KIP-704); otherwise RECOVERED",
+    ),
+    column("isr", _BROKERS, "broker ids of the in-sync replicas"),
+    column("replicas", _BROKERS, "broker ids of the replicas, the preferred leader first"),
+    column("adding_replicas", _BROKERS, "the replicas that a reassignment adds"),
+    column("removing_replicas", _BROKERS, "the replicas that a reassignment removes"),
+    column(
+        "elr", _BROKERS, "eligible leader replicas: not in sync, but with all committed records (KIP-966)"
+    ),
+    column("last_known_elr", _BROKERS, "former eligible leader replicas that stopped uncleanly (KIP-966)"),
+    *INTERVAL_COLUMNS,
 )
-_STATE: Final = tuple(
-    name
-    for name in SCHEMA.names
-    if name not in {"topic", *PARTITION, *(one.name for one in INTERVAL_COLUMNS)}
-)
+_STATE: Final = tuple(one.name for one in SCHEMA if one not in {*PARTITION_COLUMNS, *INTERVAL_COLUMNS})
 
 _RECORD: Final = "PartitionRecord"
 _CHANGE: Final = "PartitionChangeRecord"
@@ -105,12 +89,7 @@ def _stated(lines: DataFrame) -> DataFrame:
         "cluster_id",
         field("topicId", "string").alias("topic_id"),
         field("partitionId", "int").alias("partition"),
-        "time",
-        "offset",
-        "ordinal",
-        "is_snapshot",
-        "run",
-        "type",
+        *(*PLACE, "run", "type"),
         field("leaderEpoch", "int").alias("record_leader_epoch"),
         field("partitionEpoch", "int").alias("record_partition_epoch"),
         *(field(path, kind).alias(name) for name, (path, kind) in _FIELDS.items()),
@@ -143,14 +122,13 @@ def _clearings(stated: DataFrame, lines: DataFrame) -> DataFrame:
     Such a record has the name of its topic, or no name for all topics. `since_offset` is that of the snapshot before
     it: partitions without a record since then no longer existed.
     """
-    as_of = Window.partitionBy("cluster_id", "name").orderBy("offset", "ordinal")
     named = (
         records_of(lines, "TopicRecord", _CLEAR)
         .withColumn(
             "name",
             f.when(f.col("type") == _CLEAR, field("topicName", "string")).otherwise(field("name", "string")),
         )
-        .withColumn("topic_id", f.last(field("topicId", "string"), ignorenulls=True).over(as_of))
+        .withColumn("topic_id", carried(field("topicId", "string"), of_key("cluster_id", "name")))
         .where(f.col("type") == _CLEAR)
     )
     snapshots = breaks(lines).where("is_snapshot").select("cluster_id", f.col("offset").alias("snapshot"))
@@ -160,9 +138,7 @@ def _clearings(stated: DataFrame, lines: DataFrame) -> DataFrame:
             (named["cluster_id"] == snapshots["cluster_id"]) & (snapshots["snapshot"] <= named["offset"]),
             "left",
         )
-        .groupBy(
-            named["cluster_id"], "name", "topic_id", "time", "offset", "ordinal", "is_snapshot", "run", "type"
-        )
+        .groupBy(named["cluster_id"], "name", "topic_id", *PLACE, "run", "type")
         .agg(f.max("snapshot").alias("since_offset"))
     )
     eligible = (
@@ -194,14 +170,14 @@ def _like(stated: DataFrame, events: DataFrame) -> DataFrame:
 
 def _merged(stated: DataFrame) -> DataFrame:
     """Every event with the complete state after it, as input of :func:`intervals`."""
-    order = Window.partitionBy(*PARTITION).orderBy("offset", "ordinal")
+    order = of_key(*PARTITION)
     is_base = f.col("type").isin(_RECORD, _END)
     base = f.struct("type", "offset", "run")
-    carried = stated.withColumns(
+    filled = stated.withColumns(
         {
             "names_leader": (f.col("type") == _CHANGE) & f.col("leader").isNotNull(),
-            "base": _carried(f.when(is_base, base), order),
-            **{name: _carried(f.col(name), order) for name in _FIELDS},
+            "base": carried(f.when(is_base, base), order),
+            **{name: carried(f.col(name), order) for name in _FIELDS},
         }
     ).where(
         is_base
@@ -212,13 +188,9 @@ def _merged(stated: DataFrame) -> DataFrame:
     )
     # Kafka skips partitions without eligible leader replicas when it clears them (TopicDelta).
     had_some = (f.size(f.lag("elr").over(order)) > 0) | (f.size(f.lag("last_known_elr").over(order)) > 0)
-    effective = carried.withColumn("had_some", had_some).where((f.col("type") != _CLEAR) | f.col("had_some"))
-    counted = effective.withColumns(
-        {
-            "leaders": _count(f.col("names_leader"), order),
-            "changes": _count(~is_base, order),
-        }
-    )
+    effective = filled.withColumn("had_some", had_some).where((f.col("type") != _CLEAR) | f.col("had_some"))
+    counts = {"leaders": count_so_far(f.col("names_leader"), order), "changes": count_so_far(~is_base, order)}
+    counted = effective.withColumns(counts)
     return counted.select(
         *PARTITION,
         "leader",
@@ -228,36 +200,20 @@ def _merged(stated: DataFrame) -> DataFrame:
         .otherwise(LeaderRecoveryState.RECOVERED.name)
         .alias("leader_recovery_state"),
         *(name for name in _FIELDS if name not in {"leader", "recovery"}),
-        "time",
-        "offset",
-        "ordinal",
-        "is_snapshot",
+        *PLACE,
         (f.col("type") == _END).alias("removed"),
     )
 
 
-def _carried(stated: Column, order: WindowSpec) -> Column:
-    """The last value that is not null."""
-    return f.last(stated, ignorenulls=True).over(order.rowsBetween(Window.unboundedPreceding, 0))
-
-
-def _count(condition: Column, order: WindowSpec) -> Column:
-    """The number of rows up to this one that fulfil the condition."""
-    return f.sum(condition.cast("int")).over(order.rowsBetween(Window.unboundedPreceding, 0))
-
-
 def _epoch(stated: str, count: str, order: WindowSpec) -> Column:
     """The epoch of the last PartitionRecord plus the changes since; null if offsets in between are missing."""
-    start = _carried(f.col(stated) - f.col(count), order)
+    start = carried(f.col(stated) - f.col(count), order)
     return f.when(f.col("run") == f.col("base.run"), start + f.col(count))
 
 
 TABLE: Final = Table(
-    name="partition_leadership",
+    build=partition_leadership,
     doc="Each partition's leader, in-sync replicas, replicas and epochs; a line for each partition epoch.",
     schema=SCHEMA,
-    inputs=("timeline",),
     key=(*PARTITION, "from_offset"),
-    day="valid_from",
-    build=partition_leadership,
 )

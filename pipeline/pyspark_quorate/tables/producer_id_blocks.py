@@ -4,41 +4,36 @@ from typing import Final
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructType, TimestampType
+from pyspark.sql.types import BooleanType, IntegerType, LongType, TimestampType
 
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import placed
+from pyspark_quorate.tables.intervals import of_key, placed
 from pyspark_quorate.tables.timeline import field, records_of
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 """Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE; a record has only the first id of the block after it."""
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("time", TimestampType(), "when the active controller appended it, or that of a snapshot"),
-        column(
-            "offset", LongType(), "offset of the record, or of the last one in the snapshot that shows it"
-        ),
-        column(
-            "broker_id",
-            IntegerType(),
-            "the broker that received the block; null: hidden by a gap or by the start of the history",
-            is_nullable=True,
-        ),
-        column("broker_epoch", LongType(), "the broker's epoch then; null as broker_id", is_nullable=True),
-        column("first_producer_id", LongType(), "first id of the block"),
-        column("last_producer_id", LongType(), "last id of the block, or of the blocks that a gap hides"),
-        column("exact", BooleanType(), "false: a gap hides who got it, and when, at or before `time`"),
-    ]
+SCHEMA: Final = schema(
+    CLUSTER_ID,
+    column("time", TimestampType(), "when the active controller appended it, or that of a snapshot"),
+    column("offset", LongType(), "offset of the record, or of the last one in the snapshot that shows it"),
+    nullable(
+        "broker_id",
+        IntegerType(),
+        "the broker that received the block; null: hidden by a gap or by the start of the history",
+    ),
+    nullable("broker_epoch", LongType(), "the broker's epoch then; null as broker_id"),
+    column("first_producer_id", LongType(), "first id of the block"),
+    column("last_producer_id", LongType(), "last id of the block, or of the blocks that a gap hides"),
+    column("exact", BooleanType(), "false: a gap hides who got it, and when, at or before `time`"),
 )
 
 
 def producer_id_blocks(lines: DataFrame) -> DataFrame:
     """The table, from the timeline. Ids between two known blocks were assigned in a gap."""
-    order = Window.partitionBy("cluster_id").orderBy("offset", "ordinal")
-    known_until = f.max("next").over(order.rowsBetween(Window.unboundedPreceding, -1))
+    before = of_key("cluster_id").rowsBetween(Window.unboundedPreceding, -1)
+    known_until = f.max("next").over(before)
     size = f.when(f.col("is_snapshot"), 0).otherwise(PRODUCER_ID_BLOCK_SIZE)
     stated = (
         records_of(lines, "ProducerIdsRecord")
@@ -61,17 +56,14 @@ def producer_id_blocks(lines: DataFrame) -> DataFrame:
         f.lit(True).alias("exact"),
     )
     blocks = f.array(unseen, block)
-    return stated.select(
-        "cluster_id", "time", placed(f.col("offset")).alias("offset"), f.inline(blocks)
-    ).where("first_producer_id <= last_producer_id")
+    return stated.select("cluster_id", "time", placed().alias("offset"), f.inline(blocks)).where(
+        "first_producer_id <= last_producer_id"
+    )
 
 
 TABLE: Final = Table(
-    name="producer_id_blocks",
+    build=producer_id_blocks,
     doc="Blocks of producer ids that brokers received.",
     schema=SCHEMA,
-    inputs=("timeline",),
     key=("cluster_id", "first_producer_id"),
-    day="time",
-    build=producer_id_blocks,
 )

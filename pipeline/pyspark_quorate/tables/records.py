@@ -2,60 +2,50 @@
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
     IntegerType,
     LongType,
     ShortType,
     StringType,
-    StructType,
     TimestampType,
     VariantType,
 )
 
 from pyspark_quorate import rows
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.timeline import snapshot_copies
+from pyspark_quorate.tables.timeline import first_of, snapshot_copies
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("kind", StringType(), "log or snapshot"),
-        column("offset", LongType(), "log: the record's offset; snapshot: its end offset, exclusive"),
-        column("ordinal", IntegerType(), "snapshot: the record's index, from 0; otherwise 0"),
-        column("epoch", IntegerType(), "leader epoch of the batch, or of the snapshot id"),
-        column(
-            "time",
-            TimestampType(),
-            "log: when the active controller appended it; snapshot: the time of its last record; null: unknown",
-            is_nullable=True,
-        ),
-        column("type", StringType(), "the record's name in Kafka's schema"),
-        column("version", ShortType(), "the version of the record"),
-        column(
-            "payload",
-            VariantType(),
-            "the record's fields, by their names in Kafka's schema; secrets redacted",
-        ),
-        column("source", StringType(), "a file or controller that has the record; others may have it too"),
-    ]
+SCHEMA: Final = schema(
+    CLUSTER_ID,
+    column("kind", StringType(), "log or snapshot"),
+    column("offset", LongType(), "log: the record's offset; snapshot: its end offset, exclusive"),
+    column("ordinal", IntegerType(), "snapshot: the record's index, from 0; otherwise 0"),
+    column("epoch", IntegerType(), "leader epoch of the batch, or of the snapshot id"),
+    nullable(
+        "time",
+        TimestampType(),
+        "log: when the active controller appended it; snapshot: the time of its last record; null: unknown",
+    ),
+    column("type", StringType(), "the record's name in Kafka's schema"),
+    column("version", ShortType(), "the version of the record"),
+    column(
+        "payload", VariantType(), "the record's fields, by their names in Kafka's schema; secrets redacted"
+    ),
+    column("source", StringType(), "a file or controller that has the record; others may have it too"),
 )
 
 
 def records(raw: DataFrame) -> DataFrame:
     """Rows without copies and gaps, including records that the quorum did not keep."""
     log = raw.where(f.col("kind") == rows.LOG)
-    first = Window.partitionBy("cluster_id", "offset", "epoch").orderBy("source")
-    once = log.withColumn("rank", f.row_number().over(first)).where("rank = 1").drop("rank")
-    copies = Window.partitionBy("cluster_id", "offset", "epoch").orderBy(f.desc("is_complete"), "source")
-    chosen = (
-        snapshot_copies(raw)
-        .withColumn("rank", f.row_number().over(copies))
-        .where("rank = 1")
-        .select("cluster_id", "offset", "epoch", "source")
+    once = first_of(log, ["cluster_id", "offset", "epoch"], "source")
+    copies = first_of(
+        snapshot_copies(raw), ["cluster_id", "offset", "epoch"], f.desc("is_complete"), "source"
     )
+    chosen = copies.select("cluster_id", "offset", "epoch", "source")
     snapshots = (
         raw.where(f.col("kind") == rows.SNAPSHOT)
         .join(f.broadcast(chosen), ["cluster_id", "offset", "epoch", "source"])
@@ -65,7 +55,7 @@ def records(raw: DataFrame) -> DataFrame:
 
 
 TABLE: Final = Table(
-    name="records",
+    build=records,
     doc=(
         "Every record of the logs and checkpoints that were read. Copies on several nodes are removed; of a "
         "checkpoint that several nodes have, one copy is kept. Records that a leader lost are included: they have "
@@ -74,6 +64,4 @@ TABLE: Final = Table(
     schema=SCHEMA,
     inputs=("rows",),
     key=("cluster_id", "kind", "offset", "epoch", "ordinal"),
-    day="time",
-    build=records,
 )

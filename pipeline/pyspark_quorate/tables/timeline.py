@@ -8,7 +8,7 @@ NoOpRecords and the brackets of transactions are left out.
 `rows` must contain all record types: offsets are counted to find what is missing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -16,66 +16,54 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
     IntegerType,
     LongType,
     ShortType,
     StringType,
-    StructType,
     TimestampType,
     VariantType,
 )
+from quorate_protocol.records.control import CONTROL_NAMES
 
 from pyspark_quorate import rows
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.lineage import effective_epochs
 
 GAP_ORDINAL: Final = -(2**31)
 SNAPSHOT_HEADER: Final = "SnapshotHeaderRecord"
 SNAPSHOT_FOOTER: Final = "SnapshotFooterRecord"
-CONTROL_RECORDS: Final = (
-    "LeaderChangeMessage",
-    "KRaftVersionRecord",
-    "VotersRecord",
-    SNAPSHOT_HEADER,
-    SNAPSHOT_FOOTER,
-)
-"""Records that the quorum writes for itself; metadata transactions do not contain them."""
 _BEGIN: Final = "BeginTransactionRecord"
 _END: Final = "EndTransactionRecord"
 _ABORT: Final = "AbortTransactionRecord"
 _SILENT: Final = ("NoOpRecord", _BEGIN, _END, _ABORT)
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column(
-            "offset", LongType(), "the record's offset; of a snapshot, the offset that its state comes before"
-        ),
-        column(
-            "ordinal",
-            IntegerType(),
-            "orders lines of one offset: the least number for a gap, below 0 for a snapshot, 0 for the log",
-        ),
-        column("epoch", IntegerType(), "leader epoch of the batch, or of the snapshot id", is_nullable=True),
-        column("time", TimestampType(), "when the active controller appended it", is_nullable=True),
-        column(
-            "type", StringType(), "the record's name; 'gap' where offsets are missing right before `offset`"
-        ),
-        column("version", ShortType(), "the version of the record", is_nullable=True),
-        column("payload", VariantType(), "the record's fields; null for a gap", is_nullable=True),
-        column(
-            "run",
-            IntegerType(),
-            "number of the stretch, from 0; one begins after each gap and with each snapshot",
-        ),
-        column(
-            "is_snapshot", BooleanType(), "whether it belongs to a complete state rather than being a change"
-        ),
-    ]
+SCHEMA: Final = schema(
+    CLUSTER_ID,
+    column(
+        "offset", LongType(), "the record's offset; of a snapshot, the offset that its state comes before"
+    ),
+    column(
+        "ordinal",
+        IntegerType(),
+        "orders lines of one offset: the least number for a gap, below 0 for a snapshot, 0 for the log",
+    ),
+    nullable("epoch", IntegerType(), "leader epoch of the batch, or of the snapshot id"),
+    nullable("time", TimestampType(), "when the active controller appended it"),
+    column("type", StringType(), "the record's name; 'gap' where offsets are missing right before `offset`"),
+    nullable("version", ShortType(), "the version of the record"),
+    nullable("payload", VariantType(), "the record's fields; null for a gap"),
+    column(
+        "run",
+        IntegerType(),
+        "number of the stretch, from 0; one begins after each gap and with each snapshot",
+    ),
+    column("is_snapshot", BooleanType(), "whether it belongs to a complete state rather than being a change"),
 )
 """Lines are ordered by (cluster_id, offset, ordinal)."""
-
+PLACE: Final = ("time", "offset", "ordinal", "is_snapshot")
+"""The columns that place a line in its cluster's history."""
 
 Share = Callable[[DataFrame], DataFrame]
 """Prepares a frame that is read several times, such as `frame.localCheckpoint()`."""
@@ -166,14 +154,8 @@ def complete_snapshots(raw: DataFrame) -> DataFrame:
     Nodes write the same state in different orders, so copies are never mixed. What stands at offset 0 is what a
     directory was formatted with: the first leader appends the same to the log.
     """
-    best = Window.partitionBy("cluster_id", "offset").orderBy(f.desc("epoch"), "source")
-    chosen = (
-        snapshot_copies(raw)
-        .where(f.col("is_complete") & (f.col("offset") > 0))
-        .withColumn("rank", f.row_number().over(best))
-        .where("rank = 1")
-        .drop("rank", "is_complete")
-    )
+    complete = snapshot_copies(raw).where(f.col("is_complete") & (f.col("offset") > 0)).drop("is_complete")
+    chosen = first_of(complete, ["cluster_id", "offset"], f.desc("epoch"), "source")
     return (
         raw.where(f.col("kind") == rows.SNAPSHOT)
         .join(f.broadcast(chosen), ["cluster_id", "offset", "epoch", "source"])
@@ -260,7 +242,7 @@ def _log_lines(log: DataFrame, runs: DataFrame) -> DataFrame:
     is_void = (
         (lines["cluster_id"] == void["cluster_id"])
         & lines["offset"].between(void["void_first"], void["void_last"])
-        & ~lines["type"].isin(*CONTROL_RECORDS)
+        & ~lines["type"].isin(*CONTROL_NAMES)  # the quorum writes them for itself, also amid a transaction
     )
     return lines.join(f.broadcast(void), is_void, "left_anti").select(
         "cluster_id",
@@ -327,16 +309,26 @@ def _gap_lines(runs: DataFrame) -> DataFrame:
     )
 
 
+def first_of(frame: DataFrame, key: Sequence[str], *order: Column | str) -> DataFrame:
+    """One row of each key: the first in this order."""
+    rank = f.row_number().over(Window.partitionBy(*key).orderBy(*order))
+    return frame.withColumn("rank", rank).where("rank = 1").drop("rank")
+
+
 def breaks(lines: DataFrame) -> DataFrame:
-    """cluster_id, offset, ordinal, time, is_snapshot: the ends of gaps, and the snapshots, which are complete."""
-    return lines.where(f.col("type").isin(rows.GAP, SNAPSHOT_HEADER)).select(
-        "cluster_id", "offset", "ordinal", "time", "is_snapshot"
-    )
+    """cluster_id and `PLACE`: the ends of gaps, and the snapshots, which are complete."""
+    return events_of(lines, rows.GAP, SNAPSHOT_HEADER)
 
 
 def records_of(lines: DataFrame, *types: str) -> DataFrame:
     """The lines of these record types."""
     return lines.where(f.col("type").isin(*types))
+
+
+def events_of(lines: DataFrame, *types: str, **columns: Column) -> DataFrame:
+    """cluster_id, these columns and `PLACE`, of the lines of these record types."""
+    named = (column.alias(name) for name, column in columns.items())
+    return records_of(lines, *types).select("cluster_id", *named, *PLACE)
 
 
 def field(path: str, kind: str) -> Column:
@@ -346,6 +338,14 @@ def field(path: str, kind: str) -> Column:
     filtered out later, and "id" is a number in some records and a UUID in others.
     """
     return f.try_variant_get("payload", f"$.{path}", kind)
+
+
+def sorted_list(path: str, stated: str, kind: ArrayType) -> Column:
+    """A list of structs as `kind`, which may name the fields otherwise; sorted, as snapshots have any order.
+
+    `stated` has Kafka's names and the SQL types of the fields.
+    """
+    return f.array_sort(field(path, f"array<struct<{stated}>>")).cast(kind)
 
 
 def name_of(kind: type[IntEnum], number: Column) -> Column:

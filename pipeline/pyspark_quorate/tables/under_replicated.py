@@ -8,28 +8,26 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StructType
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType
 from quorate_protocol.image import NO_LEADER
 
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import column, schema
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, following
 from pyspark_quorate.tables.partition_leadership import PARTITION, PARTITION_COLUMNS
 
-SCHEMA: Final = StructType(
-    [
-        *PARTITION_COLUMNS,
-        column("is_under_replicated", BooleanType(), "fewer in-sync replicas than replicas"),
-        column("is_offline", BooleanType(), "no leader: nobody can read or write"),
-        column("isr_size_min", IntegerType(), "the smallest number of in-sync replicas within"),
-        column("replication_factor", IntegerType(), "the largest number of replicas within"),
-        column(
-            "missing",
-            ArrayType(IntegerType()),
-            "broker ids of replicas that were not in sync at some time within, sorted",
-        ),
-        *INTERVAL_COLUMNS,
-    ]
+SCHEMA: Final = schema(
+    *PARTITION_COLUMNS,
+    column("is_under_replicated", BooleanType(), "fewer in-sync replicas than replicas"),
+    column("is_offline", BooleanType(), "no leader: nobody can read or write"),
+    column("isr_size_min", IntegerType(), "the smallest number of in-sync replicas within"),
+    column("replication_factor", IntegerType(), "the largest number of replicas within"),
+    column(
+        "missing",
+        ArrayType(IntegerType()),
+        "broker ids of replicas that were not in sync at some time within, sorted",
+    ),
+    *INTERVAL_COLUMNS,
 )
 
 
@@ -75,11 +73,9 @@ def under_replicated(leadership: DataFrame) -> DataFrame:
 
 
 TABLE: Final = Table(
-    name="under_replicated",
+    build=under_replicated,
     doc="When partitions had fewer in-sync replicas than replicas, or no leader.",
     schema=SCHEMA,
     inputs=("partition_leadership",),
     key=(*PARTITION, "from_offset"),
-    day="valid_from",
-    build=under_replicated,
 )

@@ -4,47 +4,39 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType, StructType, TimestampType
+from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType, TimestampType
 
-from pyspark_quorate.rows import column
+from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.controller_registrations import BROKER, CONTROLLER, registrations
 from pyspark_quorate.tables.feature_levels import level_name
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, mark_gaps, merge_adjacent, overlap
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, end_of, mark_gaps, merge_adjacent, overlap
 from pyspark_quorate.tables.timeline import breaks
 
-SCHEMA: Final = StructType(
-    [
-        column("cluster_id", StringType(), "Kafka's cluster id"),
-        column("feature", StringType(), "the feature that can't be raised"),
-        column("level", ShortType(), "a level that another registered node supports and this one does not"),
-        column(
-            "level_name",
-            StringType(),
-            "metadata.version: its name, such as 4.3-IV0; other features: the number",
-        ),
-        column("role", StringType(), "role of the registered node: broker or controller"),
-        column("node_id", IntegerType(), "node.id of the registered node"),
-        column(
-            "supported_max",
-            ShortType(),
-            "the highest level that it supports; 0: it does not support the feature",
-        ),
-        column(
-            "is_ghost",
-            BooleanType(),
-            "controller: registered but not a voter when the interval ended, or now if it still holds; null: a "
-            "broker, or a static quorum, whose voters are not in the log",
-            is_nullable=True,
-        ),
-        column(
-            "ghost_since",
-            TimestampType(),
-            "when it last stopped being a voter; null: not a ghost, or never seen as a voter",
-            is_nullable=True,
-        ),
-        *INTERVAL_COLUMNS,
-    ]
+SCHEMA: Final = schema(
+    CLUSTER_ID,
+    column("feature", StringType(), "the feature that can't be raised"),
+    column("level", ShortType(), "a level that another registered node supports and this one does not"),
+    column(
+        "level_name", StringType(), "metadata.version: its name, such as 4.3-IV0; other features: the number"
+    ),
+    column("role", StringType(), "role of the registered node: broker or controller"),
+    column("node_id", IntegerType(), "node.id of the registered node"),
+    column(
+        "supported_max", ShortType(), "the highest level that it supports; 0: it does not support the feature"
+    ),
+    nullable(
+        "is_ghost",
+        BooleanType(),
+        "controller: registered but not a voter when the interval ended, or now if it still holds; null: a "
+        "broker, or a static quorum, whose voters are not in the log",
+    ),
+    nullable(
+        "ghost_since",
+        TimestampType(),
+        "when it last stopped being a voter; null: not a ghost, or never seen as a voter",
+    ),
+    *INTERVAL_COLUMNS,
 )
 _NODE: Final = ["cluster_id", "role", "node_id"]
 _LEVEL: Final = ["cluster_id", "feature", "level"]
@@ -94,17 +86,16 @@ def upgrade_blockers(lines: DataFrame, voters: DataFrame) -> DataFrame:
 
 def _with_ghosts(blocking: DataFrame, voters: DataFrame) -> DataFrame:
     """With is_ghost and ghost_since, from the table `membership`."""
-    open_end = f.lit(2**63 - 1)
     members = voters.select(
         "cluster_id",
         f.lit(CONTROLLER.name).alias("role"),
         f.col("voter_id").alias("node_id"),
         f.col("from_offset").alias("member_from"),
-        f.coalesce("to_offset", open_end).alias("member_to"),
+        end_of("to_offset").alias("member_to"),
         f.col("valid_to").alias("member_until"),
     )
     dynamic = voters.select("cluster_id", f.lit(True).alias("is_dynamic")).distinct()
-    end = f.coalesce("to_offset", open_end)
+    end = end_of("to_offset")
     key = [*_NODE, "feature", "level", "from_offset"]
     seen = (
         blocking.join(members, _NODE)
@@ -127,7 +118,7 @@ def _with_ghosts(blocking: DataFrame, voters: DataFrame) -> DataFrame:
 
 
 TABLE: Final = Table(
-    name="upgrade_blockers",
+    build=upgrade_blockers,
     doc=(
         "Registrations that block feature levels: for each level that at least one registered node supports, the "
         "registrations whose range ends below it, while both are registered. Kafka refuses to raise a feature past "
@@ -136,6 +127,4 @@ TABLE: Final = Table(
     schema=SCHEMA,
     inputs=("timeline", "membership"),
     key=("cluster_id", "feature", "level", "role", "node_id", "from_offset"),
-    day="valid_from",
-    build=upgrade_blockers,
 )

@@ -74,11 +74,19 @@ def timeline_lines(world: World) -> Iterator[tuple[Any, ...]]:
         else:
             at = world.log[offset - 1]
             state = [
-                (type(one).__name__, payload_of(one)) for one in image_to_records(world.states[offset], 30)
+                (type(one).__name__, payload_of(_in_another_order(one)))
+                for one in image_to_records(world.states[offset], 30)
             ]
             lines = [("SnapshotHeaderRecord", "{}"), *state, ("SnapshotFooterRecord", "{}")]
             for ordinal, (kind, payload) in enumerate(lines, start=-len(lines)):
                 yield (world.cluster_id, offset, ordinal, at.epoch, at.time, kind, 0, payload, run, True)
+
+
+def _in_another_order(record: records.MetadataRecord) -> records.MetadataRecord:
+    """Kafka's snapshots have a broker's endpoints in the order of a hash map, not in that of its registration."""
+    if isinstance(record, records.RegisterBrokerRecord):
+        return replace(record, end_points=record.end_points[::-1])
+    return record
 
 
 @dataclass(slots=True)
@@ -104,7 +112,7 @@ class Broker:
             incarnation=uuid_to_text(one.incarnation_id),
             rack=one.rack,
             endpoints=tuple(
-                (p.name, p.host, p.port, p.security_protocol.name) for p in one.listeners.values()
+                sorted((p.name, p.host, p.port, p.security_protocol.name) for p in one.listeners.values())
             ),
             log_dirs=texts(one.directories),
             cordoned=None if one.cordoned_directories is None else texts(one.cordoned_directories),
