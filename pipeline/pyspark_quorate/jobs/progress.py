@@ -4,7 +4,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 LOOK_EVERY_S: Final = 0.25
 
 
-class Steps(Protocol):
-    """Receives the progress of a job."""
+class Steps:
+    """Receives the progress of a job. This one shows nothing."""
 
     def begin(self, title: str, total: int | None = None) -> None:
         """Start a new phase, of `total` steps if known."""
@@ -24,28 +24,12 @@ class Steps(Protocol):
     def advance(self, count: int = 1) -> None:
         """Count finished steps."""
 
-    def watching(self, spark: "SparkSession") -> AbstractContextManager[None]:
-        """Show the tasks of this session within the context."""
-
-
-class Silent:
-    """Shows nothing."""
-
-    def begin(self, title: str, total: int | None = None) -> None:
-        """Nothing."""
-
-    def say(self, text: str) -> None:
-        """Nothing."""
-
-    def advance(self, count: int = 1) -> None:
-        """Nothing."""
-
     def watching(self, spark: "SparkSession") -> AbstractContextManager[None]:  # noqa: ARG002
-        """Nothing."""
+        """Show the tasks of this session within the context."""
         return nullcontext()
 
 
-class Bars:
+class Bars(Steps):
     """A bar for the steps, and one for the tasks of the stages that Spark runs."""
 
     def __init__(self, progress: Any) -> None:
@@ -94,7 +78,7 @@ class Bars:
 def steps_shown() -> Iterator[Steps]:
     """Bars where stderr is a terminal, else nothing; closed with the context."""
     if not sys.stderr.isatty():
-        yield Silent()
+        yield Steps()
         return
     from rich.console import Console  # noqa: PLC0415 - only for a terminal
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415

@@ -15,6 +15,7 @@ from pyspark_quorate.jobs import building, raw
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError
+from pyspark_quorate.source.stream_options import source_of
 from pyspark_quorate.tables.contract import Table
 
 WAIT_S = 1
@@ -30,7 +31,7 @@ class Followed:
     @property
     def source(self) -> str:
         """The controllers, as in the column `source`."""
-        return ",".join(part.strip() for part in self.bootstrap_controllers.split(",") if part.strip())
+        return source_of(self.bootstrap_controllers)
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -135,9 +135,8 @@ class RowReader:
         if is_end and self._origin.snapshot is not None and not self._has_footer and not gaps:
             detail = "the checkpoint has no SnapshotFooterRecord: it is incomplete"
             gaps.append(Gap(reason=rows.TORN_TAIL, detail=detail))
-        wanted = [gap for gap in map(self._of_snapshot, gaps) if self._selection.wants_gap(gap)]
-        if wanted:
-            batches.append(gap_rows(self._origin.cluster_id, self._origin.source, wanted))
+        wanted = filter(self._selection.wants_gap, map(self._of_snapshot, gaps))
+        batches += gap_rows(self._origin, wanted)
         return batches, scanned.consumed_bytes
 
     def _of_snapshot(self, gap: Gap) -> Gap:
@@ -282,14 +281,16 @@ def _groups(batches: Batches) -> Iterator[Batches]:
         start, taken = stop, int(ends[stop - 1])
 
 
-def gap_rows(cluster_id: str, source: str, gaps: Sequence[Gap]) -> pa.RecordBatch:
-    """Gaps as rows."""
-    count = len(gaps)
-    payloads = [json.dumps({"endOffset": gap.end_offset, "detail": gap.detail}) for gap in gaps]
-    columns: list[Sequence[object]] = [
-        *([cluster_id] * count, [source] * count, [rows.GAP] * count),
-        *([gap.offset for gap in gaps], [0] * count, [gap.epoch for gap in gaps], [None] * count),
-        *([gap.reason for gap in gaps], [None] * count, list(payloads)),
+def gap_rows(origin: Origin, gaps: Iterable[Gap]) -> Iterator[pa.RecordBatch]:
+    """Gaps as rows, in one batch; nothing without gaps."""
+    lines = [
+        (
+            *(origin.cluster_id, origin.source, rows.GAP, gap.offset, 0, gap.epoch, None, gap.reason, None),
+            json.dumps({"endOffset": gap.end_offset, "detail": gap.detail}),
+        )
+        for gap in gaps
     ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+    if lines:
+        columns = zip(zip(*lines, strict=True), ARROW_SCHEMA, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)

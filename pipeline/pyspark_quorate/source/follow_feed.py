@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
@@ -77,17 +77,16 @@ class QuorumFeed:
         begun_s = time.monotonic()
         left_s = self._config.default_api_timeout_ms / 1000 - self._fruitless_s
         try:
-            events = self._runner.run(_within(left_s, self._feed.exchange(max_wait_ms)))
-        except ObservingError as error:
+            answered = asyncio.wait_for(self._feed.exchange(max_wait_ms), left_s)
+            events = self._runner.run(answered)
+        except (ObservingError, AdminError) as error:
             if isinstance(error.__cause__, HistoryLostError):
                 raise error.__cause__ from None
-            raise FollowError(f"{_named(self._config)}: {error}") from error
-        except ServerError as error:
-            if error.error_code is ErrorCode.inconsistent_cluster_id:
-                raise FollowError(self._other_cluster()) from error
-            raise FollowError(f"{_named(self._config)}: {error}") from error
-        except AdminError as error:
-            raise FollowError(f"{_named(self._config)}: {error}") from error
+            code = error.error_code if isinstance(error, ServerError) else None
+            is_other = code is ErrorCode.inconsistent_cluster_id
+            raise FollowError(
+                self._other_cluster() if is_other else f"{_named(self._config)}: {error}"
+            ) from error
         except TimeoutError:
             if self._is_made_anew():
                 raise HistoryLostError(self.position, BEGINNING) from None
@@ -182,7 +181,7 @@ def _ask(
 
     limit_ms = config.default_api_timeout_ms
     try:
-        return asyncio.run(_within(limit_ms / 1000, ask()))
+        return asyncio.run(asyncio.wait_for(ask(), limit_ms / 1000))
     except AdminError as error:
         is_denied = (
             isinstance(error, ServerError) and error.error_code is ErrorCode.cluster_authorization_failed
@@ -193,10 +192,6 @@ def _ask(
         raise FollowError(
             f"{_named(config)} did not answer within {limit_ms} ms (default.api.timeout.ms)"
         ) from None
-
-
-async def _within(limit_s: float, work: Coroutine[Any, Any, _Answer]) -> _Answer:
-    return await asyncio.wait_for(work, limit_s)
 
 
 def _named(config: AdminConfig) -> str:

@@ -82,7 +82,7 @@ def open_root(address: str) -> Root:
     scheme, separator, _ = address.partition("://")
     try:
         if not separator:
-            return Root(fs.LocalFileSystem(), _absolute(address), "")
+            return Root(fs.LocalFileSystem(), str(Path(address).expanduser().absolute()), "")
         file_system, path = fs.FileSystem.from_uri(address)
     except (OSError, pa.ArrowException, ValueError) as error:
         raise LayoutError(f"option path: {address}: {error}") from error
@@ -91,12 +91,6 @@ def open_root(address: str) -> Root:
     return Root(
         file_system, path, address[: len(address) - len(path)] if address.endswith(path) else f"{scheme}://"
     )
-
-
-def open_file(address: str) -> tuple[fs.FileSystem, str]:
-    """The file system and the path of a file. Raises LayoutError."""
-    root = open_root(address)
-    return root.file_system, root.path
 
 
 def find_directories(root: Root, cluster_id: str | None = None) -> list[MetadataDirectory | UnreadablePlace]:
@@ -191,7 +185,3 @@ def _is_data(name: str) -> bool:
 
 def _last_part(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
-
-
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute())

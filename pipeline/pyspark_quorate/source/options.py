@@ -1,7 +1,7 @@
 """Options of `spark.read.format("quorate")`, parsed and checked."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,6 @@ NEWEST: Final = "newest"
 NONE: Final = "none"
 SNAPSHOTS: Final = (ALL, NEWEST, NONE)
 
-_BOOLEANS: Final = {"true": True, "false": False}
 _NAMES: Final = (
     *(
         "path",
@@ -27,6 +26,7 @@ _NAMES: Final = (
     ),
     *("partitionBytes", "pushFilters"),
 )
+_LONG_MAX: Final = 2**63 - 1
 _PARTITION_BYTES_DEFAULT: Final = 16 * 1024 * 1024
 """Rows are about seven times as large."""
 _PARTITION_BYTES_MIN: Final = 1024
@@ -69,10 +69,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
     Raises:
         OptionError: for the first option that is missing, unknown or invalid.
     """
-    options = {name.lower(): value for name, value in given.items()}
-    unknown = sorted(set(options) - {name.lower() for name in _NAMES})
-    if unknown:
-        raise OptionError(f"option {unknown[0]}: unknown; allowed are {', '.join(_NAMES)}")
+    options = lowered(given)
+    require_known(options, _NAMES)
     clusters = _names(options, "clusters")
     record_types = _names(options, "recordTypes")
     for name in sorted(record_types or ()):
@@ -80,24 +78,19 @@ def parse_options(given: Mapping[str, str]) -> Options:
             raise OptionError(
                 f"option recordTypes: {name!r} is not a record; allowed are {', '.join(sorted(RECORD_NAMES))}"
             )
-    start_offset = _number(options, "startOffset", 0, at_least=0)
-    assert start_offset is not None
-    end_offset = _number(options, "endOffset", None, at_least=start_offset)
-    partition_bytes = _number(
-        options, "partitionBytes", _PARTITION_BYTES_DEFAULT, at_least=_PARTITION_BYTES_MIN
-    )
-    assert partition_bytes is not None
+    start_offset = number(options, "startOffset", at_least=0) or 0
+    size = number(options, "partitionBytes", at_least=_PARTITION_BYTES_MIN)
     return Options(
         paths=_paths(options),
         clusters=clusters,
         cluster_id=options.get("clusterid") or None,
         record_types=record_types,
         start_offset=start_offset,
-        end_offset=end_offset,
-        snapshots=_choice(options, "snapshots", SNAPSHOTS, ALL),
-        no_ops=_BOOLEANS[_choice(options, "noOps", tuple(_BOOLEANS), "false")],
-        partition_bytes=partition_bytes,
-        push_filters=_BOOLEANS[_choice(options, "pushFilters", tuple(_BOOLEANS), "false")],
+        end_offset=number(options, "endOffset", at_least=start_offset),
+        snapshots=choice(options, "snapshots", SNAPSHOTS),
+        no_ops=flag(options, "noOps"),
+        partition_bytes=size or _PARTITION_BYTES_DEFAULT,
+        push_filters=flag(options, "pushFilters"),
     )
 
 
@@ -127,17 +120,43 @@ def _names(options: Mapping[str, str], name: str) -> frozenset[str] | None:
     return names
 
 
-def _number(options: Mapping[str, str], name: str, default: int | None, *, at_least: int) -> int | None:
+# What options of a stream need too
+
+
+def lowered(given: Mapping[str, str]) -> dict[str, str]:
+    """The options by their names in lower case: Spark ignores the case."""
+    return {name.lower(): value for name, value in given.items()}
+
+
+def require_known(options: Mapping[str, str], names: Sequence[str], prefix: str | None = None) -> None:
+    """Refuse a name that is none of these, in any case, and does not begin with `prefix`. Raises OptionError."""
+    known = {name.lower() for name in names}
+    for name in sorted(options.keys() - known):
+        if prefix is None or not name.startswith(prefix):
+            also = "" if prefix is None else f" and {prefix}PROPERTY"
+            raise OptionError(f"option {name}: unknown; allowed are {', '.join(names)}{also}")
+
+
+def number(options: Mapping[str, str], name: str, *, at_least: int) -> int | None:
+    """A whole number, of 63 bits at most; None without the option. Raises OptionError."""
     text = options.get(name.lower())
     if text is None:
-        return default
-    if not text.strip().isdecimal() or int(text) < at_least:
-        raise OptionError(f"option {name}: {text!r} is not a number of at least {at_least}")
-    return int(text)
-
-
-def _choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
-    value = options.get(name.lower(), default).lower()
-    if value not in allowed:
-        raise OptionError(f"option {name}: {value!r} is not one of {', '.join(allowed)}")
+        return None
+    value = int(text) if text.isascii() and text.strip().isdigit() else -1
+    if not at_least <= value <= _LONG_MAX:
+        raise OptionError(f"option {name}: {text!r} is not a whole number from {at_least} to {_LONG_MAX}")
     return value
+
+
+def choice(options: Mapping[str, str], name: str, allowed: Sequence[str]) -> str:
+    """One of some words, in any case; the first without the option. Raises OptionError."""
+    text = options.get(name.lower(), allowed[0])
+    value = text.strip().lower()
+    if value not in allowed:
+        raise OptionError(f"option {name}: {text!r} is not one of {', '.join(allowed)}")
+    return value
+
+
+def flag(options: Mapping[str, str], name: str) -> bool:
+    """Whether an option is true; false without it. Raises OptionError."""
+    return choice(options, name, ("false", "true")) == "true"

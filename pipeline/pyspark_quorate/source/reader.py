@@ -19,7 +19,7 @@ from quorate_protocol.records.batch import HEADER_SIZE_BYTES, PREFIX
 from pyspark_quorate import rows
 from pyspark_quorate.rows import UNREADABLE_FILE
 from pyspark_quorate.source.decoding import RowReader, gap_rows
-from pyspark_quorate.source.layout import LayoutError, find_directories, open_file, open_root
+from pyspark_quorate.source.layout import LayoutError, find_directories, open_root
 from pyspark_quorate.source.options import Options, parse_options
 from pyspark_quorate.source.pieces import Piece, cut, pack, plan_pieces
 from pyspark_quorate.source.scanning import BatchScanner, Gap
@@ -126,15 +126,13 @@ def read_piece(piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch]:
     """The rows of a piece. Errors become rows too."""
     origin = piece.origin
     if piece.gaps:
-        wanted = [gap for gap in piece.gaps if selection.wants_gap(gap)]
-        if wanted:
-            yield gap_rows(origin.cluster_id, origin.source, wanted)
+        yield from gap_rows(origin, filter(selection.wants_gap, piece.gaps))
         return
     scanner = BatchScanner(position=piece.start, first_offset=piece.first_offset, end_offset=piece.end_offset)
     reader = RowReader(origin, selection, scanner)
     try:
-        file_system, path = open_file(origin.source)
-        with file_system.open_input_file(path) as file:
+        root = open_root(origin.source)
+        with root.file_system.open_input_file(root.path) as file:
             yield from _read_file(file, piece, reader)
     except (OSError, pa.ArrowException, LayoutError) as error:
         is_log = origin.snapshot is None
@@ -144,8 +142,7 @@ def read_piece(piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch]:
             end_offset=piece.end_offset,
             detail=f"can't be read: {error}",
         )
-        if selection.wants_gap(gap):
-            yield gap_rows(origin.cluster_id, origin.source, [gap])
+        yield from gap_rows(origin, filter(selection.wants_gap, [gap]))
 
 
 def _read_file(file: pa.NativeFile, piece: Piece, reader: RowReader) -> Iterator[pa.RecordBatch]:

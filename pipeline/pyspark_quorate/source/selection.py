@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql.datasource import (
     EqualTo,
@@ -25,13 +25,11 @@ _OFFSET_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """`names` and the range apply to records. Gaps have their own range: options keep them, filters do not."""
+    """`names` apply to records; the range also to gaps that are completely outside of it."""
 
     names: frozenset[str] = RECORD_NAMES - {NO_OP}
     start_offset: int = 0
     end_offset: int = _OFFSET_MAX
-    gap_start_offset: int = 0
-    gap_end_offset: int = _OFFSET_MAX
     clusters: frozenset[str] | None = None
     kinds: frozenset[str] | None = None
     types: frozenset[str] | None = None
@@ -75,22 +73,19 @@ class Selection:
             gap.offset is None or not self.filtered[0] <= gap.offset < self.filtered[1]
         ):
             return False
-        begins_behind = gap.offset is not None and gap.offset >= self.gap_end_offset
-        ends_before = gap.end_offset is not None and gap.end_offset <= self.gap_start_offset
-        return not begins_behind and not (ends_before and self.gap_start_offset > 0)
+        begins_behind = gap.offset is not None and gap.offset >= self.end_offset
+        ends_before = gap.end_offset is not None and gap.end_offset <= self.start_offset
+        return not begins_behind and not (ends_before and self.start_offset > 0)
 
 
 def select(options: Options) -> Selection:
     """The selection of the options."""
     names = RECORD_NAMES if options.record_types is None else options.record_types
     is_no_op_wanted = options.no_ops or NO_OP in (options.record_types or ())
-    end_offset = _OFFSET_MAX if options.end_offset is None else options.end_offset
     return Selection(
         names=names if is_no_op_wanted else names - {NO_OP},
         start_offset=options.start_offset,
-        end_offset=end_offset,
-        gap_start_offset=options.start_offset,
-        gap_end_offset=end_offset,
+        end_offset=_OFFSET_MAX if options.end_offset is None else options.end_offset,
         clusters=options.clusters,
     )
 
@@ -116,17 +111,14 @@ def _apply(selection: Selection, condition: Filter) -> Selection | None:
         values = frozenset((condition.value,))
     elif isinstance(condition, In):
         values = frozenset(each for each in condition.value if isinstance(each, str))
-    elif isinstance(condition, IsNotNull) and column in ("cluster_id", "kind", "type"):
+    chosen = {"cluster_id": "clusters", "kind": "kinds", "type": "types"}.get(column)
+    if chosen is not None and isinstance(condition, IsNotNull):
         return selection  # these columns are never null
-    if values is None:
+    if chosen is None or values is None:
         return None
-    if column == "cluster_id":
-        return replace(selection, clusters=_both(selection.clusters, values))
-    if column == "kind":
-        return replace(selection, kinds=_both(selection.kinds, values))
-    if column == "type":
-        return replace(selection, types=_both(selection.types, values))
-    return None
+    before: frozenset[str] | None = getattr(selection, chosen)
+    narrowed: dict[str, Any] = {chosen: values if before is None else values & before}
+    return replace(selection, **narrowed)
 
 
 def _apply_offset(selection: Selection, condition: Filter) -> Selection | None:
@@ -149,7 +141,3 @@ def _apply_offset(selection: Selection, condition: Filter) -> Selection | None:
         return None
     before = selection.filtered or (0, _OFFSET_MAX)
     return replace(selection, filtered=(max(low, before[0]), min(high, before[1])))
-
-
-def _both(ones: frozenset[str] | None, others: frozenset[str]) -> frozenset[str]:
-    return others if ones is None else ones & others

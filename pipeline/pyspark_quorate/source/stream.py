@@ -194,7 +194,7 @@ class _Rows:
         elif isinstance(item, Snapshot):
             yield from self._of_snapshot(item)
         else:
-            yield gap_rows(self._origin.cluster_id, self._origin.source, [item])
+            yield from gap_rows(self._origin, [item])
 
     def _of_records(self, item: Records) -> Iterator[pa.RecordBatch]:
         first, last = item.batches[0].base_offset, item.batches[-1].last_offset

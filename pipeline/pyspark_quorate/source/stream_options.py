@@ -1,6 +1,6 @@
 """Options of `readStream.format("quorate")`, read and checked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -10,7 +10,7 @@ from quorate_admin.config import AdminConfig
 from quorate_admin.errors import ConfigError
 from quorate_protocol.properties import parse_properties
 
-from pyspark_quorate.source.options import OptionError
+from pyspark_quorate.source.options import OptionError, choice, flag, lowered, number, require_known
 
 _BOOTSTRAP: Final = "bootstrapControllers"
 _INITIAL_OFFSET: Final = "initialOffset"
@@ -20,8 +20,6 @@ _CONFIG_FILE: Final = "configFile"
 _NO_OPS: Final = "noOps"
 _CONFIG_PREFIX: Final = "config."
 _NAMES: Final = (_BOOTSTRAP, _INITIAL_OFFSET, _RECORDS_MAX, _BYTES_MAX, _NO_OPS, _CONFIG_FILE)
-_BOOLEANS: Final = {"true": True, "false": False}
-_LONG_MAX: Final = 2**63 - 1
 
 _CLIENT_ID: Final = "quorate-lake"
 _RECORDS_MAX_DEFAULT: Final = 1_000_000
@@ -65,25 +63,17 @@ class StreamOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Parse the arguments of `.option()`; names are case-insensitive. Raises OptionError."""
-        given = {name.lower(): value for name, value in options.items()}
-        known = {name.lower() for name in _NAMES}
-        unknown = sorted(name for name in given if name not in known and not name.startswith(_CONFIG_PREFIX))
-        if unknown:
-            raise OptionError(
-                f"option {unknown[0]}: unknown for a stream; allowed are {', '.join(_NAMES)} and "
-                f"{_CONFIG_PREFIX}PROPERTY"
-            )
+        given = lowered(options)
+        require_known(given, _NAMES, _CONFIG_PREFIX)
         config_file = given.get(_CONFIG_FILE.lower())
         parsed = cls(
             bootstrap_controllers=given.get(_BOOTSTRAP.lower(), ""),
             initial_offset=InitialOffset(
-                _choice(
-                    given, _INITIAL_OFFSET, [one.value for one in InitialOffset], InitialOffset.EARLIEST.value
-                )
+                choice(given, _INITIAL_OFFSET, [one.value for one in InitialOffset])
             ),
-            records_max=_positive(given, _RECORDS_MAX) or _RECORDS_MAX_DEFAULT,
-            bytes_max=_positive(given, _BYTES_MAX),
-            no_ops=_BOOLEANS[_choice(given, _NO_OPS, list(_BOOLEANS), "false")],
+            records_max=number(given, _RECORDS_MAX, at_least=1) or _RECORDS_MAX_DEFAULT,
+            bytes_max=number(given, _BYTES_MAX, at_least=1),
+            no_ops=flag(given, _NO_OPS),
             config_file=None if config_file is None else Path(config_file),
             config={
                 name.removeprefix(_CONFIG_PREFIX): value
@@ -96,8 +86,8 @@ class StreamOptions:
 
     @property
     def source(self) -> str:
-        """The controllers, as in the column `source`: independent of which one answers, so that reads repeat."""
-        return ",".join(part.strip() for part in self.bootstrap_controllers.split(",") if part.strip())
+        """The controllers, as in the column `source`."""
+        return source_of(self.bootstrap_controllers)
 
     def admin_config(self) -> AdminConfig:
         """The client configuration, from the current content of the file. Raises OptionError."""
@@ -116,30 +106,15 @@ class StreamOptions:
             raise OptionError(str(error)) from None
 
 
+def source_of(bootstrap_controllers: str) -> str:
+    """The value of the column `source`: independent of which controller answers, so that reads repeat."""
+    return ",".join(part.strip() for part in bootstrap_controllers.split(",") if part.strip())
+
+
 def _read_properties(path: Path) -> dict[str, str]:
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise OptionError(f"option {_CONFIG_FILE}: {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise OptionError(f"option {_CONFIG_FILE}: {path}: not UTF-8 text") from error
-    except ValueError as error:
-        raise OptionError(f"option {_CONFIG_FILE}: {path}: {error}") from error
-
-
-def _choice(given: Mapping[str, str], name: str, allowed: Sequence[str], default: str) -> str:
-    value = given.get(name.lower(), default).strip().lower()
-    if value not in allowed:
-        raise OptionError(f"option {name}: {given[name.lower()]!r}; allowed are {' and '.join(allowed)}")
-    return value
-
-
-def _positive(given: Mapping[str, str], name: str) -> int | None:
-    value = given.get(name.lower())
-    if value is None:
-        return None
-    text = value.strip()
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if not 0 < number <= _LONG_MAX:
-        raise OptionError(f"option {name}: {value!r}; allowed is a whole number from 1 to {_LONG_MAX}")
-    return number
+    except (OSError, ValueError) as error:
+        is_text = not isinstance(error, UnicodeDecodeError)
+        reason = (getattr(error, "strerror", None) or error) if is_text else "not UTF-8 text"
+        raise OptionError(f"option {_CONFIG_FILE}: {path}: {reason}") from error

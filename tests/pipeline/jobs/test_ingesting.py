@@ -18,7 +18,7 @@ from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.compaction import compact
 from pyspark_quorate.jobs.ingest import Ingested, ingest
 from pyspark_quorate.jobs.lake import STAGING, Lake
-from pyspark_quorate.jobs.progress import Silent
+from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.reading import count_rows, read_table
 from quorate_operator.runtime.local.layout import QUORATE
 
@@ -48,7 +48,7 @@ def run(
 ) -> Ingested:
     """One ingest, into a lake of this format."""
     with Lake.writing(str(lake), kind) as found:
-        return ingest(spark, found, [str(one) for one in sources], Silent(), tables=choose_tables(tables))
+        return ingest(spark, found, [str(one) for one in sources], Steps(), tables=choose_tables(tables))
 
 
 def content(spark: SparkSession, lake: Path) -> dict[str, list[Any]]:
@@ -120,12 +120,12 @@ def test_portions_reruns_and_copies_give_the_same_tables(spark: SparkSession, tm
     assert files(lake) == before, "nothing new, nothing written"
 
     with Lake.writing(str(lake)) as found:
-        merged = compact(spark, found, Silent())
+        merged = compact(spark, found, Steps())
     assert merged.after < merged.before
     assert len(list((lake / "_lake" / "rows" / f"cluster_id={CLUSTER}").glob("*.parquet"))) == 1
     with Lake.writing(str(lake)) as found:
         # Made again, the tables are the same, though complaints that are void are gone.
-        ingest(spark, found, [str(bits)], Silent(), tables=choose_tables(TABLES), everything=True)
+        ingest(spark, found, [str(bits)], Steps(), tables=choose_tables(TABLES), everything=True)
         assert raw.read_rows(spark, found, [CLUSTER]).where("kind = 'gap' and type = 'torn-tail'").isEmpty()
         assert count_rows(found, "records") == len(expected["records"])
     assert content(spark, lake) == expected
@@ -150,12 +150,12 @@ def test_a_lake_of_delta_says_what_one_of_parquet_says(spark: SparkSession, tmp_
     assert run(spark, lake, bits, tables=DELTA_TABLES).built.tables == ()
     assert files(lake) == before, "nothing new, nothing written"
     with Lake.writing(str(lake)) as found:
-        merged = compact(spark, found, Silent())
+        merged = compact(spark, found, Steps())
     assert merged.after < merged.before
     assert delta_rows(lake) == expected
     with Lake.writing(str(lake)) as found:
         tables = choose_tables(DELTA_TABLES)
-        ingest(spark, found, [str(bits)], Silent(), tables=tables, everything=True)
+        ingest(spark, found, [str(bits)], Steps(), tables=tables, everything=True)
     assert delta_rows(lake) == expected
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.ingest import ingest
 from pyspark_quorate.jobs.lake import STATE, Lake
-from pyspark_quorate.jobs.progress import Silent
+from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.tail import Followed, follow
 from quorate_operator.runtime.local.layout import QUORATE
 
@@ -57,7 +57,7 @@ def test_a_tail_that_is_killed_goes_on(spark: SparkSession, cluster: Membership,
                 spark,
                 found,
                 followed,
-                Silent(),
+                Steps(),
                 tables=choose_tables(TABLES),
                 trigger_s=None,
                 refresh_s=3600,
@@ -66,7 +66,7 @@ def test_a_tail_that_is_killed_goes_on(spark: SparkSession, cluster: Membership,
 
     with Lake.writing(str(tmp_path / "read")) as found:
         sources = [str(cluster.data(one)) for one in cluster.controllers]
-        ingest(spark, found, sources, Silent(), tables=choose_tables(TABLES))
+        ingest(spark, found, sources, Steps(), tables=choose_tables(TABLES))
     tailed, read = stored_lines(lake, TABLES), stored_lines(tmp_path / "read", TABLES)
     assert tailed == read
     assert len(tailed["leadership"]) >= 2

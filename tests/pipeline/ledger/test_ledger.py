@@ -33,7 +33,7 @@ from pyspark.sql import functions as f
 from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.ingest import ingest
 from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.jobs.progress import Silent
+from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.reading import read_table
 from pyspark_quorate.report.collecting import collect
 from pyspark_quorate.report.sections import sections_of
@@ -90,7 +90,7 @@ def told(
         cluster.kill(*cluster.brokers)
         sources = tuple(map(str, directories(cluster, lost)))
         with Lake.writing(str(where / "lake")) as lake:
-            ingest(spark, lake, sources, Silent(), tables=choose_tables(None))
+            ingest(spark, lake, sources, Steps(), tables=choose_tables(None))
         yield Told(ledger, cluster, sources, lake, spark, cluster.founders, addresses, is_java)
 
 
@@ -152,7 +152,7 @@ def test_the_doctor_tells_the_past_of_a_ghost(told: Told, tmp_path: Path) -> Non
     lake = shutil.copytree(told.lake.path, tmp_path / "lake")
     with Lake.writing(str(lake)) as changed:
         tables = choose_tables(",".join(history.TABLES))
-        done = ingest(told.spark, changed, told.sources, Silent(), tables=tables)
+        done = ingest(told.spark, changed, told.sources, Steps(), tables=tables)
     assert 0 < done.changed_directories < done.directories, "the lost leader's has no news"
 
     command = ("doctor", "--bootstrap-controller", cluster.asks(), "--history", str(lake))
