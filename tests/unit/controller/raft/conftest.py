@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from quorate_controller.raft.messages import (
     FailureReason,
+    FetchRequest,
     Note,
     Persisted,
     RaftRequest,
@@ -260,6 +261,17 @@ class Lab:
         scripted.start()
         scripted.become_leader()
         return scripted
+
+    def fetch(self, node_id: int, offset: int, epoch: int = 2) -> FetchRequest:
+        """A Fetch from the end of a log that ends at `offset`, in the leader's epoch 2, that does not wait."""
+        return FetchRequest(
+            cluster_id=CLUSTER_ID,
+            replica=self.key(node_id),
+            current_leader_epoch=2,
+            fetch_offset=offset,
+            last_fetched_epoch=epoch,
+            max_wait_ms=0,
+        )
 
     def batch(self, base_offset: int, epoch: int, count: int = 1) -> bytes:
         return build_batch([b"record"] * count, base_offset, epoch, START_MS)

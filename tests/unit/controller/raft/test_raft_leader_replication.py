@@ -23,15 +23,7 @@ from quorate_protocol.records.control import LeaderChangeMessage, decode_control
 
 def fetch(lab, node_id: int, offset: int, epoch: int = 2, **changes: object) -> FetchRequest:
     """A Fetch from the end of a log that ends at `offset`, in the leader's epoch 2."""
-    request = FetchRequest(
-        cluster_id=lab.cluster_id,
-        replica=lab.key(node_id),
-        current_leader_epoch=2,
-        fetch_offset=offset,
-        last_fetched_epoch=epoch,
-        max_wait_ms=500,
-        high_watermark=-1,
-    )
+    request = replace(lab.fetch(node_id, offset, epoch), max_wait_ms=500, high_watermark=-1)
     return replace(request, **changes)  # type: ignore[arg-type]
 
 

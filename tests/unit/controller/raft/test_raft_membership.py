@@ -25,23 +25,12 @@ from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.records.control import VotersRecord, decode_control, encode_control_batch
 
 
-def fetch(lab, node_id: int, offset: int, epoch: int = 2) -> FetchRequest:
-    return FetchRequest(
-        cluster_id=lab.cluster_id,
-        replica=lab.key(node_id),
-        current_leader_epoch=2,
-        fetch_offset=offset,
-        last_fetched_epoch=epoch,
-        max_wait_ms=0,
-    )
-
-
 def leading(lab, *voter_ids: int, is_committed: bool = True):
     """Node 1 leads epoch 2 of a quorum; the log ends at 11 and is committed."""
     node = lab.leader(log=lab.log(*(voter_ids or (1, 2, 3))))
     for voter_id in voter_ids or (1, 2, 3):
         if voter_id != 1 and is_committed:
-            node.ask(fetch(lab, voter_id, 11))
+            node.ask(lab.fetch(voter_id, 11))
     return node
 
 
@@ -73,7 +62,7 @@ SUPPORTED = ApiVersionsProbeResponse(kraft_versions=VersionRange(lowest=0, highe
 def test_a_voter_is_probed_added_and_acknowledged_once_committed(lab) -> None:
     """Goal: the whole way of an AddRaftVoter. Method: a caught-up observer, and the new majority."""
     node = leading(lab)
-    node.ask(fetch(lab, 4, 11))
+    node.ask(lab.fetch(4, 11))
     response, outcome = node.ask(add(lab))
     assert response is None
     (probe,) = outcome.sends
@@ -83,9 +72,9 @@ def test_a_voter_is_probed_added_and_acknowledged_once_committed(lab) -> None:
     assert voters_in(outcome) == (1, 2, 3, 4)
     assert node.node.voters.ids == (1, 2, 3, 4)
     assert not outcome.replies
-    node.ask(fetch(lab, 2, 12))
+    node.ask(lab.fetch(2, 12))
     assert node.node.high_watermark == 11
-    _, outcome = node.ask(fetch(lab, 4, 12))
+    _, outcome = node.ask(lab.fetch(4, 12))
     assert node.node.high_watermark == 12
     assert AddRaftVoterResponse() in [reply.response for reply in outcome.replies]
 
@@ -93,7 +82,7 @@ def test_a_voter_is_probed_added_and_acknowledged_once_committed(lab) -> None:
 def test_who_does_not_wait_is_answered_with_the_append(lab) -> None:
     """Goal: ack_when_committed=False, as auto-joining nodes ask. Method: look at the step of the probe."""
     node = leading(lab)
-    node.ask(fetch(lab, 4, 11))
+    node.ask(lab.fetch(4, 11))
     _, outcome = node.ask(add(lab, ack_when_committed=False))
     outcome = node.answer(outcome.sends[0], SUPPORTED)
     assert [reply.response for reply in outcome.replies] == [AddRaftVoterResponse()]
@@ -210,7 +199,7 @@ def test_one_change_at_a_time(lab) -> None:
         assert node.ask(request)[0].error_code is ErrorCode.request_timed_out
     node.wait(2000)
     assert node.ask(remove(lab, 2))[0].error_code is ErrorCode.request_timed_out
-    node.ask(fetch(lab, 2, 12))
+    node.ask(lab.fetch(2, 12))
     assert node.ask(remove(lab, 2))[0].error_code is ErrorCode.none
     assert node.node.voters.ids == (1,)
 
@@ -236,7 +225,7 @@ def test_a_voter_is_removed_by_the_majority_of_the_rest(lab) -> None:
     response, outcome = node.ask(remove(lab, 3))
     assert response is None
     assert voters_in(outcome) == (1, 2)
-    _, outcome = node.ask(fetch(lab, 2, 12))
+    _, outcome = node.ask(lab.fetch(2, 12))
     assert RemoveRaftVoterResponse() in [reply.response for reply in outcome.replies]
     observers = node.node.describe_quorum(node.now_ms).observers
     assert [(observer.key.node_id, observer.log_end_offset) for observer in observers] == [(3, 11)]
@@ -265,9 +254,9 @@ def test_a_removed_leader_resigns_once_that_is_committed(lab) -> None:
     node.ask(remove(lab, 1))
     assert node.node.role is Role.LEADER
     assert not node.node.is_voter
-    node.ask(fetch(lab, 2, 12))
+    node.ask(lab.fetch(2, 12))
     assert node.node.high_watermark == 11
-    _, outcome = node.ask(fetch(lab, 3, 12))
+    _, outcome = node.ask(lab.fetch(3, 12))
     assert node.node.high_watermark == 12
     assert RemoveRaftVoterResponse() in [reply.response for reply in outcome.replies]
     assert node.node.role is Role.RESIGNED
@@ -340,7 +329,7 @@ def test_a_moved_voter_is_written_down(lab) -> None:
     assert (response.error_code, response.leader_id, response.leader_epoch) == (ErrorCode.none, 1, 2)
     assert voters_in(outcome) == (1, 2, 3)
     assert node.node.voters.endpoints(2)[0].host == "moved"
-    node.ask(fetch(lab, 3, 12))
+    node.ask(lab.fetch(3, 12))
     response, outcome = node.ask(update(lab))
     assert response.error_code is ErrorCode.none
     assert not outcome.appended

@@ -23,17 +23,6 @@ from quorate_controller.raft.startup import EpochStart, LogState
 SNAPSHOT = SnapshotId(offset=8, epoch=1)
 
 
-def fetch(lab, node_id: int, offset: int, epoch: int) -> FetchRequest:
-    return FetchRequest(
-        cluster_id=lab.cluster_id,
-        replica=lab.key(node_id),
-        current_leader_epoch=2,
-        fetch_offset=offset,
-        last_fetched_epoch=epoch,
-        max_wait_ms=0,
-    )
-
-
 def fetch_snapshot(lab, **changes: object) -> FetchSnapshotRequest:
     request = FetchSnapshotRequest(
         cluster_id=lab.cluster_id,
@@ -48,7 +37,7 @@ def fetch_snapshot(lab, **changes: object) -> FetchSnapshotRequest:
 def leading(lab):
     """Node 1 leads epoch 2; the log has epoch 1 up to 10 and the LeaderChange, all committed."""
     node = lab.leader(log=lab.log(1, 2, 3))
-    node.ask(fetch(lab, 2, 11, 2))
+    node.ask(lab.fetch(2, 11, 2))
     return node
 
 
@@ -65,9 +54,9 @@ def following(lab, **node: object):
 def test_an_empty_replica_is_sent_to_the_latest_snapshot(lab) -> None:
     """Goal: loading a snapshot beats replaying the log. Method: fetch from 0 before and after."""
     node = leading(lab)
-    assert node.ask(fetch(lab, 4, 0, 0))[0].snapshot_id is None
+    assert node.ask(lab.fetch(4, 0, 0))[0].snapshot_id is None
     node.step(SnapshotTaken(snapshot_id=SNAPSHOT))
-    response, _ = node.ask(fetch(lab, 4, 0, 0))
+    response, _ = node.ask(lab.fetch(4, 0, 0))
     assert response.snapshot_id == SNAPSHOT
     assert response.read is None
 
@@ -78,9 +67,9 @@ def test_below_the_log_start_there_is_only_the_snapshot(lab) -> None:
     node.step(SnapshotTaken(snapshot_id=SNAPSHOT))
     node.step(LogStartMoved(start_offset=8))
     assert node.node.log_start_offset == 8
-    assert node.ask(fetch(lab, 3, 7, 1))[0].snapshot_id == SNAPSHOT
-    assert node.ask(fetch(lab, 3, 8, 0))[0].snapshot_id == SNAPSHOT
-    response, _ = node.ask(fetch(lab, 3, 8, 1))
+    assert node.ask(lab.fetch(3, 7, 1))[0].snapshot_id == SNAPSHOT
+    assert node.ask(lab.fetch(3, 8, 0))[0].snapshot_id == SNAPSHOT
+    response, _ = node.ask(lab.fetch(3, 8, 1))
     assert response.snapshot_id is None
     assert response.read.start_offset == 8
     assert response.log_start_offset == 8
@@ -89,8 +78,8 @@ def test_below_the_log_start_there_is_only_the_snapshot(lab) -> None:
 def test_the_bootstrap_checkpoint_is_never_served(lab) -> None:
     """Goal: its content is in the log. Method: fetch from 0, and ask for it by id."""
     node = lab.leader()
-    node.ask(replace(fetch(lab, 2, 3, 1), current_leader_epoch=1))
-    response, _ = node.ask(replace(fetch(lab, 4, 0, 0), current_leader_epoch=1))
+    node.ask(replace(lab.fetch(2, 3, 1), current_leader_epoch=1))
+    response, _ = node.ask(replace(lab.fetch(4, 0, 0), current_leader_epoch=1))
     assert response.snapshot_id is None
     request = fetch_snapshot(lab, snapshot_id=BOOTSTRAP_SNAPSHOT_ID, current_leader_epoch=1)
     assert node.ask(request)[0].error_code is ErrorCode.snapshot_not_found
@@ -264,8 +253,8 @@ def test_a_log_that_starts_late_knows_its_snapshots_epoch(lab) -> None:
         earliest_snapshot_id=SNAPSHOT,
     )
     node = lab.leader(log=log)
-    assert node.ask(fetch(lab, 2, 8, 1))[0].read.start_offset == 8
-    assert node.ask(fetch(lab, 2, 5, 1))[0].snapshot_id == SNAPSHOT
+    assert node.ask(lab.fetch(2, 8, 1))[0].read.start_offset == 8
+    assert node.ask(lab.fetch(2, 5, 1))[0].snapshot_id == SNAPSHOT
     assert node.node.epoch_at(7) == 1
 
 
