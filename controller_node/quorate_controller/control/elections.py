@@ -146,10 +146,6 @@ class Elections:
             if request.topic_partitions is None:
                 of_topic = [it for it in of_topic if it.error_code is not ErrorCode.election_not_needed]
             results.append(ReplicaElectionResult(topic=name, partition_result=tuple(of_topic)))
-            if len(records) > RECORDS_PER_BATCH_MAX:
-                raise ControlError(
-                    ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
-                )
         response = ElectLeadersResponse(
             throttle_time=timedelta(0), error_code=ErrorCode.none, replica_election_results=tuple(results)
         )
@@ -218,6 +214,10 @@ class Elections:
             return _result(partition_id, ErrorCode.election_not_needed, message)
         record = changes.change(topic, partition_id, Wanted(election=election))
         if record is not None:
+            if len(records) == RECORDS_PER_BATCH_MAX:
+                raise ControlError(
+                    ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
+                )
             records.append(record)
             return _result(partition_id, ErrorCode.none, None)
         if is_preferred:

@@ -1,5 +1,7 @@
 """ElectLeaders, and the passes that elect preferred and unclean leaders periodically."""
 
+from collections.abc import Iterator
+
 import pytest
 from kio.schema.elect_leaders.v2 import request as kio_request
 from kio.schema.errors import ErrorCode
@@ -109,6 +111,24 @@ def test_too_many_elections_at_once_are_refused(cluster, make_partition, monkeyp
     cluster.add_topic("a", *[make_partition(1, 2, leader=2)] * 3)
     with pytest.raises(ControlError) as refused:
         elect(cluster, PREFERRED)
+    assert refused.value.error_code is ErrorCode.policy_violation
+
+
+def test_a_partition_that_is_named_again_and_again_ends_at_the_bound(
+    cluster, make_partition, monkeypatch
+) -> None:
+    """Goal: a request is refused at the first election too many, not at the end of its topic. Method: partition ids
+    of which one more may not be read.
+    """
+    monkeypatch.setattr(elections, "RECORDS_PER_BATCH_MAX", 2)
+    cluster.add_topic("a", make_partition(1, 2, leader=2))
+
+    def ids() -> Iterator[int]:
+        yield from (0, 0, 0)
+        raise AssertionError("read on")
+
+    with pytest.raises(ControlError) as refused:
+        elect(cluster, PREFERRED, ("a", ids()))
     assert refused.value.error_code is ErrorCode.policy_violation
 
 
