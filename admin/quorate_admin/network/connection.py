@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from quorate_protocol.errors import ErrorCode, FrameTooLarge, ProtocolError, UnsupportedVersion
+from quorate_protocol.errors import ErrorCode, FrameTooLarge, ProtocolError, StringTooLong, UnsupportedVersion
 from quorate_protocol.kafka.apis import Api, ApiKey, api_of
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.versions import IDENTITY_SINCE, Negotiation, PeerVersions
@@ -237,6 +237,8 @@ class Connection:
                 return await answer
         except UnsupportedVersion as error:
             raise UnsupportedByServerError(f"{self.address}: {error}") from error
+        except StringTooLong as error:
+            raise UnsupportedByServerError(f"no version of the request can express it: {error}") from error
         except (TimeoutError, asyncio.CancelledError) as error:
             # The response may arrive late or never, so the connection can't be used for the next request.
             self._receiving.cancel()

@@ -1,8 +1,11 @@
 """One connection: versions, identity, timeouts, and servers that behave badly."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.types import TopicName
 from kit.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer
 from quorate_admin.config import Address
 from quorate_admin.errors import (
@@ -104,6 +107,18 @@ async def test_the_highest_common_version_is_spoken() -> None:
         assert cluster.received("DescribeCluster")[0].version == 1
         with pytest.raises(UnsupportedByServerError, match="supports no version of UnregisterBroker"):
             await connection.request(find_api(64).canonical_request(broker_id=1), 5000)
+        await connection.close()
+
+
+async def test_a_string_that_no_version_can_express_is_refused() -> None:
+    """Goal: an error with a reason, and a connection that lives on. Method: a topic's name of 40,000 bytes."""
+    topic = DeleteTopicState(name=TopicName("n" * 40_000), topic_id=None)
+    request = DeleteTopicsRequest(topics=(topic,), timeout=timedelta(seconds=1))
+    async with FakeCluster() as cluster:
+        connection = await connect(cluster)
+        with pytest.raises(UnsupportedByServerError, match="name has 40000 bytes, at most 32767 are allowed"):
+            await connection.request(request, 5000)
+        await connection.request(describe_cluster(), 5000)
         await connection.close()
 
 
