@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.console import UsageError, flag, option, read_properties, run, show, tool_app
+from quorate.console import UsageError, option, read_properties, run, show, tool_app
 from quorate.console.jopt import given_options, one_action, only_with, options_command
 from quorate.tools.configs.entities import (
     IPS,
@@ -33,6 +33,7 @@ app = tool_app()
 
 ACTIONS = {"--describe": "Print configs.", "--alter": "Set and delete configs."}
 FLAGS = {
+    "--all": "With --describe: include static and default values.",
     "--entity-default": "In place of --entity-name: the default of users, clients, brokers or ips.",
     "--client-defaults": "The default of all client ids.",
     "--user-defaults": "The default of all users.",
@@ -57,9 +58,6 @@ def configs(
     ip: Annotated[str | None, option("ADDRESS", "An IP address.", _PANEL)] = None,
     group: Annotated[str | None, option("ID", "A group.", _PANEL)] = None,
     client_metrics: Annotated[str | None, option("NAME", "A subscription to client metrics.", _PANEL)] = None,
-    describe_all: Annotated[
-        bool, flag("--all", "With --describe: include static and default values.")
-    ] = False,
     add_config: Annotated[
         str | None, option("K=V,K=[V,V],…", "Configs to set; values with commas are in brackets.")
     ] = None,
@@ -95,7 +93,7 @@ def configs(
         _check_addresses(entities.names)
     if action == "--describe":
         check_describe(entities, given)
-        _describe(context, entities, describe_all=describe_all)
+        _describe(context, entities, describe_all="--all" in given)
     else:
         check_alter(entities, given)
         _alter(context, entities, _changes(add_config, add_config_file, delete_config))

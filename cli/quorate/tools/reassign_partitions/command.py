@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quorate.console import flag, option, parse_file, print_json, run, show, tool_app, tool_options, write
+from quorate.console import option, parse_file, print_json, run, show, tool_app, tool_options, write
 from quorate.console.jopt import given_options, one_action, options_command, refuse, require
 from quorate.tools.reassign_partitions.files import (
     parse_broker_list,
@@ -26,6 +26,12 @@ ACTIONS = {
     "--verify": "Tell how far the moves are; at the end, take the throttles away.",
     "--cancel": "Move back what is still moving.",
     "--list": "List all moves of partitions that are under way.",
+}
+FLAGS = {
+    "--disable-rack-aware": "With --generate: ignore racks.",
+    "--additional": "With --execute: in addition to reassignments in progress, or to change the throttle.",
+    "--preserve-throttles": "With --verify, --cancel: keep the throttles.",
+    "--disallow-replication-factor-change": "With --execute: refuse to change the number of replicas.",
 }
 _REQUIRED = {
     "--generate": ("--topics-to-move-json-file", "--broker-list"),
@@ -55,7 +61,7 @@ CLIENT_DEFAULTS = {"client.id": "reassign-partitions-tool"}
 app = tool_app()
 
 
-@app.command(cls=options_command(ACTIONS))
+@app.command(cls=options_command(ACTIONS, FLAGS))
 def reassign_partitions(
     context: typer.Context,
     *,
@@ -72,9 +78,6 @@ def reassign_partitions(
         Path | None, option("FILE", 'With --generate: the topics, {"version":1,"topics":[{"topic":"t"}]}.')
     ] = None,
     broker_list: Annotated[str | None, option("ID,ID,…", "With --generate: the target brokers.")] = None,
-    disable_rack_aware: Annotated[
-        bool, flag("--disable-rack-aware", "With --generate: ignore racks.")
-    ] = False,
     throttle: Annotated[
         int, option("BYTES", "With --execute: bytes per second between brokers.", show_default=False)
     ] = -1,
@@ -84,28 +87,14 @@ def reassign_partitions(
     timeout: Annotated[
         int, option("MS", "How long to wait until moves between directories can start.")
     ] = TIMEOUT_MS_DEFAULT,
-    additional: Annotated[
-        bool,
-        flag(
-            "--additional",
-            "With --execute: in addition to reassignments in progress, or to change the throttle.",
-        ),
-    ] = False,
-    preserve_throttles: Annotated[
-        bool, flag("--preserve-throttles", "With --verify, --cancel: keep the throttles.")
-    ] = False,
-    disallow_replication_factor_change: Annotated[
-        bool,
-        flag(
-            "--disallow-replication-factor-change", "With --execute: refuse to change the number of replicas."
-        ),
-    ] = False,
 ) -> None:
     """Move replicas of partitions between brokers and log directories.
 
     Give exactly one action. With --bootstrap-controller, only --cancel and --list are possible.
     """
-    action = check_options(given_options(context))
+    given = given_options(context)
+    action = check_options(given)
+    preserve_throttles = "--preserve-throttles" in given
     if action == "--list":
         _list(context)
         return
@@ -118,7 +107,12 @@ def reassign_partitions(
         topics = parse_file(topics_to_move_json_file, "--topics-to-move-json-file", parse_topics)
         _run(
             context,
-            partial(actions.generate, topics=topics, brokers=brokers, rack_aware=not disable_rack_aware),
+            partial(
+                actions.generate,
+                topics=topics,
+                brokers=brokers,
+                rack_aware="--disable-rack-aware" not in given,
+            ),
         )
         return
     assert reassignment_json_file is not None
@@ -128,8 +122,8 @@ def reassign_partitions(
             actions.execute,
             wanted=wanted,
             limits=actions.Throttles(inter_broker=throttle, log_dirs=replica_alter_log_dirs_throttle),
-            additional=additional,
-            allow_replication_factor_change=not disallow_replication_factor_change,
+            additional="--additional" in given,
+            allow_replication_factor_change="--disallow-replication-factor-change" not in given,
             timeout_ms=timeout,
         )
         _run(context, execute)

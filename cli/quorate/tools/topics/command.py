@@ -13,7 +13,6 @@ from quorate.console import (
     INT32_MAX,
     CommandError,
     UsageError,
-    flag,
     option,
     run,
     show,
@@ -25,6 +24,7 @@ from quorate.console import (
 from quorate.console.jopt import given_options, options_command
 from quorate.tools.topics.options import (
     ACTIONS,
+    FLAGS,
     check_counts,
     check_options,
     may_collide,
@@ -70,7 +70,7 @@ class Selection:
         return names
 
 
-@app.command(cls=options_command(ACTIONS, controllers=False))
+@app.command(cls=options_command(ACTIONS, FLAGS, controllers=False))
 def topics(
     context: typer.Context,
     *,
@@ -99,24 +99,6 @@ def topics(
             "0:1,1:2,…", "Brokers of each partition, separated by colons; partitions are separated by commas."
         ),
     ] = None,
-    under_replicated_partitions: Annotated[
-        bool, flag("--under-replicated-partitions", "Only partitions with replicas that are not in sync.")
-    ] = False,
-    unavailable_partitions: Annotated[
-        bool, flag("--unavailable-partitions", "Only partitions without a live leader.")
-    ] = False,
-    under_min_isr_partitions: Annotated[
-        bool, flag("--under-min-isr-partitions", "Only partitions below min.insync.replicas.")
-    ] = False,
-    at_min_isr_partitions: Annotated[
-        bool, flag("--at-min-isr-partitions", "Only partitions at min.insync.replicas.")
-    ] = False,
-    topics_with_overrides: Annotated[
-        bool, flag("--topics-with-overrides", "Only topics with overridden configs.")
-    ] = False,
-    if_exists: Annotated[bool, flag("--if-exists", "Succeed if the topic does not exist.")] = False,
-    if_not_exists: Annotated[bool, flag("--if-not-exists", "Succeed if the topic already exists.")] = False,
-    exclude_internal: Annotated[bool, flag("--exclude-internal", "Exclude Kafka's internal topics.")] = False,
     partition_size_limit_per_response: Annotated[
         int | None, option("N", "Partitions per request. [default: 2000]", max=INT32_MAX)
     ] = None,
@@ -129,7 +111,8 @@ def topics(
     action = check_options(given)
     if delete_config:
         warn("--delete-config has no effect; `quorate configs` deletes the configs of topics")
-    selection = Selection(include=topic, exclude_internal=exclude_internal, if_exists=if_exists)
+    if_exists = "--if-exists" in given
+    selection = Selection(include=topic, exclude_internal="--exclude-internal" in given, if_exists=if_exists)
     assignment = parse_replica_assignment(replica_assignment) if replica_assignment else {}
     if action == "--create":
         assert topic is not None
@@ -141,7 +124,7 @@ def topics(
             replication_factor=replication_factor,
             assignment=assignment,
             configs=parse_configs(config or ()),
-            if_not_exists=if_not_exists,
+            if_not_exists="--if-not-exists" in given,
         )
     elif action == "--list":
         _list(context, selection)
@@ -154,11 +137,11 @@ def topics(
         from quorate.tools.topics.describe import Reports
 
         reports = Reports(
-            under_replicated=under_replicated_partitions,
-            unavailable=unavailable_partitions,
-            under_min_isr=under_min_isr_partitions,
-            at_min_isr=at_min_isr_partitions,
-            topics_with_overrides=topics_with_overrides,
+            under_replicated="--under-replicated-partitions" in given,
+            unavailable="--unavailable-partitions" in given,
+            under_min_isr="--under-min-isr-partitions" in given,
+            at_min_isr="--at-min-isr-partitions" in given,
+            topics_with_overrides="--topics-with-overrides" in given,
         )
         if if_exists and topic is not None and topic_id is not None and not tool_options(context).is_json:
             write(_ONLY_TOPIC_ID)

@@ -13,12 +13,19 @@ ACTIONS = {
     "--describe": "Describe topics and their partitions.",
     "--delete": "Delete topics.",
 }
-REPORTS = (
-    "--under-replicated-partitions",
-    "--under-min-isr-partitions",
-    "--at-min-isr-partitions",
-    "--unavailable-partitions",
-)
+REPORTS = {
+    "--under-replicated-partitions": "Only partitions with replicas that are not in sync.",
+    "--unavailable-partitions": "Only partitions without a live leader.",
+    "--under-min-isr-partitions": "Only partitions below min.insync.replicas.",
+    "--at-min-isr-partitions": "Only partitions at min.insync.replicas.",
+}
+FLAGS = {
+    **REPORTS,
+    "--topics-with-overrides": "Only topics with overridden configs.",
+    "--if-exists": "Succeed if the topic does not exist.",
+    "--if-not-exists": "Succeed if the topic already exists.",
+    "--exclude-internal": "Exclude Kafka's internal topics.",
+}
 REPLICATION_FACTOR_MAX = 2**15 - 1
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
