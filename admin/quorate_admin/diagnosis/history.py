@@ -184,7 +184,7 @@ def _past_of(finding: Finding, kind: NodeKind, node_id: int, tables: Mapping[str
         fenced_since=_since(fenced[-1]) if fenced else None,
         has_voters=bool(voters),
         voter_since=_since(last_stay) if last_stay else None,
-        voter_until=_until(last_stay) if last_stay and not _is_current(last_stay) else None,
+        voter_until=_since(last_stay, "to") if last_stay and not _is_current(last_stay) else None,
         directory_id=last_stay["directory_id"] if last_stay else None,
         heirs=tuple(_heirs(node_id, tables.get("advertised_addresses", ()))),
     )
@@ -250,12 +250,8 @@ def _is_current(row: Row) -> bool:
     return row["valid_to"] is None
 
 
-def _since(row: Row) -> Since:
-    return Since(time=str(row["valid_from"]), is_exact=row["from_exact"] is not False)
-
-
-def _until(row: Row) -> Since:
-    return Since(time=str(row["valid_to"]), is_exact=row["to_exact"] is not False)
+def _since(row: Row, end: str = "from") -> Since:
+    return Since(time=str(row[f"valid_{end}"]), is_exact=row[f"{end}_exact"] is not False)
 
 
 def _text(since: Since) -> str:

@@ -14,7 +14,7 @@ from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from quorate_protocol.kafka.enums import ElectionType
@@ -51,15 +51,8 @@ class PartitionOperations(KeyedOperations):
         """
         from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 
-        from quorate_admin.types.partitions import partitions_by_topic
-
         def request_for(asked: Sequence[TopicPartition] | None, timeout: timedelta) -> ElectLeadersRequest:
-            topics = None
-            if asked is not None:
-                topics = tuple(
-                    TopicPartitions(topic=topic, partitions=tuple(numbers))
-                    for topic, numbers in partitions_by_topic(asked).items()
-                )
+            topics = _by_topic(asked, lambda topic, ids: TopicPartitions(topic=topic, partitions=ids))
             return ElectLeadersRequest(election_type=election_type, topic_partitions=topics, timeout=timeout)
 
         if partitions is not None:
@@ -91,7 +84,7 @@ class PartitionOperations(KeyedOperations):
             ReassignableTopic,
         )
 
-        from quorate_admin.types.partitions import TopicPartition, partitions_by_topic
+        from quorate_admin.types.partitions import TopicPartition
 
         def partition_of(topic: str, number: int) -> ReassignablePartition:
             replicas = reassignments[TopicPartition(topic, number)]
@@ -105,11 +98,11 @@ class PartitionOperations(KeyedOperations):
             return AlterPartitionReassignmentsRequest(
                 timeout=timeout,
                 allow_replication_factor_change=allow_replication_factor_change,
-                topics=tuple(
-                    ReassignableTopic(
-                        name=topic, partitions=tuple(partition_of(topic, number) for number in numbers)
-                    )
-                    for topic, numbers in partitions_by_topic(asked).items()
+                topics=_by_topic(
+                    asked,
+                    lambda topic, ids: ReassignableTopic(
+                        name=topic, partitions=tuple(partition_of(topic, number) for number in ids)
+                    ),
                 ),
             )
 
@@ -130,14 +123,12 @@ class PartitionOperations(KeyedOperations):
             ListPartitionReassignmentsTopics,
         )
 
-        from quorate_admin.types.partitions import PartitionReassignment, TopicPartition, partitions_by_topic
+        from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 
-        topics = None
-        if partitions is not None:
-            topics = tuple(
-                ListPartitionReassignmentsTopics(name=topic, partition_indexes=tuple(numbers))
-                for topic, numbers in partitions_by_topic(partitions).items()
-            )
+        topics = _by_topic(
+            partitions,
+            lambda topic, ids: ListPartitionReassignmentsTopics(name=topic, partition_indexes=ids),
+        )
         request = ListPartitionReassignmentsRequest(timeout=self._server_timeout(timeout_ms), topics=topics)
         response = await self._ask(request, timeout_ms=timeout_ms)
         return {
@@ -223,14 +214,7 @@ class PartitionOperations(KeyedOperations):
     ) -> Described:
         from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
 
-        from quorate_admin.types.partitions import partitions_by_topic
-
-        topics = None
-        if partitions is not None:
-            topics = tuple(
-                DescribableLogDirTopic(topic=topic, partitions=tuple(numbers))
-                for topic, numbers in partitions_by_topic(partitions).items()
-            )
+        topics = _by_topic(partitions, lambda topic, ids: DescribableLogDirTopic(topic=topic, partitions=ids))
         response = await self._ask(DescribeLogDirsRequest(topics=topics), to, timeout_ms=timeout_ms)
         if not response.results:
             # Every broker has a directory. Below version 3 the response has no field for this error.
@@ -245,6 +229,17 @@ def _election_outcomes(response: Any, _: object = None) -> Iterator[Outcome[Topi
         for one in topic.partition_result:
             key = TopicPartition(topic.topic, one.partition_id)
             yield Outcome(key, None, one.error_code, one.error_message)
+
+
+def _by_topic(
+    partitions: Iterable[TopicPartition] | None, make: Callable[[str, tuple[int, ...]], Any]
+) -> Any:
+    """What `make` returns for each topic with the numbers of its partitions; None without partitions: for all."""
+    from quorate_admin.types.partitions import partitions_by_topic
+
+    if partitions is None:
+        return None
+    return tuple(make(topic, tuple(ids)) for topic, ids in partitions_by_topic(partitions).items())
 
 
 def _by_broker(
@@ -296,7 +291,7 @@ def _move_request(assignments: Mapping[TopicPartitionReplica, str]) -> Any:
         AlterReplicaLogDirTopic,
     )
 
-    from quorate_admin.types.partitions import TopicPartition, partitions_by_topic
+    from quorate_admin.types.partitions import TopicPartition
 
     by_path: dict[str, list[TopicPartition]] = defaultdict(list)
     for replica, path in assignments.items():
@@ -305,9 +300,8 @@ def _move_request(assignments: Mapping[TopicPartitionReplica, str]) -> Any:
         dirs=tuple(
             AlterReplicaLogDir(
                 path=path,
-                topics=tuple(
-                    AlterReplicaLogDirTopic(name=topic, partitions=tuple(numbers))
-                    for topic, numbers in partitions_by_topic(partitions).items()
+                topics=_by_topic(
+                    partitions, lambda topic, ids: AlterReplicaLogDirTopic(name=topic, partitions=ids)
                 ),
             )
             for path, partitions in by_path.items()

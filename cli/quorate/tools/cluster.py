@@ -65,11 +65,7 @@ def unregister(
 ) -> None:
     """Unregister a broker that is stopped for good."""
     run(lambda admin: admin.unregister_broker(broker_id), context)
-    show(
-        context,
-        lambda: f"Broker {broker_id} is no longer registered.\n",
-        lambda: {"brokerId": broker_id, "registered": False},
-    )
+    _show_unregistered(context, "broker", broker_id)
 
 
 @app.command("list-endpoints", cls=ClusterCommand)
@@ -111,11 +107,7 @@ def unregister_controller(context: typer.Context, *, controller_id: ControllerId
             "registration of a stopped controller blocks the upgrade to it, replace the registration: "
             f"quorate cluster refresh-controller {bootstrap} --controller-id {controller_id}"
         ) from error
-    show(
-        context,
-        lambda: f"Controller {controller_id} is no longer registered.\n",
-        lambda: {"controllerId": controller_id, "registered": False},
-    )
+    _show_unregistered(context, "controller", controller_id)
 
 
 @app.command("refresh-controller", cls=ClusterCommand)
@@ -154,6 +146,14 @@ def refresh_controller(
         context,
         lambda: registration_text(registration, dry_run=dry_run),
         lambda: registration_json(registration, dry_run=dry_run),
+    )
+
+
+def _show_unregistered(context: typer.Context, kind: str, node_id: int) -> None:
+    show(
+        context,
+        lambda: f"{kind.title()} {node_id} is no longer registered.\n",
+        lambda: {f"{kind}Id": node_id, "registered": False},
     )
 
 
