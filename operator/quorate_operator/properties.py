@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from quorate_protocol.properties import format_properties
+
 from quorate_operator.models.listeners import Listener
 from quorate_operator.planning.cluster import Address
 
@@ -88,20 +90,8 @@ def _endpoints(listeners: Sequence[Listener], addresses: Mapping[str, Address]) 
 
 
 def render_properties(properties: Mapping[str, str], comment: str) -> str:
-    """The text of a .properties file that Java reads back as `properties`; `comment` is its first line."""
-    lines = [f"{_escaped(key, in_key=True)}={_escaped(value)}\n" for key, value in properties.items()]
-    return f"# {comment}\n" + "".join(lines)
-
-
-def _escaped(text: str, *, in_key: bool = False) -> str:
-    escapes = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
-    if in_key:
-        escapes |= {"=": "\\=", ":": "\\:", " ": "\\ ", "#": "\\#", "!": "\\!"}
-    # Java reads these files as Latin-1, and anything beyond as UTF-16 units in escapes.
-    units = text.encode("utf-16-be")
-    codes = [int.from_bytes(units[place : place + 2]) for place in range(0, len(units), 2)]
-    escaped = "".join(escapes.get(chr(code), chr(code)) if code < 127 else f"\\u{code:04x}" for code in codes)
-    return f"\\{escaped}" if escaped.startswith(" ") else escaped
+    """Returns the text of a .properties file; `comment` is its first line."""
+    return f"# {comment}\n{format_properties(properties, is_plain=True)}"
 
 
 LOG4J2 = """\

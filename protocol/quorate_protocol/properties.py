@@ -1,9 +1,11 @@
 """Java's .properties syntax (java.util.Properties.load and store)."""
 
 import re
+from collections.abc import Mapping
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _BLANKS = " \t\f"
+_SEPARATORS = "=:#!"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNICODE_DIGITS = 4
 
@@ -31,9 +33,16 @@ def parse_properties(text: str) -> dict[str, str]:
     return properties
 
 
-def format_properties(properties: dict[str, str]) -> str:
-    """Return lines of `key=value`, escaped so that Java reads the same values."""
-    return "".join(f"{_escape(key, is_key=True)}={_escape(value)}\n" for key, value in properties.items())
+def format_properties(properties: Mapping[str, str], *, is_plain: bool = False) -> str:
+    """Return lines of `key=value`, escaped so that Java reads the same values.
+
+    Separators in values are escaped as Properties.store does it, unless `is_plain`: for files that people read.
+    """
+    in_values = "" if is_plain else _SEPARATORS
+    return "".join(
+        f"{_escape(key, _SEPARATORS, is_key=True)}={_escape(value, in_values)}\n"
+        for key, value in properties.items()
+    )
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
@@ -98,10 +107,10 @@ def _join_surrogates(text: str) -> str:
     return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
 
 
-def _escape(text: str, *, is_key: bool = False) -> str:
+def _escape(text: str, special: str, *, is_key: bool = False) -> str:
     escaped = []
     for position, character in enumerate(text):
-        if character in "=:#!\\" or (character == " " and (is_key or position == 0)):
+        if character in special + "\\" or (character == " " and (is_key or position == 0)):
             escaped.append("\\" + character)
         elif character in "\t\n\r\f":
             escaped.append("\\" + "tnrf"["\t\n\r\f".index(character)])

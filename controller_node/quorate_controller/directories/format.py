@@ -23,7 +23,7 @@ from quorate_protocol.features import (
     metadata_version_named,
     unmet_dependency,
 )
-from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
+from quorate_protocol.kafka.metadata_log import META_PROPERTIES, METADATA_DIRECTORY
 from quorate_protocol.uuids import random_uuid, uuid_from_text
 
 from quorate_controller.config.endpoints import parse_host_port
@@ -39,7 +39,6 @@ from quorate_controller.storage.bootstrap import (
 )
 from quorate_controller.storage.filesystem import FileSystem, write_atomically
 from quorate_controller.storage.meta_properties import (
-    META_PROPERTIES,
     MetaProperties,
     check_ensemble,
     read_ensemble,

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
+from quorate_protocol.kafka.metadata_log import META_PROPERTIES, METADATA_DIRECTORY
 
 from quorate_controller.shipping.decision import FileFacts, Shipment, Verdict, plan_shipments, verdict_on
 from quorate_controller.storage.batch_spans import read_spans
-from quorate_controller.storage.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
+from quorate_controller.storage.meta_properties import MetaProperties, read_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
 
 CHUNK_BYTES = 1024 * 1024

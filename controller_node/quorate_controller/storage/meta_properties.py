@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from quorate_protocol.kafka.metadata_log import META_PROPERTIES
 from quorate_protocol.properties import format_properties, parse_properties
 from quorate_protocol.uuids import is_reserved, uuid_from_text, uuid_to_text
 
 from quorate_controller.storage.errors import CorruptFileError, StorageError
 from quorate_controller.storage.filesystem import FileSystem, write_atomically
 
-META_PROPERTIES = "meta.properties"
 _FILE_BYTES_MAX = 1024 * 1024
 _VERSION = "1"
 

@@ -12,10 +12,9 @@ from typing import Final
 
 import pyarrow as pa
 from pyarrow import fs
-from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
+from quorate_protocol.kafka.metadata_log import META_PROPERTIES, METADATA_DIRECTORY
 from quorate_protocol.properties import parse_properties
 
-META_PROPERTIES: Final = "meta.properties"
 _DEPTH_MAX: Final = 16
 _META_PROPERTIES_BYTES_MAX: Final = 1 << 20
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")

@@ -3,7 +3,13 @@
 from typing import Final
 from uuid import UUID
 
-__all__ = ("METADATA_DIRECTORY", "METADATA_PARTITION", "METADATA_TOPIC", "METADATA_TOPIC_ID")
+__all__ = (
+    "METADATA_DIRECTORY",
+    "METADATA_PARTITION",
+    "METADATA_TOPIC",
+    "METADATA_TOPIC_ID",
+    "META_PROPERTIES",
+)
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Topic.CLUSTER_METADATA_TOPIC_NAME."""
@@ -12,3 +18,5 @@ METADATA_TOPIC_ID: Final = UUID(int=1)
 METADATA_PARTITION: Final = 0
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-{METADATA_PARTITION}"
 """Its directory in ``metadata.log.dir``."""
+META_PROPERTIES: Final = "meta.properties"
+"""The file of a formatted log directory (MetaPropertiesEnsemble.META_PROPERTIES_NAME)."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quorate_admin.types.cluster import RaftVoterEndpoint
+from quorate_protocol.kafka.metadata_log import META_PROPERTIES
 from quorate_protocol.uuids import uuid_from_text
 
 from quorate.console import INT32_MAX, CommandError, parse_id, read_properties
@@ -68,8 +69,8 @@ def _metadata_directory(properties: Mapping[str, str]) -> Path:
 
 
 def _directory_id(directory: Path) -> uuid.UUID:
-    path = directory / "meta.properties"
-    text = read_properties(path, "meta.properties").get(DIRECTORY_ID)
+    path = directory / META_PROPERTIES
+    text = read_properties(path, META_PROPERTIES).get(DIRECTORY_ID)
     if text is None:
         raise CommandError(f"{path}: it has no {DIRECTORY_ID}; the controller writes one when it starts")
     try:

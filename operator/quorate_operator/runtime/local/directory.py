@@ -13,6 +13,9 @@ import fcntl
 import os
 from pathlib import Path
 
+from quorate_protocol.kafka.metadata_log import META_PROPERTIES
+from quorate_protocol.properties import parse_properties
+
 from quorate_operator.runtime.local.errors import AlreadyRunningError, PlayError
 
 PRIVATE_FILE = 0o600
@@ -154,18 +157,17 @@ class PlayDirectory:
 
         Raises PlayError if it was formatted for another cluster.
         """
-        file = self.node_data(label) / "meta.properties"
+        file = self.node_data(label) / META_PROPERTIES
         try:
-            text = file.read_text()
+            entries = parse_properties(file.read_text())
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise PlayError(f"{file} can't be read: {error.strerror}") from error
-        entries = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
-        found = entries.get("cluster.id", "").strip()
+        except (OSError, ValueError) as error:
+            raise PlayError(f"{file} can't be read: {error}") from error
+        found = entries.get("cluster.id", "")
         if found != cluster_id:
             raise PlayError(
                 f"{file.parent} belongs to cluster {found or 'without an id'}, not to {cluster_id}; "
                 "nothing was changed. Play in another --dir, or move that directory away"
             )
-        return entries.get("directory.id", "").strip() or None
+        return entries.get("directory.id") or None

@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Sequence
 
+from quorate_protocol.kafka.metadata_log import META_PROPERTIES
+
 from quorate_operator.planning.cluster import DesiredNode
 from quorate_operator.planning.steps import StepError
 from quorate_operator.runtime.local.child_process import ChildProcess
@@ -58,7 +60,7 @@ def has_volume(layout: Layout, label: str) -> bool:
 
 def is_formatted(directory: PlayDirectory, label: str) -> bool:
     """Whether a node's data was formatted, for any cluster."""
-    return (directory.node_data(label) / "meta.properties").is_file()
+    return (directory.node_data(label) / META_PROPERTIES).is_file()
 
 
 async def _run(layout: Layout, label: str, command: Sequence[str], log_name: str, what: str) -> None:

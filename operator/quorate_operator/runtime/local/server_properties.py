@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from quorate_protocol.properties import parse_properties
+
 from quorate_operator.planning.cluster import Address, DesiredNode, Implementation
 from quorate_operator.properties import (
     ADVERTISED_LISTENERS,
@@ -64,8 +66,8 @@ def broker_properties(
 
 def advertised_in(text: str) -> dict[str, Address]:
     """Returns the advertised addresses by listener name in a text of `render_properties`."""
-    line = next((line for line in text.splitlines() if line.startswith(f"{ADVERTISED_LISTENERS}=")), "")
-    found = re.findall(r"([A-Z][A-Z0-9_]*)://\[?([^,\]]+?)\]?:(\d+)", line)
+    listeners = parse_properties(text).get(ADVERTISED_LISTENERS, "")
+    found = re.findall(r"([A-Z][A-Z0-9_]*)://\[?([^,\]]+?)\]?:(\d+)", listeners)
     return {name: Address(host, int(port)) for name, host, port in found}
 
 
