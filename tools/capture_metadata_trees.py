@@ -41,26 +41,7 @@ def everything() -> list[MetadataRecord]:
         _broker(1, rack=None, fenced=True, cordoned=None),
         _broker(10, rack="rack (a)", fenced=False, cordoned=(UUID(int=1 << 90),)),
         _broker(2, rack="", fenced=False, cordoned=()),
-        records.RegisterControllerRecord(
-            controller_id=3000,
-            incarnation_id=UUID(int=7 << 64),
-            zk_migration_ready=True,
-            end_points=(
-                records.ControllerEndpoint(name="Z", host="::1", port=1, security_protocol=3),
-                records.ControllerEndpoint(name="A", host="h", port=65535, security_protocol=2),
-            ),
-            features=(
-                records.ControllerFeature(name="x", min_supported_version=1, max_supported_version=1),
-                records.ControllerFeature(name="open", min_supported_version=1, max_supported_version=32767),
-            ),
-        ),
-        records.RegisterControllerRecord(
-            controller_id=3001,
-            incarnation_id=UUID(int=8),
-            zk_migration_ready=False,
-            end_points=(),
-            features=(),
-        ),
+        *_controllers(),
         records.TopicRecord(name="t.o_p-ic", topic_id=TOPIC),
         *(_partition(number) for number in (0, 1, 2, 10, 9)),
         records.TopicRecord(name="empty", topic_id=UUID(int=200)),
@@ -81,6 +62,40 @@ def everything() -> list[MetadataRecord]:
             for entity in ({"user": "al(i)\\ce"}, {"client-id": "c", "user": "bob"}, {"ip": "10.0.0.1"})
         ),
         records.ProducerIdsRecord(broker_id=1, broker_epoch=2, next_producer_id=2**40),
+        *_security(),
+    ]
+
+
+def _controllers() -> list[MetadataRecord]:
+    return [
+        records.RegisterControllerRecord(
+            controller_id=3000,
+            incarnation_id=UUID(int=7 << 64),
+            zk_migration_ready=True,
+            end_points=(
+                records.ControllerEndpoint(name="Z", host="::1", port=1, security_protocol=3),
+                records.ControllerEndpoint(name="A", host="h", port=65535, security_protocol=2),
+            ),
+            features=(
+                records.ControllerFeature(name="x", min_supported_version=1, max_supported_version=1),
+                records.ControllerFeature(name="open", min_supported_version=1, max_supported_version=32767),
+            ),
+        ),
+        records.RegisterControllerRecord(
+            controller_id=3001,
+            incarnation_id=UUID(int=8),
+            zk_migration_ready=False,
+            end_points=(),
+            features=(),
+        ),
+    ]
+
+
+def _security() -> list[MetadataRecord]:
+    acls = [(2 + n % 6, 3 + n % 2, 2 + n % 14, 2 + n % 2) for n in range(14)]
+    keys = {"salt": b"\x00\xff", "stored_key": b"\x01" * 4, "server_key": b"\xab" * 4, "iterations": 8192}
+    times = {"issue_timestamp": 1, "max_timestamp": 2, "expiration_timestamp": 3}
+    return [
         *(
             records.AccessControlEntryRecord(
                 id=UUID(int=place << 70 | 9),
@@ -92,38 +107,20 @@ def everything() -> list[MetadataRecord]:
                 operation=operation,
                 permission_type=permission,
             )
-            for place, (resource, pattern, operation, permission) in enumerate(
-                [(2 + n % 6, 3 + n % 2, 2 + n % 14, 2 + n % 2) for n in range(14)], start=1
-            )
+            for place, (resource, pattern, operation, permission) in enumerate(acls, start=1)
         ),
         *(
-            records.UserScramCredentialRecord(
-                name=user,
-                mechanism=mechanism,
-                salt=b"\x00\xff",
-                stored_key=b"\x01" * 4,
-                server_key=b"\xab" * 4,
-                iterations=8192,
-            )
+            records.UserScramCredentialRecord(name=user, mechanism=mechanism, **keys)
             for user, mechanism in (("alice", 1), ("alice", 2), ("bob", 2))
         ),
-        records.DelegationTokenRecord(
-            owner="User:o",
-            requester="User:r",
-            renewers=("User:a", "User:b"),
-            issue_timestamp=1,
-            max_timestamp=2,
-            expiration_timestamp=3,
-            token_id="token-1",
-        ),
-        records.DelegationTokenRecord(
-            owner="User:o",
-            requester="User:o",
-            renewers=(),
-            issue_timestamp=1,
-            max_timestamp=2,
-            expiration_timestamp=3,
-            token_id="token-2",
+        *(
+            records.DelegationTokenRecord(
+                owner="User:o", requester=requester, renewers=renewers, token_id=token_id, **times
+            )
+            for requester, renewers, token_id in (
+                ("User:r", ("User:a", "User:b"), "token-1"),
+                ("User:o", (), "token-2"),
+            )
         ),
     ]
 
