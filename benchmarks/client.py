@@ -5,11 +5,10 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from quorate_protocol.wire.client import ClientConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kio.static.protocol import Payload
 
 RECEIVE_BYTES: Final = 256 * 1024
@@ -21,23 +20,17 @@ class Connection:
     def __init__(self, address: tuple[str, int], *, timeout_seconds: float = 30.0) -> None:
         self._socket = socket.create_connection(address, timeout=timeout_seconds)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._protocol = ClientConnection("quorate-bench", in_flight_max=100_000)
+        self._protocol = ClientConnection("quorate-bench")
 
     def ask(self, request: Payload) -> Any:
         """Sends one request and waits for its response."""
-        return self.ask_all([request])[0]
-
-    def ask_all(self, requests: Sequence[Payload]) -> list[Any]:
-        """Sends all requests without waiting in between, then waits for all responses."""
-        data = b"".join(self._protocol.send(request, request.__version__) for request in requests)
-        self._socket.sendall(data)
-        responses: list[Any] = []
-        while len(responses) < len(requests):
+        self._socket.sendall(self._protocol.send(request, request.__version__))
+        while True:
             received = self._socket.recv(RECEIVE_BYTES)
             if not received:
                 raise ConnectionError("closed by the peer")
-            responses.extend(response for _, response in self._protocol.receive_data(received))
-        return responses
+            for _, response in self._protocol.receive_data(received):
+                return response
 
     def close(self) -> None:
         """Closes the socket."""
@@ -48,3 +41,14 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def describe_cluster(address: tuple[str, int], endpoint_type: int) -> Any:
+    """The response of a node about brokers (type 1) or controllers (type 2, KIP-919). Raises OSError."""
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=False,
+        endpoint_type=endpoint_type,
+        include_fenced_brokers=False,
+    )
+    with Connection(address, timeout_seconds=1.0) as connection:
+        return connection.ask(request)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS: Final = 5.0
 SEQUENTIAL_REQUESTS: Final = 300
-PIPELINED_REQUESTS: Final = 1_000
 WARM_UP_REQUESTS: Final = 50
 
 
@@ -35,7 +34,6 @@ class Measurements:
     failover_seconds: float
     create_p50_seconds: float
     create_p99_seconds: float
-    topics_per_second: float
 
 
 def measure(
@@ -56,8 +54,6 @@ def measure(
         topics = itertools.count()
         progress("CreateTopics")
         sequential = _sequential(quorum, topics)
-        progress("CreateTopics, pipelined")
-        topics_per_second = _pipelined(quorum, topics)
         progress("failover")
         failover_seconds = _failover(quorum, topics)
     finally:
@@ -70,7 +66,6 @@ def measure(
         failover_seconds=failover_seconds,
         create_p50_seconds=statistics.median(sequential),
         create_p99_seconds=statistics.quantiles(sequential, n=100)[98],
-        topics_per_second=topics_per_second,
     )
 
 
@@ -81,33 +76,17 @@ def _create(number: int) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=30))
 
 
-def _require_created(response: object) -> None:
-    error_code = response.topics[0].error_code  # type: ignore[attr-defined]
-    if error_code is not ErrorCode.none:
-        raise RuntimeError(f"CreateTopics was refused: {error_code.name}")
-
-
 def _sequential(quorum: Quorum, topics: itertools.count[int]) -> list[float]:
     """Seconds per request, one after the other."""
     seconds = []
     with Connection(quorum.addresses[quorum.active()]) as connection:
         for number in itertools.islice(topics, WARM_UP_REQUESTS + SEQUENTIAL_REQUESTS):
             started = time.perf_counter()
-            _require_created(connection.ask(_create(number)))
+            error_code = connection.ask(_create(number)).topics[0].error_code
             seconds.append(time.perf_counter() - started)
+            if error_code is not ErrorCode.none:
+                raise RuntimeError(f"CreateTopics was refused: {error_code.name}")
     return seconds[WARM_UP_REQUESTS:]
-
-
-def _pipelined(quorum: Quorum, topics: itertools.count[int]) -> float:
-    """Topics per second when all requests are sent before the first response is read."""
-    requests = [_create(number) for number in itertools.islice(topics, PIPELINED_REQUESTS)]
-    with Connection(quorum.addresses[quorum.active()], timeout_seconds=300) as connection:
-        started = time.perf_counter()
-        responses = connection.ask_all(requests)
-        seconds = time.perf_counter() - started
-    for response in responses:
-        _require_created(response)
-    return PIPELINED_REQUESTS / seconds
 
 
 def _failover(quorum: Quorum, topics: itertools.count[int]) -> float:

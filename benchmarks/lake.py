@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -222,32 +223,22 @@ class _Peak:
             self.cpu_seconds = max(self.cpu_seconds, _cpu_seconds(self._process))
 
 
-def _family(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return [process, *process.children(recursive=True)]
-    except psutil.Error:
-        return []
+def _sum(process: psutil.Process, measure: Callable[[psutil.Process], float]) -> float:
+    """Of a process and its children; of those that have just ended, nothing."""
+    total = 0.0
+    with suppress(psutil.Error):
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += measure(each)
+    return total
 
 
 def _resident_bytes(process: psutil.Process) -> int:
-    total = 0
-    for each in _family(process):
-        try:
-            total += each.memory_info().rss
-        except psutil.Error:
-            continue  # it has just ended
-    return total
+    return int(_sum(process, lambda each: each.memory_info().rss))
 
 
 def _cpu_seconds(process: psutil.Process) -> float:
-    total = 0.0
-    for each in _family(process):
-        try:
-            times = each.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system
-    return total
+    return _sum(process, lambda each: sum(each.cpu_times()[:2]))
 
 
 def main() -> int:

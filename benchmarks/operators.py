@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Final
 import psutil
 import yaml
 
+from benchmarks.quorum import quorate_command
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -150,12 +152,12 @@ def _requests(client: kubernetes.client.ApiClient) -> float:
 
 @contextmanager
 def _operator(python: str, kubeconfig: Path, port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    script = Path(python).with_name("quorate")
-    command = [str(script)] if script.exists() else [python, "-m", "quorate"]
-    command += ["operator", "run", f"--namespace={NAMESPACE}", f"--listen=127.0.0.1:{port}"]
+    options = ("operator", "run", f"--namespace={NAMESPACE}", f"--listen=127.0.0.1:{port}")
     environment = {**os.environ, "KUBECONFIG": f"{kubeconfig}"}
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        process = subprocess.Popen(
+            [*quorate_command(python), *options], stdout=output, stderr=output, env=environment
+        )
     try:
         yield process
     finally:

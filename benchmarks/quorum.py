@@ -7,15 +7,16 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psutil
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from quorate_protocol.properties import format_properties
 
-from benchmarks.client import Connection
+from benchmarks.client import describe_cluster
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 CONTROLLER_ENDPOINTS: Final = 2
 """DescribeClusterRequest.EndpointType (KIP-919)."""
@@ -45,6 +46,12 @@ class Implementation:
     name: str
     command: tuple[str, ...]
     environment: dict[str, str]
+
+
+def quorate_command(interpreter: str) -> tuple[str, ...]:
+    """What starts Quorate as its users do: the script beside the interpreter, or the module without one."""
+    script = Path(interpreter).with_name("quorate")
+    return (str(script),) if script.exists() else (interpreter, "-m", "quorate")
 
 
 def python_implementation(interpreter: str) -> Implementation:
@@ -91,8 +98,7 @@ class Quorum:
                 "controller.quorum.bootstrap.servers": bootstrap,
                 "log.dirs": str(self._directory / str(node_id)),
             }
-            lines = "".join(f"{key}={value}\n" for key, value in properties.items())
-            self._properties_file(node_id).write_text(lines)
+            self._properties_file(node_id).write_text(format_properties(properties))
             _output(
                 *(*QUORATE_CONTROLLER, "format", "--config", str(self._properties_file(node_id))),
                 *("--cluster-id", self.cluster_id, "--initial-controllers", voters),
@@ -113,35 +119,28 @@ class Quorum:
     def wait_until_registered(self, timeout_seconds: float = 120.0) -> float:
         """Seconds until the active controller lists all three as registered."""
         started = time.perf_counter()
-        while time.perf_counter() - started < timeout_seconds:
-            for node_id in self._processes:
-                if len(self._described(node_id)[1]) == len(self.addresses):
-                    return time.perf_counter() - started
-            time.sleep(POLL_SECONDS)
-        raise TimeoutError(
-            f"{self.implementation.name}: not registered in {timeout_seconds} s; see {self._directory}"
-        )
+        for _, registered in self._descriptions(f"not registered; see {self._directory}", timeout_seconds):
+            if len(registered) == len(self.addresses):
+                break
+        return time.perf_counter() - started
 
     def active(self, timeout_seconds: float = 60.0) -> int:
         """Id of the active controller."""
+        found = self._descriptions("no active controller", timeout_seconds)
+        return next(active_id for active_id, _ in found if active_id in self._processes)
+
+    def _descriptions(self, fault: str, timeout_seconds: float) -> Iterator[tuple[int, set[int]]]:
+        """What the processes say in turn: the active controller and who is registered. Raises TimeoutError."""
         started = time.perf_counter()
         while time.perf_counter() - started < timeout_seconds:
             for node_id in self._processes:
-                active_id, _ = self._described(node_id)
-                if active_id in self._processes:
-                    return active_id
+                yield self._described(node_id)
             time.sleep(POLL_SECONDS)
-        raise TimeoutError(f"{self.implementation.name}: no active controller in {timeout_seconds} s")
+        raise TimeoutError(f"{self.implementation.name}: {fault} after {timeout_seconds} s")
 
     def _described(self, node_id: int) -> tuple[int, set[int]]:
-        request = DescribeClusterRequest(
-            include_cluster_authorized_operations=False,
-            endpoint_type=CONTROLLER_ENDPOINTS,
-            include_fenced_brokers=False,
-        )
         try:
-            with Connection(self.addresses[node_id], timeout_seconds=1.0) as connection:
-                response = connection.ask(request)
+            response = describe_cluster(self.addresses[node_id], CONTROLLER_ENDPOINTS)
         except OSError:
             return -1, set()
         return response.controller_id, {node.broker_id for node in response.brokers}

@@ -7,16 +7,16 @@ import subprocess
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from quorate_protocol.properties import format_properties
 
-from benchmarks.client import Connection
-from benchmarks.quorum import JAVA_PERFORMANCE_OPTIONS
+from benchmarks.client import describe_cluster
+from benchmarks.quorum import JAVA_PERFORMANCE_OPTIONS, quorate_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 BROKER_ENDPOINTS: Final = 1
 """DescribeClusterRequest.EndpointType."""
@@ -62,8 +62,6 @@ def measure_tools(
     """
     directory.mkdir(parents=True)
     java = ("java", *JAVA_TOOL_OPTIONS, f"-Dkafka.logs.dir={directory}", "-cp", f"{jars}/*")
-    script = Path(python).with_name("quorate")
-    quorate = (str(script),) if script.exists() else (python, "-m", "quorate")
     progress("start of a node")
     with _node(java, directory, ports) as address:
         where = ("--bootstrap-server", address)
@@ -75,7 +73,11 @@ def measure_tools(
             ("topics", TOPIC, (*where, "--list")),
         ):
             progress(command)
-            medians.append(_in_turn((*quorate, command, *arguments), (*java, main_class, *arguments), pairs))
+            medians.append(
+                _in_turn(
+                    (*quorate_command(python), command, *arguments), (*java, main_class, *arguments), pairs
+                )
+            )
     (our_quorum, their_quorum), (our_topics, their_topics) = medians
     return (
         ToolMeasurements(metadata_quorum_seconds=our_quorum, topics_list_seconds=our_topics),
@@ -109,7 +111,7 @@ def _node(java: tuple[str, ...], directory: Path, ports: tuple[int, int]) -> Ite
         "offsets.topic.replication.factor": "1",
     }
     config = directory / "server.properties"
-    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    config.write_text(format_properties(properties))
     cluster_id = _run(*java, "kafka.tools.StorageTool", "random-uuid").strip()
     storage = ("format", "--standalone", "--config", str(config), "--cluster-id", cluster_id)
     _run(*java, "kafka.tools.StorageTool", *storage)
@@ -130,14 +132,8 @@ def _node(java: tuple[str, ...], directory: Path, ports: tuple[int, int]) -> Ite
 
 
 def _serves(address: tuple[str, int]) -> bool:
-    request = DescribeClusterRequest(
-        include_cluster_authorized_operations=False,
-        endpoint_type=BROKER_ENDPOINTS,
-        include_fenced_brokers=False,
-    )
     try:
-        with Connection(address, timeout_seconds=1.0) as connection:
-            return len(connection.ask(request).brokers) > 0
+        return len(describe_cluster(address, BROKER_ENDPOINTS).brokers) > 0
     except OSError:
         return False
 
