@@ -53,10 +53,7 @@ def stage_rows(spark: SparkSession, lake: Lake, found: DataFrame, known_sources:
         stored = _stored(spark, lake.rows, lake.state.clusters).where(f.col("kind") != rows.GAP)
         stored_already = stored.join(f.broadcast(again), "source", "left_semi").select(*IDENTITY)
         same = [named[name].eqNullSafe(stored_already[name]) for name in IDENTITY]
-        condition = same[0]
-        for one in same[1:]:
-            condition = condition & one
-        named = named.join(stored_already, condition, "left_anti")
+        named = named.join(stored_already, same, "left_anti")
     write_rows(
         named.withColumn(COMMIT_COLUMN, f.lit(lake.state.commit + 1).cast("long")), lake.staging / "rows"
     )

@@ -1,6 +1,6 @@
 """Reads tables of a lake without Spark, to show them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final
@@ -46,11 +46,6 @@ def count_rows(lake: Lake, name: str) -> int:
     return 0 if dataset is None else int(dataset.count_rows())
 
 
-def cluster_ids(lake: Lake) -> tuple[str, ...]:
-    """The clusters in the lake."""
-    return tuple(sorted(lake.state.clusters))
-
-
 def _dataset(lake: Lake, name: str, *, is_counted: bool = False) -> Any:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.dataset as ds  # noqa: PLC0415
@@ -63,7 +58,11 @@ def _dataset(lake: Lake, name: str, *, is_counted: bool = False) -> Any:
     if not (table / "_common_metadata").exists():
         return None
     schema = pq.read_schema(table / "_common_metadata")
-    variants = [one.name for one in schema if set(_fields(one.type)) >= {"metadata", "value"}]
+    variants = [
+        one.name
+        for one in schema
+        if pa.types.is_struct(one.type) and {"metadata", "value"} <= {part.name for part in one.type}
+    ]
     if variants and not is_counted:
         raise LakeError(
             f"{name} has VARIANT columns ({', '.join(variants)}), which only Spark can read: "
@@ -72,14 +71,6 @@ def _dataset(lake: Lake, name: str, *, is_counted: bool = False) -> Any:
     if is_counted:
         schema = pa.schema([])
     return ds.dataset(table, schema=schema, format="parquet", partitioning=delta.hive_partitioning())
-
-
-def _fields(kind: Any) -> Iterator[str]:
-    import pyarrow as pa  # noqa: PLC0415
-
-    if pa.types.is_struct(kind):
-        for place in range(kind.num_fields):
-            yield kind.field(place).name
 
 
 def as_json(value: Any) -> Any:

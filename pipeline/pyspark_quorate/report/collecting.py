@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.jobs.reading import ROWS_MAX, cluster_ids, read_table
+from pyspark_quorate.jobs.reading import ROWS_MAX, read_table
 from pyspark_quorate.jobs.state import LakeError
 from pyspark_quorate.report.history import TABLES, History, Row, times_of
 
@@ -17,12 +17,12 @@ def collect(
     lake: Lake, cluster_id: str | None, since: datetime | None, until: datetime | None
 ) -> list[History]:
     """The histories of one cluster or of all. Raises LakeError for an unknown cluster."""
-    known = cluster_ids(lake)
+    known = sorted(lake.state.clusters)
     if cluster_id is not None and cluster_id not in known:
         raise LakeError(
             f"cluster {cluster_id} is not in {lake.path}, which has {', '.join(known) or 'no clusters'}"
         )
-    chosen = (cluster_id,) if cluster_id is not None else known
+    chosen = [cluster_id] if cluster_id is not None else known
     if len(chosen) > CLUSTERS_MAX:
         raise LakeError(
             f"{lake.path} has {len(chosen)} clusters; a report has at most {CLUSTERS_MAX}: select one with --cluster"

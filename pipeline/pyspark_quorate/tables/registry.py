@@ -35,24 +35,13 @@ STRETCHES: Final = "stretches"
 BRIDGES: Final = "bridges"
 """The parts of :class:`pyspark_quorate.tables.timeline.Evidence`. They are not stored."""
 
-TABLES: Final[tuple[Table, ...]] = (
-    records.TABLE,
-    gaps.TABLE,
-    membership.TABLE,
-    controller_registrations.TABLE,
-    leadership.TABLE,
-    feature_levels.TABLE,
-    upgrade_blockers.TABLE,
-    advertised_addresses.TABLE,
-    broker_sessions.TABLE,
-    topics.TABLE,
-    partition_leadership.TABLE,
-    isr_changes.TABLE,
-    under_replicated.TABLE,
-    config_changes.TABLE,
-    acl_changes.TABLE,
-    quotas.TABLE,
-    producer_id_blocks.TABLE,
+TABLES: Final[tuple[Table, ...]] = tuple(
+    module.TABLE
+    for module in (
+        *(records, gaps, membership, controller_registrations, leadership, feature_levels, upgrade_blockers),
+        *(advertised_addresses, broker_sessions, topics, partition_leadership, isr_changes, under_replicated),
+        *(config_changes, acl_changes, quotas, producer_id_blocks),
+    )
 )
 """Inputs come before the tables that read them."""
 

@@ -1,5 +1,6 @@
 """An observer's requests, and the metadata partition of their responses, as canonical message classes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -85,35 +86,40 @@ def fetch_snapshot_request(
 
 def read_fetch(response: Any) -> Answer | None:
     """Return the metadata partition of a Fetch response; None if it is missing."""
-    for topic in response.responses:
-        for partition in topic.partitions:
-            if topic.topic_id == METADATA_TOPIC_ID and partition.partition_index == METADATA_PARTITION:
-                return _answer(response, partition)
-    return None
+    return _answer(
+        response,
+        (
+            partition
+            for topic in response.responses
+            for partition in topic.partitions
+            if topic.topic_id == METADATA_TOPIC_ID and partition.partition_index == METADATA_PARTITION
+        ),
+    )
 
 
 def read_fetch_snapshot(response: Any) -> Answer | None:
     """Return the metadata partition of a FetchSnapshot response; None if it is missing."""
-    for topic in response.topics:
-        for partition in topic.partitions:
-            if topic.name == METADATA_TOPIC and partition.index == METADATA_PARTITION:
-                return _answer(response, partition)
-    return None
+    return _answer(
+        response,
+        (
+            partition
+            for topic in response.topics
+            for partition in topic.partitions
+            if topic.name == METADATA_TOPIC and partition.index == METADATA_PARTITION
+        ),
+    )
 
 
-def _answer(response: Any, partition: Any) -> Answer:
-    leader = partition.current_leader
+def _answer(response: Any, found: Iterator[Any]) -> Answer | None:
+    partition = next(found, None)
+    if partition is None:
+        return None
+    leader_id = partition.current_leader.leader_id
+    endpoints = (Endpoint(one.host, one.port) for one in response.node_endpoints if one.node_id == leader_id)
     return Answer(
         error_code=partition.error_code,
-        leader_id=leader.leader_id,
-        leader_epoch=leader.leader_epoch,
-        leader_endpoint=next(
-            (
-                Endpoint(one.host, one.port)
-                for one in response.node_endpoints
-                if one.node_id == leader.leader_id
-            ),
-            None,
-        ),
+        leader_id=leader_id,
+        leader_epoch=partition.current_leader.leader_epoch,
+        leader_endpoint=next(endpoints, None),
         partition=partition,
     )
