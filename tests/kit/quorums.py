@@ -64,7 +64,8 @@ class Changes(Worker):
             while not self._ended.is_set():
                 await _change(client, self.acknowledged)
                 self.acknowledged += 1
-                await asyncio.sleep(_CHANGE_EVERY_S)  # leaves something of the processors to the others
+                # Leaves something of the processors to the others.
+                await asyncio.to_thread(self._ended.wait, _CHANGE_EVERY_S)
 
 
 @pytest.fixture
