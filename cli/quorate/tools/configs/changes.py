@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from quorate_admin.security.scram import ITERATIONS_MAX
 from quorate_admin.types.credentials import (
     ITERATIONS_DEFAULT,
     UserScramCredentialDeletion,
@@ -25,7 +26,7 @@ _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 _COMMA = re.compile("," + _OUTSIDE_BRACKETS)
 _EQUALS = re.compile(r"\s*=\s*" + _OUTSIDE_BRACKETS)
 _KEY = re.compile(r"[$a-zA-Z0-9._-]*")
-_CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]+),)?password=(.*)")
+_CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]{1,10}),)?password=(.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +142,10 @@ def _upsertion(user: str, mechanism_name: str, text: str) -> UserScramCredential
         raise UsageError(
             f"--add-config {mechanism_name}=[iterations={iterations},…]: at least {ITERATIONS_DEFAULT}"
             " iterations are required"
+        )
+    if iterations > ITERATIONS_MAX:
+        raise UsageError(
+            f"--add-config {mechanism_name}=[iterations={iterations},…]: at most {ITERATIONS_MAX} are allowed"
         )
     return UserScramCredentialUpsertion(
         user=user, mechanism=SCRAM_MECHANISMS[mechanism_name], password=found[2], iterations=iterations

@@ -24,6 +24,7 @@ from quorate.tools.metadata_shell.shell_builtins import (
     walk,
 )
 from quorate.tools.metadata_shell.tree import Directory, Node
+from quorate.tools.metadata_shell.tree.nodes import number_of
 
 
 class CommandLineError(Exception):
@@ -63,7 +64,7 @@ def parse_call(words: Sequence[str], *, is_interactive: bool) -> Call | None:
         raise CommandLineError("too few arguments")
     if len(arguments) > most:
         raise CommandLineError(f"unrecognized arguments: '{' '.join(arguments[most:])}'")
-    if command.takes_number and arguments and not _is_number(arguments[0]):
+    if command.takes_number and arguments and number_of(arguments[0]) is None:
         raise CommandLineError(
             f"argument {command.argument}: could not convert '{arguments[0]}' to Integer "
             f'(For input string: "{arguments[0]}")'
@@ -81,10 +82,6 @@ def _command(name: str, *, is_interactive: bool) -> Command:
         raise CommandLineError(f"invalid choice: '{name}': did you mean '{meant[0]}'?")
     names = ", ".join(f"'{one.name}'" for one in known)
     raise CommandLineError(f"invalid choice: '{name}' (choose from {names})")
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
 
 
 def completions(state: ShellState, words: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from quorate.tools.metadata_shell.calls import (
 from quorate.tools.metadata_shell.interactive import HISTORY_MAX, remember, run_line, run_shell
 from quorate.tools.metadata_shell.paths import components_of, glob_expression
 from quorate.tools.metadata_shell.shell_builtins import ShellState, columns
-from quorate.tools.metadata_shell.tree.nodes import Directory, Node, fixed, value
+from quorate.tools.metadata_shell.tree.nodes import Directory, Node, fixed, number_of, value
 
 
 @pytest.fixture
@@ -94,9 +94,20 @@ def test_history_counts_from_the_first_line_and_is_bounded() -> None:
     assert run(fixed({}), "history x", history=history) == [
         "argument numEntriesToShow: could not convert 'x' to Integer (For input string: \"x\")"
     ]
+    (told,) = run(fixed({}), f"history {'9' * 5000}", history=history)
+    assert told.startswith("argument numEntriesToShow: could not convert '999")
     for number in range(2 * HISTORY_MAX):
         remember(history, str(number))
     assert len(history) == HISTORY_MAX
+
+
+def test_a_number_is_one_of_java() -> None:
+    """Goal: no traceback for a name of many digits. Method: the ends of Java's Integer, and beyond them."""
+    assert [number_of(text) for text in ("7", "+7", "-7", "2147483647", "-2147483648")] == [
+        *(7, 7, -7),
+        *(2147483647, -2147483648),
+    ]
+    assert [number_of(text) for text in ("", "x", "2147483648", "-2147483649", "9" * 5000)] == [None] * 5
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,8 @@ def test_credentials_are_read() -> None:
         ("secret", "a credential is written"),
         ("iterations=x,password=secret", "a credential is written"),
         ("iterations=4095,password=secret", "at least 4096 iterations are required"),
+        ("iterations=1000001,password=secret", "at most 1000000 are allowed"),
+        (f"iterations={'9' * 5000},password=secret", "a credential is written"),
     ],
 )
 def test_wrong_credentials_are_told_without_the_password(text: str, told: str) -> None:

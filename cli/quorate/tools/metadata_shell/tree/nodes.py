@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
+_DIGITS_MAX = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -80,4 +82,6 @@ def by_key(
 def number_of(name: str) -> int | None:
     """Parse a number as Java's Integer.parseInt does: ASCII digits with an optional sign."""
     digits = name[1:] if name[:1] in {"+", "-"} else name
-    return int(name) if digits.isascii() and digits.isdigit() else None
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
+        return None
+    return int(name) if -(2**31) <= int(name) < 2**31 else None
