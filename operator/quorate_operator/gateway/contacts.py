@@ -10,6 +10,7 @@ from quorate_admin.security.config import SecurityConfig
 
 from quorate_operator.planning.cluster import Address, Role
 
+CLIENT_ID = "quorate-operator"
 REQUEST_TIMEOUT_MS = 5_000
 
 
@@ -30,7 +31,7 @@ class Contacts:
         return AdminConfig(
             bootstrap_controllers=at if role is Role.CONTROLLER else (),
             bootstrap_servers=at if role is Role.BROKER else (),
-            client_id="quorate-operator",
+            client_id=CLIENT_ID,
             security=self._security,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             follow_advertised=False,

@@ -11,6 +11,7 @@ from quorate_admin.observing import LiveImage
 from quorate_admin.security.config import SecurityConfig
 from quorate_admin.types.cluster import QuorumDescription
 from quorate_admin.types.configs import ConfigResource
+from quorate_protocol.features import KRAFT_VERSION
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.enums import ConfigResourceType
 
@@ -35,8 +36,6 @@ STATIC_CONFIG_AGE_MS_MAX = 60_000
 PARTITIONS_COUNTED_IN_PLACE_MAX = 20_000
 """Counting more would delay the event loop, so that a thread does it."""
 ACTION_ATTEMPTS_MAX = 3
-
-KRAFT_VERSION = "kraft.version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

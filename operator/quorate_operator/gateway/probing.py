@@ -19,12 +19,11 @@ from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType, SecurityProtocol
 
 from quorate_operator import clock
-from quorate_operator.gateway.contacts import admin_address
+from quorate_operator.gateway.contacts import CLIENT_ID, admin_address
 from quorate_operator.planning.cluster import Address, Reached
 
 PROBE_TIMEOUT_MS = 3_000
 PROBES_AT_ONCE_MAX = 32
-CLIENT_ID = "quorate-operator"
 
 
 async def probe(

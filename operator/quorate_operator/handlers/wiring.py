@@ -12,9 +12,9 @@ import kopf
 
 from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.resources import KOPF_PREFIX
+from quorate_operator.resources.names import FINALIZER
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, REQUEST_TIMEOUT_S, Object
 
-FINALIZER = "quorate.dev/cluster"
 KNOCK_INTERVAL_S = 300.0
 """A reconcile has intervals of its own: this is for one that would have forgotten."""
 DELETION_WAIT_S = 5.0

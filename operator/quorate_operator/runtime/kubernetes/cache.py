@@ -9,10 +9,10 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from quorate_operator.resources.names import LABEL_CLUSTER
 from quorate_operator.runtime.kubernetes.api import OWNED_KINDS, ApiError, Kind, KubernetesApi, Object
 
-SELECTOR = "app.kubernetes.io/managed-by=quorate,quorate.dev/cluster"
-CLUSTER_LABEL = "quorate.dev/cluster"
+SELECTOR = f"app.kubernetes.io/managed-by=quorate,{LABEL_CLUSTER}"
 PAUSE_S_MIN = 0.5
 PAUSE_S_MAX = 30.0
 GONE_MAX = 4096
@@ -130,19 +130,12 @@ class Watcher:
                 pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
 
-async def fill_once(api: KubernetesApi, cache: ObjectCache, namespace: str, cluster: str) -> None:
-    """Lists the objects of one cluster, for a single look without a watch."""
-    for kind in OWNED_KINDS.values():
-        items, _ = await api.list(kind, namespace, f"{SELECTOR.partition(',')[0]},{CLUSTER_LABEL}={cluster}")
-        cache.replace_all(kind, namespace, items)
-
-
 def _key_of(item: Object) -> _Key:
     return item["kind"], item["metadata"]["namespace"], item["metadata"]["name"]
 
 
 def _cluster_of(item: Object) -> tuple[str, str]:
-    return item["metadata"]["namespace"], item["metadata"].get("labels", {}).get(CLUSTER_LABEL, "")
+    return item["metadata"]["namespace"], item["metadata"].get("labels", {}).get(LABEL_CLUSTER, "")
 
 
 def _version_of(item: Object) -> int:
