@@ -22,6 +22,9 @@ from xdist.scheduler import LoadScopeScheduling
 FAST = ("tests/unit/", "tests/property/", "tests/golden/", "tests/simulation/")
 """Folders whose tests run in `make test` unless a table says otherwise."""
 
+RUNGS = "not quick and not nightly"
+"""What `make test-rungs` runs, as an expression of marks."""
+
 _PARITY = "tests/integration/parity/test_parity.py::test_same_as_kafka"
 SMOKE = (
     # `quorate play`; stock broker, tools and clients; a killed leader
@@ -82,7 +85,11 @@ SHARED = {
         f"{_INTEGRATION}/parity/test_support_java_cluster.py",
     ),
     "gatekeeper": (f"{_INTEGRATION}/gateway/",),
-    "spark": ("tests/pipeline/jobs/", "tests/pipeline/tables/", "tests/pipeline/test_rows.py"),
+    "spark": (
+        *("tests/pipeline/jobs/test_ingesting.py", "tests/pipeline/jobs/test_tailing.py"),
+        *("tests/pipeline/source/test_source_in_spark.py", "tests/pipeline/tables/"),
+        "tests/pipeline/test_rows.py",
+    ),
     "api_server": (
         *("tests/kubernetes/chart/", "tests/kubernetes/commands/", "tests/kubernetes/crds/"),
         "tests/kubernetes/test_api_server.py",
@@ -93,8 +100,9 @@ SHARED = {
 
 
 LONGEST = (
-    f"{_INTEGRATION}/play/test_five_edits.py",
+    "tests/pipeline/jobs/test_ingesting.py",
     "tests/kubernetes/operator/",
+    f"{_INTEGRATION}/play/test_five_edits.py",
     "tests/pipeline/ledger/",
     "tests/pipeline/stream/",
     f"{_INTEGRATION}/test_play.py",
@@ -158,6 +166,14 @@ class _Groups(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Groups | None:
     """Groups by `group_of`: xdist's own groups are marks, which it writes where pytest 9.2 no longer looks."""
     return _Groups(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave folders out of `make test-rungs` that it runs nothing of: thousands of tests take long to collect."""
+    if config.getoption("markexpr") != RUNGS:
+        return None
+    folder = f"{collection_path.relative_to(config.rootpath).as_posix()}/"
+    return True if folder in FAST else None
 
 
 @pytest.hookimpl(tryfirst=True)

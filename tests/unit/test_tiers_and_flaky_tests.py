@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kit.tiers import NIGHTLY, SMOKE, tier_of
+from kit.tiers import FAST, NIGHTLY, RUNGS, SMOKE, pytest_ignore_collect, tier_of
 
 TESTS = Path(__file__).parents[1]
 FAILS_ONCE = """
@@ -43,6 +43,22 @@ def test_every_row_names_a_file() -> None:
     """Goal: no row is left behind. Method: the file or folder of each row exists."""
     places = [row.partition("::")[0] for row in (*SMOKE, *NIGHTLY)]
     assert [place for place in places if not any(TESTS.parent.glob(f"{place.rstrip('/')}*"))] == []
+
+
+def test_the_rungs_collect_no_fast_folder(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no time is lost on tests that are not run. Method: ask for folders, for the rungs and another target."""
+    folders = ("tests/unit", "tests/simulation", "tests/unit/operator", "tests/pipeline", "tests")
+
+    def ignored(expression: str) -> list[str]:
+        monkeypatch.setattr(pytestconfig.option, "markexpr", expression)
+        return [one for one in folders if pytest_ignore_collect(pytestconfig.rootpath / one, pytestconfig)]
+
+    assert ignored(RUNGS) == ["tests/unit", "tests/simulation"]
+    assert ignored("nightly") == []
+    assert f"-m '{RUNGS}'" in (TESTS.parent / "Makefile").read_text()
+    assert not any(tier_of(f"{folder}test_any.py::test_any") is None for folder in FAST)
 
 
 @pytest.mark.parametrize("processes", ["0", "1"], ids=["alone", "in a worker"])

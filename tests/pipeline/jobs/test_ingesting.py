@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from kit.cluster import DIE_WITH_PARENT
+from kit.spark import QUICK_JOB
 from kit.waiting import eventually
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.timeout(600)
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 TABLES = "records,gaps"
-DELTA_TABLES = f"{TABLES},controller_registrations,config_changes"
+DELTA_TABLES = f"{TABLES},controller_registrations"
 START_TIMEOUT_S = 240
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
@@ -200,18 +201,8 @@ def test_an_ingest_that_is_killed_goes_on(spark: SparkSession, tmp_path: Path) -
 
 def kill_at(lake: Path, source: Path, staged: str) -> None:
     """Run an ingest in a process of its own, and kill it and its JVM as soon as it stages this."""
-    command = [
-        *DIE_WITH_PARENT,
-        *QUORATE,
-        "lake",
-        "ingest",
-        str(source),
-        "--to",
-        str(lake),
-        "--master",
-        "local[2]",
-    ]
-    command += ["--tables", TABLES, "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"]
+    command = [*DIE_WITH_PARENT, *QUORATE, "lake", "ingest", str(source), "--to", str(lake)]
+    command += ["--tables", TABLES, *QUICK_JOB]
     log = lake.with_name(f"{staged}.log")
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
