@@ -134,6 +134,8 @@ class MetadataState:
             ControlError: Kafka's readers, or ours, would refuse a record or the batch.
             Exception: a record cannot be encoded.
         """
+        if not result.records:
+            return []
         metadata_version = self.image.metadata_version
         values = [_encode(record, metadata_version) for record in result.records]
         records_max = len(values) if result.atomic else RECORDS_PER_BATCH_MAX
