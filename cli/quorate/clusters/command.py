@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from quorate_operator.models.base import ANNOTATION_PAUSE, ANNOTATION_RESTART
 from typer.core import TyperOption
+from typer.models import TyperPath
 
 from quorate.console import (
     CommandError,
@@ -49,7 +50,7 @@ class ClustersCommand(LocalToolCommand):
         yield remembered_option(("--namespace", "-n"), "NAMESPACE", "Default: that of the context.")
         yield remembered_option(("--context",), "NAME", "The context of the kubeconfig to use.")
         text = "Default: $KUBECONFIG or ~/.kube/config."
-        yield remembered_option(("--kubeconfig",), "FILE", text, type=Path)
+        yield remembered_option(("--kubeconfig",), "FILE", text, type=TyperPath(path_type=Path))
 
 
 def _api(ctx: typer.Context, *, everywhere: bool = False) -> "ClustersApi":
