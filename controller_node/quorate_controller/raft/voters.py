@@ -59,7 +59,11 @@ class VoterSet:
         return tuple(voter.node_id for voter in self.voters)
 
     def get(self, node_id: int) -> Voter | None:
-        return next((voter for voter in self.voters if voter.node_id == node_id), None)
+        # A loop, not a generator: each step of raft calls this several times.
+        for voter in self.voters:
+            if voter.key.node_id == node_id:
+                return voter
+        return None
 
     def endpoints(self, node_id: int) -> tuple[Endpoint, ...]:
         """The endpoints of that voter; none when it is no voter."""
