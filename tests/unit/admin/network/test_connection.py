@@ -7,6 +7,7 @@ import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.types import TopicName
 from kit.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer
+from kit.waiting import HANG_S
 from quorate_admin.config import Address
 from quorate_admin.errors import (
     ConnectionFailedError,
@@ -25,7 +26,7 @@ DESCRIBE_CLUSTER = find_api(60)
 async def connect(cluster: FakeCluster, identity: Identity | None = None) -> Connection:
     """A connection to the cluster's first node."""
     address = Address.parse(cluster.bootstrap[0])
-    return await Connection.open(address, client_id="t", timeout_ms=5000, identity=identity)
+    return await Connection.open(address, client_id="t", timeout_ms=HANG_S * 1000, identity=identity)
 
 
 def describe_cluster() -> object:
@@ -158,7 +159,7 @@ async def test_servers_that_answer_nonsense_cost_the_connection(garbage: bytes, 
     async with server:
         host, port = server.sockets[0].getsockname()
         with pytest.raises(ConnectionFailedError, match=said):
-            await Connection.open(Address(host, port), client_id="t", timeout_ms=5000)
+            await Connection.open(Address(host, port), client_id="t", timeout_ms=HANG_S * 1000)
 
 
 async def test_overlapping_requests_get_their_own_answers() -> None:
