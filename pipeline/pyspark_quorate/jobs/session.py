@@ -93,6 +93,8 @@ def _with_defaults(given: Mapping[str, str], master: str | None, scratch: Path) 
         "spark.sql.parquet.compression.codec": "zstd",
         # A rerun must write the same files whatever the size of the shuffle.
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
+        # PySpark would tell the JVM for each operation which line of ours it is from: several calls instead of one.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     if master is not None:
         settings |= {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
