@@ -1,5 +1,6 @@
 """Plays a cluster with the `quorate` command, as a user does."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,6 +12,9 @@ import psutil
 import pytest
 from kit.cluster import environment_for, free_ports
 from kit.waiting import eventually
+from quorate_operator.runtime.local import play_session
+from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.errors import NotRunningError
 
 QUORATE = str(Path(sys.executable).with_name("quorate"))
 TIMEOUT_S = 600
@@ -71,11 +75,18 @@ class Player:
         content: dict[str, Any] = json.loads(ran.stdout)
         return content
 
+    def look(self) -> dict[str, Any]:
+        """The same without a process, which who waits would start again and again."""
+        try:
+            snapshot = asyncio.run(play_session.ask_snapshot(PlayDirectory(self.directory)))
+        except NotRunningError:
+            return self.status()
+        told: dict[str, Any] = json.loads(json.dumps(snapshot.status.as_json()))
+        return told
+
     def until_ready(self) -> dict[str, Any]:
         """The status once it says ready."""
-        return eventually(
-            lambda: status if (status := self.status())["ready"] else None, 60, "a ready cluster"
-        )
+        return self.until(lambda status: status["ready"], 60, "a ready cluster")
 
     def processes(self) -> list[psutil.Process]:
         """Whatever runs with this directory on its command line: nodes and supervisors."""
@@ -117,7 +128,7 @@ class Player:
         """The first status for which something holds."""
 
         def look() -> dict[str, Any] | None:
-            status = self.status()
+            status = self.look()
             return status if holds(status) else None
 
         return eventually(look, timeout_s, what, self.status)

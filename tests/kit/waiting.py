@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-POLL_EVERY_S = 0.05
+POLL_EVERY_S_MIN = 0.05
+POLL_EVERY_S_MAX = 0.25
 HANG_S = 60
 """For waits that last as long only if something hangs: no machine is so slow."""
 
@@ -24,9 +25,10 @@ def eventually(
 ) -> _Found:
     """The first true value that `look` returns; fails after `timeout_s` with the last one, or with `seen()`.
 
-    `look` may raise ConnectionError while nobody answers.
+    `look` may raise ConnectionError while nobody answers. The longer it takes, the rarer it is called: what is waited
+    for needs the processor.
     """
-    deadline = time.monotonic() + timeout_s
+    started = time.monotonic()
     while True:
         last: object
         try:
@@ -36,7 +38,8 @@ def eventually(
             last = found
         except ConnectionError as error:
             last = error
-        if time.monotonic() >= deadline:
+        waited_s = time.monotonic() - started
+        if waited_s >= timeout_s:
             shown = seen() if seen is not None else last
             raise AssertionError(f"waited {timeout_s:g} s for {what}; last seen: {shown}")
-        time.sleep(POLL_EVERY_S)
+        time.sleep(min(max(waited_s / 20, POLL_EVERY_S_MIN), POLL_EVERY_S_MAX))

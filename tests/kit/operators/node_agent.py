@@ -31,7 +31,7 @@ from kit.cluster import DIE_WITH_PARENT, HEAP
 from kubernetes.client import ApiException
 from quorate_operator.runtime.local.stock_kafka import find_kafka
 
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S = 0.2
 PROBE_EVERY_S = 0.2
 RESTART_PAUSE_S = 1.0
 VOLUME_ROOT = "/var/lib/quorate"

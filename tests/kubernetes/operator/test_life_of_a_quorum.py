@@ -1,6 +1,7 @@
 """Quorums of real controllers from creation to deletion, as a real operator process leads them."""
 
 import kubernetes.client
+import kubernetes.watch
 import pytest
 from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
 from kubernetes.client import ApiException
@@ -59,21 +60,17 @@ def test_what_stands_around_the_nodes(operated: Operated) -> None:
 
 
 def test_a_restart_goes_one_by_one_with_its_reason(operated: Operated) -> None:
-    """Goal: an annotation rolls the quorum, and says so. Method: watch the pods, read the Events."""
+    """Goal: an annotation rolls the quorum, and says so. Method: read what happened to pods, and the Events."""
     operated.create()
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
     before = _uids(operated)
+    pods = operated.core.list_namespaced_pod(operated.namespace)
     operated.annotate(restart="once")
-    fewest = 3
-
-    def rolled() -> bool:
-        nonlocal fewest
-        fewest = min(fewest, len(operated.pods()))
-        return operated.settled(FIRST, SECOND, THIRD) and not before & _uids(operated)
-
-    operated.wait(rolled, "three new pods")
-    assert fewest == 2
+    operated.wait(
+        lambda: operated.settled(FIRST, SECOND, THIRD) and not before & _uids(operated), "three new pods"
+    )
+    assert _fewest_since(operated, pods) == 2
     notes = operated.events("StopNode")
     assert len(notes) == 3
     assert all("restart" in note for note in notes)
@@ -140,3 +137,23 @@ def test_manifests_that_contradict_each_other_are_told(operated: Operated) -> No
 
 def _uids(operated: Operated) -> set[str]:
     return {pod.metadata.uid for pod in operated.core.list_namespaced_pod(operated.namespace).items}
+
+
+def _fewest_since(operated: Operated, listed: kubernetes.client.V1PodList) -> int:
+    """How few pods there were at a time since they were listed."""
+    names = {pod.metadata.name for pod in listed.items}
+    fewest = len(names)
+    happened = kubernetes.watch.Watch().stream(
+        operated.core.list_namespaced_pod,
+        operated.namespace,
+        resource_version=listed.metadata.resource_version,
+        timeout_seconds=1,
+    )
+    for event in happened:
+        name = event["object"].metadata.name
+        if event["type"] == "DELETED":
+            names.discard(name)
+        else:
+            names.add(name)
+        fewest = min(fewest, len(names))
+    return fewest
