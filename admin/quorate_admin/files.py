@@ -1,6 +1,10 @@
 """Files that a user names: they are read at once, and only up to a size."""
 
 from pathlib import Path
+from typing import Final
+
+PROPERTIES_SIZE_BYTES_MAX: Final = 1024 * 1024
+"""The largest file with a client's properties."""
 
 
 def read_bounded(path: Path, size_bytes_max: int) -> bytes:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
     from quorate_admin.config import AdminConfig
 
-PROPERTIES_SIZE_BYTES_MAX = 1024 * 1024
 JSON_SIZE_BYTES_MAX = 16 * 1024 * 1024
 
 _Result = TypeVar("_Result")
@@ -73,7 +72,9 @@ def admin_config(options: ToolOptions, defaults: Mapping[str, str] | None = None
 
 def read_properties(path: Path, option: str = "--command-config") -> dict[str, str]:
     """The properties in a file that an option names. Raises CommandError as `parse_file`."""
-    from quorate_protocol.properties import parse_properties  # most runs have no such file
+    # Most runs have no such file.
+    from quorate_admin.files import PROPERTIES_SIZE_BYTES_MAX
+    from quorate_protocol.properties import parse_properties
 
     return parse_file(path, option, parse_properties, size_bytes_max=PROPERTIES_SIZE_BYTES_MAX)
 

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import ConfigError
+from quorate_admin.files import PROPERTIES_SIZE_BYTES_MAX, read_bounded
 from quorate_protocol.properties import parse_properties
 
 from pyspark_quorate.source.options import OptionError, choice, flag, lowered, number, require_known
@@ -113,7 +114,7 @@ def source_of(bootstrap_controllers: str) -> str:
 
 def _read_properties(path: Path) -> dict[str, str]:
     try:
-        return parse_properties(path.read_text(encoding="utf-8"))
+        return parse_properties(read_bounded(path, PROPERTIES_SIZE_BYTES_MAX).decode())
     except (OSError, ValueError) as error:
         is_text = not isinstance(error, UnicodeDecodeError)
         reason = (getattr(error, "strerror", None) or error) if is_text else "not UTF-8 text"

@@ -88,6 +88,7 @@ def test_options_are_read_in_any_case_and_a_file_gives_way(tmp_path: Path) -> No
         ({"maxBytesPerTrigger": "1.5"}, ["maxBytesPerTrigger", "'1.5'", "from 1"]),
         ({"maxRecordPerTrigger": "5"}, ["maxrecordpertrigger", "maxRecordsPerTrigger"]),
         ({"configFile": "/is/not/there"}, ["configFile", "/is/not/there", "No such file"]),
+        ({"configFile": "/dev/zero"}, ["configFile", "/dev/zero", "more than 1048576 bytes"]),
         ({"config.request.timeout.ms": "x"}, ["request.timeout.ms=x", "whole number"]),
         ({"noOps": "yes"}, ["noOps", "'yes'", "false, true"]),
     ],
