@@ -62,13 +62,16 @@ def test_librdkafka_produces_and_consumes(shared_cluster: Cluster, confluent_adm
     """Goal: librdkafka works with acks=all. Method: create, produce idempotently, read back, delete."""
     topic = "confluent"
     confluent_admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
-    producer = Producer(
-        {"bootstrap.servers": shared_cluster.bootstrap_servers, "acks": "all", "enable.idempotence": True}
-    )
+    config = {
+        "bootstrap.servers": shared_cluster.bootstrap_servers,
+        "acks": "all",
+        "enable.idempotence": True,
+    }
     errors: list[object] = []
-    for number in range(MESSAGES):
-        producer.produce(topic, str(number), on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(TIMEOUT_S) == 0
+    with Producer(config) as producer:
+        for number in range(MESSAGES):
+            producer.produce(topic, str(number), on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(TIMEOUT_S) == 0
     assert errors == [None] * MESSAGES
     assert read_all(shared_cluster, topic, "read_uncommitted") == [str(n) for n in range(MESSAGES)]
     confluent_admin.delete_topics([topic])[topic].result(TIMEOUT_S)
@@ -82,18 +85,21 @@ def test_transactions_commit_and_abort(shared_cluster: Cluster, confluent_admin:
     """
     topic = "transactions"
     confluent_admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
-    producer = Producer(
-        {"bootstrap.servers": shared_cluster.bootstrap_servers, "transactional.id": "writer", "acks": "all"}
-    )
-    producer.init_transactions(TIMEOUT_S)
-    for value, is_kept in (("kept", True), ("dropped", False), ("kept, too", True)):
-        producer.begin_transaction()
-        producer.produce(topic, value)
-        producer.flush(TIMEOUT_S)
-        if is_kept:
-            producer.commit_transaction(TIMEOUT_S)
-        else:
-            producer.abort_transaction(TIMEOUT_S)
+    config = {
+        "bootstrap.servers": shared_cluster.bootstrap_servers,
+        "transactional.id": "writer",
+        "acks": "all",
+    }
+    with Producer(config) as producer:
+        producer.init_transactions(TIMEOUT_S)
+        for value, is_kept in (("kept", True), ("dropped", False), ("kept, too", True)):
+            producer.begin_transaction()
+            producer.produce(topic, value)
+            producer.flush(TIMEOUT_S)
+            if is_kept:
+                producer.commit_transaction(TIMEOUT_S)
+            else:
+                producer.abort_transaction(TIMEOUT_S)
     assert read_all(shared_cluster, topic, "read_committed") == ["kept", "kept, too"]
     assert read_all(shared_cluster, topic, "read_uncommitted") == ["kept", "dropped", "kept, too"]
 

@@ -87,6 +87,9 @@ class ContinuousProducer(Worker):
         left = self._producer.flush(FLUSH_TIMEOUT_S)
         assert left == 0, f"{left} records got no answer"
 
+    def _close(self) -> None:
+        self._producer.close()  # else its threads look for the brokers of a cluster that is gone, and say so
+
     def _on_delivery(self, error: object, message: Message) -> None:
         value = message.value()
         assert isinstance(value, bytes)
