@@ -72,9 +72,13 @@ def stop_observer(cluster: Cluster) -> None:
 
 
 def start_observer(cluster: Cluster) -> None:
-    """Start it, and wait until every log has it: a controller may not know yet that it had been removed."""
+    """Start it, and wait until it is registered, by the active controller and then in every log.
+
+    Its own log begins where it was stopped, when it may have been registered still.
+    """
     cluster.start(OBSERVER)
-    eventually(lambda: OBSERVER in registrations(cluster), TIMEOUT_S, "the observer to register")
+    eventually(lambda: OBSERVER in registered(cluster), TIMEOUT_S, "the observer to register")
+    eventually(lambda: OBSERVER in registrations(cluster), TIMEOUT_S, "its registration in every log")
 
 
 def stop_registered_observer(cluster: Cluster) -> None:
@@ -90,13 +94,12 @@ def unregister(cluster: Cluster, controller_id: int) -> ServerError | None:
 
 
 def registered(cluster: Cluster) -> set[int]:
-    """The controllers that DescribeCluster names."""
-    running = [one for one in cluster.controllers if cluster.runs(one)]
+    """The controllers that DescribeCluster of the active controller names: the others may lag behind."""
 
     async def describe(client: AdminClient) -> set[int]:
         return {node.node_id for node in (await client.describe_cluster()).nodes}
 
-    return cluster.ask(describe, controllers=running) or set()
+    return cluster.ask(describe, controllers=[cluster.await_leader()]) or set()
 
 
 def registrations(cluster: Cluster) -> dict[int, ControllerRegistration]:
