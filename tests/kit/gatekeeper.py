@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from kit.cluster import Cluster, manifests
+from kit.cluster import START_TIMEOUT_S, Cluster, manifests
+from kit.waiting import eventually
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.planning.cluster import Address, KafkaFacts
 from quorate_operator.planning.steps import KafkaAction
@@ -50,8 +51,14 @@ class Gatekeeper:
 
     def facts(self, *draining: int) -> KafkaFacts:
         """What is known now."""
-        found = self.run(lambda gateway: self.look(gateway, *draining))
-        assert found is not None, self.cluster.describe("no leader answers")
+
+        def look() -> KafkaFacts | None:
+            return self.run(lambda gateway: self.look(gateway, *draining))
+
+        found = eventually(
+            look, START_TIMEOUT_S, "a leader", lambda: self.cluster.describe("no leader answers")
+        )
+        assert found is not None
         return found
 
     def apply(self, *actions: KafkaAction) -> None:

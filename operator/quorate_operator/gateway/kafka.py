@@ -36,6 +36,9 @@ STATIC_CONFIG_AGE_MS_MAX = 60_000
 PARTITIONS_COUNTED_IN_PLACE_MAX = 20_000
 """Counting more would delay the event loop, so that a thread does it."""
 ACTION_ATTEMPTS_MAX = 3
+LEADER_WAIT_S = 5.0
+"""For a step to find a leader: the step before it may have removed the former one."""
+LEADER_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +122,7 @@ class KafkaGateway:
     async def apply(self, action: KafkaAction) -> None:
         async with self._looking:
             for attempt in range(1, ACTION_ATTEMPTS_MAX + 1):
-                led = await self._find_leader()
+                led = await self._await_leader()
                 if led is None:
                     raise StepError(f"{action.reason}: no controller answers as the leader of the quorum")
                 live = await self._followed(led)
@@ -145,6 +148,16 @@ class KafkaGateway:
         led = [answer for answer in answers if answer is not None]
         # A former leader that was suspended may still claim to lead.
         return max(led, key=lambda one: one.described.leader_epoch, default=None)
+
+    async def _await_leader(self) -> _Led | None:
+        """Returns the quorum as its leader describes it; None if nobody leads it for LEADER_WAIT_S."""
+        try:
+            async with asyncio.timeout(LEADER_WAIT_S):
+                while (led := await self._find_leader()) is None:  # noqa: ASYNC110 - nobody announces a leader
+                    await asyncio.sleep(LEADER_POLL_S)
+                return led
+        except TimeoutError:
+            return None
 
     async def _as_led_by(self, address: Address) -> _Led | None:
         """Returns the quorum if the controller at this address leads it and has committed in its epoch."""

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.integration
 
 QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
-SPARE, GHOST, LEAVING = 3003, 99, 2
+GHOST, LEAVING = 99, 2
 TIMEOUT_S = 60
 PROBED_WITHIN_S = 10
 
@@ -151,25 +151,28 @@ def test_probes_tell_who_answers(gatekeeper: Gatekeeper) -> None:
     assert [(one.cluster_id, one.node_id) for one in stranger.values()] == [(cluster_id, None)]
 
 
-def test_a_voter_goes_and_comes(gatekeeper: Gatekeeper) -> None:
-    """Goal: RemoveVoter and AddVoter, each again as well. Method: the spare controller, whose process runs on."""
-    voter = gatekeeper.facts().quorum.voters[SPARE]
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_voter_goes_and_comes(gatekeeper: Gatekeeper, leads: bool) -> None:
+    """Goal: RemoveVoter and AddVoter, each again as well. Method: a voter whose process runs on; the leader, too."""
+    quorum = gatekeeper.facts().quorum
+    spare = next(one for one in quorum.voters if (one == quorum.leader_id) is leads)
+    voter = quorum.voters[spare]
     assert voter.directory_id is not None
-    gatekeeper.apply(*twice(RemoveVoter(node_id=SPARE, directory_id=voter.directory_id, reason="test")))
+    gatekeeper.apply(*twice(RemoveVoter(node_id=spare, directory_id=voter.directory_id, reason="test")))
 
     def is_caught_up_observer() -> bool:
         quorum = gatekeeper.facts().quorum
-        assert SPARE not in quorum.voters
+        assert spare not in quorum.voters
         return any(
-            (one.node_id, one.directory_id, one.caught_up) == (SPARE, voter.directory_id, True)
+            (one.node_id, one.directory_id, one.caught_up) == (spare, voter.directory_id, True)
             for one in quorum.observers
         )
 
     eventually(is_caught_up_observer, TIMEOUT_S, "an observer that may become a voter again")
-    add = AddVoter(node_id=SPARE, directory_id=voter.directory_id, endpoints=voter.endpoints, reason="test")
+    add = AddVoter(node_id=spare, directory_id=voter.directory_id, endpoints=voter.endpoints, reason="test")
     gatekeeper.apply(*twice(add))
-    assert gatekeeper.facts().quorum.voters[SPARE].endpoints == voter.endpoints
-    with pytest.raises(StepError, match=f"controller {SPARE} was not made a voter: DUPLICATE_VOTER"):
+    assert gatekeeper.facts().quorum.voters[spare].endpoints == voter.endpoints
+    with pytest.raises(StepError, match=f"controller {spare} was not made a voter: DUPLICATE_VOTER"):
         gatekeeper.apply(replace(add, directory_id="A" * 21 + "Q"))
 
 

@@ -1,10 +1,12 @@
 """The gateway: whom it believes, what it keeps, with nodes that hang or are mistaken."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from kit.waiting import HANG_S
 from quorate_admin.errors import RequestTimeoutError, UnreachableError
 from quorate_admin.types.cluster import (
     ClusterDescription,
@@ -117,6 +119,8 @@ def gateway(log: Log, monkeypatch: pytest.MonkeyPatch) -> KafkaGateway:
     """A gateway that waits for nobody and follows this log."""
     assert log.epoch == 0
     monkeypatch.setattr(kafka, "ASK_TIMEOUT_MS", 20)
+    monkeypatch.setattr(kafka, "LEADER_WAIT_S", 0.1)
+    monkeypatch.setattr(kafka, "LEADER_POLL_S", 0.01)
     return KafkaGateway()
 
 
@@ -167,6 +171,23 @@ async def test_without_a_commit_in_its_epoch_there_is_no_leader(
     assert gateway.problem is None
     with pytest.raises(StepError, match="no controller answers as the leader"):
         await gateway.apply(ElectPreferredLeaders(reason="r"))
+
+
+async def test_a_step_waits_for_the_leader_that_is_being_elected(
+    gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a step after the removal of the leader succeeds. Method: nodes answer as leaders when asked again."""
+    monkeypatch.setattr(kafka, "LEADER_WAIT_S", HANG_S)
+    assert await look(gateway, {3000: quorum(3000, 1)}, monkeypatch) is not None
+    asked: Counter[int] = Counter()
+
+    def client(_: object, address: Address) -> Client:
+        asked[address.port] += 1
+        return Client(quorum(address.port, 2) if asked[address.port] > 1 else NOT_LEADER)
+
+    monkeypatch.setattr(gateway._contacts, "client", client)
+    await gateway.apply(ElectPreferredLeaders(reason="r"))
+    assert min(asked.values()) > 1
 
 
 async def test_a_log_that_can_not_be_read_is_a_problem(
