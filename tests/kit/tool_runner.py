@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+from quorate.console import UsageError
 from quorate.main import app
 from typer.testing import CliRunner
 
@@ -30,3 +33,10 @@ async def run_tool(*arguments: str) -> Ran:
         raise ran.exception
     assert "Traceback" not in ran.stderr + ran.stdout
     return Ran(ran.exit_code, ran.stdout, ran.stderr)
+
+
+def usage_error(check_options: Callable[[Sequence[str]], object], options: str) -> str:
+    """The message with which a tool's check refuses these options beside --bootstrap-server."""
+    with pytest.raises(UsageError) as raised:
+        check_options(["--bootstrap-server", *options.split()])
+    return raised.value.message

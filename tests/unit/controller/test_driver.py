@@ -5,19 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kit.controller_parts import caller
 from quorate_controller.driver import TURN_INTERVAL_MS_MAX, Clock, Driver
 from quorate_controller.node import ControlRequest, Effects
-from quorate_controller.node.events import Caller, Principal
 
 NOW_MS = 1_000_000
-CALLER = Caller(
-    principal=Principal(),
-    client_host="127.0.0.1",
-    client_id=None,
-    listener="CONTROLLER",
-    api_version=1,
-    request_timeout_ms=700,
-)
+CALLER = caller(request_timeout_ms=700)
 
 
 class SetClock(Clock):

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.reassignments import MOVING, R01, T0, T1, moves_file, to
 from kit.scripted_admin import ScriptedAdmin, brokers
 from kit.tool_runner import run_tool
 from quorate.tools.reassign_partitions import actions
 from quorate_admin.errors import ServerError
 from quorate_admin.results import Results
 from quorate_admin.types.partitions import (
-    PartitionReassignment,
     ReplicaLogDirInfo,
-    TopicPartition,
     TopicPartitionReplica,
 )
 from quorate_admin.types.topics import PartitionDescription, TopicDescription
@@ -23,19 +22,6 @@ from quorate_protocol.kafka.enums import ConfigOpType
 
 AT = ("reassign-partitions", "--bootstrap-server", "localhost:9092")
 AT_CONTROLLER = ("reassign-partitions", "--bootstrap-controller", "localhost:9093")
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-R01 = TopicPartitionReplica("t", 0, 1)
-MOVING = PartitionReassignment(replicas=(1, 2, 3), adding_replicas=(3,), removing_replicas=(1,))
-
-
-def moves_file(*partitions: dict[str, Any]) -> str:
-    """The content of a --reassignment-json-file."""
-    return json.dumps({"version": 1, "partitions": partitions})
-
-
-def to(*replicas: int, partition: int = 0, **more: Any) -> dict[str, Any]:
-    """One partition of `t` in such a file."""
-    return {"topic": "t", "partition": partition, "replicas": list(replicas), **more}
 
 
 def topic(*replicas: tuple[int, ...]) -> TopicDescription:

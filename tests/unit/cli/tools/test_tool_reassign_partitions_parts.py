@@ -1,11 +1,12 @@
 """`quorate reassign-partitions`: options, files, places, throttles and states."""
 
-import json
 import random
 from typing import Any
 
 import pytest
+from kit.reassignments import MOVING, R01, T0, T1, moves_file, to
 from kit.scripted_admin import brokers
+from kit.tool_runner import usage_error
 from quorate.console import CommandError, UsageError
 from quorate.tools.reassign_partitions.actions import propose, usable_brokers
 from quorate.tools.reassign_partitions.command import check_options
@@ -28,25 +29,9 @@ from quorate_admin.types.partitions import (
     PartitionReassignment,
     ReplicaLogDirInfo,
     TopicPartition,
-    TopicPartitionReplica,
 )
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.placement import UsableBroker
-
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-R01 = TopicPartitionReplica("t", 0, 1)
-MOVING = PartitionReassignment(replicas=(1, 2, 3), adding_replicas=(3,), removing_replicas=(1,))
-
-
-def moves_file(*partitions: dict[str, Any]) -> str:
-    """The content of a --reassignment-json-file."""
-    return json.dumps({"version": 1, "partitions": partitions})
-
-
-def to(*replicas: int, partition: int = 0, **more: Any) -> dict[str, Any]:
-    """One partition of `t` in such a file."""
-    return {"topic": "t", "partition": partition, "replicas": list(replicas), **more}
-
 
 # Options
 
@@ -75,9 +60,7 @@ def to(*replicas: int, partition: int = 0, **more: Any) -> dict[str, Any]:
 )
 def test_options_that_do_not_go_together(options: str, told: str) -> None:
     """Goal: the refusals of kafka-reassign-partitions. Method: a breach of each rule."""
-    with pytest.raises(UsageError) as raised:
-        check_options(["--bootstrap-server", *options.split()])
-    assert told in raised.value.message
+    assert told in usage_error(check_options, options)
 
 
 @pytest.mark.parametrize(

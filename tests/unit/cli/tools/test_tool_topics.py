@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kit.scripted_admin import ScriptedAdmin
-from kit.tool_runner import run_tool
+from kit.tool_runner import run_tool, usage_error
 from quorate.console import UsageError
 from quorate.tools.topics.describe import (
     DescribedTopic,
@@ -123,9 +123,7 @@ def described(*topics: TopicDescription, moving: PartitionReassignment | None = 
 )
 def test_options_that_do_not_go_together(options: str, told: str) -> None:
     """Goal: the refusals of kafka-topics. Method: a breach of each of its rules."""
-    with pytest.raises(UsageError) as raised:
-        check_options(["--bootstrap-server", *options.split()])
-    assert told in raised.value.message
+    assert told in usage_error(check_options, options)
 
 
 @pytest.mark.parametrize(

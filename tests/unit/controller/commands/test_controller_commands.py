@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from kit.controller_parts import write_controller_properties
 from quorate_controller import commands, process
 from quorate_controller.config import ControllerConfig
 from quorate_controller.storage.errors import StorageError
@@ -15,13 +16,13 @@ from typer.testing import CliRunner, Result
 @pytest.fixture
 def config_file(tmp_path: Path) -> Path:
     """A controller's file."""
-    path = tmp_path / "controller.properties"
-    path.write_text(
-        "process.roles=controller\nnode.id=3000\ncontroller.listener.names=CONTROLLER\n"
-        "listeners=CONTROLLER://:9093\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
-        f"log.dirs={tmp_path}/data\n"
-    )
-    return path
+    return write_controller_properties(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def logs_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands run in this process, whose logs are not theirs: other tests would write to a closed stream."""
+    monkeypatch.setattr(commands, "configure_logs", lambda **_: None)
 
 
 def call(*arguments: object) -> Result:
@@ -129,7 +130,6 @@ def test_run_hands_the_config_over(config_file: Path, monkeypatch: pytest.Monkey
             raise failures.pop()
 
     monkeypatch.setattr(process, "run", run)
-    monkeypatch.setattr(commands, "configure_logs", lambda **_: None)
     assert call("run", "-c", config_file).exit_code == 0
     assert seen[0].node_id == 3000
     for error in (StorageError(Path("/x"), "is not formatted"), process.StartError("cannot listen")):

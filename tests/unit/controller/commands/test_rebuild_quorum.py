@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from kit.controller_parts import BOOTSTRAP_SERVERS, write_controller_properties
 from quorate_controller import commands
 from quorate_controller.config import ControllerConfig, load_config
 from quorate_controller.storage.controller_storage import ControllerStorage
@@ -27,13 +28,8 @@ def call(*arguments: object) -> Result:
 @pytest.fixture
 def config_file(tmp_path: Path) -> Path:
     """The file of one controller of three."""
-    path = tmp_path / "controller.properties"
-    path.write_text(
-        "process.roles=controller\nnode.id=3001\ncontroller.listener.names=CONTROLLER\n"
-        "listeners=CONTROLLER://:9093\nadvertised.listeners=CONTROLLER://survivor:9093\n"
-        f"controller.quorum.bootstrap.servers=localhost:9093\nlog.dirs={tmp_path}/data\n"
-    )
-    return path
+    advertised = {"advertised.listeners": "CONTROLLER://survivor:9093"}
+    return write_controller_properties(tmp_path, {**BOOTSTRAP_SERVERS, **advertised}, node_id=3001)
 
 
 @pytest.fixture

@@ -3,30 +3,26 @@
 from random import Random
 
 import pytest
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.vote.v2.request import VoteRequest
+from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlConfig
 from quorate_controller.control.controller import QuorumController
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.records.generated import NoOpRecord, PartitionChangeRecord
-
-HEARTBEAT = BrokerHeartbeatRequest(
-    broker_id=1, broker_epoch=1, current_metadata_offset=1, want_fence=False, want_shut_down=False
-)
 
 
 def test_a_standby_answers_reads_only(harness):
     """Goal: NOT_CONTROLLER for writes. Method: the same requests before and after losing leadership."""
     read = DescribeConfigsRequest(resources=())
     assert harness.apply(read).results == ()
-    assert harness.refusal(HEARTBEAT).error_code is ErrorCode.stale_broker_epoch
+    assert harness.refusal(heartbeat()).error_code is ErrorCode.stale_broker_epoch
     harness.control.deactivate()
     assert not harness.control.is_active
     assert harness.control.deadline_ms is None
     assert harness.apply(read).results == ()
-    assert harness.refusal(HEARTBEAT).error_code is ErrorCode.not_controller
+    assert harness.refusal(heartbeat()).error_code is ErrorCode.not_controller
 
 
 def test_requests_of_others_are_refused(harness):

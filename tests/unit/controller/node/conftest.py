@@ -8,30 +8,22 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1 import request as alter
+from kit.controller_parts import BOOTSTRAP_SERVERS, caller, write_controller_properties
 from quorate_controller import commands
 from quorate_controller.config import ControllerConfig, load_config
 from quorate_controller.control.api import ControlResult
 from quorate_controller.node import ControllerNode, ControlRequest, Effects
 from quorate_controller.node.assembly import open_node
-from quorate_controller.node.events import Caller, Principal
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from typer.testing import CliRunner
 
 TOKEN = 5
 CLIENT_METRICS = 16
-CALLER = Caller(
-    principal=Principal(),
-    client_host="127.0.0.1",
-    client_id=None,
-    listener="CONTROLLER",
-    api_version=1,
-    request_timeout_ms=1_000,
-)
 
 
 def control_request(request: Any, deadline_ms: int = 1 << 62) -> ControlRequest:
     """A request as it reaches the node."""
-    return ControlRequest(token=TOKEN, request=request, caller=CALLER, deadline_ms=deadline_ms)
+    return ControlRequest(token=TOKEN, request=request, caller=caller(), deadline_ms=deadline_ms)
 
 
 def alter_config(resource_type: int, resource_name: str, name: str, value: str, operation: int = 0) -> Any:
@@ -102,12 +94,7 @@ class Bench:
 @pytest.fixture
 def node_config(tmp_path: Path) -> ControllerConfig:
     """The configuration of a formatted node."""
-    path = tmp_path / "controller.properties"
-    path.write_text(
-        "process.roles=controller\nnode.id=3000\ncontroller.listener.names=CONTROLLER\n"
-        "listeners=CONTROLLER://:9093\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
-        f"log.dirs={tmp_path}/data\nlog.index.size.max.bytes=16384\n"
-    )
+    path = write_controller_properties(tmp_path, {**BOOTSTRAP_SERVERS, "log.index.size.max.bytes": "16384"})
     formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc", "--standalone"])
     assert formatted.exit_code == 0, formatted.stderr
     return load_config(path)

@@ -6,6 +6,7 @@ from random import Random
 from uuid import UUID
 
 import pytest
+from kit.controller_parts import write_controller_properties
 from quorate_controller import commands
 from quorate_controller.config import ControllerConfig, load_config
 from quorate_controller.node import ControllerNode
@@ -45,13 +46,8 @@ CHECKPOINT = b"".join(
 @pytest.fixture
 def config(tmp_path: Path) -> ControllerConfig:
     """That of a formatted controller, which is one voter of three."""
-    path = tmp_path / "controller.properties"
-    path.write_text(
-        "process.roles=controller\nnode.id=3000\ncontroller.listener.names=CONTROLLER\n"
-        "listeners=CONTROLLER://:9093\n"
-        "controller.quorum.voters=3000@localhost:9093,3001@localhost:9094,3002@localhost:9095\n"
-        f"log.dirs={tmp_path}/data\n"
-    )
+    voters = "3000@localhost:9093,3001@localhost:9094,3002@localhost:9095"
+    path = write_controller_properties(tmp_path, {"controller.quorum.voters": voters})
     formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc"])
     assert formatted.exit_code == 0, formatted.stderr
     return load_config(path)

@@ -10,24 +10,13 @@ from uuid import UUID
 import kio.schema.create_topics.v7.request as create
 import kio.schema.create_topics.v7.response as created
 import pytest
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.errors import ErrorCode
+from kit.controller_parts import heartbeat, heartbeat_answer
 from quorate_controller.control.api import ControlError
 from quorate_controller.server import dispatch
 from quorate_controller.server.listener import Exchange
 
-BEATS = BrokerHeartbeatRequest(
-    broker_id=1,
-    broker_epoch=1,
-    current_metadata_offset=1,
-    want_fence=False,
-    want_shut_down=False,
-    cordoned_log_dirs=None,
-)
-BEAT = BrokerHeartbeatResponse(
-    throttle_time=timedelta(), error_code=ErrorCode.none, is_fenced=False, should_shut_down=False
-)
+HEARTBEAT, ANSWER = heartbeat(), heartbeat_answer()
 
 
 def create_topic(name: str, timeout_ms: int = 30_000) -> create.CreateTopicsRequest:
@@ -51,12 +40,12 @@ async def test_a_long_error_text_is_cut(rig: Any, version: int) -> None:
     """
     text = "é" * 40_000
     rig.node.decide = lambda request, _caller: (
-        BEAT if request == BEATS else ControlError(ErrorCode.invalid_config, text)
+        ANSWER if request == HEARTBEAT else ControlError(ErrorCode.invalid_config, text)
     )
     await rig.listen()
     client = await rig.connect()
     client.send(create_topic("a"), version)
-    client.send(BEATS, 1)
+    client.send(HEARTBEAT, 1)
     (topic,) = (await client.receive()).topics
     assert topic.error_code is ErrorCode.invalid_config
     assert 32_700 < len(topic.error_message.encode()) <= 32_767
@@ -71,11 +60,11 @@ async def test_an_answer_that_cannot_be_encoded_becomes_an_error(
     """Goal: a client is told, and what it pipelined behind is answered in order. Method: a topic's name of 40,000
     bytes in a response.
     """
-    rig.node.decide = lambda request, _caller: BEAT if request == BEATS else topic_created("n" * 40_000)
+    rig.node.decide = lambda request, _caller: ANSWER if request == HEARTBEAT else topic_created("n" * 40_000)
     await rig.listen()
     client = await rig.connect()
     client.send(create_topic("a"), version)
-    client.send(BEATS, 1)
+    client.send(HEARTBEAT, 1)
     (topic,) = (await client.receive()).topics
     assert (topic.name, topic.error_code) == ("a", ErrorCode.unknown_server_error)
     assert (await client.receive()).error_code is ErrorCode.none
@@ -96,16 +85,16 @@ async def test_what_cannot_even_be_refused_closes_its_connection(
         raise ZeroDivisionError
 
     monkeypatch.setattr(dispatch, "error_response", error_response)
-    rig.node.decide = lambda request, _caller: BEAT if request == BEATS else ValueError("ours")
+    rig.node.decide = lambda request, _caller: ANSWER if request == HEARTBEAT else ValueError("ours")
     await rig.listen()
     client, other = await rig.connect(), await rig.connect()
-    client.send(BEATS, 1)
+    client.send(HEARTBEAT, 1)
     client.send(create_topic("a"), 7)
-    client.send(BEATS, 1)
+    client.send(HEARTBEAT, 1)
     assert (await client.receive()).error_code is ErrorCode.none
     assert await client.is_closed()
     assert [record.message for record in caplog.records] == ["request_failed", "connection_refused"]
-    assert (await other.ask(BEATS, 1)).error_code is ErrorCode.none
+    assert (await other.ask(HEARTBEAT, 1)).error_code is ErrorCode.none
 
 
 async def test_an_exception_on_the_way_to_the_node_is_answered(
@@ -122,8 +111,8 @@ async def test_an_exception_on_the_way_to_the_node_is_answered(
         patch.setattr(rig.node, "control", control)
         (topic,) = (await client.ask(create_topic("a"), 7)).topics
     assert topic.error_code is ErrorCode.unknown_server_error
-    rig.node.decide = lambda _request, _caller: BEAT
-    assert (await client.ask(BEATS, 1)).error_code is ErrorCode.none
+    rig.node.decide = lambda _request, _caller: ANSWER
+    assert (await client.ask(HEARTBEAT, 1)).error_code is ErrorCode.none
 
 
 class Failing:
@@ -140,12 +129,12 @@ async def test_an_exception_of_the_handler_closes_one_connection(
     await rig.listen()
     handler, rig.listener.handler = rig.listener.handler, Failing()
     client = await rig.connect()
-    client.send(BEATS, 1)
+    client.send(HEARTBEAT, 1)
     assert await client.is_closed()
     assert [record.message for record in caplog.records] == ["request_failed", "connection_refused"]
     rig.listener.handler = handler
-    rig.node.decide = lambda _request, _caller: BEAT
-    assert (await (await rig.connect()).ask(BEATS, 1)).error_code is ErrorCode.none
+    rig.node.decide = lambda _request, _caller: ANSWER
+    assert (await (await rig.connect()).ask(HEARTBEAT, 1)).error_code is ErrorCode.none
 
 
 async def test_the_commit_wins_a_race_with_the_timer(
@@ -179,13 +168,13 @@ async def test_a_second_answer_is_dropped_and_counted(rig: Any, caplog: pytest.L
     original = rig.listener.handler._control
     rig.listener.handler._handlers[63] = lambda call: (calls.append(call), original(call))
     client = await rig.connect()
-    client.send(BEATS, 1)
+    client.send(HEARTBEAT, 1)
     (future,) = await rig.node.requests(1)
-    future.set_result(BEAT)
+    future.set_result(ANSWER)
     assert (await client.receive()).error_code is ErrorCode.none
-    calls[0].answer(replace(BEAT, is_fenced=True))
+    calls[0].answer(replace(ANSWER, is_fenced=True))
     calls[0].refuse(ErrorCode.request_timed_out)
     assert rig.counters.dropped_answers == 2
-    rig.node.decide = lambda _request, _caller: BEAT
-    assert (await client.ask(BEATS, 1)) == BEAT
+    rig.node.decide = lambda _request, _caller: ANSWER
+    assert (await client.ask(HEARTBEAT, 1)) == ANSWER
     assert not caplog.records

@@ -16,9 +16,9 @@ import kio.schema.describe_quorum.v2.request as describe_quorum
 import kio.schema.fetch.v18.request as fetch
 import kio.schema.vote.v2.request as vote
 import pytest
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import RaftAnswer
 from quorate_controller.node.port import FinalizedFeatures
@@ -56,17 +56,6 @@ def topics_created(request: Any, _caller: Any) -> created.CreateTopicsResponse:
             for topic in request.topics
         ),
         throttle_time=timedelta(),
-    )
-
-
-def heartbeat() -> BrokerHeartbeatRequest:
-    return BrokerHeartbeatRequest(
-        broker_id=1,
-        broker_epoch=1,
-        current_metadata_offset=1,
-        want_fence=False,
-        want_shut_down=False,
-        cordoned_log_dirs=None,
     )
 
 

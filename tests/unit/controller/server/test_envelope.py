@@ -8,11 +8,11 @@ import kio.schema.create_topics.v7.request as create
 import kio.schema.create_topics.v7.response as created
 import kio.schema.describe_quorum.v2.request as describe_quorum
 import pytest
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.default_principal_data.v0 import DefaultPrincipalData
 from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
+from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import RaftAnswer
 from quorate_controller.raft import messages as m
@@ -177,16 +177,6 @@ async def test_describe_quorum_of_a_follower_sends_the_broker_on(rig: Any) -> No
     assert (response.error_code, response.response_data) == (ErrorCode.not_controller, None)
 
 
-HEARTBEAT = BrokerHeartbeatRequest(
-    broker_id=1,
-    broker_epoch=1,
-    current_metadata_offset=1,
-    want_fence=False,
-    want_shut_down=False,
-    cordoned_log_dirs=None,
-)
-
-
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
@@ -196,7 +186,7 @@ HEARTBEAT = BrokerHeartbeatRequest(
         (envelope(request_principal=principal()[:-3]), "principal_deserialization_failure"),
         (envelope(client_host_address=b"\x01\x02\x03"), "invalid_request"),
         (envelope(client_host_address=b""), "invalid_request"),
-        (envelope(HEARTBEAT, 1), "invalid_request"),
+        (envelope(heartbeat(), 1), "invalid_request"),
         (envelope(envelope(), 0), "invalid_request"),
         (envelope(raw=b""), "unsupported_version"),
         (envelope(raw=b"\x00\x13\x00\x63\x00\x00\x00\x01\xff\xff\x00"), "unsupported_version"),

@@ -5,13 +5,11 @@ import logging
 import os
 import random
 import socket
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.errors import ErrorCode
+from kit.controller_parts import heartbeat, heartbeat_answer
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.server.listener import Exchange, ListenerLimits
 from quorate_protocol.kafka.apis import APIS
@@ -20,23 +18,6 @@ from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.frames import encode_frame
 
 HEARTBEAT, HEARTBEAT_VERSION = APIS[63], 1
-
-
-def heartbeat(broker_id: int) -> BrokerHeartbeatRequest:
-    return BrokerHeartbeatRequest(
-        broker_id=broker_id,
-        broker_epoch=1,
-        current_metadata_offset=1,
-        want_fence=False,
-        want_shut_down=False,
-        cordoned_log_dirs=None,
-    )
-
-
-def heartbeat_answer(*, is_fenced: bool = False) -> BrokerHeartbeatResponse:
-    return BrokerHeartbeatResponse(
-        throttle_time=timedelta(), error_code=ErrorCode.none, is_fenced=is_fenced, should_shut_down=False
-    )
 
 
 async def test_answers_leave_in_the_order_of_the_requests(rig: Any) -> None:
