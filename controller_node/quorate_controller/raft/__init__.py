@@ -4,7 +4,7 @@ Events in, effects out: `RaftNode.step(event, now_ms) -> Ready`. Start reading a
 state that handlers and roles share is in `replica`, the changes of role in `transitions`. `roles` do what is due
 when time passes, `handlers` what a message asks for.
 
-The roles of a replica and the ways between them (KIP-595, KIP-853, KIP-996). The code asserts this very
+The roles of a replica and the ways between them (KIP-595, KIP-853, KIP-996). The code checks this very
 table (`transitions.TRANSITIONS`):
 
     from         to           epoch           when

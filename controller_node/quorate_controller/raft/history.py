@@ -6,6 +6,7 @@ The last control record in the log is in force, committed or not; truncation bri
 from bisect import bisect_right
 from typing import Generic, TypeVar
 
+from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import KRAFT_VERSION_STATIC, LogState
 from quorate_controller.raft.voters import VoterSet
 
@@ -23,7 +24,8 @@ class OffsetHistory(Generic[T]):
 
     def add(self, offset: int, value: T) -> None:
         """Append a value; at the same offset (a snapshot repeats its own) the later one counts."""
-        assert not self._offsets or offset >= self._offsets[-1], f"{offset} follows {self._offsets[-1]}"
+        if self._offsets and offset < self._offsets[-1]:
+            raise RaftSafetyError(f"offset {offset} follows {self._offsets[-1]} in the history of the voters")
         if self._offsets and self._offsets[-1] == offset:
             self._values[-1] = value
         else:

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, OffsetAndEpoch, SnapshotId
+from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import EpochStart, LogState
 
 
@@ -36,7 +37,8 @@ class LogMetadata:
     )
 
     def __init__(self, state: LogState) -> None:
-        assert state.start_offset <= state.end_offset
+        if state.start_offset > state.end_offset:
+            raise RaftSafetyError(f"the log starts at {state.start_offset} and ends at {state.end_offset}")
         self.start_offset = state.start_offset
         self.end_offset = state.end_offset
         self.persisted_offset = state.end_offset
@@ -44,8 +46,9 @@ class LogMetadata:
         self.earliest_snapshot_id = state.earliest_snapshot_id or state.snapshot_id
         self._epochs = [epoch for epoch in state.epochs if epoch.start_offset < state.end_offset]
         earliest = self.earliest_snapshot_id
-        assert state.start_offset == 0 or earliest is not None, "a log that starts late needs a snapshot"
-        if state.start_offset > 0 and earliest is not None:
+        if state.start_offset > 0:
+            if earliest is None:
+                raise RaftSafetyError(f"a log that starts at {state.start_offset} needs a snapshot")
             self._base_on(earliest)
 
     def _base_on(self, snapshot_id: SnapshotId) -> None:
@@ -68,21 +71,26 @@ class LogMetadata:
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the record at `offset`, which is in the log or the last one before it."""
-        assert self.start_offset - 1 <= offset < self.end_offset, f"{offset} is not in the log"
+        if not self.start_offset - 1 <= offset < self.end_offset:
+            raise RaftSafetyError(f"{offset} is not in the log, {self.start_offset} to {self.end_offset}")
         index = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset)
         return self._epochs[index - 1].epoch if index else 0
 
     def append(self, *, base_offset: int, last_offset: int, epoch: int) -> None:
         """Note a batch at the end of the log."""
-        assert base_offset == self.end_offset, f"{base_offset} is not the end offset {self.end_offset}"
-        assert last_offset >= base_offset
-        assert epoch >= self.last_epoch
+        if base_offset != self.end_offset:
+            raise RaftSafetyError(f"a batch at {base_offset} is appended at the end offset {self.end_offset}")
+        if last_offset < base_offset:
+            raise RaftSafetyError(f"a batch goes from {base_offset} to {last_offset}")
+        if epoch < self.last_epoch:
+            raise RaftSafetyError(f"a batch of epoch {epoch} is appended after epoch {self.last_epoch}")
         if epoch > self.last_epoch:
             self._epochs.append(EpochStart(epoch=epoch, start_offset=base_offset))
         self.end_offset = last_offset + 1
 
     def persisted(self, end_offset: int) -> None:
-        assert end_offset <= self.end_offset, f"{end_offset} was never appended"
+        if end_offset > self.end_offset:
+            raise RaftSafetyError(f"{end_offset} is durable, but was never appended: {self.end_offset}")
         self.persisted_offset = max(self.persisted_offset, end_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
@@ -128,7 +136,10 @@ class LogMetadata:
         return min(local.offset, diverging.offset) if local.epoch == diverging.epoch else local.offset
 
     def truncate_to(self, end_offset: int) -> None:
-        assert self.start_offset <= end_offset <= self.end_offset
+        if not self.start_offset <= end_offset <= self.end_offset:
+            raise RaftSafetyError(
+                f"{end_offset} is outside of the log, {self.start_offset} to {self.end_offset}"
+            )
         self.end_offset = end_offset
         self.persisted_offset = min(self.persisted_offset, end_offset)
         while self._epochs and self._epochs[-1].start_offset >= end_offset:
@@ -142,7 +153,9 @@ class LogMetadata:
         self._base_on(snapshot_id)
 
     def snapshot_taken(self, snapshot_id: SnapshotId) -> None:
-        assert self.start_offset <= snapshot_id.offset <= self.end_offset
+        if not self.start_offset <= snapshot_id.offset <= self.end_offset:
+            log = f"{self.start_offset} to {self.end_offset}"
+            raise RaftSafetyError(f"a snapshot up to {snapshot_id.offset} of the log {log}")
         if self.snapshot_id is None or snapshot_id > self.snapshot_id:
             self.snapshot_id = snapshot_id
         if self.earliest_snapshot_id is None:
@@ -150,9 +163,10 @@ class LogMetadata:
 
     def move_start(self, start_offset: int) -> None:
         """Retention removed everything below `start_offset`, where a snapshot ends; older ones are gone."""
-        assert self.start_offset <= start_offset <= self.end_offset
-        assert self.snapshot_id is not None
-        assert start_offset <= self.snapshot_id.offset
+        snapshot_offset = -1 if self.snapshot_id is None else self.snapshot_id.offset
+        if not self.start_offset <= start_offset <= min(self.end_offset, snapshot_offset):
+            log = f"{self.start_offset} to {self.end_offset} with a snapshot up to {snapshot_offset}"
+            raise RaftSafetyError(f"the log start moved to {start_offset} in the log {log}")
         if start_offset == self.start_offset:
             return
         self.earliest_snapshot_id = SnapshotId(epoch=self.epoch_at(start_offset - 1), offset=start_offset)

@@ -38,6 +38,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.peers import NEVER_MS
 from quorate_controller.raft.roles.leader import Leader, Resigned
+from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.transitions import ElectingReplica
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class RaftNode:
     def __init__(
         self, *, config: "RaftConfig", hard_state: "HardState", log: "LogState", rng: "Random"
     ) -> None:
-        assert config.key.directory_id is not None, "a replica knows its directory"
+        if config.key.directory_id is None:
+            raise RaftSafetyError(f"{config.key} does not know its directory")
         self._replica = ElectingReplica(config, hard_state, log, rng)
         self._deadline_ms = NEVER_MS
         self._told_role: RoleChange | None = None
@@ -76,9 +78,14 @@ class RaftNode:
         return self._finish()
 
     def step(self, event: "Event", now_ms: int) -> "Ready":
-        """Take one event and say what follows from it. See `Ready` for the order of doing it."""
+        """Take one event and say what follows from it. See `Ready` for the order of doing it.
+
+        Raises:
+            RaftSafetyError: the step would break a promise. The process has to end.
+        """
         replica = self._replica
-        assert now_ms >= replica.now_ms, f"time went back from {replica.now_ms} to {now_ms}"
+        if now_ms < replica.now_ms:
+            raise RaftSafetyError(f"time went back from {replica.now_ms} to {now_ms}")
         replica.now_ms = now_ms
         match event:
             case RequestReceived():
@@ -145,7 +152,7 @@ class RaftNode:
             case UpdateRaftVoterRequest() as request:
                 response = membership.handle_update_voter(replica, request, listener)
             case request:
-                raise AssertionError(f"{request} is for sending only")
+                raise RaftSafetyError(f"{request} is for sending only")
         if response is not None:
             replica.effects.reply(token, response)
 
@@ -159,7 +166,10 @@ class RaftNode:
                 if isinstance(replica.state, Leader):
                     replica.state.record_own_end(replica)
             case SnapshotTaken(snapshot_id=snapshot_id):
-                assert snapshot_id.offset <= replica.high_watermark, "snapshots hold what is committed"
+                if snapshot_id.offset > replica.high_watermark:
+                    raise RaftSafetyError(
+                        f"snapshot {snapshot_id} has more than what is committed: {replica.high_watermark}"
+                    )
                 replica.log.snapshot_taken(snapshot_id)
             case LogStartMoved(start_offset=start_offset):
                 replica.log.move_start(start_offset)
@@ -171,9 +181,14 @@ class RaftNode:
 
     def _on_propose(self, batches: bytes) -> None:
         replica = self._replica
-        assert isinstance(replica.state, Leader), "only the leader appends"
+        state = replica.state
+        if not isinstance(state, Leader):
+            raise RaftSafetyError(
+                f"only the leader appends: records proposed as {state.role} of epoch {state.epoch}"
+            )
         epochs_seen = {header.partition_leader_epoch for header in scan_batches(batches)}
-        assert epochs_seen == {replica.epoch}, f"batches of epochs {epochs_seen} proposed in {replica.epoch}"
+        if epochs_seen != {replica.epoch}:
+            raise RaftSafetyError(f"batches of epochs {epochs_seen} proposed in {replica.epoch}")
         replica.append(batches)
 
     def _finish(self) -> Ready:
@@ -185,7 +200,7 @@ class RaftNode:
             if replica.state is state:
                 break
         else:
-            raise AssertionError(f"roles do not settle: {replica.state}")
+            raise RaftSafetyError(f"roles do not settle: {replica.state}")
         if replica.shutdown_deadline_ms is not None and not self.is_shut_down:
             self._deadline_ms = min(self._deadline_ms, replica.shutdown_deadline_ms)
         if replica.state is not self._told_state:

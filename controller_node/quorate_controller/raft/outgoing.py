@@ -20,6 +20,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import Download, ReplicaKey, find_endpoint
 from quorate_controller.raft.peers import NEVER_MS
+from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
     from quorate_controller.raft.replica import Replica
@@ -191,7 +192,8 @@ def _send_to_voter(replica: "Replica", voter_id: int, request: RaftRequest) -> N
 def _send_to_leader(replica: "Replica", request: RaftRequest) -> bool:
     leader_id = replica.state.leader_id
     endpoint = find_endpoint(replica.state.leader_endpoints, replica.config.listener)
-    assert endpoint is not None, "nobody follows a leader without an endpoint"
+    if endpoint is None:
+        raise RaftSafetyError(f"leader {leader_id} is followed without an endpoint")
     if not replica.peers.is_ready(leader_id, replica.now_ms):
         return False
     destination = Destination(node_id=leader_id, host=endpoint.host, port=endpoint.port)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from quorate_controller.raft.messages import Destination, RaftRequest
+from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
     from quorate_controller.raft.effects import Effects
@@ -46,7 +47,8 @@ class Peers:
     def send(self, effects: "Effects", destination: Destination, request: RaftRequest, now_ms: int) -> None:
         """Send a request to a node that is ready for one."""
         node_id = destination.node_id
-        assert self.is_ready(node_id, now_ms), f"node {node_id} is busy"
+        if not self.is_ready(node_id, now_ms):
+            raise RaftSafetyError(f"node {node_id} is busy with an earlier request")
         request_id = self._next_request_id
         self._next_request_id += 1
         self._backoff_until_ms.pop(node_id, None)

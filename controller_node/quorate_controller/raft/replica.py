@@ -19,6 +19,7 @@ from quorate_controller.raft.messages import HIGH_WATERMARK_UNKNOWN, Role
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey, SnapshotId, Voter
 from quorate_controller.raft.peers import Peers
 from quorate_controller.raft.records import quorum_changes
+from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import HardState, LogState, RaftConfig
 from quorate_controller.raft.voters import VoterSet
 
@@ -250,7 +251,10 @@ class Replica(ABC):
 
     def truncate_to(self, end_offset: int) -> None:
         """Remove the records that the leader does not have, and the voter sets in them."""
-        assert end_offset >= self.high_watermark, "what is committed stays"
+        if end_offset < self.high_watermark:
+            raise RaftSafetyError(
+                f"truncation to {end_offset} would remove committed records up to {self.high_watermark}"
+            )
         voters = self.voters
         self.log.truncate_to(end_offset)
         self.history.truncate_to(end_offset)
@@ -260,7 +264,8 @@ class Replica(ABC):
 
     def begin_restore(self, snapshot_id: SnapshotId) -> None:
         """A snapshot has been downloaded: it takes the place of the log if it is whole and good."""
-        assert self.state.role is not Role.LEADER, "a leader never loads a snapshot"
+        if self.state.role is Role.LEADER:
+            raise RaftSafetyError(f"the leader of epoch {self.epoch} would load the snapshot {snapshot_id}")
         self.restoring = snapshot_id
         self.effects.restore = snapshot_id
 
@@ -268,8 +273,7 @@ class Replica(ABC):
         self, snapshot_id: SnapshotId, kraft_version: int | None, voters: VoterSet | None
     ) -> None:
         """Storage has loaded the snapshot. `kraft_version` and `voters` are those in it."""
-        assert self.restoring == snapshot_id
-        self.restoring = None
+        self._take_restoring(snapshot_id)
         self.downloads_refused = 0
         self.log.reset_to(snapshot_id)
         self.history.reset(snapshot_id.offset - 1, kraft_version, voters)
@@ -278,8 +282,7 @@ class Replica(ABC):
 
     def refuse_restore(self, snapshot_id: SnapshotId, reason: str) -> None:
         """The downloaded snapshot is damaged: keep the log, and download again after a pause that grows."""
-        assert self.restoring == snapshot_id
-        self.restoring = None
+        self._take_restoring(snapshot_id)
         pause_ms = min(_DOWNLOAD_PAUSE_MS << min(self.downloads_refused, 10), _DOWNLOAD_PAUSE_MS_MAX)
         self.downloads_refused += 1
         self.next_download_ms = self.now_ms + pause_ms
@@ -292,8 +295,15 @@ class Replica(ABC):
             next_download_in_ms=pause_ms,
         )
 
+    def _take_restoring(self, snapshot_id: SnapshotId) -> None:
+        if self.restoring != snapshot_id:
+            raise RaftSafetyError(f"snapshot {snapshot_id} is put in place instead of {self.restoring}")
+        self.restoring = None
+
     def set_high_watermark(self, offset: int) -> None:
-        """Everything below `offset` is known to be committed."""
+        """Everything below `offset` is known to be committed. A lower one than before is old news."""
+        if offset > self.log.end_offset:
+            raise RaftSafetyError(f"{offset} is committed, but the log ends at {self.log.end_offset}")
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.effects.high_watermark = offset

@@ -1,6 +1,6 @@
 """The ways of a replica from role to role. Each `become_*` is one transition; the roles decide when.
 
-`TRANSITIONS` says which are legal; each transition asserts it.
+`TRANSITIONS` says which are legal; each transition checks it.
 """
 
 from collections.abc import Iterable
@@ -17,6 +17,7 @@ from quorate_controller.raft.replica import Replica, RoleState
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader, Resigned, check_quorum_ms
 from quorate_controller.raft.roles.standing import Candidate, Prospective, Unattached
+from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC, HardState, LogState, RaftConfig
 from quorate_controller.raft.voters import VoteTally
 
@@ -139,7 +140,7 @@ class ElectingReplica(Replica):
         )
 
     def become_prospective(self) -> None:
-        assert self.can_stand, "observers do not stand for election"
+        self._check_can_stand()
         before = self.state
         self._transition(
             Prospective(
@@ -153,12 +154,16 @@ class ElectingReplica(Replica):
         )
 
     def become_candidate(self) -> None:
-        assert self.can_stand, "observers do not stand for election"
+        self._check_can_stand()
         if self.epoch >= EPOCH_MAX:
             self.effects.warn("epochs_used_up", epoch=self.epoch)
             self.become_unattached(self.epoch)
             return
         self._transition(self._candidate(self.epoch + 1))
+
+    def _check_can_stand(self) -> None:
+        if not self.can_stand:
+            raise RaftSafetyError(f"{self.key} is no voter and does not stand: {self.voters.ids}")
 
     def _candidate(self, epoch: int) -> Candidate:
         return Candidate(
@@ -175,7 +180,7 @@ class ElectingReplica(Replica):
         return tally
 
     def become_leader(self, granting: Iterable[int]) -> None:
-        assert self.can_stand, "observers do not lead"
+        self._check_can_stand()
         voters = self.voters
         is_dynamic = self.history.kraft_version >= KRAFT_VERSION_DYNAMIC
         leader = Leader(
@@ -197,7 +202,8 @@ class ElectingReplica(Replica):
         if is_dynamic and (self.history.voters_offset == -1 or voters.needs_update(self.own_voter)):
             # The voters come from the bootstrap checkpoint, which is not replicated, or know us differently.
             updated = voters.update(self.own_voter)
-            assert updated is not None
+            if updated is None:
+                raise RaftSafetyError(f"{self.key} leads epoch {self.epoch} and is no voter: {voters.ids}")
             records.append(kraft_version_record(self.history.kraft_version))
             records.append(updated.to_record())
         self.append_control(records)
@@ -244,7 +250,8 @@ class ElectingReplica(Replica):
 
     def give_up_standing(self) -> None:
         prospective = self.state
-        assert isinstance(prospective, Prospective)
+        if not isinstance(prospective, Prospective):
+            raise RaftSafetyError(f"a pre-vote is lost in the role {prospective.role}")
         if self.can_reach_leader and prospective.leader_id != self.key.node_id:
             self._become_follower(prospective.epoch, prospective.leader_id, prospective.leader_endpoints)
         else:
@@ -252,9 +259,12 @@ class ElectingReplica(Replica):
 
     def record_vote(self, candidate: ReplicaKey) -> None:
         state = self.state
-        assert isinstance(state, Unattached | Prospective)
-        assert state.voted_key is None
-        assert candidate.node_id != self.key.node_id
+        if not isinstance(state, Unattached | Prospective) or candidate.node_id == self.key.node_id:
+            raise RaftSafetyError(f"{self.key} votes for {candidate} in the role {state.role}")
+        if state.voted_key is not None:
+            raise RaftSafetyError(
+                f"votes for {state.voted_key} and then for {candidate} in epoch {state.epoch}"
+            )
         state.voted_key = candidate
         state.election_deadline_ms = self.now_ms + self.random_election_timeout_ms()
         self._save_hard_state()
@@ -262,10 +272,10 @@ class ElectingReplica(Replica):
     def _transition(self, after: "RoleState") -> None:
         before = self.state
         step = TRANSITIONS[before.role].get(after.role)
-        assert step is not None, f"no way from {before.role} to {after.role}"
-        assert step.allows(before.epoch, after.epoch), (
-            f"{before.role}, {before.epoch} to {after.role}, {after.epoch}"
-        )
+        if step is None:
+            raise RaftSafetyError(f"no way from {before.role} to {after.role}")
+        if not step.allows(before.epoch, after.epoch):
+            raise RaftSafetyError(f"{before.role} of epoch {before.epoch} to {after.role} of {after.epoch}")
         self._enter(after)
         before.close(self)
 

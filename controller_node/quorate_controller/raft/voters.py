@@ -9,6 +9,7 @@ from quorate_protocol.records.batch import RECORD_SIZE_BYTES_MAX
 from quorate_protocol.wire.writing import encode
 
 from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange, Voter
+from quorate_controller.raft.safety import RaftSafetyError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +20,8 @@ class VoterSet:
 
     def __post_init__(self) -> None:
         ids = [voter.node_id for voter in self.voters]
-        assert ids == sorted(set(ids)), f"voters must be unique and ascending by node id: {ids}"
+        if ids != sorted(set(ids)):
+            raise RaftSafetyError(f"voters must be unique and ascending by node id: {ids}")
 
     @staticmethod
     def of(voters: Iterable[Voter]) -> "VoterSet":

@@ -8,6 +8,7 @@ from quorate_controller.raft.messages import LeaderEndpoint
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey, find_endpoint
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader
+from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
     from quorate_controller.raft.replica import Replica
@@ -20,6 +21,18 @@ behind learns the epoch from the responses to its own requests.
 """
 UNKNOWN_EPOCH_STEP_MAX: Final = 1_000
 """The same for a sender that is no voter as far as we know; the log that makes it one may not have reached us yet."""
+
+
+def leader_state(replica: "Replica") -> Leader:
+    """The state of this replica, which was found to lead.
+
+    Raises:
+        RaftSafetyError: it does not lead.
+    """
+    state = replica.state
+    if not isinstance(state, Leader):
+        raise RaftSafetyError(f"only the leader goes on here: {state.role} of epoch {state.epoch}")
+    return state
 
 
 def is_other_cluster(replica: "Replica", cluster_id: str | None) -> bool:

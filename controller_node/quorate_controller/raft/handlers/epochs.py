@@ -135,9 +135,7 @@ def handle_end_epoch(
         return EndQuorumEpochResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
     error_code = _adopt_sender(replica, request)
     state = replica.state
-    is_own_leader = isinstance(state, Follower) and state.leader_id == request.leader_id
-    if error_code is ErrorCode.none and is_own_leader:
-        assert isinstance(state, Follower)
+    if error_code is ErrorCode.none and isinstance(state, Follower) and state.leader_id == request.leader_id:
         state.leader_resigned(replica, _election_backoff_ms(replica, request.preferred_candidates))
     return EndQuorumEpochResponse(
         error_code=error_code,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError
 
-from quorate_controller.raft.handlers.common import is_other_cluster, leader_request_error
+from quorate_controller.raft.handlers.common import is_other_cluster, leader_request_error, leader_state
 from quorate_controller.raft.held import leader_endpoint
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
@@ -26,6 +26,7 @@ from quorate_controller.raft.model import VersionRange, Voter, find_endpoint
 from quorate_controller.raft.records import kraft_version_record
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import ChangeKind, Leader, VoterChange
+from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ def handle_add_voter(
     endpoint = find_endpoint(request.endpoints, replica.config.listener)
     if error_code is not ErrorCode.none or endpoint is None:
         return AddRaftVoterResponse(error_code=error_code, error_message=message)
-    leader, node_id = replica.state, request.voter.node_id
-    assert isinstance(leader, Leader)
+    leader, node_id = leader_state(replica), request.voter.node_id
     if not replica.peers.is_ready(node_id, replica.now_ms):
         return AddRaftVoterResponse(
             error_code=ErrorCode.request_timed_out,
@@ -91,7 +91,8 @@ def _add_refusal(replica: "Replica", request: AddRaftVoterRequest) -> Refusal:
     voters_after = replica.voters.add(
         Voter(key=request.voter, endpoints=request.endpoints, kraft_versions=any_versions)
     )
-    assert voters_after is not None, "the id is not taken"
+    if voters_after is None:
+        raise RaftSafetyError(f"the id of {request.voter} is taken in {replica.voters.ids}")
     message = voters_after.why_unwritable()
     return (ErrorCode.none if message is None else ErrorCode.invalid_request), message
 
@@ -121,7 +122,8 @@ def handle_probe_response(replica: "Replica", node_id: int, response: ApiVersion
         leader.end_change(replica, ErrorCode.request_timed_out, message)
         return True
     voters = replica.voters.add(Voter(key=change.voter, endpoints=change.endpoints, kraft_versions=supported))
-    assert voters is not None, "no other change can have added it meanwhile"
+    if voters is None:
+        raise RaftSafetyError(f"{change.voter} was added meanwhile by another change: {replica.voters.ids}")
     change.offset = _append_voters(replica, voters)
     if not change.ack_when_committed:
         replica.effects.reply(change.token, AddRaftVoterResponse())
@@ -149,9 +151,7 @@ def handle_remove_voter(
     voters = replica.voters.remove(request.voter) if error_code is ErrorCode.none else None
     if voters is None:
         return RemoveRaftVoterResponse(error_code=error_code, error_message=message)
-    leader = replica.state
-    assert isinstance(leader, Leader)
-    leader.change = VoterChange(
+    leader_state(replica).change = VoterChange(
         kind=ChangeKind.REMOVE,
         token=token,
         voter=request.voter,
@@ -189,8 +189,7 @@ def _leader_refusal(replica: "Replica", cluster_id: str | None) -> Refusal | Non
 
 def _change_refusal(replica: "Replica", verb: str) -> Refusal | None:
     """Why no voter can be added or removed now: errors that Kafka's clients retry."""
-    leader = replica.state
-    assert isinstance(leader, Leader)
+    leader = leader_state(replica)
     if leader.change is not None:
         message = "Request timed out waiting for leader to handle previous voter change request"
         return ErrorCode.request_timed_out, message
@@ -242,8 +241,7 @@ def _update_error(replica: "Replica", request: UpdateRaftVoterRequest) -> ErrorC
 
 
 def _update_voter(replica: "Replica", request: UpdateRaftVoterRequest) -> ErrorCode:
-    leader, kraft_version = replica.state, replica.history.kraft_version
-    assert isinstance(leader, Leader)
+    leader, kraft_version = leader_state(replica), replica.history.kraft_version
     is_dynamic = kraft_version >= KRAFT_VERSION_DYNAMIC
     if leader.change is not None or leader.high_watermark is None:
         return ErrorCode.request_timed_out
@@ -321,7 +319,8 @@ def upgrade_kraft_version(replica: "Replica", kraft_version: int, *, validate_on
         raise ProtocolError(
             ErrorCode.invalid_update_version, f"{how} because not all of the voters support it"
         )
-    assert voters.ids == replica.voters.ids, "static voters do not change"
+    if voters.ids != replica.voters.ids:
+        raise RaftSafetyError(f"the static voters {replica.voters.ids} are described as {voters.ids}")
     unknown = [voter.node_id for voter in voters if voter.key.directory_id is None]
     if unknown:
         raise ProtocolError(

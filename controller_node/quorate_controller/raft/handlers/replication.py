@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from quorate_controller.raft.handlers.common import is_other_cluster, leader_request_error
+from quorate_controller.raft.handlers.common import is_other_cluster, leader_request_error, leader_state
 from quorate_controller.raft.held import HeldFetch, answer_fetch, leader_endpoint, refuse_fetch
 from quorate_controller.raft.messages import (
     FetchRequest,
@@ -17,7 +17,6 @@ from quorate_controller.raft.messages import (
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, Download
 from quorate_controller.raft.records import check_fetched
 from quorate_controller.raft.roles.follower import Follower
-from quorate_controller.raft.roles.leader import Leader
 
 if TYPE_CHECKING:
     from quorate_controller.raft.model import OffsetAndEpoch, SnapshotId
@@ -36,8 +35,7 @@ def handle_fetch(
     error_code = _fetch_error(replica, request)
     if error_code is not ErrorCode.none:
         return refuse_fetch(replica, error_code, listener)
-    leader = replica.state
-    assert isinstance(leader, Leader)
+    leader = leader_state(replica)
     position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
     if position.is_valid and request.replica.node_id >= 0:
         leader.record_fetch(replica, request.replica, request.fetch_offset)
@@ -79,11 +77,9 @@ def handle_fetch_snapshot(
         error_code = ErrorCode.snapshot_not_found
     if error_code is ErrorCode.none and request.position < 0:
         error_code = ErrorCode.position_out_of_range
-    leader = replica.state
     read = None
     if error_code is ErrorCode.none:
-        assert isinstance(leader, Leader)
-        leader.heard_from(replica, request.replica)
+        leader_state(replica).heard_from(replica, request.replica)
         size_bytes_max = max(1, min(request.max_bytes, replica.config.snapshot_fetch_size_bytes_max))
         read = SnapshotRead(
             snapshot_id=request.snapshot_id, position=request.position, size_bytes_max=size_bytes_max

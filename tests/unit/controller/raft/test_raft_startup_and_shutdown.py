@@ -14,6 +14,7 @@ from quorate_controller.raft.messages import (
     VoteRequest,
 )
 from quorate_controller.raft.model import ReplicaKey
+from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import HardState
 
 
@@ -104,7 +105,7 @@ def test_time_does_not_go_back(lab) -> None:
     """Goal: a driver with a bad clock is a bug. Method: step into the past."""
     node = lab.node(1)
     node.start()
-    with pytest.raises(AssertionError, match="time went back"):
+    with pytest.raises(RaftSafetyError, match="time went back"):
         node.node.step(Tick(), node.now_ms - 1)
 
 
@@ -112,14 +113,14 @@ def test_only_a_leader_appends_in_its_epoch_and_only_what_it_has_is_durable(lab)
     """Goal: bugs of the driver are found at once. Method: four of them."""
     node = lab.node(1)
     node.start()
-    with pytest.raises(AssertionError, match="only the leader"):
+    with pytest.raises(RaftSafetyError, match="only the leader"):
         node.step(Propose(batches=lab.batch(0, 1)))
     leader = lab.leader()
-    with pytest.raises(AssertionError, match="epochs"):
+    with pytest.raises(RaftSafetyError, match="epochs"):
         leader.step(Propose(batches=lab.batch(3, 2)))
-    with pytest.raises(AssertionError, match="end offset"):
+    with pytest.raises(RaftSafetyError, match="end offset"):
         leader.step(Propose(batches=lab.batch(4, 1)))
-    with pytest.raises(AssertionError, match="never appended"):
+    with pytest.raises(RaftSafetyError, match="never appended"):
         leader.step(Persisted(end_offset=99))
 
 

@@ -1,8 +1,9 @@
-"""The transition table: what is documented is what is asserted, and nothing else is allowed."""
+"""The transition table: what is documented is what is checked, and nothing else is allowed."""
 
 import pytest
 import quorate_controller.raft as package
 from quorate_controller.raft.messages import Role
+from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.transitions import TRANSITIONS, EpochStep
 
 
@@ -52,12 +53,12 @@ def test_epochs_never_fall(step: EpochStep, before: int, allowed: set[int]) -> N
 def test_an_illegal_transition_is_a_bug(lab) -> None:
     """Goal: nobody skips the election. Method: make an unattached replica leader."""
     quorum = lab.node().node._replica
-    with pytest.raises(AssertionError, match="no way from"):
+    with pytest.raises(RaftSafetyError, match="no way from"):
         quorum.become_leader(())
 
 
 def test_a_transition_cannot_take_the_epoch_back(lab) -> None:
     """Goal: epochs are monotonic. Method: make a leader unattached in its own epoch."""
     quorum = lab.leader().node._replica
-    with pytest.raises(AssertionError, match="LEADER"):
+    with pytest.raises(RaftSafetyError, match="LEADER"):
         quorum.become_unattached(quorum.epoch)
