@@ -43,6 +43,7 @@ from quorate_controller.raft.messages import (
     Tick,
 )
 from quorate_controller.raft.model import find_endpoint
+from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -155,6 +156,7 @@ class ControllerNode:
 
         Raises:
             StorageError: the disk failed. The process has to end.
+            RaftSafetyError: a step would break a promise of Raft. The process has to end.
         """
         self.now_ms = now_ms
         for event in events:
@@ -256,9 +258,7 @@ class ControllerNode:
             self._last_leader = (change.epoch, change.leader_id)
             self.new_active_count += 1
         if change.role is not Role.LEADER and self.is_active:
-            self._release(
-                self.metadata.abandon(), ControlError(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
-            )
+            self._release(self.metadata.abandon(), _not_controller())
             self._proposals.clear()
             self._note("no_longer_active", epoch=change.epoch, leader_id=change.leader_id)
 
@@ -348,6 +348,8 @@ class ControllerNode:
         """
         try:
             result = self.metadata.control.decide(request, context)
+        except RaftSafetyError:
+            raise
         except Exception as error:
             fault: Exception | None = error
         else:
@@ -374,6 +376,8 @@ class ControllerNode:
             fault = None if result is None else self._take_result(result)
         if fault is None:
             return True
+        if self.raft.epoch_start_offset is None:
+            return False  # deposed on the way; what was decided is abandoned
         self._decision_failed(fault, task=task)
         self._activation_due_ms = self.now_ms + ACTIVATION_PAUSE_MS
         self._perform(self.raft.step(Resign(epoch=self.raft.epoch), self.now_ms))
@@ -388,7 +392,7 @@ class ControllerNode:
 
         Returns:
             The exception when a record cannot be encoded or replayed. An atomic decision then leaves nothing
-            behind; of any other, whole batches may stay.
+            behind; of any other, whole batches may stay. NOT_CONTROLLER when raft deposed this node on the way.
         """
         try:
             batches = self.metadata.encode_decision(result)
@@ -398,6 +402,8 @@ class ControllerNode:
         for values in batches:
             if not self.metadata.has_room(values):
                 self._propose_pending()
+                if not self.is_active:
+                    return _not_controller()
             records = result.records[start : start + len(values)]
             try:
                 self.metadata.apply_decision(records, values, self._next_offset, self.now_ms)
@@ -406,10 +412,14 @@ class ControllerNode:
             start += len(values)
         if result.kraft_version is not None:
             self._propose_pending()
+            if not self.is_active:
+                return _not_controller()
             _, ready = self.raft.upgrade_kraft_version(
                 result.kraft_version.level, validate_only=False, now_ms=self.now_ms
             )
             self._perform(ready)
+            if not self.is_active:
+                return _not_controller()
         return None
 
     def _answer(self, token: int, outcome: Payload | ControlError) -> None:
@@ -417,15 +427,17 @@ class ControllerNode:
         if self.is_active:
             self.metadata.wait(self._next_offset, token, outcome)
         else:
-            self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
+            self._deliver(token, outcome)
 
     def _release(self, waiters: Sequence[Waiter], refusal: ControlError | None) -> None:
         for waiter in waiters:
-            outcome = refusal or waiter.outcome
-            if waiter.token == REGISTRATION_TOKEN:
-                self._registration_answered(*_error_of(outcome))
-            else:
-                self._effects.control_answers.append(ControlAnswer(token=waiter.token, outcome=outcome))
+            self._deliver(waiter.token, refusal or waiter.outcome)
+
+    def _deliver(self, token: int, outcome: Payload | ControlError) -> None:
+        if token == REGISTRATION_TOKEN:
+            self._registration_answered(*_error_of(outcome))
+        else:
+            self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
 
     def _propose_pending(self) -> None:
         if not self.metadata.pending_count:
@@ -433,7 +445,8 @@ class ControllerNode:
         batch = self.metadata.take_batch(self.raft.epoch, self.now_ms)
         self.snapshotter.applied(len(batch))
         self._perform(self.raft.step(Propose(batches=batch), self.now_ms), is_proposal=True)
-        self._proposals.append((self.raft.log_end_offset, self.now_ms))
+        if self.is_active:  # raft may have deposed this node in the very step
+            self._proposals.append((self.raft.log_end_offset, self.now_ms))
 
     # ------------------------------------------------------------------------- registration, snapshots
 
@@ -503,6 +516,10 @@ class ControllerNode:
     def close(self) -> None:
         """Releases the disk."""
         self.storage.close()
+
+
+def _not_controller() -> ControlError:
+    return ControlError(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
 
 
 def _error_of(outcome: Payload | ControlError) -> tuple[ErrorCode, str | None]:

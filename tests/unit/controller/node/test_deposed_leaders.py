@@ -1,0 +1,120 @@
+"""Leaders that raft deposes in the middle of a decision, and steps that raft refuses to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+from quorate_controller.control.api import (
+    RECORDS_PER_BATCH_MAX,
+    ControlError,
+    ControlResult,
+    KRaftVersionUpgrade,
+)
+from quorate_controller.raft.messages import Role
+from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.storage.controller_storage import ControllerStorage
+from quorate_protocol.image.snapshot import image_to_records
+from quorate_protocol.records.generated import TopicRecord
+
+
+def topics(count: int, name_chars: int = 200) -> tuple[TopicRecord, ...]:
+    return tuple(TopicRecord(name=f"{i:0{name_chars}}", topic_id=UUID(int=100 + i)) for i in range(count))
+
+
+SEVERAL_BATCHES = ControlResult(records=topics(2 * RECORDS_PER_BATCH_MAX + 1), response="done", atomic=False)
+WITH_KRAFT_VERSION = ControlResult(
+    records=topics(1), response="done", kraft_version=KRaftVersionUpgrade(level=1)
+)
+"""The level is what it is already: raft has nothing to write, and only looks after its role."""
+
+
+def depose_at_next_step(bench: Any) -> None:
+    """Raft resigns in its next step, as it does when the time that it may lead without a majority has run out."""
+    bench.node.raft._replica.state.is_resigning = True
+
+
+@pytest.mark.parametrize("result", [SEVERAL_BATCHES, WITH_KRAFT_VERSION], ids=["batches", "kraft.version"])
+def test_a_leader_deposed_within_a_decision_proposes_nothing_more(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, result: ControlResult
+) -> None:
+    """Goal: who leads no more appends nothing and promises nothing. Method: raft resigns in the step that takes the
+    first batch of a decision: the rest is not proposed, the client is refused, the image is that of before; the only
+    voter is elected again, has what it had appended as leader, and serves.
+    """
+    node = bench.node
+    before, end_offset = list(image_to_records(node.metadata.image)), node.storage.log.end_offset
+    bench.decide_next(monkeypatch, result)
+    depose_at_next_step(bench)
+    outcome, effects = bench.ask()
+    assert isinstance(outcome, ControlError)
+    assert outcome.error_code is ErrorCode.not_controller
+    assert node.raft.role is Role.RESIGNED
+    assert not [note for note in effects.notes if note.exception]
+    assert list(image_to_records(node.metadata.image)) == before
+    assert node.metadata.pending_count == 0
+    appended = node.storage.log.end_offset - end_offset
+    assert 0 < appended <= RECORDS_PER_BATCH_MAX
+    bench.wait_until_active()
+    assert len(node.metadata.image.topics.by_name) == appended
+    bench.assert_serves()
+
+
+def test_a_leader_deposed_by_the_upgrade_of_kraft_version_promises_nothing(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: success is answered after the commit alone. Method: raft resigns in the step of the upgrade itself."""
+    bench.decide_next(monkeypatch, replace(WITH_KRAFT_VERSION, records=()))
+    depose_at_next_step(bench)
+    outcome, _ = bench.ask()
+    assert isinstance(outcome, ControlError)
+    assert outcome.error_code is ErrorCode.not_controller
+    bench.wait_until_active()
+    bench.assert_serves()
+
+
+def test_a_leader_deposed_by_its_own_timer_resigns_without_a_fault(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: to lose leadership is no fault that asks for a pause. Method: the same in a decision of a timer."""
+    bench.now_ms = bench.node.deadline_ms
+    monkeypatch.setattr(bench.node.metadata.control, "tick", lambda _now_ms: SEVERAL_BATCHES)
+    depose_at_next_step(bench)
+    effects = bench.node.turn([], bench.now_ms)
+    assert bench.node.raft.role is Role.RESIGNED
+    assert not [note for note in effects.notes if note.exception]
+    monkeypatch.undo()
+    bench.wait_until_active()
+    bench.assert_serves()
+
+
+def test_a_deposed_leader_keeps_no_time_of_its_proposals(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the latency of commits counts those of one leadership. Method: look at what is measured afterwards."""
+    bench.decide_next(monkeypatch, SEVERAL_BATCHES)
+    depose_at_next_step(bench)
+    bench.ask()
+    assert not bench.node._proposals
+
+
+@pytest.mark.parametrize("where", ["in the decision", "in the proposal"])
+def test_a_breach_of_safety_ends_the_node_and_leaves_nothing(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Goal: a node whose raft found a mistake of ours does not go on, and nothing of the turn leaves it. Method:
+    raft is asked for what it refuses, while a request is decided or by the batch that is proposed: the turn raises,
+    so that the process ends; neither log nor quorum-state has changed.
+    """
+    node, end_offset = bench.node, bench.node.storage.log.end_offset
+    monkeypatch.setattr(ControllerStorage, "save_hard_state", None)
+    if where == "in the decision":
+        bench.decide_next(monkeypatch, RaftSafetyError("ours"))
+    else:
+        bench.decide_next(monkeypatch, ControlResult(records=topics(1), response="done"))
+        take_batch = node.metadata.take_batch
+        monkeypatch.setattr(node.metadata, "take_batch", lambda epoch, now_ms: take_batch(epoch - 1, now_ms))
+    with pytest.raises(RaftSafetyError):
+        bench.ask()
+    assert node.storage.log.end_offset == end_offset
