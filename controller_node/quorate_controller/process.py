@@ -58,7 +58,7 @@ class _Process:
             log.info("config_without_effect", extra={"facts": {"note": note}})
         rng = SystemRandom()
         clock = Clock()
-        node = open_node(config, file_system=OsFileSystem(), rng=rng, now_ms=clock.now_ms())
+        node = open_node(config, file_system=OsFileSystem(), rng=rng, clock=clock.now_ms)
         driver = Driver(
             node,
             clock=clock,

@@ -26,6 +26,7 @@ from quorate_controller.raft.voters import VoterSet
 from quorate_controller.storage.controller_storage import ControllerStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from quorate_controller.config import ControllerConfig
@@ -36,23 +37,25 @@ STATIC_VOTER_KRAFT_VERSIONS: Final = VersionRange(lowest=KRAFT_VERSION_STATIC, h
 
 
 def open_node(
-    config: ControllerConfig, *, file_system: FileSystem, rng: Random, now_ms: int
+    config: ControllerConfig, *, file_system: FileSystem, rng: Random, clock: Callable[[], int]
 ) -> ControllerNode:
     """Opens the directories of `config` and builds the node on them; `start` it next.
+
+    `clock` returns what turns get as `now_ms`. Only slices of long work read it, to measure themselves.
 
     Raises:
         StorageError: the directories cannot be used. Nothing stays open.
     """
     storage = ControllerStorage.open(file_system, config.storage)
     try:
-        return _build(config, storage, rng=rng, now_ms=now_ms)
+        return _build(config, storage, rng=rng, clock=clock)
     except BaseException:
         storage.close()
         raise
 
 
 def _build(
-    config: ControllerConfig, storage: ControllerStorage, *, rng: Random, now_ms: int
+    config: ControllerConfig, storage: ControllerStorage, *, rng: Random, clock: Callable[[], int]
 ) -> ControllerNode:
     log_state = storage.log_state()
     raft = RaftNode(
@@ -81,13 +84,14 @@ def _build(
         snapshotter=Snapshotter(
             storage=storage,
             raft=raft,
+            node_id=config.node_id,
             bytes_max=config.snapshot_bytes_max,
             interval_ms=config.snapshot_interval_ms,
-            now_ms=now_ms,
+            clock=clock,
         ),
         registration=RegistrationKeeper(identity, rng),
         listener=config.controller_listener_names[0],
-        now_ms=now_ms,
+        now_ms=clock(),
     )
 
 

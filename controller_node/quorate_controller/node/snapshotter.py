@@ -1,4 +1,8 @@
-"""Writes checkpoints of the committed metadata, one slice per turn so that turns stay short (KIP-630)."""
+"""Writes checkpoints of the committed metadata in slices, so that turns stay short (KIP-630).
+
+A slice takes a few milliseconds, and a pause follows that is longer: what arrives meanwhile is decided at once.
+Without pauses each hop of a request, at each of the controllers, would wait for a slice.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from quorate_controller.raft.messages import Note
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, SnapshotId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from quorate_protocol.image import MetadataImage
 
@@ -18,27 +22,52 @@ if TYPE_CHECKING:
     from quorate_controller.storage.controller_storage import ControllerStorage
     from quorate_controller.storage.snapshots import SnapshotWriter
 
-SLICE_BYTES: Final = 256 * 1024
-"""The least that one turn writes of a checkpoint: about 10 ms of encoding."""
+SLICE_MS: Final = 5
+"""A slice ends with the first step after this time. A step takes one or two milliseconds."""
 
+STEPS_PER_SLICE_MAX: Final = 16
+"""The most steps of a slice on a fast machine, or with a clock that stands still."""
+
+PAUSE_FACTOR: Final = 2
+"""A pause takes this many times as long as the slice before it: a checkpoint uses a third of the time."""
 
 RETRY_MS: Final = 1_000
 """The pause after a checkpoint was due, but had nothing new to contain."""
+
+SPREAD_SHARES: Final = 5
+"""Controllers with consecutive ids use this many different limits, from 100 % down to 80 % of the configured one."""
+
+
+def spread(limit: int, node_id: int) -> int:
+    """Returns the limit of one controller, at most `limit`, at least 1 unless `limit` is 0.
+
+    All controllers count the same bytes of the log: with one limit they would all write at the same time. Kafka's
+    configs are the most bytes and the most time between two snapshots, so that an earlier one is allowed.
+    """
+    return limit - limit * (node_id % SPREAD_SHARES) // (4 * SPREAD_SHARES)
 
 
 class Snapshotter:
     """Decides when a checkpoint is due and writes it, one at a time."""
 
     def __init__(
-        self, *, storage: ControllerStorage, raft: RaftNode, bytes_max: int, interval_ms: int, now_ms: int
+        self,
+        *,
+        storage: ControllerStorage,
+        raft: RaftNode,
+        node_id: int,
+        bytes_max: int,
+        interval_ms: int,
+        clock: Callable[[], int],
     ) -> None:
         self._storage = storage
         self._raft = raft
-        self._bytes_max = bytes_max
-        self._interval_ms = interval_ms
+        self._bytes_max = spread(bytes_max, node_id)
+        self._interval_ms = spread(interval_ms, node_id)
+        self._clock = clock
+        """The time of the turns, read while one runs: it measures a slice."""
         self._bytes_since = 0
-        self._since_ms = now_ms
-        self._not_before_ms = now_ms
+        self._since_ms = self._not_before_ms = self._slice_due_ms = clock()
         self.latest_timestamp_ms = 0
         """When the newest checkpoint was begun or fetched by this process."""
         self._writer: SnapshotWriter | None = None
@@ -46,7 +75,7 @@ class Snapshotter:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a checkpoint is being written, so that the node should turn again soon."""
+        """Whether a checkpoint is being written."""
         return self._writer is not None
 
     @property
@@ -68,7 +97,12 @@ class Snapshotter:
         self._since_ms = self.latest_timestamp_ms = now_ms
 
     def deadline_ms(self) -> int | None:
-        """When a checkpoint is due by time; None when only bytes count or nothing was written since."""
+        """When a slice or, by time, a checkpoint is due; None when only bytes count or nothing was written since."""
+        if self.is_writing:
+            return self._slice_due_ms
+        return self._interval_deadline_ms()
+
+    def _interval_deadline_ms(self) -> int | None:
         if not self._interval_ms or not self._bytes_since:
             return None
         return max(self._since_ms + self._interval_ms, self._not_before_ms)
@@ -76,13 +110,14 @@ class Snapshotter:
     def begin_if_due(self, image: MetadataImage, now_ms: int) -> Note | None:
         """Begins a checkpoint of the committed metadata, up to an open metadata transaction."""
         stable = image.stable
-        deadline_ms = self.deadline_ms()
+        deadline_ms = self._interval_deadline_ms()
         due = self._bytes_since >= self._bytes_max or (deadline_ms is not None and now_ms >= deadline_ms)
         if not due or self.is_writing or now_ms < self._not_before_ms:
             return None
         self._not_before_ms = now_ms + RETRY_MS
         if stable.end_offset <= self._latest_end_offset():
             return None
+        begun_ms = self._clock()
         committed = image.committed_copy()
         if not committed.metadata_version:
             # Leaders came and went before one could write the bootstrap metadata: there is nothing to keep.
@@ -99,24 +134,35 @@ class Snapshotter:
         self._writer = self._storage.create_snapshot(snapshot_id)
         self._bytes_since = 0
         self._since_ms = now_ms
+        # The copy of many topics takes milliseconds too.
+        self._pause_after(self._clock() - begun_ms)
         return Note(
             event="snapshot_started", facts={"offset": snapshot_id.offset, "epoch": snapshot_id.epoch}
         )
 
-    def write_slice(self) -> SnapshotId | None:
-        """Writes the next slice. Returns the id once the checkpoint is complete and durable."""
-        if self._writer is None or self._slices is None:
+    def write_slice(self, now_ms: int) -> SnapshotId | None:
+        """Writes the next slice, if it is due. Returns the id once the checkpoint is complete and durable."""
+        if self._writer is None or self._slices is None or now_ms < self._slice_due_ms:
             return None
-        end_bytes = self._writer.size_bytes + SLICE_BYTES
-        for data in self._slices:
+        begun_ms = self._clock()
+        for _ in range(STEPS_PER_SLICE_MAX):
+            data = next(self._slices, None)
+            if data is None:
+                return self._finish(self._writer)
             self._writer.append(data)
-            if self._writer.size_bytes >= end_bytes:
-                return None
-        self._writer.freeze()
-        snapshot_id = self._writer.snapshot_id
+            if self._clock() - begun_ms >= SLICE_MS:
+                break
+        self._pause_after(max(1, self._clock() - begun_ms))
+        return None
+
+    def _pause_after(self, work_ms: int) -> None:
+        self._slice_due_ms = self._clock() + PAUSE_FACTOR * work_ms
+
+    def _finish(self, writer: SnapshotWriter) -> SnapshotId:
+        writer.freeze()
         self.latest_timestamp_ms = self._since_ms
         self._writer = self._slices = None
-        return snapshot_id
+        return writer.snapshot_id
 
     def _latest_end_offset(self) -> int:
         latest = self._storage.snapshots.latest

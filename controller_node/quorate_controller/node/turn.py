@@ -132,7 +132,7 @@ class ControllerNode:
     @property
     def deadline_ms(self) -> int:
         """When the next turn is due without another event."""
-        if self._is_behind or self.snapshotter.is_writing:
+        if self._is_behind:
             return self.now_ms
         deadlines = [
             self.raft.deadline_ms,
@@ -499,7 +499,7 @@ class ControllerNode:
         started = self.snapshotter.begin_if_due(self.metadata.image, self.now_ms)
         if started is not None:
             self._effects.notes.append(started)
-        snapshot_id = self.snapshotter.write_slice()
+        snapshot_id = self.snapshotter.write_slice(self.now_ms)
         if snapshot_id is None:
             return
         self._note("snapshot_written", offset=snapshot_id.offset, epoch=snapshot_id.epoch)

@@ -131,7 +131,7 @@ class World:
                 config,
                 file_system=machine.disk,
                 rng=Random(self.rng.getrandbits(64)),
-                now_ms=machine.clock_ms(self.now_ms),
+                clock=lambda: machine.clock_ms(self.now_ms),
             )
             effects = machine.node.start(machine.clock_ms(self.now_ms))
         except PowerLoss:

@@ -68,7 +68,7 @@ async def running(config: ControllerConfig) -> AsyncIterator[Driver]:
     """One controller, as its process runs it."""
     clock, counters = Clock(), RequestCounters()
     rng = random.Random(config.node_id)
-    node = open_node(config, file_system=OsFileSystem(), rng=rng, now_ms=clock.now_ms())
+    node = open_node(config, file_system=OsFileSystem(), rng=rng, clock=clock.now_ms)
     failures: list[Exception] = []
     driver = Driver(
         node,

@@ -103,7 +103,7 @@ def node_config(tmp_path: Path) -> ControllerConfig:
 @pytest.fixture
 def bench(node_config: ControllerConfig) -> Iterator[Bench]:
     """A node that was formatted and has become active."""
-    node = open_node(node_config, file_system=OsFileSystem(), rng=Random(1), now_ms=1_000_000)
+    node = open_node(node_config, file_system=OsFileSystem(), rng=Random(1), clock=lambda: 1_000_000)
     try:
         yield Bench(node)
     finally:

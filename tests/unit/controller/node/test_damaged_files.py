@@ -56,7 +56,7 @@ def config(tmp_path: Path) -> ControllerConfig:
 @pytest.fixture
 def open_it(config: ControllerConfig) -> Callable[[], ControllerNode]:
     """Opens the controller; a test closes it."""
-    return lambda: open_node(config, file_system=OsFileSystem(), rng=Random(1), now_ms=NOW_MS)
+    return lambda: open_node(config, file_system=OsFileSystem(), rng=Random(1), clock=lambda: NOW_MS)
 
 
 def flipped(byte: int) -> bytes:

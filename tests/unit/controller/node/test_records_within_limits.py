@@ -70,7 +70,7 @@ def assert_restarts(bench: Bench, config: ControllerConfig) -> None:
     for _ in read_checkpoint(write_checkpoint(image.committed_copy(), now_ms=1)).records:
         pass
     bench.node.close()
-    node = open_node(config, file_system=OsFileSystem(), rng=Random(1), now_ms=bench.now_ms)
+    node = open_node(config, file_system=OsFileSystem(), rng=Random(1), clock=lambda: bench.now_ms)
     try:
         Bench(node).assert_serves()
     finally:

@@ -13,6 +13,7 @@ from quorate_protocol.image import (
     UnwritableImageError,
 )
 from quorate_protocol.image.snapshot import (
+    RECORDS_PER_STEP,
     Checkpoint,
     image_to_records,
     read_checkpoint,
@@ -173,6 +174,22 @@ def test_reading_takes_no_more_than_it_needs(image: MetadataImage) -> None:
     assert taken == 1
     next(checkpoint.records)
     assert taken == 2
+
+
+def test_a_writer_can_pause_within_a_batch(make: Any) -> None:
+    """Goal: no step of a checkpoint is long. Method: count the records that each step takes."""
+    taken = 0
+
+    def counted() -> Iterator[records.MetadataRecord]:
+        nonlocal taken
+        for number in range(2500):
+            taken += 1
+            yield make.config(f"{number:04}", "v")
+
+    most = before = 0
+    for _ in write_records(counted(), metadata_version=30, now_ms=1):
+        most, before = max(most, taken - before), taken
+    assert (most, taken) == (RECORDS_PER_STEP, 2500)
 
 
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
