@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SEEDS ?= 10000
+INPUTS ?= 1000000
 PYTEST := $(BIN)/pytest
 # One more than cores: tests on real parts wait more than they work.
 PROCESSES ?= $(shell expr $$(nproc) + 1)
@@ -16,7 +17,7 @@ SIMULATOR := PYTHONPATH=tests $(BIN)/python -m kit.simulator
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help play install test test-rungs nightly test-all check bench simulate control-plane node-image clean
+.PHONY: help play install test test-rungs nightly test-all check bench simulate fuzz control-plane node-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +63,10 @@ bench: $(VENV)/.all ## our controllers and tools beside those of Kafka
 
 simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; MEMBERSHIP=1: of its operator
 	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(MEMBERSHIP),--membership)
+
+fuzz: $(VENV)/.all ## INPUTS=n hostile inputs for each reader, found by coverage; TARGET=name for one
+	@$(PIP) install -c constraints.txt -e '.[fuzz]'
+	PYTHONPATH=tests $(BIN)/python -m kit.fuzz --inputs $(INPUTS) $(if $(TARGET),--target $(TARGET))
 
 control-plane: $(VENV)/.all ## build etcd, kube-apiserver, kubectl and helm for the tests of the operator, once
 	@PYTHONPATH=tests $(BIN)/python -m kit.local_kubernetes control-plane

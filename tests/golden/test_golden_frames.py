@@ -1,15 +1,8 @@
 """Requests and responses captured from stock Kafka 4.3.1 (see data/README.md), both directions."""
 
-import base64
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 import pytest
-from quorate_protocol.errors import ErrorCode, ProtocolError
-from quorate_protocol.kafka.apis import APIS, Api
+from kit.captured import Captured, captured_exchanges
+from quorate_protocol.errors import ProtocolError
 from quorate_protocol.records.batch import decode_batches, encode_batch
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.frames import encode_frame
@@ -17,65 +10,11 @@ from quorate_protocol.wire.headers import (
     encode_request_header,
     encode_response_header,
     read_request_header,
-    read_response_header,
-    skip_tagged_fields,
 )
-from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.server import parse_request, serialize_response
 from quorate_protocol.wire.writing import encode
 
-DATA = Path(__file__).parent / "data"
-ENVELOPE = 58
 FETCH = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Captured:
-    """One request and its response, without frame lengths."""
-
-    source: str
-    request: bytes
-    response: bytes
-
-    @property
-    def api(self) -> Api:
-        """The API that the request names."""
-        return APIS[int.from_bytes(self.request[:2], "big")]
-
-    @property
-    def version(self) -> int:
-        """The version that the request names."""
-        return int.from_bytes(self.request[2:4], "big")
-
-    @property
-    def request_body(self) -> Any:
-        """The request in the class of its version."""
-        offset = read_request_header(self.request).size_bytes
-        if self.api.request_header_version(self.version) == 2:
-            offset = skip_tagged_fields(self.request, offset)
-        return decode(self.api.request_class(self.version), self.request, offset)
-
-    @property
-    def response_body(self) -> Any:
-        """The response in the class of its version."""
-        _, offset = read_response_header(self.response, self.api.response_header_version(self.version))
-        return decode(self.api.response_class(self.version), self.response, offset)
-
-
-def load() -> Iterator[Captured]:
-    """All captured exchanges, and those that Envelopes carry."""
-    for name in ("current", "oldest"):
-        for number, line in enumerate((DATA / f"{name}.jsonl").read_text().splitlines()):
-            exchange = json.loads(line)
-            request, response = (base64.b64decode(exchange[key]) for key in ("request", "response"))
-            outer = Captured(source=f"{name}:{number}", request=request, response=response)
-            yield outer
-            if outer.api.key == ENVELOPE and outer.response_body.error_code is ErrorCode.none:
-                yield Captured(
-                    source=f"{name}:{number} inside",
-                    request=outer.request_body.request_data,
-                    response=outer.response_body.response_data,
-                )
 
 
 def identify(captured: object) -> str:
@@ -84,7 +23,7 @@ def identify(captured: object) -> str:
     return f"{captured.source} {captured.api.name} v{captured.version}"
 
 
-CAPTURED = list(load())
+CAPTURED = list(captured_exchanges())
 
 
 def test_capture_covers_what_a_controller_serves() -> None:

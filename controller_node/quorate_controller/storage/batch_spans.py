@@ -16,6 +16,7 @@ from quorate_protocol.records.batch import (
     MAGIC,
     MAGIC_POSITION,
     PREFIX,
+    RECORD_SIZE_BYTES_MIN,
     header_struct,
 )
 
@@ -78,7 +79,8 @@ def _spans_of_chunk(chunk: bytes, chunk_position: int, *, check_crc: bool) -> It
         behind = at + size_bytes
         if size_bytes < HEADER_SIZE_BYTES or behind > len(chunk) or magic != MAGIC:
             return
-        if base_offset < 0 or last_delta < 0:
+        # As many records as fit: no offset is beyond what the indexes of a segment can hold.
+        if base_offset < 0 or not 0 <= last_delta < size_bytes // RECORD_SIZE_BYTES_MIN:
             return
         if check_crc and crc32c(view[at + CRC_COVERS_FROM : behind]) != crc:
             return

@@ -1,0 +1,179 @@
+"""A controller on a simulated disk that serves frames as its listener passes them on: the whole way of a request."""
+
+import asyncio
+import logging
+from pathlib import Path
+from random import Random
+from typing import Any, Final, cast
+from uuid import UUID
+
+from kit.simulator.disk import SimulatedDisk
+from quorate_controller.config import parse_config, parse_format_target
+from quorate_controller.directories.format import FormatOptions, QuorumChoice, format_directories
+from quorate_controller.driver import Clock, Driver
+from quorate_controller.node.assembly import open_node
+from quorate_controller.server.counters import RequestCounters
+from quorate_controller.server.dispatch import Dispatcher
+from quorate_controller.server.listener import Connection, Exchange, Peer
+from quorate_protocol.features import SUPPORTED_FEATURES
+from quorate_protocol.kafka.apis import SERVED_APIS
+from quorate_protocol.wire.frames import FrameDecoder
+from quorate_protocol.wire.headers import read_response_header
+from quorate_protocol.wire.reading import decode
+from quorate_protocol.wire.server import parse_request
+
+DIRECTORY: Final = Path("/simulated/metadata")
+REQUESTS_MAX: Final = 2_000
+"""Requests until the controller is made anew: what one left behind must not slow down the next thousands."""
+_TURNS_MAX: Final = 5
+_PROPERTIES: Final = {
+    "process.roles": "controller",
+    "node.id": "3000",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "CONTROLLER://localhost:9093",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "log.dirs": str(DIRECTORY),
+}
+
+
+class _Errors(logging.Handler):
+    """Keeps what the controller logs as an error: an exception that it survived is a defect all the same."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+class _Connection:
+    """A connection that nobody reads."""
+
+    peer = Peer(host="127.0.0.1", port=1, listener="CONTROLLER")
+
+    def answered(self, size_bytes: int) -> None:
+        """The answer stays in the exchange."""
+
+    def refuse(self, reason: str) -> None:
+        """The connection would close."""
+
+    def drain(self) -> None:
+        """The connection would close."""
+
+
+class _NoPeers:
+    """In place of the connections to other controllers: a single voter has none."""
+
+    def send(self, send: object) -> None:
+        """Nobody is there."""
+
+    def send_registration(self, _registration: object) -> "asyncio.Future[Any]":
+        """The registration stays unanswered."""
+        return asyncio.get_running_loop().create_future()
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class _SteppedClock(Clock):
+    """Time goes on by what a request takes, and by nothing else."""
+
+    def __init__(self) -> None:
+        self.time_ms = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+
+class ServedController:
+    """The only voter of a quorum, active. `serve` raises what a request should not have caused."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._errors = _Errors()
+        self._failures: list[Exception] = []
+        self._driver: Driver | None = None
+        logger = logging.getLogger("quorate_controller")
+        logger.setLevel(logging.ERROR)
+        logger.addHandler(self._errors)
+
+    def serve(self, frame: bytes) -> None:
+        """Serves one frame.
+
+        Raises:
+            AssertionError: the controller logged an error, ended, or gave an answer that does not decode.
+        """
+        self._loop.run_until_complete(self._serve(frame))
+        if self._failures:
+            raise AssertionError("the controller ended") from self._failures.pop()
+        if self._errors.records:
+            record = self._errors.records.pop()
+            self._errors.records.clear()
+            raise AssertionError(f"the controller logged {record.getMessage()}") from (
+                record.exc_info[1] if record.exc_info else None
+            )
+
+    def close(self) -> None:
+        """Releases the loop and the logger."""
+        logging.getLogger("quorate_controller").removeHandler(self._errors)
+        if self._driver is not None:
+            self._driver.stop()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _serve(self, frame: bytes) -> None:
+        if self._driver is None or self._served >= REQUESTS_MAX:
+            await self._start()
+        self._served += 1
+        self._clock.time_ms += 1
+        exchange = Exchange(cast("Connection", _Connection()), frame)
+        self._dispatcher.handle(exchange)
+        turns = 0
+        # A Fetch may wait for records, and a change of the voters for a voter that is not there.
+        while not exchange.is_over and turns < _TURNS_MAX:
+            await asyncio.sleep(0)
+            turns += 1
+        exchange.abandon()
+        if exchange.answer is not None:
+            _check_answer(frame, bytes(exchange.answer))
+
+    async def _start(self) -> None:
+        if self._driver is not None:
+            self._driver.stop()
+        self._served = 0
+        self._clock = _SteppedClock()
+        disk = SimulatedDisk()
+        format_directories(
+            disk,
+            parse_format_target(_PROPERTIES),
+            FormatOptions(cluster_id="fuzzed", quorum=QuorumChoice.STANDALONE),
+            now_ms=self._clock.now_ms(),
+            generate_directory_id=lambda: UUID(int=(4 << 76) + 1),
+        )
+        node = open_node(
+            parse_config(_PROPERTIES), file_system=disk, rng=Random(1), now_ms=self._clock.now_ms()
+        )
+        driver = Driver(
+            node,
+            clock=self._clock,
+            node_id=3000,
+            cluster_id="fuzzed",
+            supported_features=dict(SUPPORTED_FEATURES),
+            on_failure=self._failures.append,
+        )
+        driver.start(_NoPeers())
+        self._driver = driver
+        self._dispatcher = Dispatcher(driver, RequestCounters())
+        while not driver.is_active:
+            self._clock.time_ms += 100
+            await asyncio.sleep(0.001)
+
+
+def _check_answer(frame: bytes, answer: bytes) -> None:
+    (payload,) = FrameDecoder().feed(answer)
+    request = parse_request(frame, SERVED_APIS)
+    version = 0 if request.unsupported_version is not None else request.version
+    correlation_id, offset = read_response_header(payload, request.api.response_header_version(version))
+    assert correlation_id == request.correlation_id
+    decode(request.api.response_class(version), payload, offset)

@@ -1,0 +1,242 @@
+"""What reads bytes of others: a corpus of good ones, and what reading them may raise."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Final
+
+from crc32c import crc32c
+from kit.captured import DATA, captured_exchanges
+from kit.fuzz.served import DIRECTORY, ServedController
+from kit.simulator.disk import SimulatedDisk
+from quorate_controller.config import ConfigError, parse_config
+from quorate_controller.storage.errors import StorageError
+from quorate_controller.storage.log import LogConfig, MetadataLog
+from quorate_controller.storage.quorum_state import QUORUM_STATE, QuorumStateFile
+from quorate_operator.models.manifests import ManifestError, load_manifests
+from quorate_protocol.errors import ProtocolError
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
+from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.properties import parse_properties
+from quorate_protocol.records import batch
+from quorate_protocol.records.framing import encode_record
+from quorate_protocol.records.generated import NoOpRecord
+from quorate_protocol.wire.frames import FrameDecoder, encode_frame
+from quorate_protocol.wire.headers import read_response_header
+from quorate_protocol.wire.reading import decode
+
+_ROOT: Final = Path(__file__).parents[3]
+_FRAME_SIZE_BYTES_MAX: Final = 65_536
+BATCHES_MAX: Final = 12
+NO_OP: Final = encode_record(NoOpRecord(), 0)
+KEPT: Final = Path(__file__).parent / "kept"
+"""Inputs that once broke a reader, in a folder for each target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A reader, and what it is tried with."""
+
+    name: str
+    read: Callable[[bytes], object]
+    good: Callable[[], Iterator[bytes]]
+    """Input that it takes."""
+    refusals: tuple[type[Exception], ...] = ()
+    """What it raises for other input."""
+
+    def corpus(self) -> Sequence[bytes]:
+        """Good input, and what once broke it."""
+        kept = sorted((KEPT / self.name).glob("*"))
+        return tuple(dict.fromkeys((*self.good(), *(path.read_bytes() for path in kept))))
+
+    def attempt(self, data: bytes) -> None:
+        """Reads; whatever is raised out of here is a defect."""
+        with suppress(*self.refusals):
+            self.read(data)
+
+
+def _requests() -> Iterator[bytes]:
+    return (one.request for one in captured_exchanges())
+
+
+def _read_frames(data: bytes) -> None:
+    decoder = FrameDecoder(_FRAME_SIZE_BYTES_MAX)
+    for start in range(0, len(data), 7):
+        decoder.feed(data[start : start + 7])
+        assert decoder.buffered_size_bytes <= _FRAME_SIZE_BYTES_MAX + 7
+
+
+@lru_cache(maxsize=1)
+def _served() -> ServedController:
+    return ServedController()
+
+
+def _serve(data: bytes) -> None:
+    _served().serve(data)
+
+
+def _responses() -> Iterator[bytes]:
+    for one in captured_exchanges():
+        yield bytes([one.api.key, one.version]) + one.response
+
+
+def _read_response(data: bytes) -> None:
+    """The first two bytes say of which API and version the response is, which the client knows."""
+    api = APIS.get(data[0]) if len(data) > 1 else None
+    if api is None or not api.is_supported(data[1]):
+        return
+    response = data[2:]
+    _, offset = read_response_header(response, api.response_header_version(data[1]))
+    decode(api.response_class(data[1]), response, offset)
+
+
+def _files(pattern: str) -> Iterator[bytes]:
+    return (path.read_bytes() for path in sorted(DATA.glob(f"*/{pattern}")))
+
+
+def _short_logs() -> Iterator[bytes]:
+    """The beginnings of the captured logs: short input is read often."""
+    for content in _files("*.log"):
+        ends = [one.position + one.size_bytes for one in batch.scan_batches(content)]
+        yield from (content[:end] for end in ends[:BATCHES_MAX])
+
+
+def _few_batches() -> Iterator[bytes]:
+    """Each batch of the captured logs with the next."""
+    for content in _files("*.log"):
+        ends = [0, *(one.position + one.size_bytes for one in batch.scan_batches(content))]
+        yield from (content[start:end] for start, end in zip(ends, ends[2:], strict=False))
+
+
+def _with_right_sums(data: bytes) -> bytes:
+    """The same batches, each with the length, magic and sum that its reader wants: only so more of it is read."""
+    repaired = bytearray(data)
+    position = 0
+    while len(repaired) - position >= batch.HEADER_SIZE_BYTES:
+        (_, length) = batch.PREFIX.unpack_from(repaired, position)
+        if not batch.HEADER_SIZE_BYTES <= batch.LENGTH_COUNTS_FROM + length <= len(repaired) - position:
+            length = len(repaired) - position - batch.LENGTH_COUNTS_FROM
+            repaired[position + 8 : position + 12] = length.to_bytes(4, "big")
+        end = position + batch.LENGTH_COUNTS_FROM + length
+        repaired[position + batch.MAGIC_POSITION] = batch.MAGIC
+        covered = bytes(repaired[position + batch.CRC_COVERS_FROM : end])
+        start = position + batch.CRC_COVERS_FROM
+        repaired[start - 4 : start] = crc32c(covered).to_bytes(4, "big")
+        position = end
+    return bytes(repaired)
+
+
+def _read_batches(data: bytes) -> None:
+    for content in (data, _with_right_sums(data)):
+        with suppress(ProtocolError):
+            list(batch.scan_batches(content, check_crc=True, allow_partial_tail=True))
+        image = MetadataImage()
+        with suppress(ProtocolError):
+            for one in batch.decode_batches(content):
+                if one.base_offset < image.end_offset:
+                    break  # the log refuses it before anybody replays it
+                replay_log_batch(image, one)
+                image.commit(image.end_offset)
+
+
+def _read_checkpoint(data: bytes) -> None:
+    for content in (data, _with_right_sums(data)):
+        image = MetadataImage()
+        with suppress(ProtocolError):
+            load_checkpoint(image, [content], end_offset=218, epoch=1)
+
+
+def _recover_log(data: bytes) -> None:
+    """A log that is recovered must open a second time as it is, and take records behind its end."""
+    for content in (data, _with_right_sums(data)):
+        disk = SimulatedDisk()
+        disk.make_directory(DIRECTORY)
+        file = disk.create_file(DIRECTORY / "00000000000000000000.log")
+        file.append(content)
+        file.close()
+        with suppress(StorageError):
+            log = MetadataLog.open(disk, DIRECTORY, LogConfig())
+            end_offset = log.end_offset
+            epoch = log.epochs[-1].epoch if log.epochs else 0
+            log.append(batch.build_batch([NO_OP], end_offset, epoch, timestamp_ms=1))
+            log.flush()
+            log.close()
+            again = MetadataLog.open(disk, DIRECTORY, LogConfig())
+            assert again.end_offset == end_offset + 1
+            again.close()
+
+
+def _read_quorum_state(data: bytes) -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(DIRECTORY)
+    file = disk.create_file(DIRECTORY / QUORUM_STATE)
+    file.append(data)
+    file.close()
+    QuorumStateFile(disk, DIRECTORY / QUORUM_STATE).read()
+
+
+def _clusters() -> Iterator[bytes]:
+    contents = (path.read_bytes() for path in sorted((_ROOT / "examples").glob("**/*.yaml")))
+    return (content for content in contents if b"kind: KafkaController" in content)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _read_properties(data: bytes) -> None:
+    try:
+        properties = parse_properties(_text(data))
+    except ValueError:
+        return
+    parse_config(properties)
+
+
+def _controller_properties() -> Iterator[bytes]:
+    yield (
+        b"process.roles=controller\nnode.id=3000\ncontroller.listener.names=CONTROLLER\n"
+        b"listeners=CONTROLLER://:9093\nadvertised.listeners=CONTROLLER://h:9093\nlog.dirs=/a,/b\n"
+        b"controller.quorum.bootstrap.servers=h:9093,[::1]:9094\nlog.segment.bytes=1048576\n"
+        b"listener.security.protocol.map=CONTROLLER:PLAINTEXT,TLS:SSL\nnum.partitions \\\n  : \\u0031\n"
+    )
+
+
+def _read_manifests(data: bytes) -> None:
+    load_manifests(_text(data), "fuzzed.yaml")
+
+
+@cache
+def targets() -> dict[str, Target]:
+    """Returns all targets by name."""
+    made = (
+        Target(
+            name="frames",
+            read=_read_frames,
+            good=lambda: (encode_frame(one) * 2 for one in _requests()),
+            refusals=(ProtocolError,),
+        ),
+        Target(name="requests", read=_serve, good=_requests),
+        Target(name="responses", read=_read_response, good=_responses, refusals=(ProtocolError,)),
+        Target(name="batches", read=_read_batches, good=_few_batches),
+        Target(name="checkpoints", read=_read_checkpoint, good=lambda: _files("*.checkpoint")),
+        Target(name="logs", read=_recover_log, good=_short_logs),
+        Target(
+            name="quorum-state",
+            read=_read_quorum_state,
+            good=lambda: _files(QUORUM_STATE),
+            refusals=(StorageError,),
+        ),
+        Target(
+            name="properties", read=_read_properties, good=_controller_properties, refusals=(ConfigError,)
+        ),
+        Target(
+            name="manifests",
+            read=_read_manifests,
+            good=_clusters,
+            refusals=(ManifestError,),
+        ),
+    )
+    return {one.name: one for one in made}

@@ -1,0 +1,35 @@
+"""Everything that reads what others wrote takes damaged bytes, or refuses them by the errors that it promises."""
+
+import pytest
+from kit.fuzz.mutations import mutated
+from kit.fuzz.targets import KEPT, targets
+
+INPUTS = {"requests": 5_000, "properties": 200, "manifests": 150, "logs": 300, "batches": 300}
+INPUTS_DEFAULT = 2_000
+
+
+@pytest.mark.parametrize("name", sorted(targets()))
+def test_a_reader_refuses_what_it_can_not_read(name: str) -> None:
+    """Goal: no exception but those promised, and none that a controller logs. Method: good input, what once broke a
+    reader, and changes of it; `make fuzz` tries a million more by coverage.
+    """
+    target = targets()[name]
+    corpus = target.corpus()
+    for seed, inputs in enumerate((corpus, mutated(corpus, 1, INPUTS.get(name, INPUTS_DEFAULT)))):
+        for number, data in enumerate(inputs):
+            try:
+                target.attempt(data)
+            except Exception as error:
+                raise AssertionError(f"{name}, seed {seed}, input {number}: {data[:200]!r}") from error
+
+
+def test_good_input_is_read() -> None:
+    """Goal: targets that refuse everything test nothing. Method: the corpora without what once broke a reader."""
+    for target in targets().values():
+        for data in target.good():
+            target.read(data)
+
+
+def test_what_is_kept_belongs_to_a_target() -> None:
+    """Goal: no file that nobody reads. Method: the folders."""
+    assert {path.name for path in KEPT.glob("*") if path.is_dir()} <= targets().keys()
