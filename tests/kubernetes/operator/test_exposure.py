@@ -73,7 +73,7 @@ def test_certificates_are_mounted_missed_and_rotated(brokered: Operated, tmp_pat
     operated.create_brokers(listeners=listeners)
     operated.start_operator()
     _wait_told(operated, "spec.listeners[1].tls.secretName: 'outside': no such Secret")
-    assert operated.events("SecretMissing")
+    operated.wait(lambda: operated.events("SecretMissing"), "the Event, which follows the condition")
     _put_secret(operated, _certificate(tmp_path, "first") | {"tls.key": None})
     _wait_told(operated, "has no tls.key")
     assert f"{BROKERS}-0" not in operated.pods()

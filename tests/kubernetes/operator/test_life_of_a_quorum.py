@@ -4,6 +4,7 @@ import kubernetes.client
 import kubernetes.watch
 import pytest
 from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
+from kit.waiting import HANG_S
 from kubernetes.client import ApiException
 
 FIRST, SECOND, THIRD, FOURTH, FIFTH = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 5)
@@ -130,7 +131,7 @@ def test_manifests_that_contradict_each_other_are_told(operated: Operated) -> No
     operated.create_brokers(nodeIds={"first": CONTROLLERS_FIRST})
     operated.wait(lambda: operated.condition("Ready").get("reason") == "InvalidManifest", "the refusal")
     assert "3000" in operated.condition("Ready")["message"]
-    assert operated.events("InvalidManifest")
+    operated.wait(lambda: operated.events("InvalidManifest"), "the Event, which follows the condition")
     operated.delete_brokers()
     operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to go on")
 
@@ -140,20 +141,24 @@ def _uids(operated: Operated) -> set[str]:
 
 
 def _fewest_since(operated: Operated, listed: kubernetes.client.V1PodList) -> int:
-    """How few pods there were at a time since they were listed."""
+    """How few pods there were at a time between this list and now, when all of them are other pods."""
     names = {pod.metadata.name for pod in listed.items}
     fewest = len(names)
+    missing = _uids(operated)
     happened = kubernetes.watch.Watch().stream(
         operated.core.list_namespaced_pod,
         operated.namespace,
         resource_version=listed.metadata.resource_version,
-        timeout_seconds=1,
+        timeout_seconds=HANG_S,
     )
     for event in happened:
-        name = event["object"].metadata.name
+        metadata = event["object"].metadata
         if event["type"] == "DELETED":
-            names.discard(name)
+            names.discard(metadata.name)
         else:
-            names.add(name)
+            names.add(metadata.name)
+            missing.discard(metadata.uid)
         fewest = min(fewest, len(names))
-    return fewest
+        if not missing:
+            return fewest
+    raise AssertionError(f"the watch ended without {missing}")
