@@ -142,7 +142,8 @@ def number(options: Mapping[str, str], name: str, *, at_least: int) -> int | Non
     text = options.get(name.lower())
     if text is None:
         return None
-    value = int(text) if text.isascii() and text.strip().isdigit() else -1
+    digits = text.strip()
+    value = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else -1
     if not at_least <= value <= _LONG_MAX:
         raise OptionError(f"option {name}: {text!r} is not a whole number from {at_least} to {_LONG_MAX}")
     return value

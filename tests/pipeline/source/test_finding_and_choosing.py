@@ -79,6 +79,7 @@ def test_options_that_are_wrong_say_what_is_allowed() -> None:
         "recordTypes": ({"path": "d", "recordTypes": "Topic"}, "option recordTypes: 'Topic' is not a record"),
         "clusters": ({"path": "d", "clusters": ", "}, "option clusters: ', ' is empty"),
         "partitionBytes": ({"path": "d", "partitionBytes": "7"}, "option partitionBytes: '7'"),
+        "ENDOFFSET": ({"path": "d", "endOffset": "9" * 5000}, "is not a whole number from 0 to"),
         "colour": ({"path": "d", "colour": "red"}, "option colour: unknown; allowed are path"),
     }
     for name, (options, message) in wrong.items():
