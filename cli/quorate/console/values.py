@@ -28,6 +28,7 @@ def parse_id(text: str) -> int:
 def parse_duration_s(text: str) -> float:
     """Seconds, from `500ms`, `90`, `120s`, `2m` or `1h`. Raises typer.BadParameter."""
     found = _DURATION.fullmatch(text)
-    if found is None:
+    seconds = float(found[1]) * _UNIT_S[found[2]] if found else None
+    if seconds is None or seconds > DURATION_MS_MAX / 1000:
         raise typer.BadParameter(f"{text!r} is not a duration; write 500ms, 90s or 2m")
-    return float(found[1]) * _UNIT_S[found[2]]
+    return seconds

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from quorate.console import parse_duration_s
 from quorate.main import PARTS, app
 from quorate.play import command as play
@@ -222,3 +223,10 @@ def test_a_running_cluster_is_not_played_twice(
 def test_durations_are_read_with_their_units(text: str, seconds: float) -> None:
     """Goal: `--wait` takes what people write. Method: one of each."""
     assert parse_duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "-1s", "1d", "9" * 400, f"{2**53}s"])
+def test_no_durations_are_refused_with_an_example(text: str) -> None:
+    """Goal: no overflow behind the option. Method: none, negative, another unit, longer than any timer."""
+    with pytest.raises(typer.BadParameter, match="is not a duration; write 500ms, 90s or 2m"):
+        parse_duration_s(text)
