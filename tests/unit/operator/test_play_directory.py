@@ -64,6 +64,19 @@ def busy_port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
+def test_a_disk_that_can_not_be_read_is_told_once(directory: PlayDirectory) -> None:
+    """Goal: a message for people. Method: meta.properties is a directory; then it is no text of properties."""
+    file = directory.node_data("controller-3000") / "meta.properties"
+    file.mkdir(parents=True)
+    with pytest.raises(PlayError) as raised:
+        directory.directory_id_of("controller-3000", CLUSTER_ID)
+    assert str(raised.value) == f"{file} can't be read: Is a directory"
+    file.rmdir()
+    file.write_bytes(b"\xff")
+    with pytest.raises(PlayError, match=r"can't be read: .*utf-8"):
+        directory.directory_id_of("controller-3000", CLUSTER_ID)
+
+
 def test_only_one_holds_a_directory(directory: PlayDirectory) -> None:
     """Goal: no two supervisors. Method: take it twice, release, take again."""
     second = PlayDirectory(directory.path)

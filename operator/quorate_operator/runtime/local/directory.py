@@ -162,7 +162,9 @@ class PlayDirectory:
             entries = parse_properties(file.read_text())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise PlayError(f"{file} can't be read: {error.strerror}") from error
+        except ValueError as error:
             raise PlayError(f"{file} can't be read: {error}") from error
         found = entries.get("cluster.id", "")
         if found != cluster_id:
