@@ -54,7 +54,7 @@ def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | 
         what = (
             f"the machine of {names} to answer or to be decommissioned: what runs there may still be a quorum"
         )
-        return Part(rest=(wait_for(what, *tuple(seen.node_id for seen in away)),))
+        return Part(rest=(wait_for(what, *(seen.node_id for seen in away)),))
     running = [seen for seen in observed.nodes.values() if seen.state.runs]
     if running:
         stops = [
