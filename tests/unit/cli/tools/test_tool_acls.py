@@ -297,7 +297,7 @@ async def test_a_refusal_to_add_is_a_failure(admin: ScriptedAdmin) -> None:
 
 
 async def test_acls_are_listed(admin: ScriptedAdmin) -> None:
-    """Goal: --list. Method: all; of some resources; of some principals; nothing; JSON."""
+    """Goal: --list. Method: all; of some resources; of principals, one of them twice; nothing; JSON."""
     admin.answers["describe_acls"] = (WRITE_T, READ_T)
     both = f"Current ACLs for resource `{PATTERN_TEXT}`:\n\t{READ_TEXT}\n\t{WRITE_TEXT}\n\n"
     assert (await run_tool("acls", *AT, "--list")).stdout == both
@@ -305,7 +305,8 @@ async def test_acls_are_listed(admin: ScriptedAdmin) -> None:
     ran = await run_tool("acls", *AT, "--list", "--topic", "t", "--cluster")
     assert ran.stdout == both
     assert [call.args[0].pattern for call in admin.calls[1:]] == [TOPIC_FILTER, CLUSTER]
-    ran = await run_tool("acls", *AT, "--list", "--principal", "User:alice", "--principal", "User:eve")
+    repeated = [f"--principal={one}" for one in ("User:alice", "User:eve", " User:alice")]
+    ran = await run_tool("acls", *AT, "--list", *repeated)
     assert ran.stdout == (
         "ACLs for principal `User:alice`\n"
         f"Current ACLs for resource `{PATTERN_TEXT}`:\n\t{READ_TEXT}\n\n"
