@@ -17,7 +17,7 @@ from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
-NOTICE_TIMEOUT_S = 5
+NOTICE_TIMEOUT_S = 20
 RECOVERY_TIMEOUT_S = 20
 CLIENT = {"default_api_timeout_ms": 2_000, "request_timeout_ms": 1_000, "retry_backoff_max_ms": 100}
 
