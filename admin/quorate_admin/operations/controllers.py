@@ -203,7 +203,10 @@ class ControllerOperations(ClusterOperations):
 
         refused = f"controller {controller_id} is not refreshed"
         epoch: int | None = None
-        for _ in range(ELECTIONS_MAX + 1):
+        for attempt in range(ELECTIONS_MAX + 1):
+            if attempt > 0:
+                # A newly elected leader has not heard from any node yet: give the controller time to fetch.
+                await asyncio.sleep((judgement.FETCH_SILENCE_MS_MAX + 1) / 1000)
             quorum = await self.describe_metadata_quorum(timeout_ms=timeout_ms)
             if quorum.leader_id == controller_id:
                 raise RefreshRefusedError(f"{refused}: it leads the quorum")
@@ -214,9 +217,7 @@ class ControllerOperations(ClusterOperations):
                 raise RefreshRefusedError(f"{refused}: it fetched in the last {limit_ms} ms")
             if quorum.leader_epoch == epoch or not view.is_new:
                 return
-            # A newly elected leader has not heard from any node yet: give the controller time to fetch.
             epoch = quorum.leader_epoch
-            await asyncio.sleep((judgement.FETCH_SILENCE_MS_MAX + 1) / 1000)
         raise RefreshRefusedError(
             f"{refused}: the quorum elected {ELECTIONS_MAX} leaders meanwhile; try again"
         )
