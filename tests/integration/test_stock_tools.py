@@ -1,11 +1,17 @@
 """Kafka's own command line tools do their work against Python controllers: through a broker and directly."""
 
 import re
+import subprocess
+from collections.abc import Callable
 
 import pytest
 from kit.cluster import Cluster
+from kit.names import unused
+from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 60
 
 
 def succeeds(cluster: Cluster, name: str, *arguments: str, text: str | None = None) -> str:
@@ -15,23 +21,36 @@ def succeeds(cluster: Cluster, name: str, *arguments: str, text: str | None = No
     return done.stdout
 
 
+def await_printed(cluster: Cluster, holds: Callable[[str], bool], name: str, *arguments: str) -> str:
+    """What a tool prints once this holds for it: the broker may not know yet what the controller has done."""
+
+    def look() -> subprocess.CompletedProcess[str] | None:
+        done = cluster.tool(name, *arguments)
+        return done if done.returncode == 0 and holds(done.stdout) else None
+
+    done = eventually(look, TIMEOUT_S, f"{name} {arguments}", lambda: cluster.tool(name, *arguments))
+    assert done is not None
+    return done.stdout
+
+
 def test_topics_are_created_described_grown_and_deleted(shared_cluster: Cluster) -> None:
     """Goal: kafka-topics works for a topic's whole life. Method: each of its commands, one after the other."""
-    create = ("--create", "--topic", "life", "--partitions", "3", "--replication-factor", "1")
-    assert "Created topic life." in succeeds(
+    topic = unused("life")
+    create = ("--create", "--topic", topic, "--partitions", "3", "--replication-factor", "1")
+    describe = ("kafka-topics", "--describe", "--topic", topic)
+    assert f"Created topic {topic}." in succeeds(
         shared_cluster, "kafka-topics", *create, "--config", "retention.ms=3600000"
     )
     again = shared_cluster.tool("kafka-topics", *create)
     assert again.returncode == 1
-    assert "Topic 'life' already exists." in again.stdout + again.stderr
-    described = succeeds(shared_cluster, "kafka-topics", "--describe", "--topic", "life")
-    assert "PartitionCount: 3" in described
+    assert f"Topic '{topic}' already exists." in again.stdout + again.stderr
+    described = await_printed(shared_cluster, lambda text: "PartitionCount: 3" in text, *describe)
     assert "retention.ms=3600000" in described
     assert re.findall(r"Partition: (\d)\s+Leader: 0\s+Replicas: 0\s+Isr: 0", described) == ["0", "1", "2"]
-    succeeds(shared_cluster, "kafka-topics", "--alter", "--topic", "life", "--partitions", "5")
-    assert "PartitionCount: 5" in succeeds(shared_cluster, "kafka-topics", "--describe", "--topic", "life")
-    succeeds(shared_cluster, "kafka-topics", "--delete", "--topic", "life")
-    assert "life" not in succeeds(shared_cluster, "kafka-topics", "--list").split()
+    succeeds(shared_cluster, "kafka-topics", "--alter", "--topic", topic, "--partitions", "5")
+    await_printed(shared_cluster, lambda text: "PartitionCount: 5" in text, *describe)
+    succeeds(shared_cluster, "kafka-topics", "--delete", "--topic", topic)
+    await_printed(shared_cluster, lambda text: topic not in text.split(), "kafka-topics", "--list")
 
 
 @pytest.mark.parametrize(
@@ -41,16 +60,18 @@ def test_topics_are_created_described_grown_and_deleted(shared_cluster: Cluster)
 )
 def test_configs_of_brokers_are_set_and_deleted(shared_cluster: Cluster, entity: tuple[str, ...]) -> None:
     """Goal: dynamic broker configs take effect. Method: set with kafka-configs, describe, delete, describe."""
-    succeeds(shared_cluster, "kafka-configs", "--alter", *entity, "--add-config", "log.cleaner.threads=2")
-    assert "log.cleaner.threads=2" in succeeds(shared_cluster, "kafka-configs", "--describe", *entity)
+    config = "log.cleaner.threads=2"
+    succeeds(shared_cluster, "kafka-configs", "--alter", *entity, "--add-config", config)
+    await_printed(shared_cluster, lambda text: config in text, "kafka-configs", "--describe", *entity)
     succeeds(shared_cluster, "kafka-configs", "--alter", *entity, "--delete-config", "log.cleaner.threads")
-    assert "log.cleaner.threads=2" not in succeeds(shared_cluster, "kafka-configs", "--describe", *entity)
+    await_printed(shared_cluster, lambda text: config not in text, "kafka-configs", "--describe", *entity)
 
 
 def test_wrong_config_is_refused_with_its_reason(shared_cluster: Cluster) -> None:
     """Goal: validation reaches the person. Method: a bad value and an unknown name for a topic's config."""
-    succeeds(shared_cluster, "kafka-topics", "--create", "--topic", "checked", "--partitions", "1")
-    topic = ("--alter", "--entity-type", "topics", "--entity-name", "checked", "--add-config")
+    checked = unused("checked")
+    succeeds(shared_cluster, "kafka-topics", "--create", "--topic", checked, "--partitions", "1")
+    topic = ("--alter", "--entity-type", "topics", "--entity-name", checked, "--add-config")
     bad = shared_cluster.tool("kafka-configs", *topic, "retention.ms=soon")
     assert bad.returncode == 1
     assert "Invalid value soon for configuration retention.ms" in bad.stdout + bad.stderr
@@ -62,23 +83,24 @@ def test_wrong_config_is_refused_with_its_reason(shared_cluster: Cluster) -> Non
 def test_a_group_consumes_what_was_produced(shared_cluster: Cluster) -> None:
     """Goal: console producer, consumer and group tool work. Method: ten lines in, ten lines out of a group."""
     lines = [f"line {number}" for number in range(10)]
-    succeeds(shared_cluster, "kafka-topics", "--create", "--topic", "lines", "--partitions", "2")
+    topic, group = unused("lines"), unused("readers")
+    succeeds(shared_cluster, "kafka-topics", "--create", "--topic", topic, "--partitions", "2")
     succeeds(
         shared_cluster,
         "kafka-console-producer",
         "--topic",
-        "lines",
+        topic,
         text="".join(f"{line}\n" for line in lines),
     )
     consumed = succeeds(
         shared_cluster,
         "kafka-console-consumer",
-        *("--topic", "lines", "--group", "readers", "--from-beginning", "--max-messages", "10"),
+        *("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "10"),
         *("--timeout-ms", "30000"),
     )
     assert sorted(consumed.split("\n")[:-1]) == sorted(lines)
-    groups = succeeds(shared_cluster, "kafka-consumer-groups", "--describe", "--group", "readers")
-    lags = re.findall(r"readers\s+lines\s+\d\s+(\d+)\s+(\d+)\s+(\d+)", groups)
+    groups = succeeds(shared_cluster, "kafka-consumer-groups", "--describe", "--group", group)
+    lags = re.findall(rf"{group}\s+{topic}\s+\d\s+(\d+)\s+(\d+)\s+(\d+)", groups)
     assert len(lags) == 2
     assert sum(int(committed) for committed, _, _ in lags) == 10
     assert all(lag == "0" for _, _, lag in lags)
