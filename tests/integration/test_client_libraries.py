@@ -10,6 +10,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as KafkaPythonTopic
 from kafka.structs import TopicPartition as KafkaPythonPartition
 from kit.cluster import Cluster
+from kit.names import unused
 from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -60,7 +61,7 @@ def read_all(cluster: Cluster, topic: str, isolation: str) -> list[str]:
 
 def test_librdkafka_produces_and_consumes(shared_cluster: Cluster, confluent_admin: AdminClient) -> None:
     """Goal: librdkafka works with acks=all. Method: create, produce idempotently, read back, delete."""
-    topic = "confluent"
+    topic = unused("confluent")
     confluent_admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
     config = {
         "bootstrap.servers": shared_cluster.bootstrap_servers,
@@ -83,7 +84,7 @@ def test_transactions_commit_and_abort(shared_cluster: Cluster, confluent_admin:
     """Goal: a transactional producer works: producer ids come from our controllers. Method: commit one
     transaction, abort another, and read with both isolation levels.
     """
-    topic = "transactions"
+    topic = unused("transactions")
     confluent_admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
     config = {
         "bootstrap.servers": shared_cluster.bootstrap_servers,
@@ -100,7 +101,13 @@ def test_transactions_commit_and_abort(shared_cluster: Cluster, confluent_admin:
                 producer.commit_transaction(TIMEOUT_S)
             else:
                 producer.abort_transaction(TIMEOUT_S)
-    assert read_all(shared_cluster, topic, "read_committed") == ["kept", "kept, too"]
+    # A commit is acknowledged before its marker is in the log of the partition.
+    eventually(
+        lambda: read_all(shared_cluster, topic, "read_committed") == ["kept", "kept, too"],
+        TIMEOUT_S,
+        "what was committed",
+        lambda: read_all(shared_cluster, topic, "read_committed"),
+    )
     assert read_all(shared_cluster, topic, "read_uncommitted") == ["kept", "dropped", "kept, too"]
 
 
@@ -108,7 +115,7 @@ def test_kafka_python_produces_and_consumes(
     shared_cluster: Cluster, kafka_python_admin: KafkaAdminClient
 ) -> None:
     """Goal: kafka-python works with acks=all. Method: create, produce, consume in a group, delete."""
-    topic = "kafka-python"
+    topic = unused("kafka-python")
     kafka_python_admin.create_topics([KafkaPythonTopic(topic, 1, 1)])
     producer = KafkaProducer(bootstrap_servers=shared_cluster.bootstrap_servers, acks="all")
     sent = [producer.send(topic, str(number).encode()) for number in range(MESSAGES)]
@@ -117,7 +124,7 @@ def test_kafka_python_produces_and_consumes(
     consumer = KafkaConsumer(
         topic,
         bootstrap_servers=shared_cluster.bootstrap_servers,
-        group_id="kafka-python-readers",
+        group_id=f"{topic}-readers",
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
