@@ -3,6 +3,7 @@
 import pytest
 from kit.asking import Asking
 from kit.cluster import Cluster
+from kit.names import unused
 from kit.waiting import eventually
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.partitions import TopicPartition
@@ -34,33 +35,32 @@ def described(ask: Asking, topic: str) -> TopicDescription | None:
 
 def test_the_life_of_a_topic(ask: Asking) -> None:
     """Goal: Python controllers carry out all of it. Method: create, refuse, describe, grow, delete by id."""
-    new = NewTopic(name="python-life", partitions=2, configs={"retention.ms": "3600000"})
-    assert ask(lambda admin: admin.create_topics([new], validate_only=True))["python-life"].partitions == 2
-    topic = ask(lambda admin: admin.create_topics([new]))["python-life"]
+    name = unused("python-life")
+    new = NewTopic(name=name, partitions=2, configs={"retention.ms": "3600000"})
+    assert ask(lambda admin: admin.create_topics([new], validate_only=True))[name].partitions == 2
+    topic = ask(lambda admin: admin.create_topics([new]))[name]
     assert (topic.partitions, topic.replication_factor) == (2, 1)
     assert ("retention.ms", "3600000", ConfigSource.DYNAMIC_TOPIC_CONFIG) in [
         (one.name, one.value, one.source) for one in topic.configs or ()
     ]
     again = ask(lambda admin: admin.create_topics([new, NewTopic(name="a/b")]))
-    assert again.errors["python-life"].error_code is ErrorCode.topic_already_exists
+    assert again.errors[name].error_code is ErrorCode.topic_already_exists
     assert again.errors["a/b"].error_code is ErrorCode.invalid_topic_exception
-    eventually(lambda: described(ask, "python-life"), TIMEOUT_S, "the topic")
+    eventually(lambda: described(ask, name), TIMEOUT_S, "the topic")
     ask(
-        lambda admin: admin.create_partitions(
-            {"python-life": NewPartitions(total_count=3, assignments=[[0]])}
-        )
+        lambda admin: admin.create_partitions({name: NewPartitions(total_count=3, assignments=[[0]])})
     ).raise_any()
-    eventually(lambda: len(described(ask, "python-life").partitions) == 3, TIMEOUT_S, "three partitions")
-    assert described(ask, "python-life").topic_id == topic.topic_id
+    eventually(lambda: len(described(ask, name).partitions) == 3, TIMEOUT_S, "three partitions")
+    assert described(ask, name).topic_id == topic.topic_id
     ask(lambda admin: admin.delete_topics([topic.topic_id])).raise_any()
-    eventually(lambda: "python-life" not in ask(lambda admin: admin.list_topics()), TIMEOUT_S, "deletion")
+    eventually(lambda: name not in ask(lambda admin: admin.list_topics()), TIMEOUT_S, "deletion")
 
 
 @pytest.mark.parametrize("endpoint", ["broker", "controllers"])
 def test_configs_are_changed_and_described(ask: Asking, ask_controllers: Asking, endpoint: str) -> None:
     """Goal: both endpoints. Method: a topic's configs changed one by one, refused, and replaced."""
     asking = ask if endpoint == "broker" else ask_controllers
-    name = f"python-configs-{endpoint}"
+    name = unused(f"python-configs-{endpoint}")
     ask(lambda admin: admin.create_topics([NewTopic(name=name)])).raise_any()
     eventually(lambda: described(ask, name), TIMEOUT_S, "the topic")
     topic = ConfigResource(ConfigResourceType.TOPIC, name)
@@ -106,7 +106,7 @@ def test_each_controller_describes_itself(shared_cluster: Cluster, ask_controlle
 def test_leaders_are_elected(ask: Asking, ask_controllers: Asking, endpoint: str) -> None:
     """Goal: both endpoints reach the active controller. Method: a partition that needs none, and none at all."""
     asking = ask if endpoint == "broker" else ask_controllers
-    name = f"python-leaders-{endpoint}"
+    name = unused(f"python-leaders-{endpoint}")
     ask(lambda admin: admin.create_topics([NewTopic(name=name)])).raise_any()
     fine, missing = TopicPartition(name, 0), TopicPartition("python-nobody", 0)
     for election in ElectionType:

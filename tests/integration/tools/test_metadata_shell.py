@@ -12,6 +12,7 @@ from kit.java.cluster import JavaCluster
 from kit.java.tools import JavaTools
 from kit.membership import lead_with, quorate, succeeded
 from kit.metadata import snapshots_in
+from kit.names import unused
 from kit.waiting import eventually
 from quorate_admin.config import AdminConfig, addresses_of
 from quorate_admin.observing import MetadataFeed, load_live_image
@@ -163,7 +164,7 @@ def test_a_live_shell_sees_what_was_just_acknowledged(mixed: Cluster, implementa
     mixed.start_all()
     lead_with(mixed, implementation)
     before = mixed.await_quorum()
-    topic = f"seen-by-{implementation}"
+    topic = unused(f"seen-by-{implementation}")
     created = mixed.tool(
         "kafka-topics", "--bootstrap-server", mixed.bootstrap_servers, "--create", "--topic", topic
     )
@@ -206,7 +207,7 @@ def test_a_feed_goes_on_across_the_death_of_the_leader(mixed: Cluster, implement
     leader = lead_with(mixed, implementation)
     addresses = addresses_of("bootstrap", mixed.bootstrap_controllers.split(","))
     config = AdminConfig(bootstrap_controllers=addresses, request_timeout_ms=5_000)
-    topic = f"after-{implementation}"
+    topic = unused(f"after-{implementation}")
 
     async def follow_through() -> tuple[Position, list[Event]]:
         loop = asyncio.get_running_loop()
