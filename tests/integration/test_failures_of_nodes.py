@@ -17,7 +17,9 @@ pytestmark = pytest.mark.integration
 
 PARTITIONS = 6
 COPIES = 3
-HANDOVER_S_MAX = 1.0
+FETCH_TIMEOUT_MS = 40_000
+HANDOVER_S_MAX = 10
+"""On a slow machine; without a handover, followers wait for FETCH_TIMEOUT_MS before they elect."""
 WAIT_S = 40
 
 
@@ -54,6 +56,17 @@ def three_by_three(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -
 def cluster(three_by_three: Cluster) -> Cluster:
     """The cluster with all nodes up."""
     return three_by_three.start_all()
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[Cluster]:
+    """Three controllers of ours that take a silent leader for dead only after a long time."""
+    manifest = manifests(brokers=0, config={"controller.quorum.fetch.timeout.ms": FETCH_TIMEOUT_MS})
+    cluster = Cluster.create(tmp_path / "cluster", None, manifest)
+    try:
+        yield cluster.start_all()
+    finally:
+        cluster.close()
 
 
 def create_topic(cluster: Cluster, name: str) -> None:
@@ -232,19 +245,19 @@ def test_killing_all_controllers_loses_nothing(cluster: Cluster) -> None:
     assert_nothing_lost(cluster, "everything", producer)
 
 
-def test_an_active_controller_that_leaves_hands_over_at_once(cluster: Cluster) -> None:
-    """Goal: SIGTERM costs no election timeout. Method: from the signal to a successor with a commit."""
-    leader = cluster.await_quorum().leader_id
-    others = [one for one in cluster.controllers if one != leader]
+def test_an_active_controller_that_leaves_hands_over_at_once(patient: Cluster) -> None:
+    """Goal: SIGTERM costs no fetch timeout. Method: from the signal to a successor with a commit."""
+    leader = patient.await_quorum().leader_id
+    others = [one for one in patient.controllers if one != leader]
 
     def successor() -> int | None:
-        quorum = cluster.quorum(*others)
+        quorum = patient.quorum(*others)
         settled = quorum is not None and quorum.high_watermark >= 0 and quorum.leader_id in others
         return quorum.leader_id if quorum is not None and settled else None
 
     began_s = time.monotonic()
-    cluster.signal(leader, signal.SIGTERM)
-    eventually(successor, WAIT_S, "a successor", lambda: cluster.describe(cluster.quorum(*others)))
+    patient.signal(leader, signal.SIGTERM)
+    eventually(successor, WAIT_S, "a successor", lambda: patient.describe(patient.quorum(*others)))
     took_s = time.monotonic() - began_s
-    cluster.await_exit(leader)
-    assert took_s < HANDOVER_S_MAX, cluster.describe(f"the handover took {took_s:.2f} s")
+    patient.await_exit(leader)
+    assert took_s < HANDOVER_S_MAX, patient.describe(f"the handover took {took_s:.2f} s")
