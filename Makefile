@@ -61,8 +61,8 @@ check: $(VENV)/.all ## formatting, lint, types, import contracts, generated file
 bench: $(VENV)/.all ## our controllers and tools beside those of Kafka
 	@jars=$$($(BIN)/python tools/kafka_jars.py) && $(BIN)/python -m benchmarks --jars "$$jars"
 
-simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; MEMBERSHIP=1: of its operator
-	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(MEMBERSHIP),--membership)
+simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; SHAPE=membership: of its operator
+	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(MEMBERSHIP),--membership) $(if $(SHAPE),--shape $(SHAPE))
 
 fuzz: $(VENV)/.all ## INPUTS=n hostile inputs for each reader, found by coverage; TARGET=name for one
 	@$(PIP) install -c constraints.txt -e '.[fuzz]'

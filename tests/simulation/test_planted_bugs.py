@@ -1,4 +1,4 @@
-"""The simulation bites: each of three classic mistakes, switched on, is found within a few seeds.
+"""The simulation bites: each of six classic mistakes, switched on, is found within a few seeds.
 
 `pytest --log-cli-level=info` tells by which seed and which invariant.
 """
@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING
 import pytest
 from kit.simulator.invariants import InvariantViolation
 from kit.simulator.scenario import run_seed
-from kit.simulator.shape import Shape
+from kit.simulator.shape import SHAPES, Schedule, Shape
 from quorate_controller.raft import progress
+from quorate_controller.raft.handlers import membership
+from quorate_controller.raft.handlers.common import leader_state
+from quorate_controller.raft.roles.leader import Leader
 from quorate_controller.storage.controller_storage import ControllerStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from quorate_controller.raft.replica import Replica
     from quorate_controller.raft.startup import HardState
 
 log = logging.getLogger(__name__)
@@ -68,3 +72,49 @@ def test_finds_a_reply_before_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
         "ConsistentCommittedData",
         "NoAcknowledgedRecordLost",
     }
+
+
+def test_finds_a_commit_of_an_older_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: to count replicas of an older epoch's records is found (Raft 5.4.2). Method: a leader commits what a
+    majority has, though no record of its own epoch is among it.
+    """
+    advance = Leader.advance_high_watermark
+
+    def advance_at_once(leader: Leader, replica: Replica) -> None:
+        epoch_start_offset, leader.epoch_start_offset = leader.epoch_start_offset, -1
+        advance(leader, replica)
+        leader.epoch_start_offset = epoch_start_offset
+
+    monkeypatch.setattr(Leader, "advance_high_watermark", advance_at_once)
+    assert first_violation(SHAPES[Schedule.OLD_EPOCH.value]).name == "ConsistentCommittedData"
+
+
+def test_finds_a_voter_change_before_the_first_commit_of_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a new leader that changes the voters at once is found: the voters before it may not be those that it
+    knows. Method: the high watermark of the epoch before will do.
+    """
+    refusal = membership._change_refusal
+
+    def without_fence(replica: Replica, verb: str) -> membership.Refusal | None:
+        leader = leader_state(replica)
+        high_watermark = leader.high_watermark
+        leader.high_watermark = replica.high_watermark if high_watermark is None else high_watermark
+        refused = refusal(replica, verb)
+        leader.high_watermark = high_watermark
+        return refused
+
+    monkeypatch.setattr(membership, "_change_refusal", without_fence)
+    assert first_violation(SHAPES[Schedule.RIVAL_CHANGES.value]).name == "ConsistentCommittedData"
+
+
+def test_finds_two_voter_changes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: changes that go on before the one before is committed are found. Method: neither the change under way
+    nor the last VotersRecord in the log holds one up; the leader has committed in its epoch.
+    """
+    refusal = membership._change_refusal
+
+    def one_after_the_other(replica: Replica, verb: str) -> membership.Refusal | None:
+        return refusal(replica, verb) if leader_state(replica).high_watermark is None else None
+
+    monkeypatch.setattr(membership, "_change_refusal", one_after_the_other)
+    assert first_violation(SHAPES[Schedule.DOUBLE_CHANGE.value]).name == "ConsistentCommittedData"

@@ -1,4 +1,4 @@
-"""`python -m kit.simulator --seeds N [--first S] | --seed S [--membership]`: many seeds in a row, or one again."""
+"""`python -m kit.simulator --seeds N [--first S] | --seed S [--shape NAME]`: many seeds in a row, or one again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kit.simulator.coverage import Happening, report
 from kit.simulator.scenario import run_seed
-from kit.simulator.shape import Shape
+from kit.simulator.shape import SHAPES, Shape, replay_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +69,14 @@ def _options() -> argparse.Namespace:
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: %(default)s)"
     )
     parser.add_argument(
-        "--membership", action="store_true", help="an operator grows, shrinks and mends the voter set"
+        "--shape", choices=SHAPES, default="chance", help="what breaks (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--membership",
+        action="store_const",
+        const="membership",
+        dest="shape",
+        help="an operator grows, shrinks and mends the voter set; the same as --shape membership",
     )
     return parser.parse_args()
 
@@ -90,7 +97,7 @@ def main() -> int:
     without_quorum: list[int] = []
     acknowledged = 0
     counts: Counter[Happening] = Counter()
-    shape_of = Shape.membership if options.membership else Shape.of
+    shape_of = SHAPES[options.shape]
     for done, result in enumerate(attempts(seeds, min(options.jobs, len(seeds)), shape_of), start=1):
         acknowledged += result.acknowledged
         counts.update(result.counts)
@@ -111,7 +118,7 @@ def main() -> int:
         f"{len(seeds)} seeds, {len(failed)} failed, {acknowledged} acknowledged requests kept, {elapsed_s:.1f} s"
     )
     for seed in failed:
-        _say(f"replay with: make simulate SEED={seed}{' MEMBERSHIP=1' if options.membership else ''}")
+        _say(f"replay with: {replay_command(seed, shape_of(seed))}")
     return 1 if failed else 0
 
 

@@ -67,6 +67,7 @@ class Happening(Enum):
     CONTROLLER_UNREGISTERED = "controllers unregistered"
     MISROUTED = "requests that another machine took"
     SIZE_REACHED = "sizes of the quorum that an operator reached"
+    SCHEDULE_DONE = "directed schedules carried out"
     RUN_WITHOUT_QUORUM = "runs whose majority of voters was lost with its disks"
 
 

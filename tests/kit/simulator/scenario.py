@@ -13,7 +13,8 @@ from kit.simulator.coverage import Happening, counting_log_events
 from kit.simulator.faults import Faults
 from kit.simulator.invariants import InvariantViolation, differing_images, replica_key
 from kit.simulator.membership import Operator
-from kit.simulator.shape import Shape
+from kit.simulator.schedules import DirectedFaults
+from kit.simulator.shape import Shape, replay_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,8 @@ class Scenario:
         self.shape = shape or Shape.of(seed)
         self.cluster = Cluster(seed, self.shape)
         self.world = self.cluster.world
-        self.faults = Faults(self.cluster)
+        schedule = self.shape.schedule
+        self.faults = Faults(self.cluster) if schedule is None else DirectedFaults(self.cluster, schedule)
         self.administrator = Administrator(self.world)
         self.operator = Operator(self.cluster) if self.shape.sizes else None
         self._brokers = [SimulatedBroker(self.world, broker_id) for broker_id in range(self.shape.brokers)]
@@ -135,7 +137,6 @@ def run_seed(seed: int, shape: Shape | None = None) -> Scenario:
     except Exception as error:
         error.add_note(f"shape: {scenario.shape}")
         error.add_note("last faults:\n  " + "\n  ".join(scenario.faults.history[-FAULTS_SHOWN:]))
-        membership = " MEMBERSHIP=1" if scenario.shape.sizes else ""
-        error.add_note(f"replay with: make simulate SEED={seed}{membership}")
+        error.add_note(f"replay with: {replay_command(seed, scenario.shape)}")
         raise
     return scenario

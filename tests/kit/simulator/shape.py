@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kit.simulator.wire import DYNAMIC_RELEASES, RELEASES, Release
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ELECTION_TIMEOUT_MS: Final = 1000
 SHORT_ELECTION_TIMEOUT_MS: Final = 300
+DIRECTED: Final = 0.1
+"""How many of all clusters are broken by a directed schedule."""
 FETCH_BYTES_MAX: Final = (1000, 1 << 20, 1 << 20)
+ONE_BATCH_BYTES_MAX: Final = 200
+"""A follower gets batch after batch, and stands between two of them for a while."""
 MACHINES: Final = 5
 """Of a quorum that an operator runs."""
 DRIFT_PPM_MAX: Final = 20_000
 """Clocks run apart by up to two percent: far more than quartz does, and timeouts still have to be right."""
+
+
+class Schedule(Enum):
+    """The directed schedules of faults; `schedules` says what each does."""
+
+    OLD_EPOCH = "old-epoch"
+    RIVAL_CHANGES = "rival-changes"
+    DOUBLE_CHANGE = "double-change"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +56,15 @@ class Shape:
     drifts_ppm: tuple[int, ...]
     sizes: tuple[int, ...] = ()
     """How many voters an operator makes of them, one size after the other; none: no operator, chance alone."""
+    schedule: Schedule | None = None
+    """The order in which things break; None: chance alone."""
 
     @classmethod
     def of(cls, seed: int) -> Shape:
         """Draws a cluster. Apart from the world's chance, so that a shape can be set while the rest stays."""
+        schedules = Random(f"schedule of {seed}")
+        if schedules.random() < DIRECTED:
+            return cls.directed(seed, schedules.choice(list(Schedule)))
         rng = Random(f"shape of {seed}")
         is_dynamic = rng.random() < 0.7
         voters = rng.choice((1, 2, 3, 3, 3, 4, 5))
@@ -93,6 +115,28 @@ class Shape:
         )
 
     @classmethod
+    def directed(cls, seed: int, schedule: Schedule) -> Shape:
+        """As many voters as the schedule needs, and little that could come between its steps."""
+        rng = Random(f"{schedule.value} of {seed}")
+        is_dynamic = schedule is not Schedule.OLD_EPOCH or rng.random() < 0.5
+        voters = 4 if schedule is Schedule.RIVAL_CHANGES else rng.choice((3, 3, 5))
+        return cls(
+            voters=voters,
+            observers=0,
+            brokers=rng.randint(0, 1),
+            is_dynamic=is_dynamic,
+            is_stormy=False,
+            election_timeout_ms=SHORT_ELECTION_TIMEOUT_MS,
+            election_backoff_ms_max=50,
+            fetch_bytes_max=ONE_BATCH_BYTES_MAX,
+            auto_join=False,
+            is_wired=rng.random() < 0.1,
+            releases=(max(RELEASES),) * voters,
+            drifts_ppm=_drifts(rng, voters),
+            schedule=schedule,
+        )
+
+    @classmethod
     def storm(cls, seed: int) -> Shape:
         """Three static voters of a release that knows no pre-vote, so that rivals stand often, and stand for the
         vote of the third: what a vote that is given twice needs to do harm.
@@ -128,3 +172,18 @@ def _drifts(rng: Random, machines: int) -> tuple[int, ...]:
     if rng.random() < 0.5:
         return (0,) * machines
     return tuple(rng.randint(-DRIFT_PPM_MAX, DRIFT_PPM_MAX) for _ in range(machines))
+
+
+SHAPES: Final[dict[str, Callable[[int], Shape]]] = {
+    "chance": Shape.of,
+    "membership": Shape.membership,
+    "storm": Shape.storm,
+    **{schedule.value: partial(Shape.directed, schedule=schedule) for schedule in Schedule},
+}
+"""All kinds of runs by the names that the command line knows. Those of chance contain some of the others."""
+
+
+def replay_command(seed: int, shape: Shape) -> str:
+    """The command that runs a seed again."""
+    name = next((name for name, shape_of in SHAPES.items() if shape_of(seed) == shape), "of its own")
+    return f"make simulate SEED={seed}" + ("" if name == "chance" else f" SHAPE={name}")
