@@ -80,7 +80,7 @@ def _spans_of_chunk(chunk: bytes, chunk_position: int, *, check_crc: bool) -> It
         if size_bytes < HEADER_SIZE_BYTES or behind > len(chunk) or magic != MAGIC:
             return
         # As many records as fit: no offset is beyond what the indexes of a segment can hold.
-        if base_offset < 0 or not 0 <= last_delta < size_bytes // RECORD_SIZE_BYTES_MIN:
+        if base_offset < 0 or epoch < 0 or not 0 <= last_delta < size_bytes // RECORD_SIZE_BYTES_MIN:
             return
         if check_crc and crc32c(view[at + CRC_COVERS_FROM : behind]) != crc:
             return

@@ -298,8 +298,8 @@ def _scan(data: bytes, *, check_crc: bool, allow_partial_tail: bool) -> Iterator
         )
         size_bytes = length + LENGTH_COUNTS_FROM
         where = f"at byte {position}, offset {base_offset}, of {size_bytes} bytes"
-        if magic != MAGIC or size_bytes < HEADER_SIZE_BYTES or base_offset < 0:
-            raise CorruptBatch(f"no batch {where}: magic {magic}")
+        if magic != MAGIC or size_bytes < HEADER_SIZE_BYTES or base_offset < 0 or epoch < 0:
+            raise CorruptBatch(f"no batch {where}: magic {magic}, epoch {epoch}")
         if size_bytes > left:
             if allow_partial_tail:
                 return

@@ -151,9 +151,7 @@ class ServedController:
             now_ms=self._clock.now_ms(),
             generate_directory_id=lambda: UUID(int=(4 << 76) + 1),
         )
-        node = open_node(
-            parse_config(_PROPERTIES), file_system=disk, rng=Random(1), now_ms=self._clock.now_ms()
-        )
+        node = open_node(parse_config(_PROPERTIES), file_system=disk, rng=Random(1), clock=self._clock.now_ms)
         driver = Driver(
             node,
             clock=self._clock,
