@@ -6,6 +6,7 @@ The model knows of each broker id only when its registered incarnation was heard
 from datetime import timedelta
 from random import Random
 from typing import Any
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -17,6 +18,7 @@ from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest,
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from quorate_controller.control import broker_transitions
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
 from quorate_controller.control.controller import QuorumController
 from quorate_protocol.image import MetadataImage
@@ -47,8 +49,14 @@ class Quorum:
 class BrokerLife(RuleBasedStateMachine):
     """Replaying raises if a record does not fit the image; the rest is asserted."""
 
+    changes_per_slice_max = broker_transitions.CHANGES_PER_SLICE_MAX
+
     @initialize()
     def start(self) -> None:
+        self.small_slices = mock.patch.object(
+            broker_transitions, "CHANGES_PER_SLICE_MAX", self.changes_per_slice_max
+        )
+        self.small_slices.start()
         self.image = MetadataImage()
         config = ControlConfig(
             node_id=3000, cluster_id="c", broker_session_timeout_ms=SESSION_MS, max_idle_interval_ms=0
@@ -59,6 +67,10 @@ class BrokerLife(RuleBasedStateMachine):
         self.highest_epoch = -1
         self.topics = 0
         self.take(self.control.activate(self.now_ms))
+
+    def teardown(self) -> None:
+        if hasattr(self, "small_slices"):
+            self.small_slices.stop()
 
     def take(self, result: ControlResult | None) -> Any:
         if result and result.records:
@@ -78,6 +90,21 @@ class BrokerLife(RuleBasedStateMachine):
             now_ms=self.now_ms, next_offset=self.image.end_offset, api_version=type(request).__version__
         )
         return self.take(self.control.decide(request, context))
+
+    def ask_until_departed(self, request: BrokerRegistrationRequest) -> Any:
+        """Registers a broker, if need be after slices have taken its previous incarnation out of its partitions."""
+        try:
+            return self.ask(request)
+        except ControlError as error:
+            assert error.error_code is ErrorCode.duplicate_broker_registration
+            assert self.has_slices_left
+            while self.has_slices_left:
+                self.let_time_pass(1)
+            return self.ask(request)
+
+    @property
+    def has_slices_left(self) -> bool:
+        return self.control.deadline_ms <= self.now_ms + 1
 
     def has_session(self, broker_id: int) -> bool:
         contact_ms = self.last_contact_ms.get(broker_id)
@@ -106,7 +133,7 @@ class BrokerLife(RuleBasedStateMachine):
                 self.ask(request)
             assert refused.value.error_code is ErrorCode.duplicate_broker_registration
             return
-        epoch = self.ask(request).broker_epoch
+        epoch = self.ask_until_departed(request).broker_epoch
         assert self.image.cluster.brokers[broker_id].epoch == epoch
         if is_new:
             assert epoch > self.highest_epoch
@@ -198,11 +225,21 @@ class BrokerLife(RuleBasedStateMachine):
 
     @invariant()
     def leaders_are_unfenced(self) -> None:
+        if self.has_slices_left:
+            return
         for topic in self.image.topics.by_id.values():
             for partition in topic.partitions.values():
                 leader = self.image.cluster.brokers.get(partition.leader)
                 assert partition.leader == -1 or (leader is not None and not leader.fenced)
 
 
+class LargeBrokerLife(BrokerLife):
+    """Brokers that come and go in slices of one partition."""
+
+    changes_per_slice_max = 1
+
+
 TestBrokerLife = BrokerLife.TestCase
 TestBrokerLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLargeBrokerLife = LargeBrokerLife.TestCase
+TestLargeBrokerLife.settings = TestBrokerLife.settings

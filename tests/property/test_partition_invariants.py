@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from random import Random
+from unittest import mock
 from uuid import UUID
 
 from hypothesis import HealthCheck, given, settings
@@ -16,8 +17,10 @@ from kio.schema.create_topics.v7 import request as create
 from kio.schema.delete_topics.v6 import request as delete
 from kio.schema.elect_leaders.v2 import request as elect
 from kio.schema.errors import ErrorCode
+from quorate_controller.control import broker_transitions
 from quorate_controller.control.api import ControlConfig, ControlResult, EffectiveConfig, RequestContext
 from quorate_controller.control.assignments import place_replicas
+from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.control.elections import Elections
 from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.topics import TopicManager
@@ -61,12 +64,18 @@ class Configs:
 class PartitionsMachine(RuleBasedStateMachine):
     """Drives the managers as brokers and clients would, and replays what they decide."""
 
+    changes_per_slice_max = broker_transitions.CHANGES_PER_SLICE_MAX
+
     @initialize(
         levels=st.sampled_from(((7, False), (17, False), (30, False), (23, True), (30, True))),
         min_isr=st.integers(1, 3),
         seed=st.integers(0, 2**32),
     )
     def begin(self, levels: tuple[int, bool], min_isr: int, seed: int) -> None:
+        self.small_slices = mock.patch.object(
+            broker_transitions, "CHANGES_PER_SLICE_MAX", self.changes_per_slice_max
+        )
+        self.small_slices.start()
         metadata_version, self.elr = levels
         self.image = MetadataImage()
         self.configs = Configs(min_isr)
@@ -74,6 +83,7 @@ class PartitionsMachine(RuleBasedStateMachine):
         self.topics = TopicManager(config, self.image, self.configs, Random(seed))
         self.partitions = PartitionManager(self.image, self.configs)
         self.elections = Elections(self.image, self.configs)
+        self.transitions = PartitionTransitions(self.image, self.configs)
         self.before: dict[tuple[UUID, int], PartitionRegistration] = {}
         self.unclean_allowed = False
         self.replay(FeatureLevelRecord(name="metadata.version", feature_level=metadata_version))
@@ -84,6 +94,10 @@ class PartitionsMachine(RuleBasedStateMachine):
             self.change(broker, fenced=-1)
         self.create_topic("a", partitions=2, replicas=2)
         self.create_topic("b", partitions=2, replicas=3)
+
+    def teardown(self) -> None:
+        if hasattr(self, "small_slices"):
+            self.small_slices.stop()
 
     # The log
 
@@ -151,14 +165,15 @@ class PartitionsMachine(RuleBasedStateMachine):
     def fence(self, broker: int) -> None:
         registration = self.registered(broker)
         if registration and not registration.fenced:
-            self.apply(self.elections.on_broker_fenced(broker))
+            self.apply(self.transitions.on_broker_fenced(broker))
             self.change(broker, fenced=1)
 
     @rule(broker=brokers)
     def unfence(self, broker: int) -> None:
         registration = self.registered(broker)
-        if registration and registration.fenced and not registration.in_controlled_shutdown:
-            records = self.elections.on_broker_unfenced(broker)
+        may_return = registration and not self.transitions.is_departing(broker)
+        if may_return and registration.fenced and not registration.in_controlled_shutdown:
+            records = self.transitions.on_broker_unfenced(broker)
             self.change(broker, fenced=-1)
             self.apply(records)
 
@@ -166,14 +181,17 @@ class PartitionsMachine(RuleBasedStateMachine):
     def shut_down(self, broker: int) -> None:
         registration = self.registered(broker)
         if registration and registration.is_active:
-            self.apply(self.elections.on_controlled_shutdown(broker))
+            self.apply(self.transitions.on_controlled_shutdown(broker))
             self.change(broker, in_controlled_shutdown=1)
 
     @rule(broker=brokers, clean=st.booleans())
     def restart(self, broker: int, clean: bool) -> None:
         known_clean = clean and self.registered(broker) is not None
-        method = self.elections.on_broker_fenced if known_clean else self.elections.on_unclean_restart
-        self.apply(method(broker))
+        method = self.transitions.on_broker_fenced if known_clean else self.transitions.on_unclean_restart
+        records = method(broker)
+        if self.transitions.is_departing(broker):
+            return
+        self.apply(records)
         self.register(broker)
         if not known_clean:
             self.check_distrusted(broker)
@@ -182,9 +200,10 @@ class PartitionsMachine(RuleBasedStateMachine):
     def unregister(self, broker: int) -> None:
         registration = self.registered(broker)
         if registration and registration.fenced:
-            self.apply(self.elections.on_broker_unregistered(broker))
+            self.apply(self.transitions.on_broker_unregistered(broker))
             self.replay(UnregisterBrokerRecord(broker_id=broker, broker_epoch=registration.epoch))
-            self.check_distrusted(broker)
+            if not self.transitions.is_departing(broker):
+                self.check_distrusted(broker)
 
     def check_distrusted(self, broker: int) -> None:
         """What a broker has on disk does not count any more."""
@@ -196,7 +215,7 @@ class PartitionsMachine(RuleBasedStateMachine):
     def lose_directory(self, broker: int, number: int) -> None:
         registration, lost = self.registered(broker), DIRECTORIES[broker][number]
         if registration and len(registration.directories) == 2:
-            self.apply(self.elections.on_directories_offline(broker, [lost]))
+            self.apply(self.transitions.on_directories_offline(broker, [lost]))
             self.change(broker, log_dirs=tuple(it for it in registration.directories if it != lost))
 
     @precondition(lambda self: self.image.metadata_version >= 17)
@@ -284,7 +303,7 @@ class PartitionsMachine(RuleBasedStateMachine):
     @rule(min_isr=st.integers(1, 3))
     def change_min_isr(self, min_isr: int) -> None:
         self.configs.min_isr = min_isr
-        self.apply(self.elections.on_min_insync_replicas_changed([None]))
+        self.apply(self.transitions.on_min_insync_replicas_changed([None]))
 
     @rule(election_type=st.sampled_from((0, 1)))
     def elect(self, election_type: int) -> None:
@@ -326,6 +345,8 @@ class PartitionsMachine(RuleBasedStateMachine):
 
     @invariant()
     def partitions_are_sane(self) -> None:
+        if self.transitions.deadline_ms is not None:
+            return
         for topic in self.image.topics.by_id.values():
             for partition in topic.partitions.values():
                 replicas, isr, elr = set(partition.replicas), set(partition.isr), set(partition.elr)
@@ -356,7 +377,27 @@ class PartitionsMachine(RuleBasedStateMachine):
             for partition in topic.partitions.values()
         }
         for broker in BROKERS:
-            assert self.elections.leads_any_partition(broker) == (broker in leaders)
+            assert self.transitions.leads_any_partition(broker) == (broker in leaders)
+
+
+class SlicedPartitionsMachine(PartitionsMachine):
+    """Slices of one partition, with everything else in between, and other controllers that continue."""
+
+    changes_per_slice_max = 1
+
+    @rule(slices=st.integers(1, 30))
+    def run_slices(self, slices: int) -> None:
+        for _ in range(slices):
+            if self.transitions.deadline_ms is not None:
+                decision = self.transitions.run_slice(0)
+                if decision is not None:
+                    assert len(decision.records) == 1
+                    self.apply(decision)
+
+    @rule()
+    def fail_over(self) -> None:
+        self.transitions.deactivate()
+        self.transitions.activate()
 
 
 class TestPartitions(PartitionsMachine.TestCase):
@@ -365,6 +406,12 @@ class TestPartitions(PartitionsMachine.TestCase):
     settings = settings(
         max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
     )
+
+
+class TestPartitionsInSlices(SlicedPartitionsMachine.TestCase):
+    """Goal: the invariants hold after slices, too. Method: as above, with brokers that come and go in slices."""
+
+    settings = TestPartitions.settings
 
 
 @given(

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 RECORDS_PER_BATCH_MAX: Final = 10_000
 """Kafka's QuorumController.MAX_RECORDS_PER_BATCH: an atomic result may not have more records than this."""
 
+STEP_PAUSE_MS: Final = 1
+"""From one step of a long task to the next: it belongs to a later turn, after others' events and their answers."""
+
 NO_LEADER: Final = -1
 """Partition leader: none."""
 
@@ -142,11 +145,11 @@ class TopicConfigs(Protocol):
 
 
 class BrokerTransitions(Protocol):
-    """What the broker life cycle asks of the partitions (`elections.py`). Each method only decides.
+    """What the broker life cycle asks of the partitions (`broker_transitions.py`). Each method only decides.
 
     The caller adds the record about the broker itself. The partitions' records are computed as if that had
     taken effect, whatever the image still says: a broker being fenced counts as inactive, one being unfenced
-    as active.
+    as active. Where they are too many for one decision there are none: slices follow, see `is_departing`.
     """
 
     def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
@@ -177,6 +180,12 @@ class BrokerTransitions(Protocol):
 
     def leads_any_partition(self, broker_id: int) -> bool:
         """True while `broker_id` leads a partition: it may not shut down yet. Must be cheap."""
+
+    def is_departing(self, broker_id: int) -> bool:
+        """True while slices have yet to take `broker_id` out of its partitions: it may not return yet."""
+
+    def departed_offset(self, broker_id: int) -> int:
+        """The last offset of the slices that took `broker_id` out of its partitions; -1 if there were none."""
 
 
 class QuorumView(Protocol):

@@ -63,9 +63,9 @@ class ClusterManager:
 
         Raises:
             ControlError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION (another incarnation has a
-                live session); BROKER_ID_NOT_REGISTERED (a broker in migration from ZooKeeper);
-                INVALID_REGISTRATION (log directories, listeners, no metadata.version); UNSUPPORTED_VERSION (a
-                finalized level is out of the broker's range).
+                live session, or is still in many ISRs); BROKER_ID_NOT_REGISTERED (a broker in migration from
+                ZooKeeper); INVALID_REGISTRATION (log directories, listeners, no metadata.version);
+                UNSUPPORTED_VERSION (a finalized level is out of the broker's range).
         """
         if request.cluster_id != self._cluster_id:
             raise ControlError(
@@ -180,15 +180,27 @@ class ClusterManager:
         existing: "BrokerRegistration | None",
         context: RequestContext,
     ) -> "tuple[MetadataRecord, ...]":
-        """A new incarnation begins outside of every ISR."""
+        """A new incarnation begins outside of every ISR.
+
+        Raises:
+            ControlError: DUPLICATE_BROKER_REGISTRATION while the previous one is in too many of them.
+        """
         is_clean_shutdown = (
             context.api_version >= TELLS_PREVIOUS_EPOCH_SINCE
             and existing is not None
             and existing.epoch == request.previous_broker_epoch
         )
-        if is_clean_shutdown:
-            return tuple(self._transitions.on_broker_fenced(request.broker_id))
-        return tuple(self._transitions.on_unclean_restart(request.broker_id))
+        leave = (
+            self._transitions.on_broker_fenced if is_clean_shutdown else self._transitions.on_unclean_restart
+        )
+        records = tuple(leave(request.broker_id))
+        if self._transitions.is_departing(request.broker_id):
+            # Once it is registered nobody could tell any more that its copies may have lost records. It asks again.
+            raise ControlError(
+                ErrorCode.duplicate_broker_registration,
+                "The previous incarnation of that broker id is still being taken out of its partitions.",
+            )
+        return records
 
     def _record(
         self, request: BrokerRegistrationRequest, epoch: int, same: "BrokerRegistration | None"

@@ -32,6 +32,7 @@ from quorate_controller.control.api import (
     QuorumView,
     RequestContext,
 )
+from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.control.cluster import ClusterManager
 from quorate_controller.control.config_changes import ConfigManager, topics_with_new_min_insync_replicas
 from quorate_controller.control.controller_registration import ControllerManager
@@ -70,7 +71,8 @@ class QuorumController:
         self._effective = EffectiveConfigs(config.node_id, image, config.static_configs)
         self._configs = ConfigManager(config.node_id, image, self._effective, quorum)
         self._elections = Elections(image, self._configs)
-        self._heartbeats = HeartbeatManager(image, self._elections, config.broker_session_timeout_ms)
+        self._transitions = PartitionTransitions(image, self._configs)
+        self._heartbeats = HeartbeatManager(image, self._transitions, config.broker_session_timeout_ms)
         self._schedule = Schedule(config, self._elections)
         self._is_active = False
         self._writes = self._write_handlers(quorum, rng)
@@ -79,7 +81,7 @@ class QuorumController:
     def _write_handlers(self, quorum: QuorumView, rng: "Random") -> dict[type, Decide]:
         """Request class -> the function that decides on it, on the active controller only."""
         config, image, configs = self._config, self._image, self._configs
-        cluster = ClusterManager(config.cluster_id, image, self._heartbeats, self._elections, quorum)
+        cluster = ClusterManager(config.cluster_id, image, self._heartbeats, self._transitions, quorum)
         controllers = ControllerManager(config, image, quorum)
         feature_levels = FeatureManager(config.node_id, image, configs, quorum)
         producer_ids = ProducerIdManager(image)
@@ -125,8 +127,12 @@ class QuorumController:
         """When `tick` is due; None on standby."""
         if not self._is_active:
             return None
-        expiry_ms = self._heartbeats.deadline_ms
-        return self._schedule.deadline_ms if expiry_ms is None else min(expiry_ms, self._schedule.deadline_ms)
+        deadlines = (
+            self._heartbeats.deadline_ms,
+            self._transitions.deadline_ms,
+            self._schedule.deadline_ms,
+        )
+        return min(deadline for deadline in deadlines if deadline is not None)
 
     def excuse_silence(self, duration_ms: int) -> None:
         """This process stood still for so long: no session expires for heartbeats that it did not read."""
@@ -142,6 +148,7 @@ class QuorumController:
         assert not self._is_active
         self._is_active = True
         self._heartbeats.activate(now_ms)
+        self._transitions.activate()
         self._schedule.start(now_ms)
         return activation(self._image, self._config.bootstrap, self._configs)
 
@@ -149,6 +156,7 @@ class QuorumController:
         """Stops deciding and forgets the soft state: leadership is lost, and the image is being reverted."""
         self._is_active = False
         self._heartbeats.deactivate()
+        self._transitions.deactivate()
 
     def decide(self, request: Any, context: RequestContext) -> ControlResult:
         """Decides on one request in its canonical class.
@@ -169,7 +177,8 @@ class QuorumController:
         return write(request, context)
 
     def tick(self, now_ms: int) -> ControlResult | None:
-        """Does one thing that is due: fences one expired broker, writes a NoOpRecord, elects leaders.
+        """Does one thing that is due: fences one expired broker, moves partitions away from inactive ones, writes a
+        NoOpRecord, elects leaders.
 
         Returns:
             None when nothing is to be written.
@@ -178,6 +187,9 @@ class QuorumController:
         expiry_ms = self._heartbeats.deadline_ms
         if expiry_ms is not None and expiry_ms <= now_ms:
             return self._heartbeats.fence_one_stale_broker(now_ms)
+        slice_ms = self._transitions.deadline_ms
+        if slice_ms is not None and slice_ms <= now_ms:
+            return self._transitions.run_slice(now_ms)
         return self._schedule.run_one(now_ms)
 
     def observe(
@@ -201,7 +213,7 @@ class QuorumController:
             names = topics_with_new_min_insync_replicas(result.records)
             if not names:
                 return result
-            cleared = self._elections.on_min_insync_replicas_changed(names)
+            cleared = self._transitions.on_min_insync_replicas_changed(names)
             return ControlResult(records=(*result.records, *cleared), response=result.response)
 
         return alter_and_clear

@@ -1,6 +1,6 @@
-"""Choosing partition leaders when brokers come and go, on request (ElectLeaders), and periodically."""
+"""Choosing partition leaders on request (ElectLeaders), and periodically."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -9,9 +9,8 @@ from uuid import UUID
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from kio.schema.errors import ErrorCode
-from quorate_protocol.image.views import leads_any_partition, partitions_of_broker
 from quorate_protocol.kafka.enums import ElectionType
-from quorate_protocol.records.generated import ClearElrRecord, PartitionChangeRecord
+from quorate_protocol.records.generated import PartitionChangeRecord
 
 from quorate_controller.control.api import (
     RECORDS_PER_BATCH_MAX,
@@ -21,18 +20,14 @@ from quorate_controller.control.api import (
     TopicConfigs,
 )
 from quorate_controller.control.partition_change import Election, Wanted
-from quorate_controller.control.partition_rules import PartitionChanges, is_elr_enabled
+from quorate_controller.control.partition_rules import PartitionChanges
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.image.topics import TopicImage
-    from quorate_protocol.records.framing import MetadataRecord
 
 ELECTIONS_PER_PASS_MAX: Final = 1_000
 """Kafka's MAX_ELECTIONS_PER_IMBALANCE: a pass that finds more continues in the next step."""
-
-ALL_TOPICS: Final = ""
-"""ClearElrRecord.topic_name that means every topic."""
 
 _ELECTION_TYPES: Final[Mapping[int, Election]] = {
     ElectionType.PREFERRED: Election.PREFERRED,
@@ -43,7 +38,7 @@ _Partition = tuple["TopicImage", int]
 
 
 class Elections:
-    """Keeps partitions led: `BrokerTransitions` and more.
+    """Keeps partitions led, by the preferred replica if possible.
 
     Holds no state of its own: the image's index knows which partitions are without a leader, or led by
     another replica than the preferred one.
@@ -52,74 +47,6 @@ class Elections:
     def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
         self._image = image
         self._configs = configs
-
-    # What happens to brokers (BrokerTransitions)
-
-    def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """PartitionChangeRecords that take `broker_id` out of every ISR and leadership."""
-        in_sync = (
-            (topic, partition_id)
-            for topic, partition_id, partition in partitions_of_broker(self._image, broker_id)
-            if broker_id in partition.isr
-        )
-        return self._take_out(broker_id, in_sync)
-
-    def on_broker_unfenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """PartitionChangeRecords for leaderless partitions, now that `broker_id` is active again."""
-        changes = PartitionChanges(self._image, self._configs, returning=broker_id)
-        records = []
-        for topic, partition_id in self._resolve(self._image.index.leaderless):
-            record = changes.change(topic, partition_id, Wanted(election=changes.election(topic)))
-            if record is not None:
-                records.append(record)
-        return records
-
-    def on_controlled_shutdown(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Moves leaderships and ISR memberships away from `broker_id`."""
-        return self.on_broker_fenced(broker_id)
-
-    def on_broker_unregistered(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """As fenced, and out of every ELR: the broker is leaving the cluster."""
-        eligible = (
-            (topic, partition_id)
-            for topic, partition_id, partition in partitions_of_broker(self._image, broker_id)
-            if broker_id in partition.isr or broker_id in partition.elr
-        )
-        return self._take_out(broker_id, eligible, is_lost=True)
-
-    def on_unclean_restart(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """A new incarnation whose predecessor did not shut down cleanly: out of ISR and ELR.
-
-        Without eligible.leader.replicas.version it is the same as being fenced. After a clean shutdown call
-        `on_broker_fenced` (Kafka's handleBrokerShutdown has both branches).
-        """
-        if not is_elr_enabled(self._image):
-            return self.on_broker_fenced(broker_id)
-        return self.on_broker_unregistered(broker_id)
-
-    def on_directories_offline(
-        self, broker_id: int, directories: Iterable[UUID]
-    ) -> "Sequence[MetadataRecord]":
-        """Handles partitions whose replica on `broker_id` is in one of the lost directories (KIP-858)."""
-        lost = frozenset(directories)
-        affected = (
-            (topic, partition_id)
-            for topic, partition_id, partition in partitions_of_broker(self._image, broker_id)
-            if partition.directory(broker_id) in lost
-        )
-        return self._take_out(broker_id, affected)
-
-    def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
-        """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off."""
-        if not is_elr_enabled(self._image):
-            return ()
-        return [ClearElrRecord(topic_name=name or ALL_TOPICS) for name in topic_names]
-
-    def leads_any_partition(self, broker_id: int) -> bool:
-        """True while `broker_id` is the leader of a partition."""
-        return leads_any_partition(self._image, broker_id)
-
-    # Requests and periodic passes
 
     def elect_leaders(self, request: ElectLeadersRequest, _context: RequestContext) -> ControlResult:
         """ElectLeaders 0-2: preferred or unclean election, of the partitions asked for or of all.
@@ -225,21 +152,6 @@ class Elections:
             return _result(partition_id, ErrorCode.preferred_leader_not_available, message)
         message = "Eligible topic partition leaders are not available."
         return _result(partition_id, ErrorCode.eligible_leaders_not_available, message)
-
-    def _take_out(
-        self, broker_id: int, partitions: Iterable[_Partition], *, is_lost: bool = False
-    ) -> list[PartitionChangeRecord]:
-        """Takes a broker out of ISR and leadership of these partitions; a lost one out of the ELR too."""
-        changes = PartitionChanges(self._image, self._configs, leaving=broker_id)
-        lost_replica = broker_id if is_lost else None
-        records = []
-        for topic, partition_id in partitions:
-            isr = tuple(id_ for id_ in topic.partitions[partition_id].isr if id_ != broker_id)
-            wanted = Wanted(isr=isr, election=changes.election(topic), lost_replica=lost_replica)
-            record = changes.change(topic, partition_id, wanted)
-            if record is not None:
-                records.append(record)
-        return records
 
     def _resolve(self, keys: Iterable[tuple[UUID, int]]) -> Iterator[_Partition]:
         topics = self._image.topics.by_id

@@ -4,8 +4,9 @@ A broker's control state follows from its registration and from its controlled s
 
     state                on a heartbeat that wants          becomes
     -------------------  ---------------------------------  ----------------------------------------------
-    FENCED               shutdown                           SHUTDOWN_NOW
-    FENCED               unfence, and is caught up          UNFENCED
+    FENCED               shutdown, leads nothing            SHUTDOWN_NOW
+    FENCED               unfence, is caught up, and is      UNFENCED
+                         not departing
     UNFENCED             fence                              FENCED
     UNFENCED             fence and shutdown                 SHUTDOWN_NOW
     UNFENCED             shutdown, leads partitions         CONTROLLED_SHUTDOWN
@@ -13,8 +14,9 @@ A broker's control state follows from its registration and from its controlled s
     CONTROLLED_SHUTDOWN  anything, leads nothing, and the   SHUTDOWN_NOW
                          other brokers know that
 
-Everything else keeps the state. A session that expires fences the broker, whatever its state. A granted
-shutdown ends the session, so that the broker's next incarnation need not wait for it to expire.
+Everything else keeps the state. A broker is departing while slices take it out of its partitions; only then can a
+fenced one lead some of them. A session that expires fences the broker, whatever its state. A granted shutdown ends
+the session, so that the broker's next incarnation need not wait for it to expire.
 """
 
 from collections import OrderedDict
@@ -200,11 +202,14 @@ class HeartbeatManager:
         self, current: BrokerState, request: BrokerHeartbeatRequest, lease: _Lease
     ) -> BrokerState:
         leads_any_partition = self._transitions.leads_any_partition
+        is_departing = self._transitions.is_departing(request.broker_id)
         if current is BrokerState.FENCED:
             if request.want_shut_down:
-                return BrokerState.SHUTDOWN_NOW
+                moves = is_departing and leads_any_partition(request.broker_id)
+                return current if moves else BrokerState.SHUTDOWN_NOW
             is_caught_up = request.current_metadata_offset >= lease.registration_offset
-            return BrokerState.UNFENCED if is_caught_up and not request.want_fence else current
+            may_return = is_caught_up and not is_departing and not request.want_fence
+            return BrokerState.UNFENCED if may_return else current
         if current is BrokerState.UNFENCED:
             if request.want_fence:
                 return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
@@ -212,9 +217,10 @@ class HeartbeatManager:
                 leads = leads_any_partition(request.broker_id)
                 return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
             return current
-        if leads_any_partition(request.broker_id):
+        if is_departing or leads_any_partition(request.broker_id):
             return current
-        is_known = lease.controlled_shutdown_offset <= self._lowest_active_offset()
+        last_move = self._transitions.departed_offset(request.broker_id)
+        is_known = max(lease.controlled_shutdown_offset, last_move) <= self._lowest_active_offset()
         return BrokerState.SHUTDOWN_NOW if is_known else current
 
     def _lowest_active_offset(self) -> float:

@@ -19,12 +19,12 @@ the one before made of it:
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 from uuid import UUID
 
 from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE, KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE
 from quorate_protocol.image.partitions import (
     MIGRATING_DIRECTORY,
-    NO_RECOVERY_STATE_CHANGE,
     PartitionRegistration,
 )
 from quorate_protocol.kafka.enums import LeaderRecoveryState
@@ -111,9 +111,10 @@ def change_partition(
         target.elr = ()
         # Without ELR an ISR never becomes empty: its last member stays, as the one who may lead again.
         target.isr = target.isr or partition.isr
-    nothing = PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id)
-    record = _difference(nothing, partition, target, wanted.directories, rules)
-    return None if record == nothing else record
+    difference = _difference(partition, target, wanted.directories, rules)
+    if not difference:
+        return None
+    return PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id, **difference)
 
 
 def _or_else(wanted: tuple[int, ...] | None, current: tuple[int, ...]) -> tuple[int, ...]:
@@ -177,7 +178,10 @@ def _clean_leader(target: _Target, election: Election, may_lead: Callable[[int],
     order = (target.leader, *target.replicas)
     if election is Election.PREFERRED:
         order = (target.replicas[0], *order)
-    return next((replica for replica in order if replica in candidates and may_lead(replica)), None)
+    for replica in order:
+        if replica in candidates and may_lead(replica):
+            return replica
+    return None
 
 
 def _unclean_leader(
@@ -193,38 +197,29 @@ def _unclean_leader(
 
 
 def _difference(
-    nothing: PartitionChangeRecord,
-    partition: PartitionRegistration,
-    target: _Target,
-    moved: Mapping[int, UUID],
-    rules: Rules,
-) -> PartitionChangeRecord:
-    """The change that changes nothing, with what differs filled in."""
+    partition: PartitionRegistration, target: _Target, moved: Mapping[int, UUID], rules: Rules
+) -> dict[str, Any]:
+    """The fields of a PartitionChangeRecord that are not at their defaults."""
+    fields: dict[str, Any] = {}
     leader = NO_LEADER_CHANGE
     if target.leader != partition.leader or _needs_new_leader_epoch(partition, target, rules):
-        leader = target.leader
-    recovery_state = NO_RECOVERY_STATE_CHANGE
+        leader = fields["leader"] = target.leader
     if target.leader_recovery_state != partition.leader_recovery_state:
-        recovery_state = int(target.leader_recovery_state)
+        fields["leader_recovery_state"] = int(target.leader_recovery_state)
     # The order of an ELR means nothing, so the same members in another order are no change.
-    same_elr = set(target.elr) == set(partition.elr)
-    return PartitionChangeRecord(
-        topic_id=nothing.topic_id,
-        partition_id=nothing.partition_id,
-        leader=leader,
-        isr=_unless_same(target.isr, partition.isr),
-        eligible_leader_replicas=None if same_elr else target.elr,
-        last_known_elr=_last_known_elr(partition, leader) if rules.elr_enabled else None,
-        replicas=_unless_same(target.replicas, partition.replicas),
-        removing_replicas=_unless_same(target.removing_replicas, partition.removing_replicas),
-        adding_replicas=_unless_same(target.adding_replicas, partition.adding_replicas),
-        leader_recovery_state=recovery_state,
-        directories=_directories(partition, target, moved, rules.metadata_version),
-    )
-
-
-def _unless_same(target: tuple[int, ...], current: tuple[int, ...]) -> tuple[int, ...] | None:
-    return None if target == current else target
+    if target.elr != partition.elr and set(target.elr) != set(partition.elr):
+        fields["eligible_leader_replicas"] = target.elr
+    for name in ("isr", "replicas", "removing_replicas", "adding_replicas"):
+        value = getattr(target, name)
+        if value != getattr(partition, name):
+            fields[name] = value
+    last_known_elr = _last_known_elr(partition, leader) if rules.elr_enabled else None
+    if last_known_elr is not None:
+        fields["last_known_elr"] = last_known_elr
+    directories = _directories(partition, target, moved, rules.metadata_version)
+    if directories is not None:
+        fields["directories"] = directories
+    return fields
 
 
 def _last_known_elr(partition: PartitionRegistration, leader: int) -> tuple[int, ...] | None:
@@ -250,7 +245,7 @@ def _directories(
 
 def _needs_new_leader_epoch(partition: PartitionRegistration, target: _Target, rules: Rules) -> bool:
     """Must the leader stand in the record although it stays, so that followers notice by the epoch?"""
-    if not set(partition.replicas) <= set(target.replicas):
+    if target.replicas != partition.replicas and not set(partition.replicas) <= set(target.replicas):
         return True
     # Brokers before 3.6 needed it after each ISR shrink (KAFKA-15021).
     epoch_shows_shrink = rules.metadata_version < KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE

@@ -43,6 +43,7 @@ class PartitionChanges:
         self._elr_enabled = is_elr_enabled(image)
         self._rules: dict[UUID, Rules] = {}
         self._elections: dict[UUID, Election] = {}
+        self._leaders: dict[tuple[int, UUID], bool] = {}
 
     def change(self, topic: "TopicImage", partition_id: int, wanted: Wanted) -> PartitionChangeRecord | None:
         """Returns the record that changes this partition to the target, or None."""
@@ -73,6 +74,13 @@ class PartitionChanges:
         )
 
     def _may_lead(self, broker_id: int, directory: UUID) -> bool:
+        key = (broker_id, directory)
+        may_lead = self._leaders.get(key)
+        if may_lead is None:
+            may_lead = self._leaders[key] = self._is_active(broker_id, directory)
+        return may_lead
+
+    def _is_active(self, broker_id: int, directory: UUID) -> bool:
         broker = self._image.cluster.brokers.get(broker_id)
         if broker is None or broker_id == self._leaving:
             return False

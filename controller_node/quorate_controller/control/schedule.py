@@ -6,7 +6,7 @@ from typing import Final
 
 from quorate_protocol.records.generated import NoOpRecord
 
-from quorate_controller.control.api import ControlConfig, ControlResult
+from quorate_controller.control.api import STEP_PAUSE_MS, ControlConfig, ControlResult
 from quorate_controller.control.elections import Elections
 
 Step = Callable[[], tuple[ControlResult, bool]]
@@ -52,5 +52,5 @@ class Schedule:
         if task.due_ms > now_ms:
             return None
         result, has_more = task.step()
-        task.due_ms = now_ms if has_more else now_ms + task.interval_ms
+        task.due_ms = now_ms + (STEP_PAUSE_MS if has_more else task.interval_ms)
         return result if result.records else None

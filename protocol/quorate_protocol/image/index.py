@@ -34,6 +34,10 @@ class PartitionSet:
     def __contains__(self, key: tuple[UUID, int]) -> bool:
         return key[1] in self._by_topic.get(key[0], ())
 
+    def topic_ids(self) -> tuple[UUID, ...]:
+        """Ids of the topics with partitions in the set."""
+        return tuple(self._by_topic)
+
     def of_topic(self, topic_id: UUID) -> frozenset[int]:
         """Partition ids of one topic."""
         return frozenset(self._by_topic.get(topic_id, ()))
@@ -65,6 +69,10 @@ class TopicsByBroker:
         self._names: list[str] = []
         self._free: list[int] = []
         self._bits: dict[int, bytearray] = {}
+
+    def brokers(self) -> tuple[int, ...]:
+        """Return the ids of the brokers that have, or had, replicas."""
+        return tuple(self._bits)
 
     def topics(self, broker_id: int) -> Iterator[str]:
         """Return the names of the topics with a replica on ``broker_id``."""
@@ -137,6 +145,10 @@ class PartitionIndex:
     def leaderships(self, broker_id: int) -> int:
         """Return the number of partitions that ``broker_id`` leads."""
         return self._leaderships.get(broker_id, 0)
+
+    def brokers_with_topics(self) -> tuple[int, ...]:
+        """Return the ids of the brokers that have, or had, replicas; registered or not."""
+        return self._topics_by_broker.brokers()
 
     def topics_of_broker(self, broker_id: int) -> Iterator[str]:
         """Return the names of the topics with a replica on ``broker_id``."""

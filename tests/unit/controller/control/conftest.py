@@ -19,6 +19,7 @@ from quorate_controller.control.api import (
     EffectiveConfig,
     RequestContext,
 )
+from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.control.controller import QuorumController
 from quorate_controller.control.elections import Elections
 from quorate_controller.control.partitions import PartitionManager
@@ -291,6 +292,7 @@ class Cluster:
         self.partitions = PartitionManager(self.image, self.configs)
         self.reassignments = ReassignmentManager(self.image, self.configs)
         self.elections = Elections(self.image, self.configs)
+        self.transitions = PartitionTransitions(self.image, self.configs)
         self.replay(FeatureLevelRecord(name="metadata.version", feature_level=metadata_version))
 
     def replay(self, *records: object) -> None:
@@ -368,14 +370,14 @@ class Cluster:
 
     def fence(self, broker_id: int) -> list[object]:
         """Fences a broker as a lost session does; gives the records about partitions."""
-        records = list(self.elections.on_broker_fenced(broker_id))
+        records = list(self.transitions.on_broker_fenced(broker_id))
         self.apply(records)
         self.mark(broker_id, fenced=True)
         return records
 
     def unfence(self, broker_id: int) -> list[object]:
         """Unfences a broker; gives the records about partitions."""
-        records = list(self.elections.on_broker_unfenced(broker_id))
+        records = list(self.transitions.on_broker_unfenced(broker_id))
         self.mark(broker_id, fenced=False)
         self.apply(records)
         return records

@@ -17,7 +17,7 @@ def state(cluster, name: str = "a", partition_id: int = 0):
 def test_a_fenced_broker_leaves_isr_and_leadership(cluster, make_partition) -> None:
     """Goal: as leader and as follower; others stay untouched. Method: one partition of each kind."""
     topic_id = cluster.add_topic("a", make_partition(1, 2, 3), make_partition(2, 1, 3), make_partition(2, 3))
-    records = cluster.elections.on_broker_fenced(1)
+    records = cluster.transitions.on_broker_fenced(1)
     assert list(records) == [
         PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=(2, 3), leader=2),
         PartitionChangeRecord(topic_id=topic_id, partition_id=1, isr=(2, 3)),
@@ -56,7 +56,7 @@ def test_fencing_costs_only_the_topics_of_that_broker(cluster, make_partition) -
     cluster.image.topics.by_id[other.topic_id] = type(other)(
         other.name, other.topic_id, Unreadable(), other.owner
     )
-    assert len(cluster.elections.on_broker_fenced(1)) == 1
+    assert len(cluster.transitions.on_broker_fenced(1)) == 1
 
 
 def test_a_broker_in_controlled_shutdown_hands_over(cluster, make_partition) -> None:
@@ -65,13 +65,13 @@ def test_a_broker_in_controlled_shutdown_hands_over(cluster, make_partition) -> 
     Method: one partition with another replica, one without.
     """
     cluster.add_topic("a", make_partition(1, 2), make_partition(1))
-    assert cluster.elections.leads_any_partition(1)
-    cluster.apply(cluster.elections.on_controlled_shutdown(1))
+    assert cluster.transitions.leads_any_partition(1)
+    cluster.apply(cluster.transitions.on_controlled_shutdown(1))
     cluster.mark(1, shutting_down=True)
     assert state(cluster)[:2] == (2, (2,))
     assert state(cluster, partition_id=1)[:2] == (-1, (1,))
-    assert not cluster.elections.leads_any_partition(1)
-    assert cluster.elections.leads_any_partition(2)
+    assert not cluster.transitions.leads_any_partition(1)
+    assert cluster.transitions.leads_any_partition(2)
 
 
 def test_brokers_that_shut_down_are_not_elected(cluster, make_partition) -> None:
@@ -102,7 +102,7 @@ def test_offline_directories_take_only_their_partitions(make_cluster, make_parti
     cluster.add_topic(
         "a", make_partition(1, 2, directories=(lost, other)), make_partition(1, 2, directories=(kept, other))
     )
-    cluster.apply(cluster.elections.on_directories_offline(1, [lost]))
+    cluster.apply(cluster.transitions.on_directories_offline(1, [lost]))
     assert state(cluster)[:2] == (2, (2,))
     assert state(cluster, partition_id=1) == (1, (1, 2), 5)
 
@@ -150,9 +150,9 @@ def test_an_unclean_restart_ends_eligibility(elr_cluster, make_partition) -> Non
     Method: the one eligible replica restarts uncleanly.
     """
     elr_cluster.add_topic("a", make_partition(1, 2, isr=(1,), eligible_leader_replicas=(2,)))
-    elr_cluster.apply(elr_cluster.elections.on_unclean_restart(2))
+    elr_cluster.apply(elr_cluster.transitions.on_unclean_restart(2))
     assert elr_cluster.partition("a").elr == ()
-    elr_cluster.apply(elr_cluster.elections.on_unclean_restart(1))
+    elr_cluster.apply(elr_cluster.transitions.on_unclean_restart(1))
     partition = elr_cluster.partition("a")
     assert (partition.leader, partition.isr, partition.elr) == (-1, (), ())
     assert partition.last_known_elr == (1,)
@@ -164,7 +164,7 @@ def test_the_last_known_leader_may_come_back(elr_cluster, make_partition) -> Non
     Method: after an unclean restart of it.
     """
     elr_cluster.add_topic("a", make_partition(1, 2, isr=(1,)))
-    elr_cluster.apply(elr_cluster.elections.on_unclean_restart(1))
+    elr_cluster.apply(elr_cluster.transitions.on_unclean_restart(1))
     elr_cluster.mark(1, fenced=True)
     elr_cluster.mark(2, fenced=True)
     assert elr_cluster.unfence(2) == []
@@ -177,7 +177,7 @@ def test_the_last_known_leader_may_come_back(elr_cluster, make_partition) -> Non
 def test_an_unclean_restart_without_elr_is_a_fencing(cluster, make_partition) -> None:
     """Goal: before KIP-966 the last in sync stays in the ISR. Method: the same as when it is fenced."""
     cluster.add_topic("a", make_partition(1, 2, isr=(1,)))
-    assert list(cluster.elections.on_unclean_restart(1)) == list(cluster.elections.on_broker_fenced(1))
+    assert list(cluster.transitions.on_unclean_restart(1)) == list(cluster.transitions.on_broker_fenced(1))
 
 
 def test_an_unregistered_broker_is_no_longer_eligible(elr_cluster, make_partition) -> None:
@@ -185,7 +185,7 @@ def test_an_unregistered_broker_is_no_longer_eligible(elr_cluster, make_partitio
     elr_cluster.add_topic(
         "a", make_partition(1, 2), make_partition(1, 2, isr=(1,), eligible_leader_replicas=(2,))
     )
-    elr_cluster.apply(elr_cluster.elections.on_broker_unregistered(2))
+    elr_cluster.apply(elr_cluster.transitions.on_broker_unregistered(2))
     for partition_id in (0, 1):
         partition = elr_cluster.partition("a", partition_id)
         assert (partition.leader, partition.isr, partition.elr) == (1, (1,), ())
@@ -194,8 +194,8 @@ def test_an_unregistered_broker_is_no_longer_eligible(elr_cluster, make_partitio
 def test_a_new_minimum_clears_the_elr(cluster, make_partition) -> None:
     """Goal: ClearElrRecord for a topic or for all, only with ELR. Method: before and after it is enabled."""
     cluster.add_topic("a", make_partition(1, 2, isr=(1,)))
-    assert list(cluster.elections.on_min_insync_replicas_changed(["a", None])) == []
+    assert list(cluster.transitions.on_min_insync_replicas_changed(["a", None])) == []
     cluster.enable_elr()
-    records = list(cluster.elections.on_min_insync_replicas_changed(["a", None]))
+    records = list(cluster.transitions.on_min_insync_replicas_changed(["a", None]))
     assert records == [ClearElrRecord(topic_name="a"), ClearElrRecord(topic_name="")]
     cluster.apply(records)

@@ -1,0 +1,296 @@
+"""What happens to partitions when their brokers come and go, in slices that a turn of the controller can afford.
+
+A transition whose changes fit in one slice is one decision, as in Java. Of a larger one only the record about the
+broker is decided at once; its partitions follow slice by slice, whenever `run_slice` is due. In between the
+controller answers its followers: a decision about 100,000 partitions takes longer than their fetch timeout, so they
+would elect another leader, and that one would have to start again.
+
+Each slice is committed for itself. A new leader continues from the image: who is inactive leaves the ISRs that it is
+still in (`activate`). Two rules keep that safe:
+
+- A broker that still has partitions to leave is neither unfenced nor registered again. Nobody could tell later that
+  its copies there date from another incarnation.
+- An inactive broker joins no ISR, so that what lies behind a cursor needs no second look.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from quorate_protocol.image.topics import PartitionKey
+from quorate_protocol.image.views import leads_any_partition, partitions_of_broker
+from quorate_protocol.records.generated import ClearElrRecord, PartitionChangeRecord
+
+from quorate_controller.control.api import STEP_PAUSE_MS, ControlResult, TopicConfigs
+from quorate_controller.control.partition_change import Wanted
+from quorate_controller.control.partition_rules import PartitionChanges, is_elr_enabled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quorate_protocol.image import MetadataImage
+    from quorate_protocol.image.topics import TopicImage
+    from quorate_protocol.records.framing import MetadataRecord
+
+CHANGES_PER_SLICE_MAX: Final = 500
+"""Partitions that one slice changes: some 10 ms with encoding and replay."""
+
+REPLICAS_PER_SLICE_MAX: Final = 10_000
+"""Replicas that one slice looks at, whether they need a change or not."""
+
+NO_OFFSET: Final = -1
+
+ALL_TOPICS: Final = ""
+"""ClearElrRecord.topic_name that means every topic."""
+
+_Partition = tuple["TopicImage", int]
+
+
+@dataclass(slots=True)
+class _Departure:
+    """A broker that is leaving its ISRs."""
+
+    replicas: Iterator[PartitionKey]
+    """The cursor: what was not looked at yet."""
+    is_lost: bool
+    """It leaves the ELRs too: its copies cannot be trusted any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Departed:
+    """A broker that has left all ISRs, and has been inactive since."""
+
+    is_lost: bool
+    end_offset: int
+    """The end of the records that took it out."""
+
+
+class PartitionTransitions:
+    """`BrokerTransitions`. Its soft state, the cursors, lives only while the controller is active."""
+
+    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+        self._image = image
+        self._configs = configs
+        self._departures: dict[int, _Departure] = {}
+        self._departed: dict[int, _Departed] = {}
+        self._leaderless: Iterator[PartitionKey] | None = None
+        self._seek_again = False
+        self._due_ms = 0
+
+    def activate(self) -> None:
+        """Continues what previous leaders began: slices for brokers that are not active, and for leaderless
+        partitions.
+        """
+        brokers = self._image.cluster.brokers
+        for broker_id in self._image.index.brokers_with_topics():
+            broker = brokers.get(broker_id)
+            if broker is None or not broker.is_active:
+                self._begin_departure(broker_id, is_lost=broker is None)
+        if len(self._image.index.leaderless):
+            self._seek_leaders()
+
+    def deactivate(self) -> None:
+        """Forgets the cursors."""
+        self._departures.clear()
+        self._departed.clear()
+        self._leaderless = None
+        self._seek_again = False
+
+    # Transitions
+
+    def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """PartitionChangeRecords that take `broker_id` out of every ISR and leadership; none if slices will."""
+        return self._depart(broker_id, is_lost=False)
+
+    def on_controlled_shutdown(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """Moves leaderships and ISR memberships away from `broker_id`."""
+        return self._depart(broker_id, is_lost=False)
+
+    def on_broker_unregistered(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """As fenced, and out of every ELR: the broker is leaving the cluster."""
+        return self._depart(broker_id, is_lost=True)
+
+    def on_unclean_restart(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """A new incarnation whose predecessor did not shut down cleanly: out of ISR and ELR.
+
+        Without eligible.leader.replicas.version it is the same as being fenced. After a clean shutdown call
+        `on_broker_fenced` (Kafka's handleBrokerShutdown has both branches).
+        """
+        return self._depart(broker_id, is_lost=is_elr_enabled(self._image))
+
+    def on_broker_unfenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
+        """PartitionChangeRecords for leaderless partitions, now that `broker_id` is active again; none if slices
+        will.
+        """
+        self._departed.pop(broker_id, None)
+        leaderless = self._image.index.leaderless
+        if len(leaderless) > CHANGES_PER_SLICE_MAX:
+            self._seek_leaders()
+            return ()
+        return self._elect(leaderless, PartitionChanges(self._image, self._configs, returning=broker_id))
+
+    def on_directories_offline(
+        self, broker_id: int, directories: Iterable[UUID]
+    ) -> "Sequence[MetadataRecord]":
+        """Handles partitions whose replica on `broker_id` is in one of the lost directories (KIP-858)."""
+        lost = frozenset(directories)
+        affected = (
+            (topic, partition_id)
+            for topic, partition_id, partition in partitions_of_broker(self._image, broker_id)
+            if partition.directory(broker_id) in lost
+        )
+        return self._take_out(broker_id, affected, is_lost=False)
+
+    def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
+        """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off."""
+        if not is_elr_enabled(self._image):
+            return ()
+        return [ClearElrRecord(topic_name=name or ALL_TOPICS) for name in topic_names]
+
+    # Queries
+
+    def leads_any_partition(self, broker_id: int) -> bool:
+        """True while `broker_id` is the leader of a partition."""
+        return leads_any_partition(self._image, broker_id)
+
+    def is_departing(self, broker_id: int) -> bool:
+        """True while slices have yet to take `broker_id` out of its partitions."""
+        return broker_id in self._departures
+
+    def departed_offset(self, broker_id: int) -> int:
+        """The last offset of the slices that took `broker_id` out of its partitions; -1 if there were none."""
+        departed = self._departed.get(broker_id)
+        return NO_OFFSET if departed is None else departed.end_offset - 1
+
+    # Slices
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When the next slice is due; None if there is nothing left to do."""
+        return self._due_ms if self._departures or self._leaderless is not None else None
+
+    def run_slice(self, now_ms: int) -> ControlResult | None:
+        """Decides on the next partitions. Returns None if none of them is to be changed."""
+        self._due_ms = now_ms + STEP_PAUSE_MS
+        for broker_id, departure in self._departures.items():
+            records = self._continue_departure(broker_id, departure)
+            break
+        else:
+            records = self._continue_seeking()
+        return ControlResult(records=tuple(records), atomic=False) if records else None
+
+    def _depart(self, broker_id: int, *, is_lost: bool) -> "Sequence[MetadataRecord]":
+        """Takes a broker out of its partitions: at once if they are few, else in slices from now on."""
+        partitions, is_last = self._next_slice(broker_id, _Departure(self._replicas_of(broker_id), is_lost))
+        if is_last:
+            self._departures.pop(broker_id, None)
+            return self._take_out(broker_id, partitions, is_lost=is_lost)
+        departed = self._departed.get(broker_id)
+        if departed is None or (is_lost and not departed.is_lost):
+            self._begin_departure(broker_id, is_lost=is_lost)
+        return ()
+
+    def _begin_departure(self, broker_id: int, *, is_lost: bool) -> None:
+        current = self._departures.get(broker_id)
+        if current is None or (is_lost and not current.is_lost):
+            self._departures[broker_id] = _Departure(self._replicas_of(broker_id), is_lost)
+
+    def _continue_departure(self, broker_id: int, departure: _Departure) -> "Sequence[MetadataRecord]":
+        broker = self._image.cluster.brokers.get(broker_id)
+        if broker is not None and broker.is_active:
+            # The decision that began this could not be written.
+            del self._departures[broker_id]
+            return ()
+        partitions, is_last = self._next_slice(broker_id, departure)
+        records = self._take_out(broker_id, partitions, is_lost=departure.is_lost)
+        if is_last:
+            del self._departures[broker_id]
+            end_offset = self._image.end_offset + len(records)
+            self._departed[broker_id] = _Departed(departure.is_lost, end_offset)
+        return records
+
+    def _next_slice(self, broker_id: int, departure: _Departure) -> tuple[list[_Partition], bool]:
+        """The next partitions that the broker has to leave, and whether they are the last ones."""
+        topics = self._image.topics.by_id
+        found: list[_Partition] = []
+        examined = 0
+        for topic_id, partition_id in islice(departure.replicas, REPLICAS_PER_SLICE_MAX):
+            examined += 1
+            topic = topics.get(topic_id)
+            partition = topic.partitions.get(partition_id) if topic else None
+            if topic is None or partition is None:
+                continue  # deleted since
+            if broker_id in partition.isr or (departure.is_lost and broker_id in partition.elr):
+                found.append((topic, partition_id))
+                if len(found) == CHANGES_PER_SLICE_MAX:
+                    return found, False
+        return found, examined < REPLICAS_PER_SLICE_MAX
+
+    def _replicas_of(self, broker_id: int) -> Iterator[PartitionKey]:
+        """Yields the partitions with a replica on this broker. The image may change in between."""
+        topics = self._image.topics.by_name
+        for name in tuple(self._image.index.topics_of_broker(broker_id)):
+            topic = topics.get(name)
+            if topic is None:
+                continue
+            there = [number for number, it in topic.partitions.items() if broker_id in it.replicas]
+            yield from ((topic.topic_id, partition_id) for partition_id in there)
+
+    def _take_out(
+        self, broker_id: int, partitions: Iterable[_Partition], *, is_lost: bool
+    ) -> list[PartitionChangeRecord]:
+        """Takes a broker out of ISR and leadership of these partitions; a lost one out of the ELR too."""
+        changes = PartitionChanges(self._image, self._configs, leaving=broker_id)
+        lost_replica = broker_id if is_lost else None
+        records = []
+        for topic, partition_id in partitions:
+            isr = tuple(id_ for id_ in topic.partitions[partition_id].isr if id_ != broker_id)
+            wanted = Wanted(isr=isr, election=changes.election(topic), lost_replica=lost_replica)
+            record = changes.change(topic, partition_id, wanted)
+            if record is not None:
+                records.append(record)
+        return records
+
+    # Leaderless partitions
+
+    def _seek_leaders(self) -> None:
+        """Begins a pass over the leaderless partitions. A running one is finished first, so that it gets to its
+        end however often brokers return.
+        """
+        if self._leaderless is None:
+            self._leaderless = self._leaderless_partitions()
+        else:
+            self._seek_again = True
+
+    def _continue_seeking(self) -> "Sequence[MetadataRecord]":
+        if self._leaderless is None:
+            return ()
+        keys = tuple(islice(self._leaderless, CHANGES_PER_SLICE_MAX))
+        records = self._elect(keys, PartitionChanges(self._image, self._configs))
+        if len(keys) < CHANGES_PER_SLICE_MAX:
+            self._leaderless = self._leaderless_partitions() if self._seek_again else None
+            self._seek_again = False
+        return records
+
+    def _elect(
+        self, keys: Iterable[PartitionKey], changes: PartitionChanges
+    ) -> "Sequence[PartitionChangeRecord]":
+        """Elects leaders for those of these partitions that are without one and that somebody may lead."""
+        leaderless, topics = self._image.index.leaderless, self._image.topics.by_id
+        records = []
+        for topic_id, partition_id in keys:
+            if (topic_id, partition_id) not in leaderless:
+                continue
+            topic = topics[topic_id]
+            record = changes.change(topic, partition_id, Wanted(election=changes.election(topic)))
+            if record is not None:
+                records.append(record)
+        return records
+
+    def _leaderless_partitions(self) -> Iterator[PartitionKey]:
+        """Yields the leaderless partitions. The image may change in between."""
+        leaderless = self._image.index.leaderless
+        for topic_id in leaderless.topic_ids():
+            yield from ((topic_id, partition_id) for partition_id in leaderless.of_topic(topic_id))
