@@ -60,23 +60,26 @@ class Elections:
         election = _ELECTION_TYPES.get(request.election_type)
         if election is None:
             raise ControlError(ErrorCode.invalid_request, f"Unknown election type {request.election_type}")
-        changes = PartitionChanges(self._image, self._configs)
-        records: list[PartitionChangeRecord] = []
+        run = _Run(self._image, self._configs, election)
         asked: Iterable[tuple[str, Iterable[int]]]
         if request.topic_partitions is None:
-            asked = ((name, topic.partitions) for name, topic in self._image.topics.by_name.items())
+            needed = self._image.index.imbalanced
+            if election is Election.UNCLEAN:
+                needed = self._image.index.leaderless
+            topics = self._image.topics.by_name.items()
+            asked = ((name, sorted(needed.of_topic(topic.topic_id))) for name, topic in topics)
         else:
             asked = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
-        results = []
-        for name, partition_ids in asked:
-            of_topic = [self._elect(name, number, election, changes, records) for number in partition_ids]
-            if request.topic_partitions is None:
-                of_topic = [it for it in of_topic if it.error_code is not ErrorCode.election_not_needed]
-            results.append(ReplicaElectionResult(topic=name, partition_result=tuple(of_topic)))
-        response = ElectLeadersResponse(
-            throttle_time=timedelta(0), error_code=ErrorCode.none, replica_election_results=tuple(results)
+        results = tuple(
+            ReplicaElectionResult(
+                topic=name, partition_result=tuple(run.elect(name, number) for number in partition_ids)
+            )
+            for name, partition_ids in asked
         )
-        return ControlResult(records=tuple(records), response=response, atomic=False)
+        response = ElectLeadersResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, replica_election_results=results
+        )
+        return ControlResult(records=tuple(run.records), response=response, atomic=False)
 
     def balance_leaders(self) -> tuple[ControlResult, bool]:
         """One step of the preferred leader pass: at most 1,000 elections.
@@ -119,43 +122,56 @@ class Elections:
         records = tuple(islice(changed, ELECTIONS_PER_PASS_MAX))
         return ControlResult(records=records, atomic=False), len(records) == ELECTIONS_PER_PASS_MAX
 
-    def _elect(
-        self,
-        name: str,
-        partition_id: int,
-        election: Election,
-        changes: PartitionChanges,
-        records: list[PartitionChangeRecord],
-    ) -> PartitionResult:
-        """Elects one partition for a request: adds to `records` and gives the result to answer."""
-        topic = self._image.topics.by_name.get(name)
+    def _resolve(self, keys: Iterable[tuple[UUID, int]]) -> Iterator[_Partition]:
+        topics = self._image.topics.by_id
+        return ((topics[topic_id], partition_id) for topic_id, partition_id in keys)
+
+
+class _Run:
+    """The elections of one request, which may list hundreds of thousands of partitions."""
+
+    def __init__(self, image: "MetadataImage", configs: TopicConfigs, election: Election) -> None:
+        self._topics = image.topics.by_name
+        self._changes = PartitionChanges(image, configs)
+        self._is_preferred = election is Election.PREFERRED
+        self._wanted = Wanted(election=election)
+        self._not_needed: dict[int, PartitionResult] = {}
+        """By partition id; most partitions need no election, and the same result serves all topics."""
+        self.records: list[PartitionChangeRecord] = []
+
+    def elect(self, name: str, partition_id: int) -> PartitionResult:
+        """Elects a leader of one partition: adds to `records` and gives the result to answer.
+
+        Raises:
+            ControlError: POLICY_VIOLATION for more than 10,000 elections.
+        """
+        topic = self._topics.get(name)
         if topic is None:
             return _result(partition_id, ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")
         partition = topic.partitions.get(partition_id)
         if partition is None:
             message = f"No such partition as {name}-{partition_id}"
             return _result(partition_id, ErrorCode.unknown_topic_or_partition, message)
-        is_preferred = election is Election.PREFERRED
-        if partition.has_preferred_leader if is_preferred else partition.has_leader:
-            message = "Leader election not needed for topic partition."
-            return _result(partition_id, ErrorCode.election_not_needed, message)
-        record = changes.change(topic, partition_id, Wanted(election=election))
+        if partition.has_preferred_leader if self._is_preferred else partition.has_leader:
+            result = self._not_needed.get(partition_id)
+            if result is None:
+                message = "Leader election not needed for topic partition."
+                result = _result(partition_id, ErrorCode.election_not_needed, message)
+                self._not_needed[partition_id] = result
+            return result
+        record = self._changes.change(topic, partition_id, self._wanted)
         if record is not None:
-            if len(records) == RECORDS_PER_BATCH_MAX:
+            if len(self.records) == RECORDS_PER_BATCH_MAX:
                 raise ControlError(
                     ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
                 )
-            records.append(record)
+            self.records.append(record)
             return _result(partition_id, ErrorCode.none, None)
-        if is_preferred:
+        if self._is_preferred:
             message = "The preferred leader was not available."
             return _result(partition_id, ErrorCode.preferred_leader_not_available, message)
         message = "Eligible topic partition leaders are not available."
         return _result(partition_id, ErrorCode.eligible_leaders_not_available, message)
-
-    def _resolve(self, keys: Iterable[tuple[UUID, int]]) -> Iterator[_Partition]:
-        topics = self._image.topics.by_id
-        return ((topics[topic_id], partition_id) for topic_id, partition_id in keys)
 
 
 def _result(partition_id: int, error_code: ErrorCode, message: str | None) -> PartitionResult:

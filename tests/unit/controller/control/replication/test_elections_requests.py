@@ -43,6 +43,26 @@ def test_the_preferred_leader_takes_over(cluster, make_partition) -> None:
     assert not decision.atomic
 
 
+def test_an_election_of_all_looks_only_at_partitions_that_need_one(cluster, make_partition) -> None:
+    """Goal: its time depends on the partitions to elect, not on all. Method: count the partitions that are read."""
+    cluster.add_topic("a", *[make_partition(1, 2)] * 50, make_partition(1, 2, leader=2))
+    topic = cluster.image.topics.by_name["a"]
+    read = []
+
+    class Counted(dict):
+        def get(self, key, default=None):
+            read.append(key)
+            return super().get(key, default)
+
+        items = values = __iter__ = None
+
+    counted = type(topic)(topic.name, topic.topic_id, Counted(topic.partitions), topic.owner)
+    cluster.image.topics.by_id[topic.topic_id] = cluster.image.topics.by_name["a"] = counted
+    decision = elect(cluster, PREFERRED)
+    assert results(decision) == {("a", 50): (ErrorCode.none, None)}
+    assert set(read) == {50}
+
+
 def test_preferred_elections_refused(cluster, make_partition) -> None:
     """Goal: Kafka's code and text for each reason. Method: all reasons in one request."""
     cluster.add_topic("a", make_partition(1, 2), make_partition(1, 2, isr=(2,)))
