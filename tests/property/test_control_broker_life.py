@@ -96,11 +96,12 @@ class BrokerLife(RuleBasedStateMachine):
         try:
             return self.ask(request)
         except ControlError as error:
-            assert error.error_code is ErrorCode.duplicate_broker_registration
-            assert self.has_slices_left
-            while self.has_slices_left:
-                self.let_time_pass(1)
-            return self.ask(request)
+            refusal = error.error_code
+        assert refusal is ErrorCode.duplicate_broker_registration
+        assert self.has_slices_left
+        while self.has_slices_left:
+            self.let_time_pass(1)
+        return self.ask(request)
 
     @property
     def has_slices_left(self) -> bool:
