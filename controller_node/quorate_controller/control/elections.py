@@ -10,7 +10,6 @@ from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import ElectionType
-from quorate_protocol.records.generated import PartitionChangeRecord
 
 from quorate_controller.control.api import (
     RECORDS_PER_BATCH_MAX,
@@ -25,6 +24,7 @@ from quorate_controller.control.partition_rules import PartitionChanges
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.image.topics import TopicImage
+    from quorate_protocol.records.generated import PartitionChangeRecord
 
 ELECTIONS_PER_PASS_MAX: Final = 1_000
 """Kafka's MAX_ELECTIONS_PER_IMBALANCE: a pass that finds more continues in the next step."""
