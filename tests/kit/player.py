@@ -14,7 +14,7 @@ from kit.cluster import environment_for, free_ports
 from kit.waiting import eventually
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.directory import PlayDirectory
-from quorate_operator.runtime.local.errors import NotRunningError
+from quorate_operator.runtime.local.errors import NotAnsweringError, NotRunningError
 
 QUORATE = str(Path(sys.executable).with_name("quorate"))
 TIMEOUT_S = 600
@@ -76,11 +76,17 @@ class Player:
         return content
 
     def look(self) -> dict[str, Any]:
-        """The same without a process, which who waits would start again and again."""
+        """The same without a process, which who waits would start again and again.
+
+        Raises:
+            ConnectionError: the supervisor is too busy to answer, and may be asked again.
+        """
         try:
             snapshot = asyncio.run(play_session.ask_snapshot(PlayDirectory(self.directory)))
         except NotRunningError:
             return self.status()
+        except NotAnsweringError as error:
+            raise ConnectionError(f"{error}") from error
         told: dict[str, Any] = json.loads(json.dumps(snapshot.status.as_json()))
         return told
 
