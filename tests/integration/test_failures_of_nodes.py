@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kit.cluster import Cluster, manifests, unfenced
 from kit.ledger import ContinuousProducer, ContinuousTopics, consume_numbers
 from kit.metadata import assert_same_images
+from kit.names import unused
 from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -69,12 +70,14 @@ def patient(tmp_path: Path) -> Iterator[Cluster]:
         cluster.close()
 
 
-def create_topic(cluster: Cluster, name: str) -> None:
-    """A topic with a copy on each broker, and each broker as a leader."""
+def create_topic(cluster: Cluster, prefix: str) -> str:
+    """The name of a topic with a copy on each broker, and each broker as a leader."""
+    name = unused(prefix)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     (future,) = admin.create_topics([NewTopic(name, PARTITIONS, COPIES)]).values()
     future.result()
     await_partitions(cluster, name, lambda one: len(one.isr) == COPIES, "three in sync")
+    return name
 
 
 def partitions_of(cluster: Cluster, topic: str, via: int | None = None) -> list[Partition]:
@@ -128,24 +131,24 @@ def test_a_killed_broker_is_fenced_and_comes_back(cluster: Cluster) -> None:
 
     Method: kill -9 one of three under acks=all with min.insync.replicas=2, start it again.
     """
-    create_topic(cluster, "killed")
+    topic = create_topic(cluster, "killed")
     victim = cluster.brokers[1]
     left = set(cluster.brokers) - {victim}
-    with ContinuousProducer(cluster.bootstrap_servers, "killed") as producer:
+    with ContinuousProducer(cluster.bootstrap_servers, topic) as producer:
         eventually(lambda: len(producer.acknowledged) > 100, WAIT_S, "records")
         cluster.kill(victim)
         via = min(left)
         eventually(
             lambda: (seen := cluster.describe_brokers(via)) and unfenced(seen) == left, WAIT_S, "a fence"
         )
-        await_partitions(cluster, "killed", lambda one: one.leader in left, "new leaders", via)
-        await_partitions(cluster, "killed", lambda one: one.isr == left, "a smaller ISR", via)
+        await_partitions(cluster, topic, lambda one: one.leader in left, "new leaders", via)
+        await_partitions(cluster, topic, lambda one: one.isr == left, "a smaller ISR", via)
         before = len(producer.acknowledged)
         eventually(lambda: len(producer.acknowledged) > before + 100, WAIT_S, "records without it")
         cluster.start(victim)
         cluster.await_unfenced(*cluster.brokers)
-        await_partitions(cluster, "killed", lambda one: len(one.isr) == COPIES, "a whole ISR")
-    assert_nothing_lost(cluster, "killed", producer)
+        await_partitions(cluster, topic, lambda one: len(one.isr) == COPIES, "a whole ISR")
+    assert_nothing_lost(cluster, topic, producer)
 
 
 def test_preferred_leaders_lead_again_when_asked_to(cluster: Cluster) -> None:
@@ -153,24 +156,24 @@ def test_preferred_leaders_lead_again_when_asked_to(cluster: Cluster) -> None:
 
     Method: restart a broker, which leaves it with no leader, and elect preferred leaders of one topic.
     """
-    create_topic(cluster, "preferred")
-    preferred = [one.leader for one in partitions_of(cluster, "preferred")]
+    topic = create_topic(cluster, "preferred")
+    preferred = [one.leader for one in partitions_of(cluster, topic)]
     restarted = cluster.brokers[0]
     via = cluster.brokers[1]
     assert restarted in preferred
     cluster.terminate(restarted)
     cluster.start(restarted)
     cluster.await_unfenced(*cluster.brokers)
-    await_partitions(cluster, "preferred", lambda one: len(one.isr) == COPIES, "a whole ISR", via)
-    assert restarted not in {one.leader for one in partitions_of(cluster, "preferred", via)}
+    await_partitions(cluster, topic, lambda one: len(one.isr) == COPIES, "a whole ISR", via)
+    assert restarted not in {one.leader for one in partitions_of(cluster, topic, via)}
     election = cluster.tool("kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions")
     assert election.returncode == 0, election.stdout + election.stderr
     assert "Successfully completed leader election (PREFERRED) for partitions" in election.stdout
     eventually(
-        lambda: [one.leader for one in partitions_of(cluster, "preferred", via)] == preferred,
+        lambda: [one.leader for one in partitions_of(cluster, topic, via)] == preferred,
         WAIT_S,
         f"the leaders {preferred}",
-        lambda: partitions_of(cluster, "preferred", via),
+        lambda: partitions_of(cluster, topic, via),
     )
 
 
@@ -179,24 +182,24 @@ def test_a_broker_that_leaves_hands_its_leaders_over_first(cluster: Cluster) -> 
 
     Method: terminate a broker, watch another one's metadata until the process is gone, look at the result.
     """
-    create_topic(cluster, "leaving")
+    topic = create_topic(cluster, "leaving")
     leaving = cluster.brokers[2]
     left = set(cluster.brokers) - {leaving}
     via = min(left)
-    assert any(one.leader == leaving for one in partitions_of(cluster, "leaving"))
+    assert any(one.leader == leaving for one in partitions_of(cluster, topic))
     leaderless = []
     cluster.signal(leaving, signal.SIGTERM)
     while cluster.runs(leaving):
-        leaderless += [one for one in partitions_of(cluster, "leaving", via) if one.leader < 0]
+        leaderless += [one for one in partitions_of(cluster, topic, via) if one.leader < 0]
     cluster.await_exit(leaving)
     assert leaderless == []
-    assert {one.leader for one in partitions_of(cluster, "leaving", via)} <= left
+    assert {one.leader for one in partitions_of(cluster, topic, via)} <= left
     seen = cluster.describe_brokers(via)
     assert seen is not None
     assert leaving not in unfenced(seen)
     cluster.start(leaving)
     cluster.await_unfenced(*cluster.brokers)
-    await_partitions(cluster, "leaving", lambda one: len(one.isr) == COPIES, "a whole ISR")
+    await_partitions(cluster, topic, lambda one: len(one.isr) == COPIES, "a whole ISR")
 
 
 def test_killing_the_active_controller_loses_nothing(cluster: Cluster) -> None:
@@ -204,10 +207,10 @@ def test_killing_the_active_controller_loses_nothing(cluster: Cluster) -> None:
 
     Method: kill -9 it three times while one client produces with acks=all and another creates topics.
     """
-    create_topic(cluster, "controllers")
+    topic = create_topic(cluster, "controllers")
     with (
-        ContinuousProducer(cluster.bootstrap_servers, "controllers") as producer,
-        ContinuousTopics(cluster.bootstrap_servers, "made", copies=COPIES) as topics,
+        ContinuousProducer(cluster.bootstrap_servers, topic) as producer,
+        ContinuousTopics(cluster.bootstrap_servers, unused("made"), copies=COPIES) as topics,
     ):
         for _ in range(3):
             created = len(topics.acknowledged)
@@ -221,15 +224,15 @@ def test_killing_the_active_controller_loses_nothing(cluster: Cluster) -> None:
             cluster.start(active)
             cluster.await_quorum()
     assert_topics_kept(cluster, topics.acknowledged)
-    assert_nothing_lost(cluster, "controllers", producer)
+    assert_nothing_lost(cluster, topic, producer)
 
 
 def test_killing_all_controllers_loses_nothing(cluster: Cluster) -> None:
     """Goal: the quorum's disks are enough. Method: kill -9 all three at once under load, start them again."""
-    create_topic(cluster, "everything")
+    topic = create_topic(cluster, "everything")
     with (
-        ContinuousProducer(cluster.bootstrap_servers, "everything") as producer,
-        ContinuousTopics(cluster.bootstrap_servers, "before-and-after", copies=COPIES) as topics,
+        ContinuousProducer(cluster.bootstrap_servers, topic) as producer,
+        ContinuousTopics(cluster.bootstrap_servers, unused("before-and-after"), copies=COPIES) as topics,
     ):
         eventually(lambda: len(topics.acknowledged) > 5, WAIT_S, "topics")
         eventually(lambda: producer.acknowledged, WAIT_S, "records: the producer has its id")
@@ -242,7 +245,7 @@ def test_killing_all_controllers_loses_nothing(cluster: Cluster) -> None:
         eventually(lambda: len(topics.acknowledged) > created + 3, WAIT_S, "topics after the restart")
     cluster.await_unfenced(*cluster.brokers)
     assert_topics_kept(cluster, topics.acknowledged)
-    assert_nothing_lost(cluster, "everything", producer)
+    assert_nothing_lost(cluster, topic, producer)
 
 
 def test_an_active_controller_that_leaves_hands_over_at_once(patient: Cluster) -> None:

@@ -7,6 +7,7 @@ from confluent_kafka import Producer
 from kit.asking import Asking
 from kit.java.cluster import JavaCluster
 from kit.java.fixtures import NewJavaCluster
+from kit.names import unused
 from kit.waiting import eventually
 from quorate_admin.errors import ServerError, UnsupportedEndpointError
 from quorate_admin.operations.keyed import ThrottlingQuotaExceededError
@@ -48,32 +49,33 @@ def create(ask: Asking, *topics: NewTopic) -> None:
 
 def test_the_life_of_a_topic(ask: Asking) -> None:
     """Goal: create, refuse, describe, list, grow, delete. Method: each, with what Kafka says of it."""
-    new = NewTopic(name="life", partitions=2, replication_factor=2, configs={"retention.ms": "3600000"})
-    assert ask(lambda admin: admin.create_topics([new], validate_only=True))["life"].partitions == 2
-    assert "life" not in ask(lambda admin: admin.list_topics())
+    name = unused("life")
+    new = NewTopic(name=name, partitions=2, replication_factor=2, configs={"retention.ms": "3600000"})
+    assert ask(lambda admin: admin.create_topics([new], validate_only=True))[name].partitions == 2
+    assert name not in ask(lambda admin: admin.list_topics())
     results = ask(lambda admin: admin.create_topics([new, NewTopic(name="no/name")]))
-    topic = results["life"]
+    topic = results[name]
     assert (topic.partitions, topic.replication_factor) == (2, 2)
     assert topic.topic_id is not None
     entry = next(one for one in topic.configs or () if one.name == "retention.ms")
     assert (entry.value, entry.source) == ("3600000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     assert results.errors["no/name"].error_code is ErrorCode.invalid_topic_exception
-    with pytest.raises(ServerError, match=r"TOPIC_ALREADY_EXISTS: Topic 'life' already exists\."):
+    with pytest.raises(ServerError, match=rf"TOPIC_ALREADY_EXISTS: Topic '{name}' already exists\."):
         ask(lambda admin: admin.create_topics([new])).raise_any()
-    first = eventually(lambda: described(ask, "life"), TIMEOUT_S, "the topic")
+    first = eventually(lambda: described(ask, name), TIMEOUT_S, "the topic")
     assert first.topic_id == topic.topic_id
-    assert ask(lambda admin: admin.list_topics())["life"].topic_id == topic.topic_id
+    assert ask(lambda admin: admin.list_topics())[name].topic_id == topic.topic_id
 
-    grown = {"life": NewPartitions(total_count=5), "nobody": NewPartitions(total_count=2)}
+    grown = {name: NewPartitions(total_count=5), "nobody": NewPartitions(total_count=2)}
     results = ask(lambda admin: admin.create_partitions(grown))
-    assert set(results.values) == {"life"}
+    assert set(results.values) == {name}
     assert results.errors["nobody"].error_code is ErrorCode.unknown_topic_or_partition
-    eventually(lambda: len(described(ask, "life").partitions) == 5, TIMEOUT_S, "five partitions")
+    eventually(lambda: len(described(ask, name).partitions) == 5, TIMEOUT_S, "five partitions")
 
     deleted = ask(lambda admin: admin.delete_topics([topic.topic_id, "nobody"]))
     assert set(deleted.values) == {topic.topic_id}
     assert deleted.errors["nobody"].error_code is ErrorCode.unknown_topic_or_partition
-    eventually(lambda: "life" not in ask(lambda admin: admin.list_topics()), TIMEOUT_S, "deletion")
+    eventually(lambda: name not in ask(lambda admin: admin.list_topics()), TIMEOUT_S, "deletion")
 
 
 def test_topics_are_described_page_by_page_as_at_once(java_cluster: JavaCluster, ask: Asking) -> None:
@@ -150,8 +152,9 @@ def change(ask: Asking, resource: ConfigResource, *changes: AlterConfigOp) -> No
 
 def test_configs_of_topics_are_changed_one_by_one(ask: Asking) -> None:
     """Goal: set, append, subtract, delete, and replace. Method: each on a topic; a wrong one beside it."""
-    create(ask, NewTopic(name="configured", partitions=1, replication_factor=1))
-    topic, missing = ConfigResource(TOPIC, "configured"), ConfigResource(TOPIC, "nobody")
+    name = unused("configured")
+    create(ask, NewTopic(name=name, partitions=1, replication_factor=1))
+    topic, missing = ConfigResource(TOPIC, name), ConfigResource(TOPIC, "nobody")
     change(
         ask,
         topic,
@@ -159,8 +162,8 @@ def test_configs_of_topics_are_changed_one_by_one(ask: Asking) -> None:
         AlterConfigOp(name="cleanup.policy", value="compact", operation=ConfigOpType.APPEND),
     )
 
-    def value(name: str) -> str | None:
-        return configs(ask, topic)[name].value
+    def value(config: str) -> str | None:
+        return configs(ask, topic)[config].value
 
     eventually(lambda: value("retention.ms") == "5000", TIMEOUT_S, "the config")
     entry = configs(ask, topic)["retention.ms"]
@@ -224,8 +227,8 @@ def test_controllers_take_configs_without_brokers(
     java_cluster: JavaCluster, ask: Asking, ask_controllers: Asking
 ) -> None:
     """Goal: KIP-919. Method: a topic's and a broker's config, and a log level of the controller itself."""
-    create(ask, NewTopic(name="direct", partitions=1, replication_factor=1))
-    topic = ConfigResource(TOPIC, "direct")
+    topic = ConfigResource(TOPIC, unused("direct"))
+    create(ask, NewTopic(name=topic.name, partitions=1, replication_factor=1))
     change(ask_controllers, topic, AlterConfigOp(name="retention.ms", value="6000"))
     assert configs(ask_controllers, topic)["retention.ms"].value == "6000"
     broker = ConfigResource(BROKER, str(java_cluster.brokers[0]))
@@ -279,15 +282,16 @@ def test_log_levels_of_inactive_controllers_are_their_own(new_java_cluster: NewJ
 def test_all_that_has_configs_is_listed(java_cluster: JavaCluster, ask: Asking) -> None:
     """Goal: KIP-1142. Method: one resource of each type; the cluster may have groups of other tests."""
     others = set(ask(lambda admin: admin.list_config_resources([ConfigResourceType.GROUP])))
-    create(ask, NewTopic(name="listed", partitions=1, replication_factor=1))
-    group = ConfigResource(ConfigResourceType.GROUP, "listed-group")
-    metrics = ConfigResource(ConfigResourceType.CLIENT_METRICS, "listed-metrics")
+    topic = ConfigResource(TOPIC, unused("listed"))
+    create(ask, NewTopic(name=topic.name, partitions=1, replication_factor=1))
+    group = ConfigResource(ConfigResourceType.GROUP, unused("listed-group"))
+    metrics = ConfigResource(ConfigResourceType.CLIENT_METRICS, unused("listed-metrics"))
     change(ask, group, AlterConfigOp(name="consumer.session.timeout.ms", value="46000"))
     change(ask, metrics, AlterConfigOp(name="interval.ms", value="5000"))
     wanted = {
         group,
         metrics,
-        ConfigResource(TOPIC, "listed"),
+        topic,
         ConfigResource(BROKER, str(java_cluster.brokers[0])),
         ConfigResource(ConfigResourceType.BROKER_LOGGER, str(java_cluster.brokers[1])),
     }
@@ -309,7 +313,7 @@ def test_partitions_move_and_leaders_are_elected(
     replicas, and have the new preferred leader elected."""
     asking = ask if endpoint == "broker" else ask_controllers
     first, second = java_cluster.brokers
-    topic = f"moving-{endpoint}"
+    topic = unused(f"moving-{endpoint}")
     create(ask, NewTopic(name=topic, assignments={0: [first, second], 1: [first, second]}))
     moved, turned, missing = (TopicPartition(topic, one) for one in (0, 1, 2))
     eventually(lambda: described(ask, topic).partitions[1].isr == (first, second), TIMEOUT_S, "the replicas")
