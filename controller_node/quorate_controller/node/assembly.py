@@ -11,6 +11,7 @@ from quorate_protocol.image import MetadataImage
 
 from quorate_controller.control.api import BootstrapMetadata, ControlConfig, ControlError
 from quorate_controller.control.controller import QuorumController
+from quorate_controller.node.loader import SnapshotLoader
 from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
 from quorate_controller.node.snapshotter import Snapshotter
@@ -89,6 +90,7 @@ def _build(
             interval_ms=config.snapshot_interval_ms,
             clock=clock,
         ),
+        loader=SnapshotLoader(storage=storage, metadata=metadata, clock=clock),
         registration=RegistrationKeeper(identity, rng),
         listener=config.controller_listener_names[0],
         now_ms=clock(),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, StringTooLong
-from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
+from quorate_protocol.image.loading import loading_checkpoint, replay_log_batch
 from quorate_protocol.records.batch import (
     BATCH_SIZE_BYTES_MAX,
     RECORD_SIZE_BYTES_MAX,
@@ -28,7 +28,7 @@ from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kio.static.protocol import Payload
     from quorate_protocol.image import MetadataImage
@@ -81,8 +81,15 @@ class MetadataState:
         Raises:
             ProtocolError: the checkpoint is damaged. Nothing has changed.
         """
+        for _ in self.loading(chunks, snapshot_id):
+            pass
+
+    def loading(self, chunks: Iterable[bytes], snapshot_id: SnapshotId) -> Iterator[int]:
+        """Does what `load` does in steps, so that a living node can pause. Nothing changes before the last."""
         if snapshot_id != BOOTSTRAP_SNAPSHOT_ID:
-            load_checkpoint(self.image, chunks, end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
+            yield from loading_checkpoint(
+                self.image, chunks, end_offset=snapshot_id.offset, epoch=snapshot_id.epoch
+            )
         self.finalized_levels = dict(self.image.features)
         self.applied_offset = snapshot_id.offset
 
@@ -175,8 +182,10 @@ class MetadataState:
 
     def has_room(self, values: Sequence[bytes]) -> bool:
         """Whether these may share a batch with the pending records."""
+        if not self._pending:
+            return True
         size_bytes = self._pending_size_bytes + sum(map(size_in_batch_bytes, values))
-        return not self._pending or size_bytes <= SHARED_BATCH_SIZE_BYTES_MAX
+        return size_bytes <= SHARED_BATCH_SIZE_BYTES_MAX
 
     def take_batch(self, epoch: int, now_ms: int) -> bytes:
         """The pending records as one batch for raft to append."""

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError
 from quorate_protocol.features import KRAFT_VERSION
 
 from quorate_controller.control.api import ControlError, RequestContext
@@ -37,7 +36,6 @@ from quorate_controller.raft.messages import (
     Propose,
     Resign,
     Role,
-    SnapshotRefused,
     SnapshotRestored,
     SnapshotTaken,
     Tick,
@@ -52,11 +50,12 @@ if TYPE_CHECKING:
 
     from quorate_controller.control.api import ControlResult
     from quorate_controller.node.events import NodeEvent
+    from quorate_controller.node.loader import SnapshotLoader
     from quorate_controller.node.metadata import MetadataState, Waiter
     from quorate_controller.node.registration import RegistrationKeeper
     from quorate_controller.node.snapshotter import Snapshotter
     from quorate_controller.raft.messages import Ready, Reply, RoleChange
-    from quorate_controller.raft.model import Endpoint, SnapshotId
+    from quorate_controller.raft.model import Endpoint
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.storage.controller_storage import ControllerStorage
 
@@ -80,6 +79,7 @@ class ControllerNode:
         storage: ControllerStorage,
         metadata: MetadataState,
         snapshotter: Snapshotter,
+        loader: SnapshotLoader,
         registration: RegistrationKeeper,
         listener: str,
         now_ms: int,
@@ -88,6 +88,7 @@ class ControllerNode:
         self.storage = storage
         self.metadata = metadata
         self.snapshotter = snapshotter
+        self.loader = loader
         self.new_active_count = 0
         self.election_count = 0
         self.commit_latency = LatencyHistogram()
@@ -132,7 +133,7 @@ class ControllerNode:
     @property
     def deadline_ms(self) -> int:
         """When the next turn is due without another event."""
-        if self._is_behind:
+        if self._is_behind or self.loader.is_loading:
             return self.now_ms
         deadlines = [
             self.raft.deadline_ms,
@@ -175,6 +176,7 @@ class ControllerNode:
         return self._finish()
 
     def _finish(self) -> Effects:
+        self._load_snapshot()
         self._settle()
         self._register_if_due()
         self._settle()
@@ -228,26 +230,18 @@ class ControllerNode:
         if ready.role is not None:
             self._role_changed(ready.role)
         if ready.restore is not None:
-            self._restore(ready.restore)
+            self.loader.begin(ready.restore)
 
-    def _restore(self, snapshot_id: SnapshotId) -> None:
-        """A complete snapshot was fetched: it replaces image and log, if all of it can be read."""
-        try:
-            quorum = self.storage.fetched_quorum()
-            self.metadata.load(self.storage.fetched_chunks(), snapshot_id)
-        except ProtocolError as error:
-            self.storage.discard_fetched()
-            refused = SnapshotRefused(snapshot_id=snapshot_id, reason=error.message)
-            self._perform(self.raft.step(refused, self.now_ms))
+    def _load_snapshot(self) -> None:
+        """Goes on with a fetched snapshot, which replaces image and log when all of it was read."""
+        outcome = self.loader.load_slice()
+        if outcome is None:
             return
-        self.storage.restore(snapshot_id)
-        self._needs_flush = False
-        self.snapshotter.restart(self.now_ms)
-        self._note("snapshot_loaded", offset=snapshot_id.offset, epoch=snapshot_id.epoch)
-        restored = SnapshotRestored(
-            snapshot_id=snapshot_id, kraft_version=quorum.kraft_version, voters=quorum.voters
-        )
-        self._perform(self.raft.step(restored, self.now_ms))
+        if isinstance(outcome, SnapshotRestored):
+            self._needs_flush = False
+            self.snapshotter.restart(self.now_ms)
+            self._note("snapshot_loaded", offset=outcome.snapshot_id.offset, epoch=outcome.snapshot_id.epoch)
+        self._perform(self.raft.step(outcome, self.now_ms))
 
     def _role_changed(self, change: RoleChange) -> None:
         standing = {Role.PROSPECTIVE, Role.CANDIDATE}

@@ -1,6 +1,6 @@
 """Loading an image from what the metadata log holds: batches of its segments, and checkpoints."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from quorate_protocol.image.errors import CorruptCheckpointError
 from quorate_protocol.image.image import MetadataImage
@@ -10,7 +10,7 @@ from quorate_protocol.records.batch import RecordBatch
 from quorate_protocol.records.framing import decode_record
 from quorate_protocol.records.generated import MetadataRecord
 
-__all__ = ("load_checkpoint", "replay_log_batch")
+__all__ = ("load_checkpoint", "loading_checkpoint", "replay_log_batch")
 
 
 def replay_log_batch(image: MetadataImage, batch: RecordBatch) -> list[MetadataRecord]:
@@ -46,10 +46,18 @@ def load_checkpoint(image: MetadataImage, chunks: Iterable[bytes], *, end_offset
         ReplayError: a record does not fit. The image has not changed, here and below.
         ProtocolError: the checkpoint is damaged; see :func:`~quorate_protocol.image.snapshot.read_checkpoint`.
     """
+    for _ in loading_checkpoint(image, chunks, end_offset=end_offset, epoch=epoch):
+        pass
+
+
+def loading_checkpoint(
+    image: MetadataImage, chunks: Iterable[bytes], *, end_offset: int, epoch: int
+) -> Iterator[int]:
+    """Do what :func:`load_checkpoint` does in steps; see :meth:`MetadataImage.restoring`."""
     checkpoint = read_checkpoint(chunks)
     if checkpoint.epoch != epoch:
         raise CorruptCheckpointError(f"a checkpoint of epoch {epoch} has batches of epoch {checkpoint.epoch}")
     timestamp_ms = checkpoint.last_contained_log_timestamp_ms
-    image.restore(
+    yield from image.restoring(
         checkpoint.records, Provenance(end_offset=end_offset, epoch=epoch, timestamp_ms=timestamp_ms)
     )

@@ -108,3 +108,13 @@ def bench(node_config: ControllerConfig) -> Iterator[Bench]:
         yield Bench(node)
     finally:
         node.close()
+
+
+@pytest.fixture
+def voter_config(tmp_path: Path) -> ControllerConfig:
+    """That of a formatted controller, which is one voter of three."""
+    voters = "3000@localhost:9093,3001@localhost:9094,3002@localhost:9095"
+    path = write_controller_properties(tmp_path, {"controller.quorum.voters": voters})
+    formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc"])
+    assert formatted.exit_code == 0, formatted.stderr
+    return load_config(path)

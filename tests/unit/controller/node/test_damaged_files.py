@@ -6,9 +6,7 @@ from random import Random
 from uuid import UUID
 
 import pytest
-from kit.controller_parts import write_controller_properties
-from quorate_controller import commands
-from quorate_controller.config import ControllerConfig, load_config
+from quorate_controller.config import ControllerConfig
 from quorate_controller.node import ControllerNode
 from quorate_controller.node.assembly import open_node
 from quorate_controller.raft.messages import (
@@ -25,7 +23,6 @@ from quorate_protocol.image.snapshot import write_records
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import encode_record
 from quorate_protocol.records.generated import FeatureLevelRecord, TopicRecord
-from typer.testing import CliRunner
 
 FETCHED = SnapshotId(offset=500, epoch=3)
 LEVEL = 25
@@ -44,19 +41,9 @@ CHECKPOINT = b"".join(
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> ControllerConfig:
-    """That of a formatted controller, which is one voter of three."""
-    voters = "3000@localhost:9093,3001@localhost:9094,3002@localhost:9095"
-    path = write_controller_properties(tmp_path, {"controller.quorum.voters": voters})
-    formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc"])
-    assert formatted.exit_code == 0, formatted.stderr
-    return load_config(path)
-
-
-@pytest.fixture
-def open_it(config: ControllerConfig) -> Callable[[], ControllerNode]:
+def open_it(voter_config: ControllerConfig) -> Callable[[], ControllerNode]:
     """Opens the controller; a test closes it."""
-    return lambda: open_node(config, file_system=OsFileSystem(), rng=Random(1), clock=lambda: NOW_MS)
+    return lambda: open_node(voter_config, file_system=OsFileSystem(), rng=Random(1), clock=lambda: NOW_MS)
 
 
 def flipped(byte: int) -> bytes:
@@ -76,6 +63,7 @@ def fetch_snapshot(node: ControllerNode, data: bytes, monkeypatch: pytest.Monkey
         patch.setattr(node.raft, "step", step)
         chunk = SnapshotChunk(snapshot_id=FETCHED, position=0, data=data)
         node._perform(Ready(snapshot_chunk=chunk, restore=FETCHED))
+        node._load_snapshot()
     return answers
 
 
