@@ -114,9 +114,10 @@ class VoterSet:
         return all(kraft_version in voter.kraft_versions for voter in self.voters)
 
     def overlaps(self, that: "VoterSet") -> bool:
-        """Whether every majority of one set shares a voter with every majority of the other.
+        """Whether at most one voter differs on each side, as KIP-853 judges consecutive sets.
 
-        Judged as KIP-853 does: at most one voter differs on each side.
+        Then every majority of one set shares a voter with every majority of the other if they are an addition or a
+        removal apart. The rule does not rule out an exchange of one voter, which no leader writes.
         """
         ours = {voter.key for voter in self.voters}
         theirs = {voter.key for voter in that.voters}
