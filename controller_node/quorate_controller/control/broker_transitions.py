@@ -260,7 +260,7 @@ class PartitionTransitions:
         end however often brokers return.
         """
         if self._leaderless is None:
-            self._leaderless = self._leaderless_partitions()
+            self._leaderless = self._image.index.leaderless.walk()
         else:
             self._seek_again = True
 
@@ -270,7 +270,7 @@ class PartitionTransitions:
         keys = tuple(islice(self._leaderless, CHANGES_PER_SLICE_MAX))
         records = self._elect(keys, PartitionChanges(self._image, self._configs))
         if len(keys) < CHANGES_PER_SLICE_MAX:
-            self._leaderless = self._leaderless_partitions() if self._seek_again else None
+            self._leaderless = self._image.index.leaderless.walk() if self._seek_again else None
             self._seek_again = False
         return records
 
@@ -288,9 +288,3 @@ class PartitionTransitions:
             if record is not None:
                 records.append(record)
         return records
-
-    def _leaderless_partitions(self) -> Iterator[PartitionKey]:
-        """Yields the leaderless partitions. The image may change in between."""
-        leaderless = self._image.index.leaderless
-        for topic_id in leaderless.topic_ids():
-            yield from ((topic_id, partition_id) for partition_id in leaderless.of_topic(topic_id))

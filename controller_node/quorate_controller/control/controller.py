@@ -157,6 +157,7 @@ class QuorumController:
         self._is_active = False
         self._heartbeats.deactivate()
         self._transitions.deactivate()
+        self._elections.forget_passes()
 
     def decide(self, request: Any, context: RequestContext) -> ControlResult:
         """Decides on one request in its canonical class.

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
@@ -23,30 +22,38 @@ from quorate_controller.control.partition_rules import PartitionChanges
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
-    from quorate_protocol.image.topics import TopicImage
+    from quorate_protocol.image.index import PartitionSet
+    from quorate_protocol.image.topics import PartitionKey, TopicImage
     from quorate_protocol.records.generated import PartitionChangeRecord
 
 ELECTIONS_PER_PASS_MAX: Final = 1_000
 """Kafka's MAX_ELECTIONS_PER_IMBALANCE: a pass that finds more continues in the next step."""
+
+EXAMINED_PER_STEP_MAX: Final = 10_000
+"""Partitions that one step of a pass looks at, whether they can be elected or not."""
 
 _ELECTION_TYPES: Final[Mapping[int, Election]] = {
     ElectionType.PREFERRED: Election.PREFERRED,
     ElectionType.UNCLEAN: Election.UNCLEAN,
 }
 
-_Partition = tuple["TopicImage", int]
-
 
 class Elections:
     """Keeps partitions led, by the preferred replica if possible.
 
-    Holds no state of its own: the image's index knows which partitions are without a leader, or led by
-    another replica than the preferred one.
+    The image's index knows which partitions are without a leader, or led by another replica than the preferred
+    one. How far a periodic pass got is soft state.
     """
 
     def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
         self._image = image
         self._configs = configs
+        self._passes: dict[Election, Iterator[PartitionKey]] = {}
+        """What is left of the passes that have begun."""
+
+    def forget_passes(self) -> None:
+        """Leaves passes unfinished: this controller is not active any more."""
+        self._passes.clear()
 
     def elect_leaders(self, request: ElectLeadersRequest, _context: RequestContext) -> ControlResult:
         """ElectLeaders 0-2: preferred or unclean election, of the partitions asked for or of all.
@@ -82,7 +89,7 @@ class Elections:
         return ControlResult(records=tuple(run.records), response=response, atomic=False)
 
     def balance_leaders(self) -> tuple[ControlResult, bool]:
-        """One step of the preferred leader pass: at most 1,000 elections.
+        """One step of the preferred leader pass: at most 1,000 elections among at most 10,000 partitions.
 
         Returns:
             the records, and whether the pass has more to do: then call again as soon as they are replayed.
@@ -100,31 +107,40 @@ class Elections:
     def elect_unclean_leaders(self) -> tuple[ControlResult, bool]:
         """One step of the pass over leaderless partitions with unclean.leader.election.enable; as above."""
 
+        enabled: dict[str, bool] = {}
+
         def is_enabled(topic: "TopicImage", _partition_id: int) -> bool:
-            return self._configs.unclean_leader_election(topic.name)
+            if topic.name not in enabled:
+                enabled[topic.name] = self._configs.unclean_leader_election(topic.name)
+            return enabled[topic.name]
 
         return self._step(Election.UNCLEAN, self._image.index.leaderless, is_enabled)
 
     def _step(
         self,
         election: Election,
-        keys: Iterable[tuple[UUID, int]],
+        partitions: "PartitionSet",
         is_eligible: Callable[["TopicImage", int], bool],
     ) -> tuple[ControlResult, bool]:
         changes = PartitionChanges(self._image, self._configs)
         wanted = Wanted(election=election)
-        found = (
-            changes.change(topic, partition_id, wanted)
-            for topic, partition_id in self._resolve(keys)
-            if is_eligible(topic, partition_id)
-        )
-        changed = (record for record in found if record is not None)
-        records = tuple(islice(changed, ELECTIONS_PER_PASS_MAX))
-        return ControlResult(records=records, atomic=False), len(records) == ELECTIONS_PER_PASS_MAX
-
-    def _resolve(self, keys: Iterable[tuple[UUID, int]]) -> Iterator[_Partition]:
-        topics = self._image.topics.by_id
-        return ((topics[topic_id], partition_id) for topic_id, partition_id in keys)
+        keys = self._passes.pop(election, None) or partitions.walk()
+        records: list[PartitionChangeRecord] = []
+        examined = 0
+        for topic_id, partition_id in islice(keys, EXAMINED_PER_STEP_MAX):
+            examined += 1
+            if (topic_id, partition_id) not in partitions:
+                continue  # elected or deleted since
+            topic = self._image.topics.by_id[topic_id]
+            record = changes.change(topic, partition_id, wanted) if is_eligible(topic, partition_id) else None
+            if record is not None:
+                records.append(record)
+                if len(records) == ELECTIONS_PER_PASS_MAX:
+                    break
+        has_more = examined == EXAMINED_PER_STEP_MAX or len(records) == ELECTIONS_PER_PASS_MAX
+        if has_more:
+            self._passes[election] = keys
+        return ControlResult(records=tuple(records), atomic=False), has_more
 
 
 class _Run:

@@ -202,6 +202,24 @@ def test_the_unclean_pass_asks_each_topic(cluster, make_partition, monkeypatch) 
     assert [cluster.partition("safe", number).leader for number in (0, 1)] == [-1, -1]
 
 
+def test_a_step_looks_at_a_bounded_number_of_partitions(cluster, make_partition, monkeypatch) -> None:
+    """Goal: partitions that nobody can lead cost no turn its time. Method: five leaderless partitions,
+    two a step; the last one is elected, whose topic is the only one that allows an unclean election.
+    """
+    monkeypatch.setattr(elections, "EXAMINED_PER_STEP_MAX", 2)
+    cluster.configs.unclean.add("lossy")
+    cluster.mark(1, fenced=True)
+    for name, count in (("safe", 4), ("lossy", 1)):
+        cluster.add_topic(name, *[make_partition(1, 2, isr=(1,), leader=-1)] * count)
+    steps = []
+    more = True
+    while more:
+        decision, more = cluster.elections.elect_unclean_leaders()
+        cluster.apply(decision)
+        steps.append(len(decision.records))
+    assert steps == [0, 0, 1]
+
+
 def test_passes_with_nothing_to_do(cluster, make_partition) -> None:
     """Goal: a healthy cluster gives no records. Method: both passes on led partitions."""
     cluster.add_topic("a", make_partition(1, 2))
