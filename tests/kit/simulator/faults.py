@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kit.simulator.cluster import Cluster
-    from kit.simulator.world import Machine
+    from kit.simulator.world import Machine, World
 
 OPERATIONS_MAX: Final = 40
 """How many disk operations a doomed disk still does, at most."""
+STALLS_MS: Final = (300, 1500, 6000)
+"""Some elections are over before the last one is."""
 REBOOT_MS_MAX: Final = 4000
 QUICK_REBOOT_MS_MAX: Final = 20
 STRIKE_AT_VOTER: Final = 0.8
@@ -78,9 +80,12 @@ class Faults:
             self._shut_down,
             self._disk_error,
             self._slow_disk,
+            self._stall,
             self._partition,
             self._cut_off_leader,
             self._cut_link,
+            self._cut_link_one_way,
+            self._break_connections,
             self._heal,
             self._heal,
             self._restart_all,
@@ -163,6 +168,12 @@ class Faults:
         machine.disk_pause_ms_max = self._rng.choice((0, 3, 30, 300))
         return f"turns of {machine.node_id} take up to {machine.disk_pause_ms_max} ms"
 
+    def _stall(self) -> str:
+        machine = self._rng.choice((self._leader(), self._any_machine()))
+        duration_ms = self._rng.choice(STALLS_MS)
+        self._world.stall(machine, duration_ms)
+        return f"{machine.node_id} stands still for {duration_ms} ms"
+
     def _kill(self) -> str:
         machine = self._any_machine()
         if machine.node is not None:
@@ -243,6 +254,21 @@ class Faults:
         self._world.network.cut.add(frozenset((left, right)))
         return f"{left} and {right} do not reach each other"
 
+    def _cut_link_one_way(self) -> str:
+        """Requests arrive and are not answered, or do not arrive: at the other end all seems well."""
+        self._world.coverage.count(Happening.ONE_WAY_CUT)
+        source, target = self._leader().node_id, self._any_machine().node_id
+        if self._rng.random() < 0.5:
+            source, target = target, source
+        self._world.network.cut_one_way.add((source, target))
+        return f"what {source} sends to {target} is lost"
+
+    def _break_connections(self) -> str:
+        """All connections between two machines end, while their processes live and the network is whole."""
+        left, right = self._leader(), self._any_machine()
+        break_connections(self._world, left, right)
+        return f"connections between {left.node_id} and {right.node_id} break"
+
     def _flap(self) -> None:
         """In a storm one link or another is cut at most times, so that not all hear of a new leader at once."""
         if self._stopped:
@@ -253,7 +279,7 @@ class Faults:
         self._world.schedule(self._rng.randint(100, 600), self._flap)
 
     def _heal(self) -> str:
-        self._world.network.cut.clear()
+        self._world.network.heal()
         return "the network is whole again"
 
     # ---------------------------------------------------------------------------------- administrators
@@ -321,6 +347,13 @@ class Faults:
 
 def replica_on(machine: Machine) -> ReplicaKey:
     return ReplicaKey(node_id=machine.node_id, directory_id=directory_id(machine))
+
+
+def break_connections(world: World, left: Machine, right: Machine) -> None:
+    """Both ends see it."""
+    world.coverage.count(Happening.CONNECTION_BROKEN)
+    world.network.break_connection(left, right)
+    world.network.break_connection(right, left)
 
 
 def _has_voted_for_another(machine: Machine) -> bool:

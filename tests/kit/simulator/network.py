@@ -1,4 +1,4 @@
-"""The simulated network: delays, losses, duplicates, partitions, and connections that break with a process."""
+"""The simulated network: delays, losses, duplicates, partitions, and connections that break, often with a process."""
 
 from __future__ import annotations
 
@@ -69,6 +69,8 @@ class Network:
         self.for_successors = 0.0
         """How many requests wait for a connection, and so reach the next process of a machine that reboots."""
         self.cut: set[frozenset[int]] = set()
+        self.cut_one_way: set[tuple[int, int]] = set()
+        """Sources and targets: what the target answers to others, and sends itself, arrives."""
         self.stolen_names: dict[str, int] = {}
         """Names that lead to another machine than the one that had them."""
         self._calls: dict[int, dict[Call, None]] = {}
@@ -78,14 +80,26 @@ class Network:
 
     def calm_down(self) -> None:
         """Everything works from now on."""
-        self.cut.clear()
+        self.heal()
         self.stolen_names.clear()
         self.loss = self.duplication = self.for_successors = 0.0
         self.delay_ms_max = 5
 
+    def heal(self) -> None:
+        """All links are whole again."""
+        self.cut.clear()
+        self.cut_one_way.clear()
+
     def reaches(self, source: int, target: int) -> bool:
-        """Whether the link between two machines is whole."""
-        return frozenset((source, target)) not in self.cut
+        """Whether messages pass from one machine to another."""
+        return frozenset((source, target)) not in self.cut and (source, target) not in self.cut_one_way
+
+    def break_connection(self, client: Machine, server: Machine) -> None:
+        """The connection of one living process to another ends, be it idle or under requests."""
+        for call in list(self._calls.get(server.node_id, {})):
+            if call.sender is client and not call.is_answered:
+                self._fail_later(call, FailureReason.DISCONNECTED)
+        self._deliver_later(client, ConnectionLost(node_id=server.node_id))
 
     def process_ended(self, machine: Machine) -> None:
         """The connections of a process break: most peers notice."""

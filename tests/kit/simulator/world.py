@@ -152,6 +152,12 @@ class World:
         machine.disk.end_process()
         self._process_ended(machine)
 
+    def stall(self, machine: Machine, duration_ms: int) -> None:
+        """The process stands still, as under a debugger or on a host that swaps: its messages and timers wait."""
+        if machine.node is not None:
+            self.coverage.count(Happening.STALL)
+            machine.busy_until_ms = max(machine.busy_until_ms, self.now_ms + duration_ms)
+
     def shut_down(self, machine: Machine) -> None:
         """Asks the process to leave in good order, as SIGTERM does."""
         incarnation = machine.incarnation
@@ -192,6 +198,10 @@ class World:
         """One turn of a node with all that has come for it; what follows leaves when the disk is done."""
         node = machine.node
         if node is None or machine.incarnation != incarnation:
+            return
+        if self.now_ms < machine.busy_until_ms:
+            # It was stalled after this turn became due.
+            self.schedule(machine.busy_until_ms - self.now_ms, partial(self._turn, machine, incarnation))
             return
         machine.is_turn_due = False
         events, machine.inbox = machine.inbox, []
