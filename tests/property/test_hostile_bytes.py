@@ -1,11 +1,20 @@
 """Everything that reads what others wrote takes damaged bytes, or refuses them by the errors that it promises."""
 
+from collections.abc import Iterator
+
 import pytest
 from kit.fuzz.mutations import mutated
-from kit.fuzz.targets import KEPT, targets
+from kit.fuzz.targets import KEPT, release, targets
 
 INPUTS = {"requests": 5_000, "properties": 200, "manifests": 150, "logs": 300, "batches": 300}
 INPUTS_DEFAULT = 2_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def released() -> Iterator[None]:
+    """Nothing stays open behind these tests."""
+    yield
+    release()
 
 
 @pytest.mark.parametrize("name", sorted(targets()))

@@ -138,7 +138,7 @@ def record_batches(draw: st.DrawFn) -> RecordBatch:
     )
     return RecordBatch(
         base_offset=draw(st.integers(0, 2**62)),
-        partition_leader_epoch=draw(PRIMITIVES["int32"]),
+        partition_leader_epoch=draw(st.integers(0, 2**31 - 1)),
         is_control=draw(st.booleans()),
         base_timestamp_ms=base_timestamp_ms,
         max_timestamp_ms=draw(INT64),

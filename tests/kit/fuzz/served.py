@@ -94,9 +94,6 @@ class ServedController:
         self._errors = _Errors()
         self._failures: list[Exception] = []
         self._driver: Driver | None = None
-        logger = logging.getLogger("quorate_controller")
-        logger.setLevel(logging.ERROR)
-        logger.addHandler(self._errors)
 
     def serve(self, frame: bytes) -> None:
         """Serves one frame.
@@ -104,7 +101,15 @@ class ServedController:
         Raises:
             AssertionError: the controller logged an error, ended, or gave an answer that does not decode.
         """
-        self._loop.run_until_complete(self._serve(frame))
+        logger = logging.getLogger("quorate_controller")
+        level = logger.level
+        logger.setLevel(logging.ERROR)
+        logger.addHandler(self._errors)
+        try:
+            self._loop.run_until_complete(self._serve(frame))
+        finally:
+            logger.removeHandler(self._errors)
+            logger.setLevel(level)
         if self._failures:
             raise AssertionError("the controller ended") from self._failures.pop()
         if self._errors.records:
@@ -115,8 +120,7 @@ class ServedController:
             )
 
     def close(self) -> None:
-        """Releases the loop and the logger."""
-        logging.getLogger("quorate_controller").removeHandler(self._errors)
+        """Releases the disk and the loop."""
         if self._driver is not None:
             self._driver.stop()
         self._loop.run_until_complete(asyncio.sleep(0))

@@ -78,6 +78,13 @@ def _serve(data: bytes) -> None:
     _served().serve(data)
 
 
+def release() -> None:
+    """Closes what targets keep from one input to the next."""
+    if _served.cache_info().currsize:
+        _served().close()
+        _served.cache_clear()
+
+
 def _responses() -> Iterator[bytes]:
     for one in captured_exchanges():
         yield bytes([one.api.key, one.version]) + one.response
