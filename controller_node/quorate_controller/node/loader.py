@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.errors import ProtocolError
 
+from quorate_controller.node.slices import run_slice
 from quorate_controller.raft.messages import SnapshotRefused, SnapshotRestored
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 SLICE_MS: Final = 10
 """A slice ends with the first step after this time. No pause follows: this node is behind, and serves little."""
-
-STEPS_PER_SLICE_MAX: Final = 16
-"""The most steps of a slice on a fast machine, or with a clock that stands still."""
 
 
 class SnapshotLoader:
@@ -53,21 +51,14 @@ class SnapshotLoader:
         """Loads the next slice. Returns the outcome, once, when all was read or the snapshot cannot be read."""
         if self._steps is None or self._snapshot_id is None:
             return None
-        begun_ms = self._clock()
-        outcome: SnapshotRestored | SnapshotRefused
+        outcome: SnapshotRestored | SnapshotRefused | None
         try:
-            for _ in range(STEPS_PER_SLICE_MAX):
-                next(self._steps)
-                if self._clock() - begun_ms >= SLICE_MS:
-                    break
-        except StopIteration as ended:
-            outcome = ended.value
+            outcome = run_slice(self._steps, self._clock, SLICE_MS)
         except ProtocolError as error:
             self._storage.discard_fetched()
             outcome = SnapshotRefused(snapshot_id=self._snapshot_id, reason=error.message)
-        else:
-            return None
-        self._snapshot_id = self._steps = None
+        if outcome is not None:
+            self._snapshot_id = self._steps = None
         return outcome
 
     def _loading(self, snapshot_id: SnapshotId) -> Generator[int, None, SnapshotRestored]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.image.snapshot import write_checkpoint
 
+from quorate_controller.node.slices import run_slice
 from quorate_controller.raft.messages import Note
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, SnapshotId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
     from quorate_protocol.image import MetadataImage
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
 SLICE_MS: Final = 5
 """A slice ends with the first step after this time. A step takes one or two milliseconds."""
-
-STEPS_PER_SLICE_MAX: Final = 16
-"""The most steps of a slice on a fast machine, or with a clock that stands still."""
 
 PAUSE_FACTOR: Final = 2
 """A pause takes this many times as long as the slice before it: a checkpoint uses a third of the time."""
@@ -71,7 +69,7 @@ class Snapshotter:
         self.latest_timestamp_ms = 0
         """When the newest checkpoint was begun or fetched by this process."""
         self._writer: SnapshotWriter | None = None
-        self._slices: Iterator[bytes] | None = None
+        self._steps: Generator[None, None, SnapshotId] | None = None
 
     @property
     def is_writing(self) -> bool:
@@ -92,7 +90,7 @@ class Snapshotter:
         """A checkpoint was fetched from the leader: reset the counters and drop an unfinished checkpoint."""
         if self._writer is not None:
             self._writer.abort()
-        self._writer = self._slices = None
+        self._writer = self._steps = None
         self._bytes_since = 0
         self._since_ms = self.latest_timestamp_ms = now_ms
 
@@ -125,13 +123,14 @@ class Snapshotter:
         snapshot_id = SnapshotId(offset=stable.end_offset, epoch=stable.epoch)
         kraft_version = self._raft.kraft_version_at(stable.end_offset - 1)
         voters = self._raft.voters_at(stable.end_offset - 1)
-        self._slices = write_checkpoint(
+        parts = write_checkpoint(
             committed,
             now_ms=now_ms,
             kraft_version=kraft_version,
             voters=voters.to_record() if voters is not None else None,
         )
         self._writer = self._storage.create_snapshot(snapshot_id)
+        self._steps = _writing(self._writer, parts)
         self._bytes_since = 0
         self._since_ms = now_ms
         # The copy of many topics takes milliseconds too.
@@ -142,28 +141,29 @@ class Snapshotter:
 
     def write_slice(self, now_ms: int) -> SnapshotId | None:
         """Writes the next slice, if it is due. Returns the id once the checkpoint is complete and durable."""
-        if self._writer is None or self._slices is None or now_ms < self._slice_due_ms:
+        if self._writer is None or self._steps is None or now_ms < self._slice_due_ms:
             return None
         begun_ms = self._clock()
-        for _ in range(STEPS_PER_SLICE_MAX):
-            data = next(self._slices, None)
-            if data is None:
-                return self._finish(self._writer)
-            self._writer.append(data)
-            if self._clock() - begun_ms >= SLICE_MS:
-                break
-        self._pause_after(max(1, self._clock() - begun_ms))
-        return None
+        snapshot_id = run_slice(self._steps, self._clock, SLICE_MS)
+        if snapshot_id is None:
+            self._pause_after(max(1, self._clock() - begun_ms))
+        else:
+            self.latest_timestamp_ms = self._since_ms
+            self._writer = self._steps = None
+        return snapshot_id
 
     def _pause_after(self, work_ms: int) -> None:
         self._slice_due_ms = self._clock() + PAUSE_FACTOR * work_ms
 
-    def _finish(self, writer: SnapshotWriter) -> SnapshotId:
-        writer.freeze()
-        self.latest_timestamp_ms = self._since_ms
-        self._writer = self._slices = None
-        return writer.snapshot_id
-
     def _latest_end_offset(self) -> int:
         latest = self._storage.snapshots.latest
         return latest.offset if latest else 0
+
+
+def _writing(writer: SnapshotWriter, parts: Iterable[bytes]) -> Generator[None, None, SnapshotId]:
+    """Writes the parts of a checkpoint, one a step. Returns its id once it is complete and durable."""
+    for data in parts:
+        writer.append(data)
+        yield
+    writer.freeze()
+    return writer.snapshot_id

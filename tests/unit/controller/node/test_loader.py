@@ -8,7 +8,8 @@ import pytest
 from quorate_controller.config import ControllerConfig
 from quorate_controller.node import ControllerNode
 from quorate_controller.node.assembly import open_node
-from quorate_controller.node.loader import SLICE_MS, STEPS_PER_SLICE_MAX
+from quorate_controller.node.loader import SLICE_MS
+from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import (
     RequestReceived,
     Shutdown,

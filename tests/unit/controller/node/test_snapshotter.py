@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.node.snapshotter import (
     PAUSE_FACTOR,
     RETRY_MS,
     SLICE_MS,
-    STEPS_PER_SLICE_MAX,
     Snapshotter,
     spread,
 )

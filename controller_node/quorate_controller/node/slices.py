@@ -1,0 +1,29 @@
+"""Long work in slices, so that turns stay short."""
+
+from collections.abc import Callable, Generator
+from typing import Final, TypeVar
+
+STEPS_PER_SLICE_MAX: Final = 16
+"""The most steps of a slice on a fast machine, or with a clock that stands still."""
+
+_Outcome = TypeVar("_Outcome")
+
+
+def run_slice(
+    steps: Generator[object, None, _Outcome], clock: Callable[[], int], slice_ms: int
+) -> _Outcome | None:
+    """Does the next steps, until one ends `slice_ms` after the first began.
+
+    Returns:
+        what the work returned at its end, else None: there is more to do.
+    """
+    begun_ms = clock()
+    try:
+        for _ in range(STEPS_PER_SLICE_MAX):
+            next(steps)
+            if clock() - begun_ms >= slice_ms:
+                break
+    except StopIteration as ended:
+        outcome: _Outcome = ended.value
+        return outcome
+    return None
