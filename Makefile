@@ -40,7 +40,7 @@ nightly: $(VENV)/.all .jars ## what takes longest: kind, operators killed after 
 	QUORATE_NEW_EXAMPLES=1 $(PYTEST) tests/property --numprocesses auto
 	QUORATE_LEDGER=java $(PYTEST) tests/pipeline/ledger
 	$(SIMULATOR) --seeds 1000
-	$(SIMULATOR) --seeds 1000 --membership
+	$(SIMULATOR) --seeds 1000 --shape membership
 	QUORATE_REQUIRE=$${QUORATE_REQUIRE:-kind} $(PYTEST) tests/kubernetes/kind
 
 test-all: test test-rungs nightly ## every test
@@ -62,7 +62,7 @@ bench: $(VENV)/.all ## our controllers and tools beside those of Kafka
 	@jars=$$($(BIN)/python tools/kafka_jars.py) && $(BIN)/python -m benchmarks --jars "$$jars"
 
 simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; SHAPE=membership: of its operator
-	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(MEMBERSHIP),--membership) $(if $(SHAPE),--shape $(SHAPE))
+	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(SHAPE),--shape $(SHAPE))
 
 fuzz: $(VENV)/.all ## INPUTS=n hostile inputs for each reader, found by coverage; TARGET=name for one
 	@$(PIP) install -c constraints.txt -e '.[fuzz]'

@@ -45,8 +45,18 @@ class Captured:
     @property
     def response_body(self) -> Any:
         """The response in the class of its version."""
-        _, offset = read_response_header(self.response, self.api.response_header_version(self.version))
-        return decode(self.api.response_class(self.version), self.response, offset)
+        _, body = decode_response(self.api, self.version, self.response)
+        return body
+
+
+def decode_response(api: Api, version: int, response: bytes) -> tuple[int, Any]:
+    """The correlation id and the body of a response, without its frame's length.
+
+    Raises:
+        ProtocolError: it is none of this version.
+    """
+    correlation_id, offset = read_response_header(response, api.response_header_version(version))
+    return correlation_id, decode(api.response_class(version), response, offset)
 
 
 def captured_exchanges() -> Iterator[Captured]:

@@ -8,6 +8,7 @@ from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.errors import ErrorCode
 from quorate_controller.node.events import Caller, Principal
+from quorate_protocol.properties import format_properties
 
 BOOTSTRAP_SERVERS = {"controller.quorum.bootstrap.servers": "localhost:9093"}
 
@@ -25,7 +26,7 @@ def write_controller_properties(
         "log.dirs": f"{directory}/data",
         **more,
     }
-    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    path.write_text(format_properties(properties, is_plain=True))
     return path
 
 

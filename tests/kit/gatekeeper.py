@@ -55,11 +55,9 @@ class Gatekeeper:
         def look() -> KafkaFacts | None:
             return self.run(lambda gateway: self.look(gateway, *draining))
 
-        found = eventually(
+        return eventually(
             look, START_TIMEOUT_S, "a leader", lambda: self.cluster.describe("no leader answers")
         )
-        assert found is not None
-        return found
 
     def apply(self, *actions: KafkaAction) -> None:
         """Do steps, by an operator that was started for them."""

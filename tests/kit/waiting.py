@@ -21,7 +21,7 @@ async def turn_until(condition: Callable[[], bool]) -> None:
 
 
 def eventually(
-    look: Callable[[], _Found], timeout_s: float, what: str, seen: Callable[[], object] | None = None
+    look: Callable[[], _Found | None], timeout_s: float, what: str, seen: Callable[[], object] | None = None
 ) -> _Found:
     """The first true value that `look` returns; fails after `timeout_s` with the last one, or with `seen()`.
 

@@ -174,11 +174,8 @@ class PartitionTransitions:
     def run_slice(self, now_ms: int) -> ControlResult | None:
         """Decides on the next partitions. Returns None if none of them is to be changed."""
         self._due_ms = now_ms + STEP_PAUSE_MS
-        for broker_id, departure in self._departures.items():
-            records = self._continue_departure(broker_id, departure)
-            break
-        else:
-            records = self._continue_seeking()
+        departing = next(iter(self._departures.items()), None)
+        records = self._continue_departure(*departing) if departing else self._continue_seeking()
         return ControlResult(records=tuple(records), atomic=False) if records else None
 
     def _depart(self, broker_id: int, *, is_lost: bool) -> "Sequence[MetadataRecord]":
@@ -229,14 +226,8 @@ class PartitionTransitions:
         return found, examined < REPLICAS_PER_SLICE_MAX
 
     def _replicas_of(self, broker_id: int) -> Iterator[PartitionKey]:
-        """Yields the partitions with a replica on this broker. The image may change in between."""
-        topics = self._image.topics.by_name
-        for name in tuple(self._image.index.topics_of_broker(broker_id)):
-            topic = topics.get(name)
-            if topic is None:
-                continue
-            there = [number for number, it in topic.partitions.items() if broker_id in it.replicas]
-            yield from ((topic.topic_id, partition_id) for partition_id in there)
+        partitions = partitions_of_broker(self._image, broker_id)
+        return ((topic.topic_id, partition_id) for topic, partition_id, _ in partitions)
 
     def _take_out(
         self, broker_id: int, partitions: Iterable[_Partition], *, is_lost: bool
@@ -260,7 +251,7 @@ class PartitionTransitions:
         end however often brokers return.
         """
         if self._leaderless is None:
-            self._leaderless = self._image.index.leaderless.walk()
+            self._leaderless = iter(self._image.index.leaderless)
         else:
             self._seek_again = True
 
@@ -270,7 +261,7 @@ class PartitionTransitions:
         keys = tuple(islice(self._leaderless, CHANGES_PER_SLICE_MAX))
         records = self._elect(keys, PartitionChanges(self._image, self._configs))
         if len(keys) < CHANGES_PER_SLICE_MAX:
-            self._leaderless = self._image.index.leaderless.walk() if self._seek_again else None
+            self._leaderless = iter(self._image.index.leaderless) if self._seek_again else None
             self._seek_again = False
         return records
 

@@ -124,7 +124,7 @@ class Elections:
     ) -> tuple[ControlResult, bool]:
         changes = PartitionChanges(self._image, self._configs)
         wanted = Wanted(election=election)
-        keys = self._passes.pop(election, None) or partitions.walk()
+        keys = self._passes.pop(election, None) or iter(partitions)
         records: list[PartitionChangeRecord] = []
         examined = 0
         for topic_id, partition_id in islice(keys, EXAMINED_PER_STEP_MAX):

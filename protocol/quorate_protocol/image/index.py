@@ -27,17 +27,13 @@ class PartitionSet:
         return self._size
 
     def __iter__(self) -> Iterator[tuple[UUID, int]]:
-        for topic_id, partitions in self._by_topic.items():
-            for partition_id in partitions:
+        """Yield the partitions; the set may change in between, so that some are no longer in it."""
+        for topic_id in tuple(self._by_topic):
+            for partition_id in self.of_topic(topic_id):
                 yield topic_id, partition_id
 
     def __contains__(self, key: tuple[UUID, int]) -> bool:
         return key[1] in self._by_topic.get(key[0], ())
-
-    def walk(self) -> Iterator[tuple[UUID, int]]:
-        """Yield the partitions; the set may change in between, so that some are no longer in it."""
-        for topic_id in tuple(self._by_topic):
-            yield from ((topic_id, partition_id) for partition_id in self.of_topic(topic_id))
 
     def of_topic(self, topic_id: UUID) -> frozenset[int]:
         """Partition ids of one topic."""

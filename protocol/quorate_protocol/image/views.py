@@ -13,11 +13,13 @@ def partitions_of_broker(
 ) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
     """Yield the partitions with a replica on ``broker_id``: topic, partition id, partition.
 
-    Only topics with a replica there are scanned. The image must not change while this is consumed.
+    Only topics with a replica there are scanned. The image may change in between, so that some have changed since.
     """
-    for name in image.index.topics_of_broker(broker_id):
-        topic = image.topics.by_name[name]
-        for partition_id, partition in topic.partitions.items():
+    for name in tuple(image.index.topics_of_broker(broker_id)):
+        topic = image.topics.by_name.get(name)
+        if topic is None:
+            continue  # deleted since
+        for partition_id, partition in tuple(topic.partitions.items()):
             if broker_id in partition.replicas:
                 yield topic, partition_id, partition
 

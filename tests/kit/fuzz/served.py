@@ -7,7 +7,9 @@ from random import Random
 from typing import Any, Final, cast
 from uuid import UUID
 
+from kit.captured import decode_response
 from kit.simulator.disk import SimulatedDisk
+from kit.waiting import turn_until
 from quorate_controller.config import parse_config, parse_format_target
 from quorate_controller.directories.format import FormatOptions, QuorumChoice, format_directories
 from quorate_controller.driver import Clock, Driver
@@ -18,8 +20,6 @@ from quorate_controller.server.listener import Connection, Exchange, Peer
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.kafka.apis import SERVED_APIS
 from quorate_protocol.wire.frames import FrameDecoder
-from quorate_protocol.wire.headers import read_response_header
-from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.server import parse_request
 
 DIRECTORY: Final = Path("/simulated/metadata")
@@ -167,15 +167,16 @@ class ServedController:
         driver.start(_NoPeers())
         self._driver = driver
         self._dispatcher = Dispatcher(driver, RequestCounters())
-        while not driver.is_active:
-            self._clock.time_ms += 100
-            await asyncio.sleep(0.001)
+        await turn_until(self._is_active_later)
+
+    def _is_active_later(self) -> bool:
+        self._clock.time_ms += 100
+        return self._driver is not None and self._driver.is_active
 
 
 def _check_answer(frame: bytes, answer: bytes) -> None:
     (payload,) = FrameDecoder().feed(answer)
     request = parse_request(frame, SERVED_APIS)
     version = 0 if request.unsupported_version is not None else request.version
-    correlation_id, offset = read_response_header(payload, request.api.response_header_version(version))
+    correlation_id, _ = decode_response(request.api, version, payload)
     assert correlation_id == request.correlation_id
-    decode(request.api.response_class(version), payload, offset)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from crc32c import crc32c
-from kit.captured import DATA, captured_exchanges
+from kit.captured import DATA, captured_exchanges, decode_response
 from kit.fuzz.served import DIRECTORY, ServedController
 from kit.simulator.disk import SimulatedDisk
 from quorate_controller.config import ConfigError, parse_config
@@ -25,8 +25,6 @@ from quorate_protocol.records import batch
 from quorate_protocol.records.framing import encode_record
 from quorate_protocol.records.generated import NoOpRecord
 from quorate_protocol.wire.frames import FrameDecoder, encode_frame
-from quorate_protocol.wire.headers import read_response_header
-from quorate_protocol.wire.reading import decode
 
 _ROOT: Final = Path(__file__).parents[3]
 _FRAME_SIZE_BYTES_MAX: Final = 65_536
@@ -93,11 +91,8 @@ def _responses() -> Iterator[bytes]:
 def _read_response(data: bytes) -> None:
     """The first two bytes say of which API and version the response is, which the client knows."""
     api = APIS.get(data[0]) if len(data) > 1 else None
-    if api is None or not api.is_supported(data[1]):
-        return
-    response = data[2:]
-    _, offset = read_response_header(response, api.response_header_version(data[1]))
-    decode(api.response_class(data[1]), response, offset)
+    if api is not None and api.is_supported(data[1]):
+        decode_response(api, data[1], data[2:])
 
 
 def _files(pattern: str) -> Iterator[bytes]:

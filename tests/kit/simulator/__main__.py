@@ -71,13 +71,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--shape", choices=SHAPES, default="chance", help="what breaks (default: %(default)s)"
     )
-    parser.add_argument(
-        "--membership",
-        action="store_const",
-        const="membership",
-        dest="shape",
-        help="an operator grows, shrinks and mends the voter set; the same as --shape membership",
-    )
     return parser.parse_args()
 
 

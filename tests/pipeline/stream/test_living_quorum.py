@@ -18,6 +18,7 @@ from pyspark_quorate.source.follow_feed import FollowError
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
 from pyspark_quorate.source.stream import QuorumStreamReader
+from quorate_protocol.properties import format_properties
 
 Offset = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -308,7 +309,7 @@ def test_java_controllers_are_followed_over_tls_and_sasl(
     cluster.await_quorum()
     properties = cluster.sasl_properties()
     file = tmp_path / "client.properties"
-    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    file.write_text(format_properties(properties))
     base = {"bootstrapControllers": cluster.sasl_controllers, "noOps": "true"}
     for options in (
         {**base, "configFile": str(file)},
