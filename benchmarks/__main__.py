@@ -19,6 +19,14 @@ from benchmarks.controllers import Measurements, measure
 from benchmarks.lake import RECORDS, LakeMeasurements, estimate, measure_lake
 from benchmarks.operators import OperatorMeasurements, measure_operator
 from benchmarks.quorum import Implementation, java_implementation, python_implementation
+from benchmarks.scale_report import (
+    PARTITIONS,
+    Results,
+    measure_scale,
+    print_growth,
+    print_size,
+    scale_json,
+)
 from benchmarks.tools import ToolMeasurements, measure_tools
 
 if TYPE_CHECKING:
@@ -87,13 +95,25 @@ def main() -> int:
         ("--lake-records", RECORDS, "records of the log that the lake reads; 10000000 takes some minutes"),
     ):
         parser.add_argument(option, type=int, default=default, help=f"{meaning} (default {default})")
-    parts = ("controllers", "tools", "operator", "lake")
-    parser.add_argument("--only", choices=parts, help="measure only these")
+    parts = ("controllers", "tools", "operator", "lake", "scale")
+    parser.add_argument(
+        "--only", choices=parts, help="measure only these; scale is measured only by this option"
+    )
+    parser.add_argument(
+        "--scale-partitions",
+        type=_sizes,
+        default=PARTITIONS,
+        help="numbers of partitions, separated by commas",
+    )
+    parser.add_argument("--scale-rounds", type=int, default=1, help="rounds of scale (default 1)")
+    parser.add_argument("--kafka-linger-ms", type=int, help="Kafka's linger for scale (default: Kafka's)")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
     if options.jars is None and options.only != "operator":
         parser.error("--jars: missing; it must be given, unless --only operator")
     console = Console(stderr=True)
+    if options.only == "scale":
+        return _scale(options, console)
     jars = options.jars.resolve() if options.jars else Path()
     with tempfile.TemporaryDirectory(prefix="quorate-bench-") as scratch, console.status("") as status:
         controllers = tools = operator = lake = None
@@ -116,7 +136,18 @@ def main() -> int:
         if lake is not None:
             content["lake"] = asdict(lake) | {"estimate": asdict(estimate(lake))}
         print(json.dumps(content, indent=2))
-        return 0
+    else:
+        _print(options, controllers, tools, operator, lake)
+    return 0
+
+
+def _print(
+    options: argparse.Namespace,
+    controllers: tuple[Measurements, Measurements] | None,
+    tools: tuple[ToolMeasurements, ToolMeasurements] | None,
+    operator: OperatorMeasurements | None,
+    lake: LakeMeasurements | None,
+) -> None:
     if controllers is not None:
         _print_table(f"Three controllers, medians of {options.rounds} rounds", ROWS, *controllers)
     if tools is not None:
@@ -125,6 +156,33 @@ def main() -> int:
         _print_operator(operator)
     if lake is not None:
         _print_lake(lake)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    sizes = tuple(int(size) for size in text.split(","))
+    if not all(1_000 <= size <= 2_000_000 for size in sizes):
+        raise argparse.ArgumentTypeError("each number must be from 1000 to 2000000")
+    return sizes
+
+
+def _scale(options: argparse.Namespace, console: Console) -> int:
+    results: dict[int, Results] = {}
+    with tempfile.TemporaryDirectory(prefix="quorate-bench-") as scratch, console.status("") as status:
+        for size, by_name in measure_scale(
+            *(options.python, options.jars.resolve(), Path(scratch)),
+            sizes=options.scale_partitions,
+            rounds=options.scale_rounds,
+            linger_ms=options.kafka_linger_ms,
+            free_ports=_free_ports,
+            progress=status.update,
+        ):
+            results[size] = by_name
+            if options.output == "table":
+                print_size(size, by_name, options.scale_rounds)
+    if options.output == "json":
+        print(json.dumps({"scale": scale_json(results)}, indent=2))
+    else:
+        print_growth(results)
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
@@ -13,6 +13,8 @@ from kio.schema.errors import ErrorCode
 from benchmarks.client import Connection
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from benchmarks.quorum import Quorum
 
 HEARTBEAT_SECONDS: Final = 1.0
@@ -60,12 +62,14 @@ class HeartbeatingBroker:
         """Until the controller says that it is not the active one."""
         while not self._stop.is_set():
             if self._epoch < 0:
-                response = connection.ask(self._registration())
+                response = connection.ask(
+                    registration_request(0, self._cluster_id, self._incarnation_id, self._log_dir)
+                )
                 if response.error_code is not ErrorCode.none:
                     self._stop.wait(0.05)
                     return
                 self._epoch = response.broker_epoch
-            response = connection.ask(self._heartbeat())
+            response = connection.ask(heartbeat_request(0, self._epoch))
             if response.error_code is not ErrorCode.none:
                 return
             if response.is_fenced:
@@ -74,26 +78,32 @@ class HeartbeatingBroker:
                 self.unfenced.set()
                 self._stop.wait(HEARTBEAT_SECONDS)
 
-    def _registration(self) -> BrokerRegistrationRequest:
-        return BrokerRegistrationRequest(
-            broker_id=0,
-            cluster_id=self._cluster_id,
-            incarnation_id=self._incarnation_id,
-            listeners=(Listener(name="PLAINTEXT", host="127.0.0.1", port=9092, security_protocol=0),),
-            features=tuple(
-                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
-                for name, (lowest, highest) in FEATURES.items()
-            ),
-            rack=None,
-            log_dirs=(UUID(bytes=self._log_dir.bytes),),
-        )
 
-    def _heartbeat(self) -> BrokerHeartbeatRequest:
-        return BrokerHeartbeatRequest(
-            broker_id=0,
-            broker_epoch=self._epoch,
-            current_metadata_offset=METADATA_OFFSET_CAUGHT_UP,
-            want_fence=False,
-            want_shut_down=False,
-            offline_log_dirs=(),
-        )
+def registration_request(
+    broker_id: int, cluster_id: str, incarnation_id: UUID, log_dir: UUID
+) -> BrokerRegistrationRequest:
+    """The registration of a broker with one directory and every feature of Kafka 4.3."""
+    return BrokerRegistrationRequest(
+        broker_id=broker_id,
+        cluster_id=cluster_id,
+        incarnation_id=incarnation_id,
+        listeners=(Listener(name="PLAINTEXT", host="127.0.0.1", port=9092, security_protocol=0),),
+        features=tuple(
+            Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+            for name, (lowest, highest) in FEATURES.items()
+        ),
+        rack=None,
+        log_dirs=(log_dir,),
+    )
+
+
+def heartbeat_request(broker_id: int, broker_epoch: int) -> BrokerHeartbeatRequest:
+    """A heartbeat of a broker that has read all of the log."""
+    return BrokerHeartbeatRequest(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        current_metadata_offset=METADATA_OFFSET_CAUGHT_UP,
+        want_fence=False,
+        want_shut_down=False,
+        offline_log_dirs=(),
+    )

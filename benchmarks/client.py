@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import socket
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
+from kio.schema.types import TopicName
+from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC
 from quorate_protocol.wire.client import ClientConnection
 
 if TYPE_CHECKING:
     from kio.static.protocol import Payload
 
 RECEIVE_BYTES: Final = 256 * 1024
+CONTROLLER_ENDPOINTS: Final = 2
+"""DescribeClusterRequest.EndpointType (KIP-919)."""
 
 
 class Connection:
@@ -24,13 +30,22 @@ class Connection:
 
     def ask(self, request: Payload) -> Any:
         """Sends one request and waits for its response."""
-        self._socket.sendall(self._protocol.send(request, request.__version__))
-        while True:
+        return self.timed_ask(request)[1]
+
+    def timed_ask(self, request: Payload) -> tuple[float, Any]:
+        """The same, and the seconds on the wire: without those of encoding and decoding here."""
+        frame = self._protocol.send(request, request.__version__)
+        started = time.perf_counter()
+        self._socket.sendall(frame)
+        response = bytearray()
+        while len(response) < 4 or len(response) < 4 + int.from_bytes(response[:4], "big"):
             received = self._socket.recv(RECEIVE_BYTES)
             if not received:
                 raise ConnectionError("closed by the peer")
-            for _, response in self._protocol.receive_data(received):
-                return response
+            response += received
+        seconds = time.perf_counter() - started
+        ((_, decoded),) = self._protocol.receive_data(bytes(response))
+        return seconds, decoded
 
     def close(self) -> None:
         """Closes the socket."""
@@ -41,6 +56,16 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def describe_quorum(address: tuple[str, int]) -> Any:
+    """What the active controller says of the metadata log: epoch, high watermark, voters. Raises OSError."""
+    partition = PartitionData(partition_index=METADATA_PARTITION)
+    topic = TopicData(topic_name=TopicName(METADATA_TOPIC), partitions=(partition,))
+    with Connection(address, timeout_seconds=10.0) as connection:
+        response = connection.ask(DescribeQuorumRequest(topics=(topic,)))
+    (described,) = response.topics[0].partitions
+    return described
 
 
 def describe_cluster(address: tuple[str, int], endpoint_type: int) -> Any:

@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Final
 import psutil
 from quorate_protocol.properties import format_properties
 
-from benchmarks.client import describe_cluster
+from benchmarks.client import CONTROLLER_ENDPOINTS, describe_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-CONTROLLER_ENDPOINTS: Final = 2
-"""DescribeClusterRequest.EndpointType (KIP-919)."""
+    from collections.abc import Iterator, Mapping, Sequence
 
 POLL_SECONDS: Final = 0.005
 NODE_IDS: Final = (3000, 3001, 3002)
@@ -35,8 +32,8 @@ JAVA_PERFORMANCE_OPTIONS: Final = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-JAVA_OPTIONS: Final = (*JAVA_PERFORMANCE_OPTIONS, "-Xmx1G", "-Xms1G")
-"""With what kafka-server-start adds."""
+JAVA_HEAP: Final = "1G"
+"""What kafka-server-start gives: -Xmx1G -Xms1G."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +57,25 @@ def python_implementation(interpreter: str) -> Implementation:
     return Implementation(name="Quorate", command=command, environment={})
 
 
-def java_implementation(jars: Path) -> Implementation:
+def java_implementation(jars: Path, heap: str = JAVA_HEAP) -> Implementation:
     """Stock Kafka's controllers."""
-    command = ("java", *JAVA_OPTIONS, "-cp", f"{jars}/*", "kafka.Kafka")
+    options = (*JAVA_PERFORMANCE_OPTIONS, f"-Xmx{heap}", f"-Xms{heap}")
+    command = ("java", *options, "-cp", f"{jars}/*", "kafka.Kafka")
     return Implementation(name="Kafka", command=command, environment={})
 
 
 class Quorum:
-    """Three formatted directories and the processes on them."""
+    """Three formatted directories and the processes on them, with `properties` beside those that all have."""
 
-    def __init__(self, implementation: Implementation, directory: Path, ports: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        implementation: Implementation,
+        directory: Path,
+        ports: tuple[int, ...],
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self.implementation = implementation
+        self._properties = properties or {}
         self.addresses = {node_id: ("127.0.0.1", port) for node_id, port in zip(NODE_IDS, ports, strict=True)}
         self._directory = directory
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -97,6 +102,7 @@ class Quorum:
                 "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
                 "controller.quorum.bootstrap.servers": bootstrap,
                 "log.dirs": str(self._directory / str(node_id)),
+                **self._properties,
             }
             self._properties_file(node_id).write_text(format_properties(properties))
             _output(
@@ -107,19 +113,25 @@ class Quorum:
     def start(self) -> None:
         """Starts all three at once."""
         for node_id in self.addresses:
-            output = (self._directory / f"{node_id}.out").open("wb")
-            with output:
-                self._processes[node_id] = subprocess.Popen(
-                    [*self.implementation.command, str(self._properties_file(node_id))],
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    cwd=self._directory,
-                )
+            self.start_one(node_id)
 
-    def wait_until_registered(self, timeout_seconds: float = 120.0) -> float:
-        """Seconds until the active controller lists all three as registered."""
+    def start_one(self, node_id: int) -> None:
+        """Starts one that does not run."""
+        with (self._directory / f"{node_id}.out").open("ab") as output:
+            self._processes[node_id] = subprocess.Popen(
+                [*self.implementation.command, str(self._properties_file(node_id))],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self._directory,
+            )
+
+    def wait_until_registered(
+        self, timeout_seconds: float = 120.0, asked: Sequence[int] | None = None
+    ) -> float:
+        """Seconds until one of `asked`, by default of all, lists all three as registered."""
         started = time.perf_counter()
-        for _, registered in self._descriptions(f"not registered; see {self._directory}", timeout_seconds):
+        fault = f"not registered; see {self._directory}"
+        for _, registered in self._descriptions(fault, timeout_seconds, asked):
             if len(registered) == len(self.addresses):
                 break
         return time.perf_counter() - started
@@ -129,11 +141,13 @@ class Quorum:
         found = self._descriptions("no active controller", timeout_seconds)
         return next(active_id for active_id, _ in found if active_id in self._processes)
 
-    def _descriptions(self, fault: str, timeout_seconds: float) -> Iterator[tuple[int, set[int]]]:
+    def _descriptions(
+        self, fault: str, timeout_seconds: float, asked: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, set[int]]]:
         """What the processes say in turn: the active controller and who is registered. Raises TimeoutError."""
         started = time.perf_counter()
         while time.perf_counter() - started < timeout_seconds:
-            for node_id in self._processes:
+            for node_id in asked or tuple(self._processes):
                 yield self._described(node_id)
             time.sleep(POLL_SECONDS)
         raise TimeoutError(f"{self.implementation.name}: {fault} after {timeout_seconds} s")
@@ -148,6 +162,19 @@ class Quorum:
     def resident_bytes(self) -> int:
         """Resident memory of the processes together."""
         return sum(psutil.Process(process.pid).memory_info().rss for process in self._processes.values())
+
+    def processor_seconds(self, node_id: int) -> float:
+        """Processor time, user and system, that one process has used so far."""
+        times = psutil.Process(self._processes[node_id].pid).cpu_times()
+        return times.user + times.system
+
+    def all_processor_seconds(self) -> float:
+        """The same of all that run, together."""
+        return sum(map(self.processor_seconds, self._processes))
+
+    def log_directory(self, node_id: int) -> Path:
+        """Where one process keeps the metadata log and its snapshots."""
+        return self._directory / str(node_id) / "__cluster_metadata-0"
 
     def living_addresses(self) -> list[tuple[str, int]]:
         """Those of the processes that run."""

@@ -1,0 +1,346 @@
+"""Many pseudo brokers in one process: they register, send heartbeats and follow the log, and cost little.
+
+The process that measures starts it as a child and talks to it by `Fleet`, so that neither waits for the other.
+Requests are encoded once. A response is decoded once, however many brokers get the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v18.request import ReplicaState
+from quorate_protocol.kafka.apis import api_of
+from quorate_protocol.observer.events import Position
+from quorate_protocol.observer.wire import fetch_request, read_fetch
+from quorate_protocol.records.batch import decode_batches
+from quorate_protocol.wire.client import ClientConnection, encode_request
+from quorate_protocol.wire.frames import encode_frame
+
+from benchmarks.broker import heartbeat_request, registration_request
+from benchmarks.client import CONTROLLER_ENDPOINTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from multiprocessing.connection import Connection as Pipe
+
+    from kio.static.protocol import Payload
+
+Address = tuple[str, int]
+Sample = tuple[float, float]
+"""When a heartbeat was due (time.monotonic), and how long its answer took from then on."""
+
+OBSERVER_ID: Final = 0x7A5A5A5A
+"""Stands for the id of an observer in the Fetch that all observers share until it is put in."""
+FETCH_MAX_WAIT_MS: Final = 500
+FETCH_BYTES_MAX: Final = 1024 * 1024
+RETRY_SECONDS: Final = 0.05
+REPLY_TIMEOUT_SECONDS: Final = 180.0
+
+
+class Fleet:
+    """The child process. Methods raise TimeoutError when it does not reply."""
+
+    def __init__(self, addresses: Mapping[int, Address], cluster_id: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = (theirs, dict(addresses), cluster_id)
+        self._process = context.Process(target=_serve, args=arguments, name="fleet", daemon=True)
+        self._process.start()
+
+    def grow(self, brokers: int, interval_seconds: float) -> None:
+        """Has so many brokers, each with a heartbeat in each interval, and waits until all are unfenced."""
+        self._ask("grow", brokers, interval_seconds)
+
+    def pace(self, interval_seconds: float) -> None:
+        """Changes the interval of all brokers, and forgets the samples so far."""
+        self._ask("pace", interval_seconds)
+
+    def samples(self) -> list[Sample]:
+        """Returns the heartbeats since the last change of their pace."""
+        return list(self._ask("samples"))
+
+    def fence(self, broker_id: int) -> None:
+        """Has one broker ask to be fenced, as it does before it stops, and stay silent. Waits for no answer."""
+        self._ask("fence", broker_id)
+
+    def observe(self, observers: int, offset: int, epoch: int) -> None:
+        """Has so many observers follow the log from its end."""
+        self._ask("observe", observers, offset, epoch)
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+    def _ask(self, command: str, *arguments: float) -> Any:
+        self._pipe.send((command, arguments))
+        if not self._pipe.poll(REPLY_TIMEOUT_SECONDS):
+            raise TimeoutError(f"the fleet did not {command} in {REPLY_TIMEOUT_SECONDS:.0f} s")
+        return self._pipe.recv()
+
+
+def _serve(pipe: Pipe, addresses: Mapping[int, Address], cluster_id: str) -> None:
+    asyncio.run(_Fleet(addresses, cluster_id).serve(pipe))
+
+
+class _RefusedError(Exception):
+    """The node is not the active controller, or not ready."""
+
+
+class _Wire(asyncio.Protocol):
+    """One connection with one request in flight, as bytes with their length in front."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._answer: asyncio.Future[bytes] | None = None
+
+    @classmethod
+    async def open(cls, address: Address) -> _Wire:
+        _, wire = await asyncio.get_running_loop().create_connection(cls, *address)
+        return wire
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(exc or ConnectionError("closed by the peer"))
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) < 4 or len(self._received) < 4 + int.from_bytes(self._received[:4], "big"):
+            return
+        frame = bytes(self._received)
+        self._received.clear()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(frame)
+
+    async def ask(self, frame: bytes) -> bytes:
+        assert self._transport is not None
+        if self._transport.is_closing():
+            raise ConnectionError("closed")
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(frame)
+        return await self._answer
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+class _Codec:
+    """Encodes requests with one correlation id, and decodes each distinct response once."""
+
+    def __init__(self) -> None:
+        self._decoded: dict[bytes, Any] = {}
+
+    @staticmethod
+    def encode(request: Payload) -> bytes:
+        return encode_frame(encode_request(api_of(request), request.__version__, 0, "fleet", request))
+
+    def decode(self, request: Payload, frame: bytes) -> Any:
+        response = self._decoded.get(frame)
+        if response is None:
+            if len(self._decoded) > 64:
+                self._decoded.clear()
+            connection = ClientConnection("fleet")
+            connection.send(request, request.__version__)
+            ((_, response),) = connection.receive_data(frame)
+            self._decoded[frame] = response
+        return response
+
+
+class _Broker:
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.epoch = -1
+        self.incarnation_id = uuid4()
+        self.log_dir = uuid4()
+        self.unfenced = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+
+class _Fleet:
+    def __init__(self, addresses: Mapping[int, Address], cluster_id: str) -> None:
+        self._addresses = addresses
+        self._cluster_id = cluster_id
+        self._codec = _Codec()
+        self._brokers: dict[int, _Broker] = {}
+        self._interval_seconds = 1.0
+        self._samples: list[Sample] = []
+        self._active: asyncio.Task[Address] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._fetches: dict[tuple[Position, int], tuple[Payload, bytes]] = {}
+
+    async def serve(self, pipe: Pipe) -> None:
+        loop = asyncio.get_running_loop()
+        commands: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
+        loop.add_reader(pipe.fileno(), lambda: commands.put_nowait(pipe.recv()))
+        handlers: dict[str, Callable[..., Any]] = {
+            name: getattr(self, f"_{name}") for name in ("grow", "pace", "samples_of", "fence", "observe")
+        }
+        handlers["samples"] = handlers.pop("samples_of")
+        while True:
+            name, arguments = await commands.get()
+            pipe.send(await handlers[name](*arguments))
+
+    # Commands
+
+    async def _grow(self, brokers: int, interval_seconds: float) -> None:
+        await self._pace(interval_seconds)
+        for broker_id in range(len(self._brokers), brokers):
+            broker = self._brokers[broker_id] = _Broker(broker_id)
+            broker.task = asyncio.create_task(self._live(broker))
+        await asyncio.gather(*(broker.unfenced.wait() for broker in self._brokers.values()))
+
+    async def _pace(self, interval_seconds: float) -> None:
+        self._interval_seconds = interval_seconds
+        self._samples.clear()
+
+    async def _samples_of(self) -> list[Sample]:
+        return self._samples
+
+    async def _fence(self, broker_id: int) -> None:
+        broker = self._brokers[broker_id]
+        assert broker.task is not None
+        broker.task.cancel()
+        wire = await _Wire.open(await self._find_active())
+        request = replace(heartbeat_request(broker_id, broker.epoch), want_fence=True)
+        self._tasks.append(asyncio.create_task(self._ignore(wire.ask(self._codec.encode(request)))))
+
+    @staticmethod
+    async def _ignore(answer: Any) -> None:
+        await answer
+
+    async def _observe(self, observers: int, offset: int, epoch: int) -> None:
+        for number in range(observers):
+            coroutine = self._follow(5_000 + number, Position(offset, epoch))
+            self._tasks.append(asyncio.create_task(coroutine))
+
+    # Brokers
+
+    async def _live(self, broker: _Broker) -> None:
+        while True:
+            wire = None
+            try:
+                wire = await _Wire.open(await self._find_active())
+                await self._serve_broker(broker, wire)
+            except (OSError, _RefusedError):
+                await asyncio.sleep(RETRY_SECONDS)
+            finally:
+                if wire is not None:
+                    wire.close()
+
+    async def _serve_broker(self, broker: _Broker, wire: _Wire) -> None:
+        if broker.epoch < 0:
+            registration = registration_request(
+                broker.broker_id, self._cluster_id, broker.incarnation_id, broker.log_dir
+            )
+            response = await self._ask(wire, registration)
+            broker.epoch = response.broker_epoch
+        request = heartbeat_request(broker.broker_id, broker.epoch)
+        frame = self._codec.encode(request)
+        # Brokers do not speak all at once.
+        due = time.monotonic() + self._interval_seconds * (broker.broker_id * 0.618 % 1)
+        while True:
+            delay = due - time.monotonic()
+            if delay > 0:
+                await asyncio.sleep(delay)
+                due = max(due, time.monotonic())
+            answer = await wire.ask(frame)
+            self._samples.append((due, time.monotonic() - due))
+            response = self._checked(self._codec.decode(request, answer))
+            if response.is_fenced:
+                await asyncio.sleep(RETRY_SECONDS)
+                due = time.monotonic()
+            else:
+                broker.unfenced.set()
+                due += self._interval_seconds
+
+    async def _ask(self, wire: _Wire, request: Payload) -> Any:
+        return self._checked(self._codec.decode(request, await wire.ask(self._codec.encode(request))))
+
+    @staticmethod
+    def _checked(response: Any) -> Any:
+        if response is None or response.error_code is not ErrorCode.none:
+            raise _RefusedError
+        return response
+
+    async def _find_active(self) -> Address:
+        """One search serves all who wait for it."""
+        if self._active is None or self._active.done():
+            self._active = asyncio.create_task(self._search())
+        return await asyncio.shield(self._active)
+
+    async def _search(self) -> Address:
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False,
+            endpoint_type=CONTROLLER_ENDPOINTS,
+            include_fenced_brokers=False,
+        )
+        while True:
+            for address in self._addresses.values():
+                try:
+                    wire = await _Wire.open(address)
+                    response = await self._ask(wire, request)
+                    wire.close()
+                except (OSError, _RefusedError):
+                    continue
+                if response.controller_id in self._addresses:
+                    return self._addresses[response.controller_id]
+            await asyncio.sleep(RETRY_SECONDS)
+
+    # Observers
+
+    async def _follow(self, observer_id: int, end: Position) -> None:
+        high_watermark = -1
+        replica_id = observer_id.to_bytes(4, "big")
+        wire = None
+        while True:
+            try:
+                wire = wire or await _Wire.open(await self._find_active())
+                request, frame = self._fetch(end, high_watermark)
+                answer = await wire.ask(frame.replace(OBSERVER_ID.to_bytes(4, "big"), replica_id))
+                fetched = self._checked(read_fetch(self._codec.decode(request, answer)))
+            except (OSError, _RefusedError):
+                wire = None
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            high_watermark = fetched.partition.high_watermark
+            end = _end_of(fetched.partition.records) or end
+
+    def _fetch(self, end: Position, high_watermark: int) -> tuple[Payload, bytes]:
+        key = (end, high_watermark)
+        known = self._fetches.get(key)
+        if known is None:
+            self._fetches.clear()
+            request = replace(
+                fetch_request(
+                    cluster_id=self._cluster_id,
+                    leader_epoch=end.epoch,
+                    end=end,
+                    high_watermark=high_watermark,
+                    max_wait_ms=FETCH_MAX_WAIT_MS,
+                    size_bytes_max=FETCH_BYTES_MAX,
+                ),
+                replica_state=ReplicaState(replica_id=OBSERVER_ID, replica_epoch=-1),
+            )
+            known = self._fetches[key] = (request, self._codec.encode(request))
+        return known
+
+
+@lru_cache(maxsize=16)
+def _end_of(records: bytes | None) -> Position | None:
+    *_, last = (None, *decode_batches(records or b""))
+    return None if last is None else Position(last.last_offset + 1, last.partition_leader_epoch)

@@ -1,0 +1,113 @@
+"""What heartbeats of many brokers cost, and CreateTopics while many observers follow the log."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.errors import ErrorCode
+
+from benchmarks.client import Connection, describe_quorum
+from benchmarks.fleet import Fleet
+from benchmarks.quorum import Quorum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from benchmarks.quorum import Implementation
+
+BROKERS: Final = (10, 100, 1_000)
+HEARTBEATS_PER_SECOND: Final = 500
+"""Of all brokers together, whatever their number: that of 1,000 brokers with the default interval of 2 s."""
+HEARTBEAT_PHASE_SECONDS: Final = 10.0
+WARM_UP_SECONDS: Final = 3.0
+REGISTERING_INTERVAL_SECONDS: Final = 2.0
+OBSERVERS: Final = 500
+OBSERVED_BROKERS_INTERVAL_SECONDS: Final = 4.0
+WARM_UP_TOPICS: Final = 30
+TOPICS: Final = 150
+
+
+def measure_many_brokers(
+    implementation: Implementation,
+    directory: Path,
+    ports: tuple[int, ...],
+    linger_ms: int | None,
+    progress: Callable[[str], None],
+) -> dict[str, float | str]:
+    """Measures on a fresh quorum without partitions; leaves no process behind."""
+    properties = {} if linger_ms is None else {"controller.quorum.append.linger.ms": str(linger_ms)}
+    quorum = Quorum(implementation, directory, ports, properties)
+    fleet: Fleet | None = None
+    figures: dict[str, float | str] = {}
+    try:
+        quorum.start()
+        quorum.wait_until_registered()
+        fleet = Fleet(quorum.addresses, quorum.cluster_id)
+        for brokers in BROKERS:
+            progress(f"heartbeats of {brokers:,} brokers")
+            figures |= _heartbeats(quorum, fleet, brokers)
+        progress(f"{OBSERVERS} observers")
+        fleet.pace(OBSERVED_BROKERS_INTERVAL_SECONDS)
+        figures |= _observed(quorum, fleet)
+    finally:
+        if fleet is not None:
+            fleet.close()
+        quorum.stop()
+    return figures
+
+
+def _heartbeats(quorum: Quorum, fleet: Fleet, brokers: int) -> dict[str, float | str]:
+    interval = brokers / HEARTBEATS_PER_SECOND
+    fleet.grow(brokers, REGISTERING_INTERVAL_SECONDS)
+    fleet.pace(interval)
+    time.sleep(WARM_UP_SECONDS)
+    active = quorum.active()
+    fleet.pace(interval)
+    before = quorum.processor_seconds(active)
+    time.sleep(HEARTBEAT_PHASE_SECONDS)
+    spent = quorum.processor_seconds(active) - before
+    latencies = [latency for _, latency in fleet.samples()]
+    name = f"heartbeats_{brokers}"
+    return {
+        f"{name}_cpu_seconds": spent / len(latencies),
+        f"{name}_p50_seconds": statistics.median(latencies),
+        f"{name}_p99_seconds": statistics.quantiles(latencies, n=100)[98],
+    }
+
+
+def _observed(quorum: Quorum, fleet: Fleet) -> dict[str, float | str]:
+    active = quorum.active()
+    address = quorum.addresses[active]
+    described = describe_quorum(address)
+    fleet.observe(OBSERVERS, described.high_watermark, described.leader_epoch)
+    time.sleep(WARM_UP_SECONDS)
+    names = itertools.count()
+    seconds = []
+    before = quorum.processor_seconds(active)
+    with Connection(address) as connection:
+        for number in itertools.islice(names, WARM_UP_TOPICS + TOPICS):
+            if number == WARM_UP_TOPICS:
+                before = quorum.processor_seconds(active)
+            taken, response = connection.timed_ask(_one_topic(number))
+            if response.topics[0].error_code is not ErrorCode.none:
+                raise RuntimeError(f"CreateTopics was refused: {response.topics[0].error_code.name}")
+            seconds.append(taken)
+    latencies = seconds[WARM_UP_TOPICS:]
+    return {
+        "observed_create_p50_seconds": statistics.median(latencies),
+        "observed_create_p99_seconds": statistics.quantiles(latencies, n=100)[98],
+        "observed_create_cpu_seconds": (quorum.processor_seconds(active) - before) / len(latencies),
+    }
+
+
+def _one_topic(number: int) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=f"observed-{number}", num_partitions=1, replication_factor=3, assignments=(), configs=()
+    )
+    return CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=30))

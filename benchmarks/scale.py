@@ -1,0 +1,348 @@
+"""What `make bench ONLY=scale` measures of three controllers with many partitions, brokers and observers."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+from benchmarks.client import Connection, describe_quorum
+from benchmarks.fleet import Fleet
+from benchmarks.quorum import Quorum
+from benchmarks.snapshots import SnapshotWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from benchmarks.fleet import Sample
+    from benchmarks.quorum import Implementation
+
+BROKERS: Final = 30
+REPLICAS: Final = 3
+PARTITIONS_PER_TOPIC: Final = 20
+TOPICS_PER_REQUEST: Final = 100
+LARGE_TOPIC_PARTITIONS: Final = 5_000
+FENCED_BROKER: Final = 7
+
+BOUND_SECONDS: Final = 120.0
+"""Of each phase but the creation. A row that takes longer says so."""
+CREATE_BOUND_SECONDS: Final = 900.0
+QUIET_SECONDS: Final = 2.0
+"""The log has settled when it has not grown for so long."""
+
+REGULAR_HEARTBEAT_SECONDS: Final = 2.0
+"""The default of broker.heartbeat.interval.ms."""
+FREQUENT_HEARTBEAT_SECONDS: Final = 0.1
+IDLE_SECONDS: Final = 10.0
+
+LOG_BYTES_PER_PARTITION: Final = 160
+"""Somewhat more than the records of a partition take in the log."""
+BALLAST_BYTES: Final = 32_000
+BALLAST_CONFIGS: Final = 30
+
+Figures = dict[str, float | str]
+"""By name: a number, or why there is none."""
+
+
+def properties_for(partitions: int, linger_ms: int | None) -> dict[str, str]:
+    """No snapshot while topics are created, and one soon after; nothing written that was not asked for."""
+    snapshot_bytes = 4 * 1024 * 1024 + int(1.3 * LOG_BYTES_PER_PARTITION * partitions)
+    properties = {
+        "metadata.log.max.record.bytes.between.snapshots": str(snapshot_bytes),
+        "metadata.max.idle.interval.ms": "0",
+        "auto.leader.rebalance.enable": "false",
+    }
+    if linger_ms is not None:
+        properties["controller.quorum.append.linger.ms"] = str(linger_ms)
+    return properties
+
+
+class ScaleRun:
+    """One quorum with 30 brokers and so many partitions, through all phases."""
+
+    def __init__(
+        self,
+        implementation: Implementation,
+        directory: Path,
+        ports: tuple[int, ...],
+        *,
+        partitions: int,
+        linger_ms: int | None,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._partitions = partitions
+        self._progress = progress
+        self._quorum = Quorum(implementation, directory, ports, properties_for(partitions, linger_ms))
+        self._fleet: Fleet | None = None
+        self._connection: Connection | None = None
+        self._names = itertools.count()
+        self._figures: Figures = {}
+
+    def measure(self) -> Figures:
+        """Runs all phases; leaves no process behind."""
+        quorum, phases = (
+            self._quorum,
+            (
+                ("create", self._create),
+                ("large topic", self._create_large_topic),
+                ("memory", self._memory),
+                ("snapshot", self._snapshot),
+                ("fence", self._fence),
+                ("load", self._load),
+                ("failover", self._failover),
+            ),
+        )
+        try:
+            quorum.start()
+            quorum.wait_until_registered()
+            self._fleet = Fleet(quorum.addresses, quorum.cluster_id)
+            self._fleet.grow(BROKERS, REGULAR_HEARTBEAT_SECONDS)
+            for name, phase in phases:
+                self._progress(name)
+                try:
+                    phase()
+                except (OSError, RuntimeError) as error:
+                    self._figures[f"{name} failed"] = str(error)
+                    if name == "create":
+                        break
+        finally:
+            if self._fleet is not None:
+                self._fleet.close()
+            quorum.stop()
+        return self._figures
+
+    @property
+    def fleet(self) -> Fleet:
+        assert self._fleet is not None
+        return self._fleet
+
+    def _active_address(self) -> tuple[str, int]:
+        return self._quorum.addresses[self._quorum.active()]
+
+    # Phases
+
+    def _create(self) -> None:
+        """Requests of 2,000 partitions, one after the other. The time of a request ends when its answer is there."""
+        epoch_before = describe_quorum(self._active_address()).leader_epoch
+        processor_before = self._quorum.all_processor_seconds()
+        seconds = 0.0
+        slowest = 0.0
+        batch = TOPICS_PER_REQUEST * PARTITIONS_PER_TOPIC
+        for done in range(0, self._partitions, batch):
+            if seconds > CREATE_BOUND_SECONDS:
+                raise TimeoutError(f"{done:,} partitions were created in {seconds:.0f} s")
+            count = min(TOPICS_PER_REQUEST, (self._partitions - done) // PARTITIONS_PER_TOPIC)
+            taken = self._create_topics(self._new_topics(count, PARTITIONS_PER_TOPIC))
+            seconds += taken
+            slowest = max(slowest, taken)
+            self._progress(f"create: {done + batch:,} partitions in {seconds:.1f} s")
+        self._wait_until_quiet()
+        self._figures |= {
+            "create_seconds": seconds,
+            "create_cpu_seconds": self._quorum.all_processor_seconds() - processor_before,
+            "create_max_seconds": slowest,
+            "create_elections": describe_quorum(self._active_address()).leader_epoch - epoch_before,
+        }
+
+    def _create_large_topic(self) -> None:
+        """One topic of 5,000 partitions, in one request."""
+        epoch_before = describe_quorum(self._active_address()).leader_epoch
+        taken = self._create_topics(self._new_topics(1, LARGE_TOPIC_PARTITIONS))
+        self._figures["large_topic_seconds"] = taken
+        elections = describe_quorum(self._active_address()).leader_epoch - epoch_before
+        self._figures["large_topic_elections"] = elections
+
+    def _memory(self) -> None:
+        self._wait_until_quiet()
+        self._figures["resident_bytes"] = self._quorum.resident_bytes()
+
+    def _snapshot(self) -> None:
+        """Heartbeats of 30 brokers, ten a second each, before and while all three controllers write a snapshot."""
+        self.fleet.pace(FREQUENT_HEARTBEAT_SECONDS)
+        time.sleep(1)
+        self.fleet.pace(FREQUENT_HEARTBEAT_SECONDS)
+        processor_before, started = self._quorum.all_processor_seconds(), time.monotonic()
+        time.sleep(IDLE_SECONDS)
+        idle_share = (self._quorum.all_processor_seconds() - processor_before) / (time.monotonic() - started)
+        self._figures |= _latencies("idle", self.fleet.samples())
+        self.fleet.pace(FREQUENT_HEARTBEAT_SECONDS)
+        with SnapshotWatch(self._quorum) as watch:
+            self._write_until_snapshots(watch)
+        samples = self.fleet.samples()
+        self.fleet.pace(REGULAR_HEARTBEAT_SECONDS)
+        windows = watch.windows
+        self._figures |= _latencies("snapshot", [one for one in samples if watch.overlaps(*one)])
+        self._figures["snapshot_seconds"] = statistics.median(window.seconds for window in windows)
+        spent = (window.processor_seconds - window.seconds * idle_share / len(windows) for window in windows)
+        self._figures["snapshot_cpu_seconds"] = statistics.median(spent)
+
+    def _write_until_snapshots(self, watch: SnapshotWatch) -> None:
+        """Writes large configs until a snapshot begins, and waits for its end, until all three have made one."""
+        deadline = time.monotonic() + 2 * BOUND_SECONDS
+        with Connection(self._active_address(), timeout_seconds=BOUND_SECONDS) as connection:
+            for number in itertools.count():
+                while watch.is_writing and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                if len(watch.windows) == len(self._quorum.addresses) and not watch.is_writing:
+                    return
+                if time.monotonic() > deadline:
+                    raise TimeoutError(
+                        f"{len(watch.windows)} of 3 snapshots were made in {2 * BOUND_SECONDS:.0f} s"
+                    )
+                response = connection.ask(_ballast(number))
+                if response.responses[0].error_code is not ErrorCode.none:
+                    raise RuntimeError(f"configs were refused: {response.responses[0].error_message}")
+
+    def _fence(self) -> None:
+        """From a broker's request to be fenced until all its partitions have changed, and that is committed."""
+        before = describe_quorum(self._active_address())
+        expected = (self._partitions + LARGE_TOPIC_PARTITIONS) * REPLICAS // BROKERS
+        processor_before, started = self._quorum.all_processor_seconds(), time.monotonic()
+        self.fleet.fence(FENCED_BROKER)
+        high_watermark, changed = before.high_watermark, started
+        while True:
+            try:
+                now = describe_quorum(self._active_address())
+            except (OSError, IndexError, TimeoutError):
+                now = None
+            if now is not None and now.high_watermark > high_watermark:
+                high_watermark, changed = now.high_watermark, time.monotonic()
+            elif high_watermark - before.high_watermark > 0.9 * expected:
+                if time.monotonic() - changed > QUIET_SECONDS:
+                    break
+            elif time.monotonic() - started > BOUND_SECONDS:
+                moved = high_watermark - before.high_watermark
+                raise TimeoutError(
+                    f"{moved:,} of {expected:,} changes were committed in {BOUND_SECONDS:.0f} s"
+                )
+            time.sleep(0.02)
+        self._figures |= {
+            "fence_seconds": changed - started,
+            "fence_cpu_seconds": self._quorum.all_processor_seconds() - processor_before,
+            "fence_elections": describe_quorum(self._active_address()).leader_epoch - before.leader_epoch,
+        }
+
+    def _load(self) -> None:
+        """kill -9 of a standby and its start, until it answers from all metadata and has the whole log."""
+        quorum = self._quorum
+        active_id = quorum.active()
+        node_id = next(one for one in quorum.addresses if one != active_id)
+        quorum.kill(node_id)
+        started = time.monotonic()
+        quorum.start_one(node_id)
+        quorum.wait_until_registered(BOUND_SECONDS, asked=(node_id,))
+        while not self._has_whole_log(node_id):
+            if time.monotonic() - started > BOUND_SECONDS:
+                raise TimeoutError(f"a controller was not caught up in {BOUND_SECONDS:.0f} s")
+            time.sleep(0.02)
+        self._figures |= {
+            "load_seconds": time.monotonic() - started,
+            "load_cpu_seconds": quorum.processor_seconds(node_id),
+        }
+
+    def _has_whole_log(self, node_id: int) -> bool:
+        described = describe_quorum(self._active_address())
+        ends = {voter.replica_id: voter.log_end_offset for voter in described.current_voters}
+        return ends.get(node_id, -1) >= described.high_watermark
+
+    def _failover(self) -> None:
+        """kill -9 of the active controller until another one has committed a topic."""
+        self._wait_until_quiet()
+        quorum = self._quorum
+        quorum.kill(quorum.active())
+        started = time.monotonic()
+        while time.monotonic() - started < BOUND_SECONDS:
+            for address in quorum.living_addresses():
+                try:
+                    with Connection(address, timeout_seconds=BOUND_SECONDS) as connection:
+                        response = connection.ask(_request(self._new_topics(1, 1)))
+                except OSError:
+                    continue
+                if response.topics[0].error_code is ErrorCode.none:
+                    self._figures["failover_seconds"] = time.monotonic() - started
+                    return
+            time.sleep(0.005)
+        raise TimeoutError(f"did not commit in {BOUND_SECONDS:.0f} s")
+
+    # Helpers
+
+    def _new_topics(self, count: int, partitions: int) -> list[CreatableTopic]:
+        return [
+            CreatableTopic(
+                name=f"orders-of-region-{number}",
+                num_partitions=partitions,
+                replication_factor=REPLICAS,
+                assignments=(),
+                configs=(),
+            )
+            for number in itertools.islice(self._names, count)
+        ]
+
+    def _create_topics(self, topics: Sequence[CreatableTopic]) -> float:
+        """Creates topics, at another active controller if the first one loses its leadership. Returns the seconds."""
+        request = _request(topics)
+        started, lost = time.perf_counter(), 0.0
+        while time.perf_counter() - started < BOUND_SECONDS:
+            try:
+                if self._connection is None:
+                    self._connection = Connection(self._active_address(), timeout_seconds=BOUND_SECONDS)
+                seconds, response = self._connection.timed_ask(request)
+            except ConnectionError:
+                self._connection = None
+                continue
+            codes = {topic.error_code for topic in response.topics}
+            if codes <= {ErrorCode.none, ErrorCode.topic_already_exists}:
+                return lost + seconds
+            if not codes & {ErrorCode.not_controller, ErrorCode.request_timed_out}:
+                raise RuntimeError(f"CreateTopics was refused: {codes}")
+            self._connection = None
+            time.sleep(0.02)
+            lost = time.perf_counter() - started
+        raise TimeoutError(f"did not commit in {BOUND_SECONDS:.0f} s")
+
+    def _wait_until_quiet(self) -> None:
+        """Waits until the three use less than half a core together, as when nothing is asked of them."""
+        deadline = time.monotonic() + BOUND_SECONDS
+        while time.monotonic() < deadline:
+            before = self._quorum.all_processor_seconds()
+            time.sleep(QUIET_SECONDS)
+            if self._quorum.all_processor_seconds() - before < QUIET_SECONDS / 2:
+                return
+
+
+def _request(topics: Sequence[CreatableTopic]) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=tuple(topics), timeout=timedelta(seconds=BOUND_SECONDS))
+
+
+def _ballast(number: int) -> IncrementalAlterConfigsRequest:
+    """About 1 MiB of records that replace those before."""
+    value = f"{number}-".ljust(BALLAST_BYTES, "x")
+    configs = tuple(
+        AlterableConfig(name=f"ballast.{index}", config_operation=0, value=value)
+        for index in range(BALLAST_CONFIGS)
+    )
+    resource = AlterConfigsResource(resource_type=4, resource_name="0", configs=configs)
+    return IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+
+
+def _latencies(name: str, samples: Sequence[Sample]) -> Figures:
+    """p50, p99 and the longest."""
+    latencies = sorted(latency for _, latency in samples)
+    if len(latencies) < 2:
+        return {f"heartbeat_{name}_p99_seconds": "too short to be measured"}
+    return {
+        f"heartbeat_{name}_p50_seconds": statistics.median(latencies),
+        f"heartbeat_{name}_p99_seconds": statistics.quantiles(latencies, n=100)[98],
+        f"heartbeat_{name}_max_seconds": latencies[-1],
+    }

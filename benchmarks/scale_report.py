@@ -1,0 +1,217 @@
+"""Runs the measurements of `make bench ONLY=scale` in rounds, and prints them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.many_brokers import BROKERS, OBSERVERS, measure_many_brokers
+from benchmarks.quorum import java_implementation, python_implementation
+from benchmarks.scale import ScaleRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from benchmarks.quorum import Implementation
+    from benchmarks.scale import Figures
+
+PARTITIONS: Final = (10_000, 100_000, 500_000, 1_000_000)
+LARGE_HEAP_SINCE: Final = 500_000
+SMALL_HEAP, LARGE_HEAP = "1G", "3G"
+"""Kafka's own, and one that holds 1,000,000 partitions, both images of them, and a snapshot."""
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s"
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value * 1000:.1f} ms"
+
+
+def _microseconds(value: float) -> str:
+    return f"{value * 1e6:.0f} us"
+
+
+def _mebibytes(value: float) -> str:
+    return f"{value / 1024 / 1024:.0f} MiB"
+
+
+def _count(value: float) -> str:
+    return f"{value:.0f}"
+
+
+Row = tuple[str, str, "Callable[[float], str]", str]
+"""Name of the figure, label, text of a value, phase that it is of."""
+
+ROWS: Final[tuple[Row, ...]] = (
+    ("create_seconds", "create them, 2,000 a request", _seconds, "create"),
+    ("create_cpu_seconds", "the same, processor time of the three", _seconds, "create"),
+    ("create_max_seconds", "the slowest of these requests", _seconds, "create"),
+    ("create_elections", "changes of the active controller meanwhile", _count, "create"),
+    ("large_topic_seconds", "create a topic of 5,000 partitions", _seconds, "large topic"),
+    ("large_topic_elections", "changes of the active controller meanwhile", _count, "large topic"),
+    ("resident_bytes", "resident memory of the three", _mebibytes, "memory"),
+    ("heartbeat_idle_p50_seconds", "heartbeat, p50", _milliseconds, "snapshot"),
+    ("heartbeat_idle_p99_seconds", "heartbeat, p99", _milliseconds, "snapshot"),
+    ("heartbeat_idle_max_seconds", "heartbeat, longest", _milliseconds, "snapshot"),
+    ("heartbeat_snapshot_p50_seconds", "heartbeat during snapshots, p50", _milliseconds, "snapshot"),
+    ("heartbeat_snapshot_p99_seconds", "heartbeat during snapshots, p99", _milliseconds, "snapshot"),
+    ("heartbeat_snapshot_max_seconds", "heartbeat during snapshots, longest", _milliseconds, "snapshot"),
+    ("snapshot_seconds", "write a snapshot", _seconds, "snapshot"),
+    ("snapshot_cpu_seconds", "the same, processor time of one", _seconds, "snapshot"),
+    ("fence_seconds", "fence one of 30 brokers, all moves committed", _seconds, "fence"),
+    ("fence_cpu_seconds", "the same, processor time of the three", _seconds, "fence"),
+    ("fence_elections", "changes of the active controller meanwhile", _count, "fence"),
+    ("load_seconds", "restart of a standby until it is caught up", _seconds, "load"),
+    ("load_cpu_seconds", "the same, its processor time", _seconds, "load"),
+    ("failover_seconds", "kill -9 of the active one until a commit", _seconds, "failover"),
+)
+MANY_BROKERS_ROWS: Final[tuple[Row, ...]] = (
+    *(
+        row
+        for brokers in BROKERS
+        for row in (
+            (f"heartbeats_{brokers}_cpu_seconds", f"{brokers:,} brokers: processor time", _microseconds, ""),
+            (f"heartbeats_{brokers}_p50_seconds", f"{brokers:,} brokers: p50", _milliseconds, ""),
+            (f"heartbeats_{brokers}_p99_seconds", f"{brokers:,} brokers: p99", _milliseconds, ""),
+        )
+    ),
+    ("observed_create_p50_seconds", f"CreateTopics, {OBSERVERS} observers: p50", _milliseconds, ""),
+    ("observed_create_p99_seconds", f"CreateTopics, {OBSERVERS} observers: p99", _milliseconds, ""),
+    ("observed_create_cpu_seconds", "the same, processor time of the active one", _milliseconds, ""),
+)
+
+Results = dict[str, "Figures"]
+"""By name of the implementation."""
+
+
+def measure_scale(
+    python: str,
+    jars: Path,
+    scratch: Path,
+    *,
+    sizes: Sequence[int],
+    rounds: int,
+    linger_ms: int | None,
+    free_ports: Callable[[int], tuple[int, ...]],
+    progress: Callable[[str], None],
+) -> Iterator[tuple[int, Results]]:
+    """Yields each number of partitions, 0 for many brokers, with its figures: medians of the rounds."""
+    for size in (0, *sizes):
+        runs: dict[str, list[Figures]] = {}
+        for number in range(rounds):
+            heap = LARGE_HEAP if size >= LARGE_HEAP_SINCE else SMALL_HEAP
+            for one in (python_implementation(python), java_implementation(jars, heap)):
+                directory = scratch / f"{one.name}-{size}-{number}"
+                what = f"{size:,} partitions" if size else "many brokers"
+                label = f"{what}, round {number + 1} of {rounds}, {one.name}"
+                figures = _measure(
+                    *(one, directory, free_ports(3)),
+                    size=size,
+                    # Only Kafka has a linger to be set.
+                    linger_ms=linger_ms if one.name == "Kafka" else None,
+                    progress=lambda part, label=label: progress(f"{label}: {part}"),
+                )
+                runs.setdefault(one.name, []).append(figures)
+        yield size, {name: _median(figures) for name, figures in runs.items()}
+
+
+def _measure(
+    implementation: Implementation,
+    directory: Path,
+    ports: tuple[int, ...],
+    *,
+    size: int,
+    linger_ms: int | None,
+    progress: Callable[[str], None],
+) -> Figures:
+    if not size:
+        return measure_many_brokers(implementation, directory, ports, linger_ms, progress)
+    run = ScaleRun(implementation, directory, ports, partitions=size, linger_ms=linger_ms, progress=progress)
+    return run.measure()
+
+
+def _median(runs: Sequence[Figures]) -> Figures:
+    """Of what was measured; a reason where no round measured it."""
+    names = dict.fromkeys(name for run in runs for name in run)
+    medians: Figures = {}
+    for name in names:
+        numbers = [value for run in runs if isinstance(value := run.get(name), int | float)]
+        reasons = [value for run in runs if isinstance(value := run.get(name), str)]
+        medians[name] = statistics.median(numbers) if numbers else reasons[0]
+    return medians
+
+
+def exponent(values: dict[int, float]) -> float | None:
+    """How a figure grows: the slope of its logarithm over that of the partitions. None of fewer than two."""
+    points = [(math.log(size), math.log(value)) for size, value in values.items() if value > 0]
+    if len(points) < 2:
+        return None
+    return statistics.linear_regression([x for x, _ in points], [y for _, y in points]).slope
+
+
+def scale_json(results: dict[int, Results]) -> dict[str, object]:
+    """The figures, and the exponents of those that grow."""
+    sizes = {size: figures for size, figures in results.items() if size}
+    exponents = {
+        name: {row: value for row, *_ in ROWS if (value := exponent(_numbers(sizes, name, row))) is not None}
+        for name in ("Quorate", "Kafka")
+    }
+    return {"many_brokers": results.get(0), "partitions": sizes, "exponents": exponents}
+
+
+def _numbers(results: dict[int, Results], implementation: str, row: str) -> dict[int, float]:
+    figures = {size: by_name[implementation].get(row) for size, by_name in results.items()}
+    return {size: value for size, value in figures.items() if isinstance(value, int | float)}
+
+
+def print_size(size: int, by_name: Results, rounds: int) -> None:
+    """The table of one number of partitions, or of many brokers."""
+    if size:
+        title = f"{size:,} partitions, 30 brokers, medians of {rounds} rounds"
+        table = _table(title, ROWS, by_name["Quorate"], by_name["Kafka"])
+    else:
+        title = f"Heartbeats, 500 a second, medians of {rounds} rounds"
+        table = _table(title, MANY_BROKERS_ROWS, by_name["Quorate"], by_name["Kafka"])
+    Console(width=120).print(table)
+
+
+def print_growth(results: dict[int, Results]) -> None:
+    """The exponents, if there are two numbers of partitions."""
+    sizes = {size: by_name for size, by_name in results.items() if size}
+    if len(sizes) < 2:
+        return
+    table = Table(title="Exponent of growth with the number of partitions")
+    for heading in ("", "Quorate", "Kafka 4.3.1"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row, label, *_ in ROWS:
+        values = [exponent(_numbers(sizes, name, row)) for name in ("Quorate", "Kafka")]
+        if any(value is not None for value in values):
+            table.add_row(label, *("" if value is None else f"{value:.2f}" for value in values))
+    Console(width=120).print(table)
+
+
+def _table(title: str, rows: Sequence[Row], ours: Figures, theirs: Figures) -> Table:
+    table = Table(title=title)
+    for heading in ("", "Quorate", "Kafka 4.3.1", "Kafka/Quorate"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, label, text, phase in rows:
+        our, their = ours.get(name), theirs.get(name)
+        ratio = ""
+        if isinstance(our, int | float) and isinstance(their, int | float) and our:
+            ratio = f"{their / our:.2f}x"
+        table.add_row(label, _cell(ours, name, text, phase), _cell(theirs, name, text, phase), ratio)
+    return table
+
+
+def _cell(figures: Figures, name: str, text: Callable[[float], str], phase: str) -> str:
+    value = figures.get(name)
+    if value is None:
+        value = figures.get(f"{phase} failed", figures.get("create failed", "not measured"))
+    return text(value) if isinstance(value, int | float) else value
