@@ -14,10 +14,12 @@ PYTEST := $(BIN)/pytest
 # One more than cores: tests on real parts wait more than they work.
 PROCESSES ?= $(shell expr $$(nproc) + 1)
 SIMULATOR := PYTHONPATH=tests $(BIN)/python -m kit.simulator
+MINUTES ?= 5
+SOAK := PYTHONPATH=tests $(BIN)/python -m kit.soak
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help play install test test-rungs nightly test-all check bench simulate fuzz control-plane node-image clean
+.PHONY: help play install test test-rungs nightly test-all check bench simulate soak fuzz control-plane node-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +37,7 @@ test: $(VENV)/.all .jars ## the fast tests and a smoke test for each subsystem: 
 test-rungs: $(VENV)/.all .jars ## all other tests on real parts but the nightly ones; QUORATE_REQUIRE=kafka,... fails where one is missing
 	$(PYTEST) -m 'not quick and not nightly' --numprocesses $(PROCESSES) $(SIDE_BY_SIDE)
 
-nightly: $(VENV)/.all .jars ## what takes longest: kind, operators killed after each step, the ledger on Java, 1,000 seeds
+nightly: $(VENV)/.all .jars ## what takes longest: kind, operators killed after each step, the ledger on Java, 1,000 seeds, a soak
 	$(PYTEST) -m nightly --ignore tests/kubernetes/kind
 	QUORATE_NEW_EXAMPLES=1 $(PYTEST) tests/property --numprocesses auto
 	QUORATE_LEDGER=java $(PYTEST) tests/pipeline/ledger
@@ -63,6 +65,9 @@ bench: $(VENV)/.all ## our controllers and tools beside those of Kafka; ONLY=sca
 
 simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; SHAPE=membership: of its operator
 	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(SHAPE),--shape $(SHAPE))
+
+soak: $(VENV)/.all .jars ## MINUTES=n of a mixed quorum of real processes while everything breaks, or SEED=s again; root
+	$(SOAK) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 fuzz: $(VENV)/.all ## INPUTS=n hostile inputs for each reader, found by coverage; TARGET=name for one
 	@$(PIP) install -c constraints.txt -e '.[fuzz]'

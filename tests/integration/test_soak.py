@@ -1,0 +1,155 @@
+"""The soak: its network does what it says, and an end at any time leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kit.cluster import processes_below
+from kit.soak.network import Network, SmallDisk, run
+from kit.soak.runner import missing_parts
+from kit.waiting import eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+PORT = 9_000
+LISTEN_S = 2.0
+LISTENER = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+    listener.bind(("0.0.0.0", int(sys.argv[1])))
+    listener.settimeout(float(sys.argv[2]))
+    print("listening", flush=True)
+    try:
+        print(listener.recv(100).decode())
+    except TimeoutError:
+        print("nothing")
+"""
+SENDER = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    try:
+        sender.sendto(b"heard", (sys.argv[1], int(sys.argv[2])))
+    except PermissionError:
+        pass  # the rule that drops it says so to the sender
+"""
+STOP_TIMEOUT_S = 120
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    """A network of three nodes."""
+    _require_parts()
+    with Network({1: PORT, 2: PORT + 1, 3: PORT + 2}) as made:
+        yield made
+
+
+def _require_parts() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a soak needs root, for namespaces and mounts")
+    if lacking := missing_parts():
+        pytest.skip(f"a soak needs {', '.join(lacking)}")
+
+
+def hears(network: Network, receiver: int, sender: int) -> bool:
+    """Whether a datagram of one node arrives at another."""
+    with subprocess.Popen(
+        [*network.enter(receiver), sys.executable, "-c", LISTENER, str(PORT), str(LISTEN_S)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as listener:
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == "listening\n"
+        run(*network.enter(sender), sys.executable, "-c", SENDER, network.host(receiver), str(PORT))
+        return listener.stdout.readline() == "heard\n"
+
+
+def test_a_node_is_cut_off_in_one_direction(network: Network) -> None:
+    """Goal: faults are those that the schedule names. Method: datagrams both ways between nodes of which one is deaf,
+    then deaf for one peer, then mute, then healed.
+    """
+    assert hears(network, 1, 2)
+    network.cut(1, hears=False, is_heard=True)
+    assert (hears(network, 1, 2), hears(network, 2, 1)) == (False, True)
+    network.heal(1)
+    network.cut(1, [2], hears=False, is_heard=True)
+    assert (hears(network, 1, 2), hears(network, 1, 3)) == (False, True)
+    network.heal(1)
+    network.cut(1, hears=True, is_heard=False)
+    assert (hears(network, 1, 2), hears(network, 2, 1)) == (True, False)
+    network.heal(1)
+    assert hears(network, 2, 1)
+
+
+def test_packets_are_lost_and_delayed_until_it_is_healed(network: Network) -> None:
+    """Goal: the commands of the other faults work on this kernel. Method: all packets are lost; a slow link."""
+    network.lose(1, 1.0)
+    assert not hears(network, 1, 2)
+    network.heal(1)
+    network.delay(1, 50)
+    assert hears(network, 2, 1)
+    network.heal(1)
+    network.heal(1)  # there is nothing to remove, which is no error
+
+
+def test_a_small_disk_is_full_and_has_room_again(tmp_path: Path) -> None:
+    """Goal: a full disk fails writes. Method: a file is written before, while and after it is filled."""
+    _require_parts()
+    disk = SmallDisk(tmp_path / "disk", 1)
+    try:
+        file = disk.path / "file"
+        file.write_bytes(bytes(10_000))
+        disk.fill()
+        with pytest.raises(OSError, match="No space left on device"):
+            file.write_bytes(bytes(500_000))
+        disk.free()
+        file.write_bytes(bytes(500_000))
+    finally:
+        disk.close()
+    assert list(disk.path.iterdir()) == []
+
+
+def test_an_interrupted_soak_leaves_nothing_behind(tmp_path: Path, kafka_jars: Path) -> None:
+    """Goal: namespaces, links, mounts and processes are removed on SIGTERM. Method: a soak with a temporary directory
+    of its own is terminated when its nodes are about to start.
+    """
+    _require_parts()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    tests = Path(__file__).parents[1]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tests),
+        "TMPDIR": str(scratch),
+        "QUORATE_KAFKA_JARS": str(kafka_jars),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "kit.soak", "--minutes", "5", "--seed", "1"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as soak:
+        watchdog = threading.Timer(STOP_TIMEOUT_S, soak.kill)
+        watchdog.start()
+        try:
+            assert soak.stdout is not None
+            line = next(one for one in soak.stdout if "namespaces" in one)
+            tag = line.split("namespaces ")[1].split("-")[0]
+            assert tag in run("ip", "netns", "list")
+            assert str(scratch) in Path("/proc/mounts").read_text()
+            eventually(lambda: processes_below(scratch), STOP_TIMEOUT_S, "a node to start")
+            soak.send_signal(signal.SIGTERM)
+            soak.stdout.read()
+            assert soak.wait() == 128 + signal.SIGTERM
+        finally:
+            watchdog.cancel()
+    assert tag not in run("ip", "netns", "list")
+    assert tag not in run("ip", "link")
+    assert str(scratch) not in Path("/proc/mounts").read_text()
+    assert processes_below(scratch) == []
+    assert list(scratch.iterdir()) == []

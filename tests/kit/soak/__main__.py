@@ -1,0 +1,73 @@
+"""`python -m kit.soak --minutes N [--seed S]`: faults for so long, then the verdict. Exit code 1 for violations."""
+
+import argparse
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+
+from kit.kafka import find_kafka_jars
+from kit.soak.runner import REPORTS, missing_parts, soak
+from kit.soak.summary import markdown, replay_command, text
+
+SEEDS = 100_000
+MINUTES_MAX = 24 * 60
+
+
+def _minutes(given: str) -> float:
+    try:
+        minutes = float(given)
+    except ValueError:
+        minutes = 0
+    if not 0 < minutes <= MINUTES_MAX:
+        raise argparse.ArgumentTypeError(f"{given!r}: allowed is a number above 0 and up to {MINUTES_MAX}")
+    return minutes
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="kit.soak", description=__doc__)
+    parser.add_argument("--minutes", type=_minutes, default=5.0, help="how long (default %(default)s)")
+    parser.add_argument("--seed", type=int, help="of the faults (default: by chance)")
+    return parser.parse_args()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+    sys.stdout.flush()
+
+
+def _end(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def main() -> int:
+    """Runs a soak and prints the summary."""
+    options = _options()
+    seed = random.randrange(SEEDS) if options.seed is None else options.seed
+    jars = find_kafka_jars()
+    missing = [*missing_parts(), *([] if jars else ["Kafka's jars (tools/kafka_jars.py)"])]
+    if os.geteuid() != 0:
+        missing.append("root, for namespaces and mounts")
+    if missing or jars is None:
+        _say(f"a soak needs what is missing here: {', '.join(missing)}")
+        return 2
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what was made is removed
+        signal.signal(number, _end)
+    again = replay_command(seed, options.minutes)
+    _say(f"{again}; the history goes to {REPORTS / str(seed)}")
+    try:
+        outcome = soak(seed, options.minutes, jars, _say)
+    except Exception:
+        _say(f"the soak could not be carried to its end:\n{traceback.format_exc()}\nrun it again: {again}")
+        return 1
+    (outcome.kept / "summary.md").write_text(markdown(outcome.events, outcome.violations) + "\n")
+    sys.stdout.write(text(outcome.events, outcome.violations) + "\n")
+    if outcome.violations:
+        _say(f"failed; history and logs are in {outcome.kept}; run it again: {again}")
+    return 1 if outcome.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

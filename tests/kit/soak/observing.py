@@ -1,0 +1,156 @@
+"""What controllers say about themselves all the time: by their pages, and by DescribeQuorum."""
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass
+
+import aiohttp
+from kit.soak.history import Recorder, What
+from kit.soak.nodes import HTTP_PORT, SoakCluster
+from quorate_admin.client import AdminClient
+from quorate_admin.errors import AdminError
+from quorate_admin.types.cluster import QuorumDescription
+
+LOOK_EVERY_S = 0.5
+LOOK_TIMEOUT_S = 1.5
+FRESH_S = 3.0
+FETCHED_MS_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The last description of the quorum by its leader, and when it was heard."""
+
+    quorum: QuorumDescription
+    at_s: float
+
+
+class Observer:
+    """Asks the controllers in a thread of its own, and writes their answers down."""
+
+    def __init__(self, cluster: SoakCluster, recorder: Recorder) -> None:
+        self._cluster = cluster
+        self._recorder = recorder
+        self._ended = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._observe()), name="observer", daemon=True
+        )
+        self._seen: Seen | None = None
+        self.disks = dict.fromkeys(cluster.controllers, 0)
+        """How many disks each controller has had; who replaces one counts."""
+
+    def __enter__(self) -> "Observer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(30)
+
+    # What is known now
+
+    def quorum(self) -> QuorumDescription | None:
+        """The quorum as a leader described it a moment ago; None while nobody does."""
+        seen = self._seen
+        return seen.quorum if seen is not None and time.monotonic() - seen.at_s < FRESH_S else None
+
+    def leader(self) -> int | None:
+        """The leader."""
+        quorum = self.quorum()
+        return None if quorum is None else quorum.leader_id
+
+    def voters(self) -> frozenset[int]:
+        """The ids of the voters; none while no leader answers."""
+        quorum = self.quorum()
+        return frozenset() if quorum is None else frozenset(one.node_id for one in quorum.voters)
+
+    def caught_up(self) -> frozenset[int]:
+        """The voters and observers that fetched a moment ago, and have what is committed."""
+        quorum = self.quorum()
+        if quorum is None or quorum.high_watermark < 0:
+            return frozenset()
+        replicas = (*quorum.voters, *quorum.observers)
+        now_ms = max(
+            (one.last_fetch_ms or 0 for one in replicas if one.node_id == quorum.leader_id), default=0
+        )
+        return frozenset(
+            one.node_id
+            for one in replicas
+            if one.log_end_offset >= quorum.high_watermark
+            and (one.node_id == quorum.leader_id or now_ms - (one.last_fetch_ms or 0) < FETCHED_MS_MAX)
+        )
+
+    # Asking
+
+    async def _observe(self) -> None:
+        clients = {
+            node_id: AdminClient(
+                bootstrap_controllers=[self._cluster.address(node_id)],
+                follow_advertised=False,
+                retries=0,
+                request_timeout_ms=int(LOOK_TIMEOUT_S * 1000),
+                default_api_timeout_ms=int(LOOK_TIMEOUT_S * 1000),
+            )
+            for node_id in self._cluster.controllers
+        }
+        timeout = aiohttp.ClientTimeout(total=LOOK_TIMEOUT_S)
+        try:
+            async with aiohttp.ClientSession(timeout=timeout) as session:
+                while not self._ended.is_set():
+                    begun_s = time.monotonic()
+                    await asyncio.gather(
+                        *(self._look(session, clients[one], one) for one in self._cluster.controllers)
+                    )
+                    await asyncio.sleep(max(0.05, begun_s + LOOK_EVERY_S - time.monotonic()))
+        finally:
+            for client in clients.values():
+                await client.close()
+
+    async def _look(self, session: aiohttp.ClientSession, client: AdminClient, node_id: int) -> None:
+        if not self._cluster.runs(node_id):
+            return
+        if node_id in self._cluster.python_controllers:
+            is_leader = await self._look_at_page(session, node_id)
+            if not is_leader:
+                return
+        process, disk = self._cluster.pid(node_id), self.disks[node_id]
+        try:
+            quorum = await client.describe_metadata_quorum()
+        except AdminError:
+            return
+        if quorum.leader_id != node_id:
+            return
+        if self._seen is None or quorum.leader_epoch >= self._seen.quorum.leader_epoch:
+            self._seen = Seen(quorum, time.monotonic())
+        self._recorder.note(
+            What.STATUS,
+            node=node_id,
+            process=process,
+            disk=disk,
+            state="leader",
+            epoch=quorum.leader_epoch,
+            leader=quorum.leader_id,
+            high_watermark=quorum.high_watermark,
+        )
+
+    async def _look_at_page(self, session: aiohttp.ClientSession, node_id: int) -> bool:
+        process, disk = self._cluster.pid(node_id), self.disks[node_id]
+        try:
+            async with session.get(
+                f"http://{self._cluster.network.host(node_id)}:{HTTP_PORT}/readyz"
+            ) as answer:
+                page = await answer.json()
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return False
+        self._recorder.note(
+            What.STATUS,
+            node=node_id,
+            process=process,
+            disk=disk,
+            state=page["state"],
+            epoch=page["leaderEpoch"],
+            leader=page["leaderId"],
+            high_watermark=page["highWatermark"],
+        )
+        return bool(page["state"] == "leader")
