@@ -1,13 +1,15 @@
-"""Parts of a controller for tests without a cluster: its file, a caller, and a request with its response."""
+"""Parts of a controller for tests without a cluster: its file, a caller, a request with its response, a status."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.errors import ErrorCode
 from quorate_controller.node.events import Caller, Principal
+from quorate_controller.node.status import NodeStatus
 from quorate_protocol.properties import format_properties
 
 BOOTSTRAP_SERVERS = {"controller.quorum.bootstrap.servers": "localhost:9093"}
@@ -59,3 +61,38 @@ def heartbeat_answer(*, is_fenced: bool = False) -> BrokerHeartbeatResponse:
     return BrokerHeartbeatResponse(
         throttle_time=timedelta(), error_code=ErrorCode.none, is_fenced=is_fenced, should_shut_down=False
     )
+
+
+def node_status(**changes: Any) -> NodeStatus:
+    """A healthy follower's status, with changes."""
+    values: dict[str, Any] = {
+        "node_id": 1,
+        "cluster_id": "cluster",
+        "current_state": "follower",
+        "is_voter": True,
+        "is_active": False,
+        "leader_id": 2,
+        "leader_epoch": 3,
+        "voted_id": -1,
+        "high_watermark": 100,
+        "log_start_offset": 0,
+        "log_end_offset": 101,
+        "latest_snapshot_end_offset": 0,
+        "latest_snapshot_timestamp_ms": 0,
+        "latest_snapshot_size_bytes": 0,
+        "last_applied_offset": 99,
+        "last_applied_timestamp_ms": 1_000,
+        "is_caught_up": True,
+        "voter_ids": (1, 2, 3),
+        "observer_count": 0,
+        "active_broker_count": 2,
+        "fenced_broker_count": 1,
+        "controlled_shutdown_broker_count": 0,
+        "topic_count": 4,
+        "partition_count": 12,
+        "offline_partition_count": 0,
+        "preferred_replica_imbalance_count": 0,
+        "new_active_controller_count": 0,
+        "election_count": 0,
+    }
+    return NodeStatus(**(values | changes))

@@ -4,9 +4,23 @@ from collections.abc import Iterator
 
 import pytest
 from kit.fuzz.mutations import mutated
-from kit.fuzz.targets import KEPT, release, targets
+from kit.fuzz.target import KEPT
+from kit.fuzz.targets import release, targets
 
-INPUTS = {"requests": 5_000, "properties": 200, "manifests": 150, "logs": 300, "batches": 300}
+INPUTS = {
+    "batches": 300,
+    "controller-pages": 200,
+    "lake-rows": 200,
+    "lake-scans": 500,
+    "logs": 300,
+    "manifests": 150,
+    "operator-pages": 300,
+    "properties": 200,
+    "requests": 5_000,
+    "shell-lines": 500,
+    "starts": 100,
+    "status-page": 300,
+}
 INPUTS_DEFAULT = 2_000
 
 

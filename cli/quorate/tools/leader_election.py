@@ -139,6 +139,7 @@ def results_json(
 def parse_partitions(text: str) -> "list[TopicPartition]":
     """The partitions in a JSON text. Raises CommandError, which names the entry and what is allowed."""
     import json
+    from collections import Counter
 
     from quorate_admin.types.partitions import TopicPartition
 
@@ -158,7 +159,7 @@ def parse_partitions(text: str) -> "list[TopicPartition]":
                     f"partitions[{number}] is {json.dumps(entry)}; "
                     'it must be {"topic": a string, "partition": a number from 0 to 2147483647}'
                 )
-    twice = sorted({str(one) for one in partitions if partitions.count(one) > 1})
+    twice = sorted(str(one) for one, times in Counter(partitions).items() if times > 1)
     if twice:
         raise CommandError(f"{', '.join(twice)} occurs more than once")
     return partitions

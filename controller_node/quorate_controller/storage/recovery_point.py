@@ -16,6 +16,7 @@ from quorate_controller.storage.filesystem import FileSystem, write_atomically
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+_OFFSET_MAX: Final = 2**63 - 1
 _VERSION: Final = "0"
 _PARTITION: Final = str(METADATA_PARTITION)
 
@@ -59,4 +60,7 @@ def _parse(lines: Sequence[str]) -> int:
     if version != _VERSION or int(count) != len(entries):
         raise ValueError(f"version {version}; {len(entries)} lines instead of {count}")
     offsets = {(topic, partition): int(offset) for topic, partition, offset in map(str.split, entries)}
-    return offsets.get((METADATA_TOPIC, _PARTITION), 0)
+    offset = offsets.get((METADATA_TOPIC, _PARTITION), 0)
+    if not 0 <= offset <= _OFFSET_MAX:
+        raise ValueError(f"offset {offset}; it must be from 0 to {_OFFSET_MAX}")
+    return offset

@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 
@@ -98,7 +98,7 @@ class StatusPage:
     ) -> web.StreamResponse:
         """Refuses forms of other sites; shows errors as pages."""
         origin = request.headers.get("Origin")
-        if request.method == "POST" and origin is not None and urlsplit(origin).netloc != request.host:
+        if request.method == "POST" and origin is not None and _host_of(origin) != request.host:
             return self._refuse(request, 403, "Refused", "The form came from another site.")
         try:
             return await handler(request)
@@ -185,16 +185,16 @@ class StatusPage:
             return
 
     async def _unlock(self, request: web.Request) -> web.Response:
-        token = (await request.post()).get("token", "")
+        token = (await _fields(request)).get("token", "")
         if not self._sessions.can_unlock:
             return self._refuse(
                 request, 403, "Read-only", "This page is read-only: it was started without a token."
             )
         try:
-            name = self._sessions.unlock(str(token), clock.now_ms())
+            name = self._sessions.unlock(token, clock.now_ms())
         except TooManyFailuresError:
             return self._refuse(
-                request, 429, "Too many attempts", "Too many wrong tokens; try again in a minute."
+                request, 429, "Too many attempts", "Too many wrong tokens in the last minute."
             )
         if name is None:
             return self._refuse(request, 403, "Wrong token", "This is not the token of this page.")
@@ -219,7 +219,7 @@ class StatusPage:
             return _html(not_found_page(key, self._access(request)), status=404)
         try:
             if action == "restart":
-                written = str((await request.post()).get("node", ""))
+                written = (await _fields(request)).get("node", "")
                 nodes = snapshot.observed.nodes if snapshot.observed is not None else {}
                 if not (written.isascii() and written.isdecimal() and int(written) in nodes):
                     known = ", ".join(str(node_id) for node_id in sorted(nodes)) or "none"
@@ -238,7 +238,7 @@ class StatusPage:
     async def _genuine_session(self, request: web.Request) -> Session | None:
         """Returns the user's session if the form came from one of its pages."""
         session = self._session(request)
-        csrf = str((await request.post()).get("csrf", ""))
+        csrf = (await _fields(request)).get("csrf", "")
         return session if session is not None and self._sessions.is_genuine(session, csrf) else None
 
     def _access(self, request: web.Request) -> Access:
@@ -259,6 +259,19 @@ class StatusPage:
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     for name, value in HEADERS.items():
         response.headers[name] = value
+
+
+def _host_of(origin: str) -> str | None:
+    """Returns host and port of an origin; None if it has none that can be read."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:  # an open bracket, for instance
+        return None
+
+
+async def _fields(request: web.Request) -> Mapping[str, str]:
+    """Returns the fields of a form, of which the pages send URL-encoded UTF-8. Other bodies have none that matter."""
+    return dict(parse_qsl((await request.read()).decode(errors="replace")))
 
 
 def _key_of(request: web.Request) -> ClusterKey:

@@ -13,7 +13,7 @@ FAILURES_WINDOW_MS: Final = 60_000
 
 
 class TooManyFailuresError(Exception):
-    """Too many wrong tokens; none is checked for a while."""
+    """Too many wrong tokens in a short time; the right one is still accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +39,15 @@ class Sessions:
         return self._token is not None
 
     def unlock(self, token: str, now_ms: int) -> str | None:
-        """Returns the name of a new session; None for a wrong token. Raises TooManyFailuresError."""
-        while self._failures and self._failures[0] <= now_ms - FAILURES_WINDOW_MS:
-            self._failures.popleft()
-        if len(self._failures) == FAILURES_MAX:
-            raise TooManyFailuresError
+        """Returns the name of a new session; None for a wrong token. Raises TooManyFailuresError.
+
+        Wrong tokens never keep the right one out: anybody can send them, and users behind a proxy have one address.
+        """
         if self._token is None or not hmac.compare_digest(token.strip().encode(), self._token.encode()):
+            while self._failures and self._failures[0] <= now_ms - FAILURES_WINDOW_MS:
+                self._failures.popleft()
+            if len(self._failures) == FAILURES_MAX:
+                raise TooManyFailuresError
             self._failures.append(now_ms)
             return None
         self._sessions = {name: one for name, one in self._sessions.items() if one.until_ms > now_ms}

@@ -3,6 +3,7 @@
 A module of its own, since atheris must be there before what it watches is imported.
 """
 
+import logging
 import sys
 from collections import deque
 from pathlib import Path
@@ -10,8 +11,14 @@ from typing import Final
 
 import atheris
 
-with atheris.instrument_imports(include=["quorate_protocol", "quorate_controller", "quorate_operator"]):
-    from kit.fuzz.targets import Target, targets
+with atheris.instrument_imports(
+    include=[
+        *("quorate_protocol", "quorate_controller", "quorate_operator"),
+        *("quorate_admin", "quorate", "pyspark_quorate"),
+    ]
+):
+    from kit.fuzz.target import Target
+    from kit.fuzz.targets import targets
 
 from kit.fuzz.mutations import SIZE_BYTES_MAX
 from kit.fuzz.served import REQUESTS_MAX
@@ -28,6 +35,7 @@ def fuzz(target: Target, inputs: int) -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(target.corpus()):
         (corpus / f"good-{number}").write_bytes(data)
+    logging.getLogger().addHandler(logging.NullHandler())  # what readers tell of damage is not printed
     recent: deque[bytes] = deque(maxlen=REQUESTS_MAX)
 
     def attempt(data: bytes) -> None:

@@ -26,7 +26,7 @@ DIRECTORY: Final = Path("/simulated/metadata")
 REQUESTS_MAX: Final = 2_000
 """Requests until the controller is made anew: what one left behind must not slow down the next thousands."""
 _TURNS_MAX: Final = 5
-_PROPERTIES: Final = {
+PROPERTIES: Final = {
     "process.roles": "controller",
     "node.id": "3000",
     "controller.listener.names": "CONTROLLER",
@@ -147,15 +147,8 @@ class ServedController:
             self._driver.stop()
         self._served = 0
         self._clock = _SteppedClock()
-        disk = SimulatedDisk()
-        format_directories(
-            disk,
-            parse_format_target(_PROPERTIES),
-            FormatOptions(cluster_id="fuzzed", quorum=QuorumChoice.STANDALONE),
-            now_ms=self._clock.now_ms(),
-            generate_directory_id=lambda: UUID(int=(4 << 76) + 1),
-        )
-        node = open_node(parse_config(_PROPERTIES), file_system=disk, rng=Random(1), clock=self._clock.now_ms)
+        disk = format_disk(self._clock.now_ms())
+        node = open_node(parse_config(PROPERTIES), file_system=disk, rng=Random(1), clock=self._clock.now_ms)
         driver = Driver(
             node,
             clock=self._clock,
@@ -172,6 +165,19 @@ class ServedController:
     def _is_active_later(self) -> bool:
         self._clock.time_ms += 100
         return self._driver is not None and self._driver.is_active
+
+
+def format_disk(now_ms: int) -> SimulatedDisk:
+    """A disk on which the only voter of a quorum can start."""
+    disk = SimulatedDisk()
+    format_directories(
+        disk,
+        parse_format_target(PROPERTIES),
+        FormatOptions(cluster_id="fuzzed", quorum=QuorumChoice.STANDALONE),
+        now_ms=now_ms,
+        generate_directory_id=lambda: UUID(int=(4 << 76) + 1),
+    )
+    return disk
 
 
 def _check_answer(frame: bytes, answer: bytes) -> None:

@@ -1,21 +1,27 @@
 """What reads bytes of others: a corpus of good ones, and what reading them may raise."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 from crc32c import crc32c
-from kit.captured import DATA, captured_exchanges, decode_response
+from kit.captured import captured_exchanges, decode_response
+from kit.fuzz import pages
+from kit.fuzz.answers import answer_targets
+from kit.fuzz.files import captured_files, file_targets
 from kit.fuzz.served import DIRECTORY, ServedController
+from kit.fuzz.target import Target, as_text
+from kit.fuzz.texts import text_targets
 from kit.simulator.disk import SimulatedDisk
-from quorate_controller.config import ConfigError, parse_config
+from quorate_controller.config import ConfigError, keys, parse_config
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.log import LogConfig, MetadataLog
 from quorate_controller.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from quorate_operator.models.manifests import ManifestError, load_manifests
+from quorate_operator.planning.desired import desired_cluster
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
@@ -30,30 +36,6 @@ _ROOT: Final = Path(__file__).parents[3]
 _FRAME_SIZE_BYTES_MAX: Final = 65_536
 BATCHES_MAX: Final = 12
 NO_OP: Final = encode_record(NoOpRecord(), 0)
-KEPT: Final = Path(__file__).parent / "kept"
-"""Inputs that once broke a reader, in a folder for each target."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A reader, and what it is tried with."""
-
-    name: str
-    read: Callable[[bytes], object]
-    good: Callable[[], Iterator[bytes]]
-    """Input that it takes."""
-    refusals: tuple[type[Exception], ...] = ()
-    """What it raises for other input."""
-
-    def corpus(self) -> Sequence[bytes]:
-        """Good input, and what once broke it."""
-        kept = sorted((KEPT / self.name).glob("*"))
-        return tuple(dict.fromkeys((*self.good(), *(path.read_bytes() for path in kept))))
-
-    def attempt(self, data: bytes) -> None:
-        """Reads; whatever is raised out of here is a defect."""
-        with suppress(*self.refusals):
-            self.read(data)
 
 
 def _requests() -> Iterator[bytes]:
@@ -81,6 +63,7 @@ def release() -> None:
     if _served.cache_info().currsize:
         _served().close()
         _served.cache_clear()
+    pages.release()
 
 
 def _responses() -> Iterator[bytes]:
@@ -95,20 +78,16 @@ def _read_response(data: bytes) -> None:
         decode_response(api, data[1], data[2:])
 
 
-def _files(pattern: str) -> Iterator[bytes]:
-    return (path.read_bytes() for path in sorted(DATA.glob(f"*/{pattern}")))
-
-
 def _short_logs() -> Iterator[bytes]:
     """The beginnings of the captured logs: short input is read often."""
-    for content in _files("*.log"):
+    for content in captured_files("*.log"):
         ends = [one.position + one.size_bytes for one in batch.scan_batches(content)]
         yield from (content[:end] for end in ends[:BATCHES_MAX])
 
 
 def _few_batches() -> Iterator[bytes]:
     """Each batch of the captured logs with the next."""
-    for content in _files("*.log"):
+    for content in captured_files("*.log"):
         ends = [0, *(one.position + one.size_bytes for one in batch.scan_batches(content))]
         yield from (content[start:end] for start, end in zip(ends, ends[2:], strict=False))
 
@@ -185,16 +164,14 @@ def _clusters() -> Iterator[bytes]:
     return (content for content in contents if b"kind: KafkaController" in content)
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
 def _read_properties(data: bytes) -> None:
     try:
-        properties = parse_properties(_text(data))
+        properties = parse_properties(as_text(data))
     except ValueError:
         return
-    parse_config(properties)
+    # The names that are like an unknown one are difflib's work, and most of the time.
+    with patch.object(keys, "get_close_matches", lambda *_, **__: []):
+        parse_config(properties)
 
 
 def _controller_properties() -> Iterator[bytes]:
@@ -207,7 +184,7 @@ def _controller_properties() -> Iterator[bytes]:
 
 
 def _read_manifests(data: bytes) -> None:
-    load_manifests(_text(data), "fuzzed.yaml")
+    desired_cluster(load_manifests(as_text(data), "fuzzed.yaml"))
 
 
 @cache
@@ -223,12 +200,12 @@ def targets() -> dict[str, Target]:
         Target(name="requests", read=_serve, good=_requests),
         Target(name="responses", read=_read_response, good=_responses, refusals=(ProtocolError,)),
         Target(name="batches", read=_read_batches, good=_few_batches),
-        Target(name="checkpoints", read=_read_checkpoint, good=lambda: _files("*.checkpoint")),
+        Target(name="checkpoints", read=_read_checkpoint, good=lambda: captured_files("*.checkpoint")),
         Target(name="logs", read=_recover_log, good=_short_logs),
         Target(
             name="quorum-state",
             read=_read_quorum_state,
-            good=lambda: _files(QUORUM_STATE),
+            good=lambda: captured_files(QUORUM_STATE),
             refusals=(StorageError,),
         ),
         Target(
@@ -240,5 +217,9 @@ def targets() -> dict[str, Target]:
             good=_clusters,
             refusals=(ManifestError,),
         ),
+        *file_targets(_few_batches),
+        *answer_targets(),
+        *text_targets(),
+        *pages.page_targets(),
     )
     return {one.name: one for one in made}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from kit.controller_parts import node_status
 from kit.waiting import HANG_S
 from quorate_controller.node.events import Caller, RaftAnswer
 from quorate_controller.node.port import FinalizedFeatures
@@ -29,41 +30,6 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
-def status(**changes: Any) -> NodeStatus:
-    """A healthy follower's status, with changes."""
-    values: dict[str, Any] = {
-        "node_id": 1,
-        "cluster_id": "cluster",
-        "current_state": "follower",
-        "is_voter": True,
-        "is_active": False,
-        "leader_id": 2,
-        "leader_epoch": 3,
-        "voted_id": -1,
-        "high_watermark": 100,
-        "log_start_offset": 0,
-        "log_end_offset": 101,
-        "latest_snapshot_end_offset": 0,
-        "latest_snapshot_timestamp_ms": 0,
-        "latest_snapshot_size_bytes": 0,
-        "last_applied_offset": 99,
-        "last_applied_timestamp_ms": 1_000,
-        "is_caught_up": True,
-        "voter_ids": (1, 2, 3),
-        "observer_count": 0,
-        "active_broker_count": 2,
-        "fenced_broker_count": 1,
-        "controlled_shutdown_broker_count": 0,
-        "topic_count": 4,
-        "partition_count": 12,
-        "offline_partition_count": 0,
-        "preferred_replica_imbalance_count": 0,
-        "new_active_controller_count": 0,
-        "election_count": 0,
-    }
-    return NodeStatus(**(values | changes))
-
-
 @dataclass
 class FakeNode:
     """Implements NodePort: hands out futures that the test resolves, or answers at once if told how."""
@@ -82,7 +48,7 @@ class FakeNode:
             supported={"metadata.version": (7, 29), "kraft.version": (0, 1)},
         )
     )
-    node_status: NodeStatus = field(default_factory=status)
+    node_status: NodeStatus = field(default_factory=node_status)
     controls: list[tuple[Any, Caller, asyncio.Future[Any]]] = field(default_factory=list)
     rafts: list[tuple[Any, str, asyncio.Future[RaftAnswer]]] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)

@@ -300,7 +300,11 @@ def test_log_is_refused_below_its_recovery_point(open_storage: Open, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"1\n0\n", b"0\n1\n__cluster_metadata 0 x\n", b"0\n2\n__cluster_metadata 0 5\n", b"\xff"]
+    "content",
+    [
+        *(b"", b"1\n0\n", b"0\n1\n__cluster_metadata 0 x\n", b"0\n2\n__cluster_metadata 0 5\n", b"\xff"),
+        *(b"0\n1\n__cluster_metadata 0 -1\n", b"0\n1\n__cluster_metadata 0 9223372036854775808\n"),
+    ],
 )
 def test_recovery_point_that_cannot_be_read_is_refused(open_storage: Open, tmp_path: Path, content: bytes):
     """The error names the file and says what removing it means."""

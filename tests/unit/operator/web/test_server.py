@@ -288,14 +288,37 @@ def test_sessions_end_and_are_bounded() -> None:
     assert sessions.find(name, NOW_MS) is None, "the oldest gives way"
 
 
-def test_guessing_the_token_is_slow() -> None:
-    """Goal: nobody tries them all. Method: wrong ones until none is looked at, then a minute later."""
+def test_wrong_tokens_do_not_keep_the_right_one_out() -> None:
+    """Goal: nobody locks the others out. Method: wrong tokens up to the limit and beyond, then the right one; wrong
+    ones again a minute later.
+    """
     sessions = Sessions(TOKEN)
     for _ in range(FAILURES_MAX):
         assert sessions.unlock("wrong", NOW_MS) is None
     with pytest.raises(TooManyFailuresError):
-        sessions.unlock(TOKEN, NOW_MS)
-    assert sessions.unlock(TOKEN, NOW_MS + FAILURES_WINDOW_MS) is not None
+        sessions.unlock("wrong", NOW_MS)
+    assert sessions.unlock(TOKEN, NOW_MS) is not None
+    assert sessions.unlock("wrong", NOW_MS + FAILURES_WINDOW_MS) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"Content-Type": "application/x-www-form-urlencoded; charset=utf-16"}, b"token=a"),
+        ({"Content-Type": "application/x-www-form-urlencoded; charset=none"}, b"token=a"),
+        ({"Content-Type": "multipart/form-data; boundary=x"}, b"--x\r\nContent-Type: a\r\n\r\n--x--"),
+        ({}, b"token=%ff\xff"),
+        ({"Origin": "http://[half"}, b"token=a"),
+    ],
+)
+async def test_forms_that_can_not_be_read_are_refused(
+    start: Start, caplog: pytest.LogCaptureFixture, headers: dict[str, str], body: bytes
+) -> None:
+    """Goal: no error of the server, and none in its log. Method: wrong charsets, other kinds, half an address."""
+    site = await start()
+    async with site.client.post("/unlock", data=body, headers=headers) as response:
+        assert response.status == 403
+    assert not caplog.records
 
 
 def test_an_empty_token_is_no_token() -> None:
