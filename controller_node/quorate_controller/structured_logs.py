@@ -41,8 +41,10 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         facts = "".join(f" {key}={_quoted(value)}" for key, value in _facts(record).items())
-        line = f"{_timestamp(record)} {record.levelname:<7} {_one_line(record.getMessage())}{facts}"
-        return f"{line}\n{_traceback(record)}" if record.exc_info else line
+        line = f"{_timestamp(record)} {record.levelname:<7} {_escaped(record.getMessage())}{facts}"
+        if not record.exc_info:
+            return line
+        return "\n".join([line, *map(_escaped, _traceback(record).split("\n"))])
 
 
 class JsonFormatter(logging.Formatter):
@@ -58,7 +60,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["traceback"] = _traceback(record)
-        return json.dumps(fields, default=str, ensure_ascii=False)
+        return _escaped(json.dumps(fields, default=str, ensure_ascii=False))
 
 
 class RepeatFilter(logging.Filter):
@@ -140,12 +142,18 @@ def _traceback(record: logging.LogRecord) -> str:
     return "".join(traceback.format_exception(*record.exc_info)).rstrip() if record.exc_info else ""
 
 
-def _one_line(text: str) -> str:
-    return text.replace("\n", "\\n").replace("\r", "\\r")
+def _escaped(text: str) -> str:
+    """Returns a text without characters that end a line or that a terminal obeys, such as U+0085 and U+009B.
+
+    They are written as JSON writes them, so that JSON stays the same JSON.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 def _quoted(value: object) -> str:
     text = str(value)
     if text and not any(character in ' "=\\' or not character.isprintable() for character in text):
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return _escaped(json.dumps(text, ensure_ascii=False))

@@ -276,12 +276,18 @@ class ConfigManager:
             )
         current = self._effective.dynamic(resource.type, resource.name).get(key, definition.default)
         items = [item for item in (current or "").split(",") if item]
-        for item in value.split(","):
-            if operation == ConfigOpType.APPEND and item not in items:
-                items.append(item)
-            elif operation == ConfigOpType.SUBTRACT and item in items:
-                items.remove(item)
-        return ",".join(items)
+        operands = value.split(",")
+        if operation == ConfigOpType.APPEND:
+            known = set(items)
+            return ",".join([*items, *(item for item in dict.fromkeys(operands) if item not in known)])
+        left = Counter(operands)  # each takes away one
+        kept = []
+        for item in items:
+            if left[item]:
+                left[item] -= 1
+            else:
+                kept.append(item)
+        return ",".join(kept)
 
     def _change(
         self, resource: Resource, changes: Mapping[str, str | None], context: RequestContext

@@ -35,7 +35,7 @@ class QuorumStateFile:
         content = self._file_system.read_file(self._path, _FILE_BYTES_MAX)
         try:
             return _parse(json.loads(content))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptFileError(
                 self._path,
                 f"is not a quorum state of version 0 or 1 ({error})",

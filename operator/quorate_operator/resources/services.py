@@ -3,6 +3,8 @@
 import json
 from collections.abc import Mapping, Sequence
 
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Publication, Role
 from quorate_operator.resources.facts import Context, Object
@@ -22,6 +24,21 @@ from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port, p
 
 PURPOSE_PUBLISHED_NAME = "published-name"
 PURPOSE_EXPOSURE = "exposure"
+
+
+class _Stored(BaseModel):
+    """A publication in the annotation of its Service."""
+
+    model_config = ConfigDict(strict=True)
+
+    host: str
+    port: int
+    listener: str
+    since_ms: int = Field(alias="sinceMs")
+    retired_at_ms: int | None = Field(default=None, alias="retiredAtMs")
+
+
+_STORED = TypeAdapter(list[_Stored])
 
 
 def headless_service(context: Context, desired: DesiredCluster, pool: str, role: Role) -> Object:
@@ -100,20 +117,21 @@ def publications_of(service: Mapping[str, object]) -> tuple[Publication, ...]:
         return ()
     try:
         node_id = int(found["labels"][LABEL_NODE_ID])
-        return tuple(
-            Publication(
-                address=Address(entry["host"], entry["port"]),
-                node_id=node_id,
-                listener=entry["listener"],
-                since_ms=entry["sinceMs"],
-                retired_at_ms=entry.get("retiredAtMs"),
-            )
-            for entry in json.loads(text)
-        )
+        entries = _STORED.validate_json(text)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"Service {found.get('name')}: {ANNOTATION_PUBLISHED}: can't be read: {error}"
         ) from error
+    return tuple(
+        Publication(
+            address=Address(entry.host, entry.port),
+            node_id=node_id,
+            listener=entry.listener,
+            since_ms=entry.since_ms,
+            retired_at_ms=entry.retired_at_ms,
+        )
+        for entry in entries
+    )
 
 
 def _published_text(publications: Sequence[Publication]) -> str:

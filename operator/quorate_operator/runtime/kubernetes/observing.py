@@ -240,7 +240,7 @@ def _json(text: str | None) -> Mapping[str, Any]:
         return {}
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -48,6 +48,20 @@ def test_text_is_one_line_of_words():
     )
 
 
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_no_character_ends_a_line_or_moves_the_cursor(formatter: logging.Formatter):
+    """Goal: what others send can't forge a line or command a terminal. Method: line ends and control characters that
+    are none of ASCII's, in the event, in a fact and in the message of an exception.
+    """
+    hostile = "a\x85b\x9b1Kc\u2028d\u2029e\x1bf"
+    event = record(hostile, fact=hostile)
+    event.exc_info = (ValueError, ValueError(hostile), None)
+    lines = formatter.format(event).split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert "".join(lines).count("a\\u0085b\\u009b1Kc\\u2028d\\u2029e\\u001bf") == 3
+    assert len(lines) == (1 if isinstance(formatter, JsonFormatter) else 2)
+
+
 def test_json_is_one_object():
     """Facts are members beside the event; what JSON has no type for becomes text."""
     line = JsonFormatter().format(record("became_leader", epoch=3, path=object))

@@ -50,6 +50,7 @@ def test_version_0_has_kafkas_bytes(os_files: OsFileSystem, tmp_path: Path):
         "",
         "[]",
         "{}",
+        "[" * 50_000,
         '{"leaderId":1',
         '{"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":2}',
         '{"leaderId":1,"leaderEpoch":-1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}',

@@ -98,7 +98,10 @@ def test_a_published_name_remembers_what_it_is_for(make: Make) -> None:
     assert publications_of(headless_service(cluster.context, cluster.desired, "brokers", Role.BROKER)) == ()
 
 
-@pytest.mark.parametrize("text", ["{", "[{}]", "[1]", '[{"host": "a"}]'])
+_WRONG_TYPES = '[{"host": 1, "port": "9092", "listener": "A", "sinceMs": 1}]'
+
+
+@pytest.mark.parametrize("text", ["{", "[{}]", "[1]", '[{"host": "a"}]', _WRONG_TYPES, "[" * 50_000])
 def test_a_spoilt_publication_is_told(make: Make, text: str) -> None:
     """Goal: a hand-edited Service does not become a traceback. Method: annotations that are none."""
     cluster = make()
