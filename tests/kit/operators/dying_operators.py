@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import kubernetes.client
@@ -24,22 +25,21 @@ def kill_after_each_step(
 ) -> int:
     """Operators, one after the other, until one finds nothing to do; how many were killed.
 
-    Each lives until its log tells of a step: of the begin or the end of one, by turns as in `moments`.
+    Each is killed when it logs that a step of the quorum begins or is done, by turns as in `moments`.
     """
     kills = 0
     while True:
         operator = operated.start_operator()
-        seen = moments[kills % len(moments)]
-
-        def has_stepped(operator: OperatorProcess = operator, seen: str = seen) -> bool:
-            return any(seen in event and QUORUM in event for event in operator.events())
-
-        operated.wait(lambda: has_stepped() or is_done(), "a step, or nothing left to do")
-        is_idle = not has_stepped()
+        killed = operator.kill_at(partial(_is_step, moments[kills % len(moments)]))
+        operated.wait(lambda killed=killed: killed.is_set() or is_done(), "a step, or nothing left to do")
         operator.kill()
-        if is_idle:
+        if not killed.is_set():
             return kills
         kills += 1
+
+
+def _is_step(moment: str, event: str) -> bool:
+    return moment in event and QUORUM in event
 
 
 def steps_of(operator: OperatorProcess, name: str, node_id: int) -> list[str]:

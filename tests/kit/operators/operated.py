@@ -42,7 +42,8 @@ class OperatorProcess:
     ) -> None:
         self.port = free_ports(1)
         self.log = log
-        self._offset = log.stat().st_size if log.exists() else 0
+        log.touch()
+        self._offset = log.stat().st_size
         command = [
             *DIE_WITH_PARENT,
             *(f"{Path(sys.executable).with_name('quorate')}", "operator", "run"),
@@ -50,31 +51,68 @@ class OperatorProcess:
             *(f"--listen=127.0.0.1:{self.port}", "--image=quorate:test", "--lease-duration=5", *options),
         ]
         variables = {**os.environ, "KUBECONFIG": f"{server.kubeconfig}", **environment}
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=variables)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables
+        )
+        self._watching: Callable[[str], object] | None = None
+        self._copier = threading.Thread(target=self._copy_lines, daemon=True)
+        self._copier.start()
 
     def events(self, level: str | None = None) -> list[str]:
         """What it logged so far, at one level or at all."""
         with self.log.open("rb") as file:
             file.seek(self._offset)
-            lines = file.read().decode(errors="replace").splitlines()
-        found = []
-        for line in lines:
-            with suppress(ValueError):
-                told = json.loads(line)
-                if level in (None, told["level"]):
-                    found.append(str(told["event"]))
-        return found
+            lines = file.read().splitlines()
+        return [event for line in lines for event in _event(line, level)]
+
+    def kill_at(self, is_moment: Callable[[str], bool]) -> threading.Event:
+        """Kill it as soon as it logs an event for which `is_moment` is true. Call this before it has started up.
+
+        Returns:
+            what is set when it was killed.
+        """
+        killed = threading.Event()
+
+        def kill(event: str) -> None:
+            if is_moment(event) and not killed.is_set():
+                self.process.kill()
+                killed.set()
+
+        self._watching = kill
+        return killed
 
     def kill(self) -> None:
         """End it at once."""
         self.process.kill()
-        self.process.wait()
+        self._wait()
 
     def terminate(self) -> int:
         """Ask it to leave; its exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(STOP_TIMEOUT_S)
+        return self._wait()
+
+    def _wait(self) -> int:
+        status = self.process.wait(STOP_TIMEOUT_S)
+        self._copier.join(THREAD_TIMEOUT_S)
+        return status
+
+    def _copy_lines(self) -> None:
+        """Copy its output to the file, line by line: who waits for a line learns of it at once."""
+        assert self.process.stdout is not None
+        with self.process.stdout as lines, self.log.open("ab", buffering=0) as file:
+            for line in lines:
+                file.write(line)
+                for event in _event(line):
+                    if self._watching is not None:
+                        self._watching(event)
+
+
+def _event(line: bytes, level: str | None = None) -> Iterator[str]:
+    """The event of a line of a log, unless it is of another level or no event at all."""
+    with suppress(ValueError, LookupError, TypeError):
+        logged = json.loads(line.decode(errors="replace"))
+        if level in (None, logged["level"]):
+            yield str(logged["event"])
 
 
 class Operated:
