@@ -63,12 +63,14 @@ class Driver:
         cluster_id: str,
         supported_features: dict[str, tuple[int, int]],
         on_failure: Callable[[Exception], None],
+        on_loaded: Callable[[], None],
     ) -> None:
         self._node = node
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._supported_features = supported_features
         self._on_failure = on_failure
+        self._on_loaded = on_loaded
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._peers: PeerTransport | None = None
@@ -165,6 +167,8 @@ class Driver:
             _resolve(self._control_futures.pop(answer.token, None), answer.outcome)
         if effects.registration is not None:
             self._register(effects.registration)
+        if effects.has_loaded:
+            self._on_loaded()
         if self._node.raft.is_shut_down:
             self._shut_down.set()
         self._schedule()

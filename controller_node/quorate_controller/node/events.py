@@ -119,3 +119,5 @@ class Effects:
     control_answers: list[ControlAnswer] = field(default_factory=list)
     registration: RegistrationSend | None = None
     notes: list[Note] = field(default_factory=list)
+    has_loaded: bool = False
+    """Whether a part of a snapshot was loaded: nearly all objects of this turn stay."""

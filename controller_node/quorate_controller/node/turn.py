@@ -234,6 +234,7 @@ class ControllerNode:
 
     def _load_snapshot(self) -> None:
         """Goes on with a fetched snapshot, which replaces image and log when all of it was read."""
+        self._effects.has_loaded = self.loader.is_loading
         outcome = self.loader.load_slice()
         if outcome is None:
             return

@@ -56,8 +56,6 @@ class TopicsImage:
         "_owner",
         "by_id",
         "by_name",
-        "names",
-        "partitions",
     )
 
     def __init__(self, on_partition_change: OnPartitionChange | None = None) -> None:
@@ -65,12 +63,20 @@ class TopicsImage:
         self.by_name: dict[str, TopicImage] = {}
         self._by_metric_name: dict[str, tuple[str, ...]] = {}
         """Names with '.' or '_' by the one that metrics have for them."""
-        self.names: Final = TopicNames(self)
-        """The same as a table: topic id -> name."""
-        self.partitions: Final = TopicPartitions(self)
-        """The same as a table: (topic id, partition id) -> PartitionRegistration."""
         self._owner = object()
         self._on_partition_change = on_partition_change
+
+    @property
+    def names(self) -> "TopicNames":
+        """The same as a table: topic id -> name."""
+        # Not kept: topics that refer to themselves would stay in memory until a full garbage collection, or for
+        # ever when they are excluded from it.
+        return TopicNames(self)
+
+    @property
+    def partitions(self) -> "TopicPartitions":
+        """The same as a table: (topic id, partition id) -> PartitionRegistration."""
+        return TopicPartitions(self)
 
     def named_alike(self, name: str) -> tuple[str, ...]:
         """Return the topics whose names differ from `name` at most in '.' against '_'; none if it has neither."""

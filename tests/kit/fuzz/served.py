@@ -156,6 +156,7 @@ class ServedController:
             cluster_id="fuzzed",
             supported_features=dict(SUPPORTED_FEATURES),
             on_failure=self._failures.append,
+            on_loaded=lambda: None,
         )
         driver.start(_NoPeers())
         self._driver = driver

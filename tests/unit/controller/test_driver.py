@@ -54,6 +54,7 @@ def new_driver(node: FakeNode, clock: Clock, failures: list[Exception]) -> Drive
         cluster_id="c",
         supported_features={},
         on_failure=failures.append,
+        on_loaded=lambda: node.calls.append("loaded"),
     )
 
     def send(_request: object) -> None:
@@ -102,4 +103,17 @@ async def test_effects_that_cannot_be_carried_out_end_the_driver_once() -> None:
         await asyncio.sleep(0)
     assert [str(failure) for failure in failures] == ["cannot be encoded"]
     assert len(node.calls) == 1
+    driver.stop()
+
+
+async def test_what_a_snapshot_brought_is_reported() -> None:
+    """Goal: the process can exclude a loaded image from garbage collection. Method: a turn that loads, one not."""
+    node = FakeNode()
+    driver = new_driver(node, SetClock(), [])
+    for has_loaded in (True, False):
+        node.effects = Effects(has_loaded=has_loaded)
+        node.turned.clear()
+        driver.raft_event("an event")  # type: ignore[arg-type]
+        await node.turned.wait()
+    assert node.calls.count("loaded") == 1
     driver.stop()

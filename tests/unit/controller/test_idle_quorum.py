@@ -77,6 +77,7 @@ async def running(config: ControllerConfig) -> AsyncIterator[Driver]:
         cluster_id=node.storage.cluster_id,
         supported_features=dict(SUPPORTED_FEATURES),
         on_failure=failures.append,
+        on_loaded=lambda: None,
     )
     peers = PeerConnections(
         client_id=str(config.node_id),
