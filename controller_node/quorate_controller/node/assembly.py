@@ -72,7 +72,7 @@ def _build(
     control = QuorumController(
         control_config(config, storage, identity.incarnation_id), image, rng, _QuorumOf(raft)
     )
-    metadata = MetadataState(image, control)
+    metadata = MetadataState(image, control, clock=clock)
     if log_state.snapshot_id is not None:
         try:
             metadata.load(storage.snapshots.chunks(log_state.snapshot_id), log_state.snapshot_id)

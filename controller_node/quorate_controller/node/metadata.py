@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, StringTooLong
-from quorate_protocol.image.loading import loading_checkpoint, replay_log_batch
+from quorate_protocol.image.loading import loading_checkpoint, replaying_log_batch
 from quorate_protocol.records.batch import (
     BATCH_SIZE_BYTES_MAX,
     RECORD_SIZE_BYTES_MAX,
@@ -25,14 +25,14 @@ from quorate_protocol.records.framing import encode_record_at
 from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord
 
 from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError
+from quorate_controller.node.slices import run_slice
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from kio.static.protocol import Payload
     from quorate_protocol.image import MetadataImage
-    from quorate_protocol.records.batch import RecordBatch
     from quorate_protocol.records.framing import MetadataRecord
 
     from quorate_controller.control.api import ControlResult
@@ -41,7 +41,10 @@ if TYPE_CHECKING:
     from quorate_controller.storage.controller_storage import ControllerStorage
 
 REPLAY_READ_BYTES: Final = 1024 * 1024
-"""Bytes of log that one step of catching up reads: about 10,000 records."""
+"""Bytes of log that are read at once when catching up: about 10,000 records."""
+
+REPLAY_SLICE_MS: Final = 10
+"""A turn replays until the first step that ends after this time. A step takes some milliseconds."""
 
 SHARED_BATCH_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Decisions of one turn share batches up to this size; a single larger decision still gets one batch."""
@@ -59,15 +62,18 @@ class Waiter:
 class MetadataState:
     """Image and control of one node, between log and answers. It does not depend on raft's roles."""
 
-    def __init__(self, image: MetadataImage, control: QuorumController) -> None:
+    def __init__(self, image: MetadataImage, control: QuorumController, *, clock: Callable[[], int]) -> None:
         self.image = image
         self.control = control
+        self._clock = clock
         self.applied_offset = 0
         """Everything below is committed and in the image."""
         self.applied_timestamp_ms = 0
         self.finalized_levels: Mapping[str, int] = {}
         """Committed feature levels. The image's own may include levels that can still be reverted."""
         self._features_change_at: int | None = None
+        self._replaying: Generator[None, None, int] | None = None
+        """The rest of the log that was read: it may have begun a batch, of which the image has a part."""
         self._waiters: deque[Waiter] = deque()
         self._pending: list[bytes] = []
         self._pending_base_offset = 0
@@ -90,34 +96,46 @@ class MetadataState:
             yield from loading_checkpoint(
                 self.image, chunks, end_offset=snapshot_id.offset, epoch=snapshot_id.epoch
             )
+        self._replaying = None
         self.finalized_levels = dict(self.image.features)
         self.applied_offset = snapshot_id.offset
 
     def catch_up(self, storage: ControllerStorage, high_watermark: int, now_ms: int) -> int:
-        """Replays one slice of the committed log. Returns its size in bytes, 0 when nothing is left.
+        """Replays one slice of the committed log; more is left while `applied_offset` is below the high watermark.
+
+        Returns:
+            The bytes of log that have been replayed, once all that was read at once has been; else 0.
 
         Raises:
             CorruptFileError: records cannot be read or do not fit the image. The process has to end.
         """
-        if self.applied_offset >= high_watermark:
-            return 0
+        if self._replaying is None:
+            if self.applied_offset >= high_watermark:
+                return 0
+            self._replaying = self._replay(storage, high_watermark, now_ms)
+        size_bytes = run_slice(self._replaying, self._clock, REPLAY_SLICE_MS)
+        if size_bytes is not None:
+            self._replaying = None
+        if self.applied_offset > self.image.committed_end_offset:
+            self.image.commit(self.applied_offset)
+            self._finalize_features()
+        return size_bytes or 0
+
+    def _replay(
+        self, storage: ControllerStorage, high_watermark: int, now_ms: int
+    ) -> Generator[None, None, int]:
         data = storage.log.read(self.applied_offset, REPLAY_READ_BYTES, high_watermark)
         try:
             for batch in decode_batches(data):
-                self._replay_committed(batch, now_ms)
+                records = yield from replaying_log_batch(self.image, batch)
+                self.applied_offset = batch.last_offset + 1
+                self.applied_timestamp_ms = batch.max_timestamp_ms
+                if records:
+                    self._note_features(records, batch.base_offset)
+                    self.control.observe(records, batch.base_offset, now_ms)
         except ProtocolError as error:
             raise storage.log.unreadable(self.applied_offset, error) from error
-        self.image.commit(self.applied_offset)
-        self._finalize_features()
         return len(data)
-
-    def _replay_committed(self, batch: RecordBatch, now_ms: int) -> None:
-        records = replay_log_batch(self.image, batch)
-        self.applied_offset = batch.last_offset + 1
-        self.applied_timestamp_ms = batch.max_timestamp_ms
-        if records:
-            self._note_features(records, batch.base_offset)
-            self.control.observe(records, batch.base_offset, now_ms)
 
     def _note_features(self, records: Sequence[MetadataRecord], base_offset: int) -> None:
         for offset, record in enumerate(records, base_offset):

@@ -65,6 +65,10 @@ UNEXPECTED_ERROR_MESSAGE = "The server experienced an unexpected error when proc
 ACTIVATION_PAUSE_MS: Final = 5_000
 """The pause before this node becomes active again after a fault of its own: a persistent fault causes no hot loop."""
 TIMED_OUT_MESSAGE = "The request waited in the controller's queue for longer than its timeout"
+TIMER_DECISIONS_PER_TURN_MAX: Final = 16
+TIMER_RECORDS_PER_TURN_MAX: Final = 500
+"""Timers leave the rest to the next turn once their decisions are so many, or have so many records: the sessions of
+many brokers may expire at the same time."""
 REGISTRATION_TOKEN = -1
 """Token of our own registration, when this node itself is the active controller."""
 
@@ -176,6 +180,7 @@ class ControllerNode:
         return self._finish()
 
     def _finish(self) -> Effects:
+        self._is_behind = False
         self._load_snapshot()
         self._settle()
         self._register_if_due()
@@ -187,8 +192,10 @@ class ControllerNode:
         return effects
 
     def _settle(self) -> None:
-        """Flushes the records of this turn and follows the high watermark until nothing is left to do."""
-        self._is_behind = False
+        """Flushes the records of this turn and follows the high watermark until nothing is left to do.
+
+        A standby replays one slice of the committed log in a turn, however often this is called.
+        """
         while True:
             self._propose_pending()
             if self._needs_flush:
@@ -203,9 +210,14 @@ class ControllerNode:
         if self.now_ms >= self.raft.deadline_ms:
             self._propose_pending()
             self._perform(self.raft.step(Tick(), self.now_ms))
-        control = self.metadata.control
-        while (deadline_ms := control.deadline_ms) is not None and deadline_ms <= self.now_ms:
+        control, before = self.metadata.control, self._next_offset
+        for _ in range(TIMER_DECISIONS_PER_TURN_MAX):
+            deadline_ms = control.deadline_ms
+            if deadline_ms is None or deadline_ms > self.now_ms:
+                return
             if not self._decide_unasked("timer", control.tick):
+                return
+            if self._next_offset - before >= TIMER_RECORDS_PER_TURN_MAX:
                 return
 
     # --------------------------------------------------------------------------------- raft's effects
@@ -264,6 +276,8 @@ class ControllerNode:
             while self._proposals and self._proposals[0][0] <= high_watermark:
                 self.commit_latency.observe_ms(self.now_ms - self._proposals.popleft()[1])
             self._release(self.metadata.committed(high_watermark, self.now_ms), None)
+            return False
+        if self._is_behind:
             return False
         size_bytes = self.metadata.catch_up(self.storage, high_watermark, self.now_ms)
         self.snapshotter.applied(size_bytes)

@@ -1,16 +1,16 @@
 """Loading an image from what the metadata log holds: batches of its segments, and checkpoints."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 from quorate_protocol.image.errors import CorruptCheckpointError
-from quorate_protocol.image.image import MetadataImage
+from quorate_protocol.image.image import RECORDS_PER_STEP, MetadataImage
 from quorate_protocol.image.snapshot import read_checkpoint
 from quorate_protocol.image.state import Provenance
 from quorate_protocol.records.batch import RecordBatch
 from quorate_protocol.records.framing import decode_record
 from quorate_protocol.records.generated import MetadataRecord
 
-__all__ = ("load_checkpoint", "loading_checkpoint", "replay_log_batch")
+__all__ = ("load_checkpoint", "loading_checkpoint", "replay_log_batch", "replaying_log_batch")
 
 
 def replay_log_batch(image: MetadataImage, batch: RecordBatch) -> list[MetadataRecord]:
@@ -23,11 +23,7 @@ def replay_log_batch(image: MetadataImage, batch: RecordBatch) -> list[MetadataR
         ProtocolError: UnknownRecord or MalformedMessage for a record that can't be decoded.
     """
     if batch.is_control:
-        image.advance(
-            end_offset=batch.last_offset + 1,
-            epoch=batch.partition_leader_epoch,
-            timestamp_ms=batch.max_timestamp_ms,
-        )
+        _advance(image, batch)
         return []
     records = [decode_record(record.value or b"") for record in batch.records]
     image.replay_batch(
@@ -37,6 +33,33 @@ def replay_log_batch(image: MetadataImage, batch: RecordBatch) -> list[MetadataR
         timestamp_ms=batch.max_timestamp_ms,
     )
     return records
+
+
+def replaying_log_batch(
+    image: MetadataImage, batch: RecordBatch
+) -> Generator[None, None, list[MetadataRecord]]:
+    """Do what :func:`replay_log_batch` does in steps of RECORDS_PER_STEP records, so that its caller can pause.
+
+    In between the image has a part of the batch, and after an error too; what is stable of it has none.
+    """
+    records: list[MetadataRecord] = []
+    if not batch.is_control:
+        for start in range(0, len(batch.records), RECORDS_PER_STEP):
+            values = batch.records[start : start + RECORDS_PER_STEP]
+            decoded = [decode_record(record.value or b"") for record in values]
+            image.replay_all(decoded, base_offset=batch.base_offset + start)
+            records += decoded
+            yield
+    _advance(image, batch)
+    return records
+
+
+def _advance(image: MetadataImage, batch: RecordBatch) -> None:
+    image.advance(
+        end_offset=batch.last_offset + 1,
+        epoch=batch.partition_leader_epoch,
+        timestamp_ms=batch.max_timestamp_ms,
+    )
 
 
 def load_checkpoint(image: MetadataImage, chunks: Iterable[bytes], *, end_offset: int, epoch: int) -> None:

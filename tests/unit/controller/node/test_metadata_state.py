@@ -33,7 +33,7 @@ class FakeControl:
 @pytest.fixture
 def state() -> MetadataState:
     """That of an active controller with a metadata.version, all of it committed."""
-    state = MetadataState(MetadataImage(), FakeControl())  # type: ignore[arg-type]
+    state = MetadataState(MetadataImage(), FakeControl(), clock=lambda: NOW_MS)  # type: ignore[arg-type]
     decide(state, [LEVEL])
     state.take_batch(EPOCH, NOW_MS)
     state.committed(1, NOW_MS)
