@@ -1,4 +1,4 @@
-"""Watches from outside when each controller writes a snapshot, by its unfinished file."""
+"""Watches from outside when a controller writes a snapshot, by its unfinished file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ WATCH_SECONDS: Final = 0.005
 class Window:
     """The time in which one controller wrote one snapshot, of time.monotonic."""
 
-    node_id: int
     begun: float
     ended: float
     processor_seconds: float
@@ -29,15 +28,21 @@ class Window:
     def seconds(self) -> float:
         return self.ended - self.begun
 
+    def overlaps(self, begun: float, duration: float) -> bool:
+        """Whether something of that time was in it."""
+        return begun <= self.ended and begun + duration >= self.begun
+
 
 class SnapshotWatch:
-    """Looks at the directories from its own thread while it is entered. Each controller counts once."""
+    """Looks at the directory of one controller from its own thread while it is entered, until a snapshot is there."""
 
-    def __init__(self, quorum: Quorum) -> None:
+    def __init__(self, quorum: Quorum, node_id: int) -> None:
         self._quorum = quorum
+        self._node_id = node_id
         self._stop = threading.Event()
-        self._writing: dict[int, tuple[float, float]] = {}
-        self._windows: dict[int, Window] = {}
+        self.has_begun = threading.Event()
+        self.window: Window | None = None
+        """That of the first snapshot, once it is complete."""
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
 
     def __enter__(self) -> Self:
@@ -48,35 +53,18 @@ class SnapshotWatch:
         self._stop.set()
         self._thread.join()
 
-    @property
-    def windows(self) -> tuple[Window, ...]:
-        """The snapshots that are complete."""
-        return tuple(self._windows.values())
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether a snapshot is being written now."""
-        return bool(self._writing)
-
-    def overlaps(self, begun: float, duration: float) -> bool:
-        """Whether something of that time was in one of the windows."""
-        return any(begun <= one.ended and begun + duration >= one.begun for one in self.windows)
-
     def _run(self) -> None:
-        while not self._stop.wait(WATCH_SECONDS):
-            for node_id in self._quorum.addresses:
-                self._look_at(node_id)
-
-    def _look_at(self, node_id: int) -> None:
-        is_writing = _has_unfinished(self._quorum.log_directory(node_id))
-        begun = self._writing.get(node_id)
-        if is_writing and begun is None:
-            self._writing[node_id] = (time.monotonic(), self._quorum.processor_seconds(node_id))
-        elif begun is not None and not is_writing:
-            used = self._quorum.processor_seconds(node_id) - begun[1]
-            window = Window(node_id=node_id, begun=begun[0], ended=time.monotonic(), processor_seconds=used)
-            self._windows.setdefault(node_id, window)
-            del self._writing[node_id]
+        directory = self._quorum.log_directory(self._node_id)
+        while not _has_unfinished(directory):
+            if self._stop.wait(WATCH_SECONDS):
+                return
+        begun, used = time.monotonic(), self._quorum.processor_seconds(self._node_id)
+        self.has_begun.set()
+        while _has_unfinished(directory):
+            if self._stop.wait(WATCH_SECONDS):
+                return
+        used = self._quorum.processor_seconds(self._node_id) - used
+        self.window = Window(begun=begun, ended=time.monotonic(), processor_seconds=used)
 
 
 def _has_unfinished(directory: Path) -> bool:
