@@ -331,7 +331,8 @@ class Topic:
 
 class TopicModel:
     """The topic of one name. CREATE: `observed` is the new topic's id, None if it was not told. DELETE: `written` is
-    the id, None for deletion by name. READ: `observed` is the id; a read of no topic is refused.
+    the id, None for deletion by name. READ: `observed` is the id, None if it was not told; a
+    read of no topic is refused.
 
     A refusal other than those named here is a refusal whatever the state is, and did nothing.
     """
@@ -346,6 +347,8 @@ class TopicModel:
             return self._delete(state, operation)
         if not operation.is_answered:
             return state
+        if operation.refused is None and operation.observed is None:
+            return state if state.exists else None
         if operation.refused is None:
             return state.known_as(operation.observed)
         return None if operation.refused == UNKNOWN_TOPIC_OR_PARTITION and state.exists else state

@@ -47,7 +47,7 @@ TOPICS = st.one_of(
     one_of(CREATE, observed=(*IDS, None)),
     one_of(CREATE, refused=(TOPIC_ALREADY_EXISTS,)),
     one_of(DELETE, written=(*IDS, None), refused=(None, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID)),
-    one_of(READ, observed=IDS),
+    one_of(READ, observed=(*IDS, None)),
     one_of(READ, refused=(UNKNOWN_TOPIC_OR_PARTITION,)),
 )
 

@@ -1,4 +1,4 @@
-"""The simulation bites: each of six classic mistakes, switched on, is found within a few seeds.
+"""The simulation bites: each of a dozen mistakes, switched on, is found within a few seeds.
 
 `pytest --log-cli-level=info` tells by which seed and which invariant.
 """
@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kit.simulator.invariants import InvariantViolation
 from kit.simulator.scenario import run_seed
 from kit.simulator.shape import SHAPES, Schedule, Shape
+from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft import progress
 from quorate_controller.raft.handlers import membership
 from quorate_controller.raft.handlers.common import leader_state
@@ -20,8 +22,9 @@ from quorate_controller.raft.roles.leader import Leader
 from quorate_controller.storage.controller_storage import ControllerStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from quorate_controller.node.metadata import Waiter
     from quorate_controller.raft.replica import Replica
     from quorate_controller.raft.startup import HardState
 
@@ -118,3 +121,32 @@ def test_finds_two_voter_changes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(membership, "_change_refusal", one_after_the_other)
     assert first_violation(SHAPES[Schedule.DOUBLE_CHANGE.value]).name == "ConsistentCommittedData"
+
+
+def test_finds_a_read_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: an answer that shows what may still be reverted is found. Method: descriptions of configs leave the
+    active controller at once, though they contain records that no majority has.
+    """
+    answer = ControllerNode._answer
+
+    def answer_reads_at_once(node: ControllerNode, token: int, outcome: object) -> None:
+        if isinstance(outcome, DescribeConfigsResponse):
+            node._deliver(token, outcome)
+        else:
+            answer(node, token, outcome)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ControllerNode, "_answer", answer_reads_at_once)
+    assert first_violation(Shape.of).name == "Linearizability"
+
+
+def test_finds_an_answer_of_a_deposed_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a promise that nobody keeps is found. Method: a controller that loses its office gives the answers
+    that waited for their commit as if they were committed.
+    """
+    release = ControllerNode._release
+
+    def release_all(node: ControllerNode, waiters: Sequence[Waiter], _refusal: object) -> None:
+        release(node, waiters, None)
+
+    monkeypatch.setattr(ControllerNode, "_release", release_all)
+    assert first_violation(Shape.of).name in {"Linearizability", "NoAcknowledgedRecordLost"}

@@ -125,6 +125,7 @@ LINEARIZABLE_TOPICS = {
         *(created("a", 0, 1), deleted(None, 2, NOBODY_HEARD), read("a", 3, 4)),
         *(created("b", 5, 6), read("b", 7, 8)),
     ),
+    "seen to be there": (created("a", 0, 1), read(None, 2, 3), deleted("a", 4, 5)),
     "refused for another reason": (refused(CREATE, "INVALID_REPLICATION_FACTOR", 0, 1), created("a", 2, 3)),
 }
 
@@ -132,6 +133,7 @@ BROKEN_TOPICS = {
     "created twice": (created("a", 0, 1), created("b", 2, 3)),
     "exists before anybody asked": (refused(CREATE, TOPIC_ALREADY_EXISTS, 0, 1), created("a", 2, 3)),
     "deleted and still there": (created("a", 0, 1), deleted(None, 2, 3), read("a", 4, 5)),
+    "seen to be there after its deletion": (created("a", 0, 1), deleted("a", 2, 3), read(None, 4, 5)),
     "an old id again": (created("a", 0, 1), deleted("a", 2, 3), created("a", 4, 5)),
     "deleted by an id that it does not have": (created("a", 0, 1), deleted("b", 2, 3)),
     "deletion refused while it is there": (

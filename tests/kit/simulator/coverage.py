@@ -70,6 +70,8 @@ class Happening(Enum):
     CONTROLLER_UNREGISTERED = "controllers unregistered"
     MISROUTED = "requests that another machine took"
     SIZE_REACHED = "sizes of the quorum that an operator reached"
+    SHARED_ANSWER = "answers in histories that were checked for linearizability"
+    OLD_ANSWER = "answers of controllers that others had succeeded, or of standbys"
     SCHEDULE_DONE = "directed schedules carried out"
     RUN_WITHOUT_QUORUM = "runs whose majority of voters was lost with its disks"
 

@@ -15,6 +15,7 @@ from kit.simulator.invariants import InvariantViolation, differing_images, repli
 from kit.simulator.membership import Operator
 from kit.simulator.schedules import DirectedFaults
 from kit.simulator.shape import Shape, replay_command
+from kit.simulator.users import USERS, History, User
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ CALM_PERIODS: Final = 4
 AGREEMENT_MS: Final = 1000
 AGREEMENT_ATTEMPTS: Final = 10
 FAULTS_SHOWN: Final = 8
+REPLICAS_MAX: Final = 3
 
 
 class Scenario:
@@ -43,6 +45,9 @@ class Scenario:
         self.administrator = Administrator(self.world)
         self.operator = Operator(self.cluster) if self.shape.sizes else None
         self._brokers = [SimulatedBroker(self.world, broker_id) for broker_id in range(self.shape.brokers)]
+        self.history = History()
+        replication_factor = min(max(self.shape.brokers, 1), REPLICAS_MAX)
+        self._users = [User(self.world, number, self.history, replication_factor) for number in range(USERS)]
         self._target_offset: int | None = None
         """What the active controller had committed when it first did its work in calm."""
 
@@ -61,10 +66,12 @@ class Scenario:
         promises = self.administrator.promises()
         if not self._comes_back(len(promises)):
             world.coverage.count(Happening.RUN_WITHOUT_QUORUM)
+            self.history.check()
             return
         for node in world.alive:
             check_nothing_lost(promises, node)
         self._come_to_agree()
+        self.history.check()
 
     def _comes_back(self, promised: int) -> bool:
         """Waits until the cluster is well. False when it cannot be: see `_has_living_majority`."""
@@ -93,8 +100,8 @@ class Scenario:
     def _come_to_agree(self) -> None:
         """Nobody asks for changes any more: soon all images say the same, though some may lag by a NoOp."""
         self.administrator.stop()
-        for broker in self._brokers:
-            broker.stop()
+        for someone in (*self._brokers, *self._users):
+            someone.stop()
         for _ in range(AGREEMENT_ATTEMPTS):
             self.world.run_until(self.world.now_ms + AGREEMENT_MS)
             if not differing_images(self.world.alive):

@@ -51,6 +51,8 @@ class Machine:
     disk_pause_ms_max: int = 0
     """How long the writes of a turn take at most."""
     node: ControllerNode | None = None
+    was_active: bool = False
+    """Whether it was the active controller before its last turn: what leaves now was decided in that turn."""
     is_leaving: bool = False
     """Whether its process was asked to shut down."""
     incarnation: int = 0
@@ -80,6 +82,8 @@ class World:
         self.invariants = Invariants(self.coverage.committed)
         self.network = Network(self, is_wired=is_wired)
         self.steps = 0
+        self._led_since: dict[int, int] = {}
+        """Epoch -> when somebody was first seen to lead it."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
 
@@ -115,6 +119,16 @@ class World:
     def alive(self) -> list[ControllerNode]:
         """The controllers whose process runs."""
         return [machine.node for machine in self.machines.values() if machine.node is not None]
+
+    def knew_all_at(self, machine: Machine) -> int:
+        """The last moment at which what the process answers now must have contained all that was acknowledged: an
+        active controller knows all until another one is elected, a standby may be as late as it likes.
+        """
+        node = machine.node
+        if node is None or not (machine.was_active and node.is_active):
+            return EPOCH_MS
+        later = (since_ms for epoch, since_ms in self._led_since.items() if epoch > node.raft.epoch)
+        return min(later, default=self.now_ms)
 
     @staticmethod
     def directory(node_id: int) -> Path:
@@ -172,7 +186,7 @@ class World:
 
     def _process_ended(self, machine: Machine) -> None:
         machine.node = None
-        machine.is_leaving = False
+        machine.is_leaving = machine.was_active = False
         machine.incarnation += 1
         machine.inbox.clear()
         machine.is_turn_due = False
@@ -208,6 +222,7 @@ class World:
         self.coverage.count(Happening.EVENTS_SHARED_A_TURN, int(len(events) > 1))
         image = node.metadata.image
         had_uncommitted = node.is_active and image.end_offset > image.committed_end_offset
+        machine.was_active = node.is_active
         was_leader = node.raft.epoch_start_offset is not None
         snapshot_before = node.storage.snapshots.latest
         try:
@@ -232,6 +247,8 @@ class World:
         assert machine.node is not None
         self.invariants.check(machine.node_id, machine.node, self.alive)
         self.coverage.turn_taken(machine.node, effects)
+        if machine.node.raft.epoch_start_offset is not None:
+            self._led_since.setdefault(machine.node.raft.epoch, self.now_ms)
         pause_ms = self.rng.randint(0, machine.disk_pause_ms_max) if machine.disk_pause_ms_max else 0
         if pause_ms:
             self.coverage.count(Happening.SLOW_DISK)
