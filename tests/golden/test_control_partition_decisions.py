@@ -1,6 +1,7 @@
 """Our changes and placements of partitions against Kafka 4.3.1 (tools/capture_partition_decisions.py)."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -80,7 +81,17 @@ def test_replicas_are_reassigned_as_in_kafka(case: dict[str, Any]) -> None:
         change = reassignment(partition, wanted["reassign"], lambda _: UNASSIGNED_DIRECTORY)
     if change is not None:
         record = change_partition(TOPIC_ID, 0, partition, change, to_rules(case))
-        assert record == to_record(case["answer"])
+        assert record == without_lost_copies(to_record(case["answer"]), partition)
+
+
+def without_lost_copies(
+    record: PartitionChangeRecord | None, partition: PartitionRegistration
+) -> PartitionChangeRecord | None:
+    """What Kafka decided, but for replicas that it takes away and leaves in the ELR: see protocol-differences.md."""
+    if record is None or record.replicas is None or record.eligible_leader_replicas is None:
+        return record
+    elr = tuple(replica for replica in record.eligible_leader_replicas if replica in record.replicas)
+    return replace(record, eligible_leader_replicas=None if set(elr) == set(partition.elr) else elr)
 
 
 class AlwaysZero:

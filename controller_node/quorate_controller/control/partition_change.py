@@ -7,7 +7,7 @@ the one before made of it:
 
 1. a running reassignment completes when every added replica is in the ISR; if it leaves fewer replicas, when
    every one that stays is;
-2. the eligible leader replicas (ELR, KIP-966) are those that left the ISR while it is below
+2. the eligible leader replicas (ELR, KIP-966) are those replicas that left the ISR while it is below
    `min.insync.replicas`;
 3. a leader is elected: the present one, if it may go on; else the first of the ISR in replica order; else,
    of an empty ISR, the first of the ELR; else the last known leader; else, only if unclean elections are
@@ -143,7 +143,8 @@ def _update_elr(
     if len(target.isr) >= min_insync_replicas:
         target.elr = ()
         return
-    eligible = {*target.elr, *partition.isr} - set(target.isr)
+    # A replica that is taken away deletes its copy: if it ever came back, it would be empty.
+    eligible = ({*target.elr, *partition.isr} & set(target.replicas)) - set(target.isr)
     target.elr = tuple(sorted(replica for replica in eligible if replica != lost_replica))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.errors import ErrorCode
@@ -15,6 +16,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kit.simulator.coverage import Happening
 from kit.simulator.invariants import InvariantViolation
 from kit.simulator.world import CLUSTER_ID
 from quorate_protocol.features import SUPPORTED_FEATURES
@@ -30,6 +32,9 @@ CONFIG_SET = 0
 HEARTBEAT_MS = 1_000
 SILENCE_MS = 8_000
 """Longer than the session: such a broker is fenced."""
+NO_EPOCH = -1
+LEAVES_ABOVE = 0.97
+"""How rarely a broker asks for its controlled shutdown, at each heartbeat."""
 
 Promise = tuple[int | None, str]
 """An acknowledged change: resource type (None: a topic) and name."""
@@ -46,11 +51,20 @@ def active_node_id(world: World) -> int:
 class SimulatedBroker:
     """Registers, heartbeats, and now and then restarts as a new incarnation or stays silent until it is fenced."""
 
-    def __init__(self, world: World, broker_id: int) -> None:
+    def __init__(self, world: World, broker_id: int, *, shuts_down: bool = False) -> None:
         self._world = world
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._incarnation = 0
+        self._epoch: int | None = None
+        self._previous_epoch = NO_EPOCH
+        self._shuts_down = shuts_down
+        self._is_leaving = False
         self._start()
+
+    @property
+    def epoch(self) -> int | None:
+        """That of its registration, None before it is registered."""
+        return self._epoch
 
     def stop(self) -> None:
         """Says nothing more."""
@@ -58,7 +72,8 @@ class SimulatedBroker:
 
     def _start(self) -> None:
         self._incarnation += 1
-        self._epoch: int | None = None
+        self._epoch = None
+        self._is_leaving = False
         self._id = UUID(int=self._world.rng.getrandbits(128), version=4)
         self._world.schedule(self._world.rng.randint(0, 200), self._beat)
 
@@ -68,6 +83,7 @@ class SimulatedBroker:
         if fate < 0.02:
             self._start()
             return
+        self._is_leaving |= self._shuts_down and self._epoch is not None and fate > LEAVES_ABOVE
         silence_ms = SILENCE_MS if fate < 0.1 else 0
 
         def answered(response: Any) -> None:
@@ -86,13 +102,19 @@ class SimulatedBroker:
     def _took(self, response: Any) -> None:
         if self._epoch is None:
             if response.error_code is ErrorCode.none:
-                self._epoch = response.broker_epoch
+                self._epoch, self._previous_epoch = response.broker_epoch, NO_EPOCH
         elif response.error_code is ErrorCode.stale_broker_epoch:
             self._epoch = None
+        elif isinstance(response, BrokerHeartbeatResponse) and response.should_shut_down:
+            # The next incarnation proves with this epoch that it lost nothing.
+            self._world.coverage.count(Happening.BROKER_SHUTDOWN)
+            self._previous_epoch = self._epoch
+            self._start()
 
     def _registration(self) -> BrokerRegistrationRequest:
         return BrokerRegistrationRequest(
-            broker_id=self._broker_id,
+            broker_id=self.broker_id,
+            previous_broker_epoch=self._previous_epoch,
             cluster_id=CLUSTER_ID,
             incarnation_id=self._id,
             listeners=(Listener(name="PLAINTEXT", host="broker", port=9092, security_protocol=0),),
@@ -101,17 +123,17 @@ class SimulatedBroker:
                 for name, (lowest, highest) in SUPPORTED_FEATURES.items()
             ),
             rack=None,
-            log_dirs=(UUID(int=(4 << 76) + self._broker_id + 1000),),
+            log_dirs=(UUID(int=(4 << 76) + self.broker_id + 1000),),
         )
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
         assert self._epoch is not None
         return BrokerHeartbeatRequest(
-            broker_id=self._broker_id,
+            broker_id=self.broker_id,
             broker_epoch=self._epoch,
             current_metadata_offset=1 << 40,
             want_fence=False,
-            want_shut_down=False,
+            want_shut_down=self._is_leaving,
             offline_log_dirs=(),
         )
 
@@ -119,8 +141,10 @@ class SimulatedBroker:
 class Administrator:
     """Creates things with unique names, one request every few milliseconds, and keeps the ledger of promises."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, replication_factor: int = 1, topics: float = 0.5) -> None:
         self._world = world
+        self._replication_factor = replication_factor
+        self._topics_share = topics
         self._number = 0
         self._groups: set[str] = set()
         self._topics: set[str] = set()
@@ -140,10 +164,10 @@ class Administrator:
         if self._stopped:
             return
         self._number += 1
-        if self._world.rng.random() < 0.5:
-            self._set_group_config(f"group-{self._number}")
-        else:
+        if self._world.rng.random() < self._topics_share:
             self._create_topic(f"topic-{self._number}")
+        else:
+            self._set_group_config(f"group-{self._number}")
         self._world.schedule(self._world.rng.randint(1, 150), self._work)
 
     def _set_group_config(self, name: str) -> None:
@@ -160,7 +184,13 @@ class Administrator:
         self._world.network.ask(active_node_id(self._world), request, answered)
 
     def _create_topic(self, name: str) -> None:
-        topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=(), configs=())
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=2,
+            replication_factor=self._replication_factor,
+            assignments=(),
+            configs=(),
+        )
         request = CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=30))
 
         def answered(response: Any) -> None:

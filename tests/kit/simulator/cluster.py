@@ -27,7 +27,9 @@ class Cluster:
     """All controllers of a shape, in a world of their own."""
 
     def __init__(self, seed: int, shape: Shape) -> None:
-        self.world = World(seed, is_dynamic=shape.is_dynamic, is_wired=shape.is_wired)
+        self.world = World(
+            seed, is_dynamic=shape.is_dynamic, is_wired=shape.is_wired, is_sliced=shape.is_sliced
+        )
         self.shape = shape
         ids = range(FIRST_NODE_ID, FIRST_NODE_ID + shape.voters + shape.observers)
         self.initial_voter_ids = tuple(ids)[: shape.voters]

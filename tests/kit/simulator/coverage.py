@@ -16,7 +16,7 @@ from quorate_protocol.records.control import KRaftVersionRecord, VotersRecord, d
 from quorate_protocol.records.framing import decode_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from quorate_controller.node import ControllerNode, Effects
 
@@ -72,6 +72,26 @@ class Happening(Enum):
     SIZE_REACHED = "sizes of the quorum that an operator reached"
     SHARED_ANSWER = "answers in histories that were checked for linearizability"
     OLD_ANSWER = "answers of controllers that others had succeeded, or of standbys"
+    TOPIC_DELETED = "topics deleted"
+    PARTITION_LEADER_ELECTED = "leaders of partitions elected"
+    PARTITION_LEADERLESS = "partitions that lost their leader"
+    ELR_GREW = "partitions with other eligible leader replicas"
+    ELR_ELECTED = "leaders elected among eligible leader replicas"
+    ISR_CHANGED = "ISRs changed by their leaders"
+    STALE_REPORT_REFUSED = "stale reports of leaders refused"
+    INELIGIBLE_REPLICA_REFUSED = "reports with replicas that may not join refused"
+    REASSIGNMENT_GRANTED = "reassignments granted, or their cancellation"
+    REASSIGNMENT_BEGUN = "reassignments begun"
+    REASSIGNMENT_DONE = "reassignments done"
+    REASSIGNMENT_CANCELLED = "reassignments cancelled"
+    BROKER_SHUTDOWN = "controlled shutdowns of brokers"
+    DEPARTURE_IN_SLICES = "brokers that left their partitions in slices"
+    DEPOSED_BETWEEN_SLICES = "controllers deposed between two slices of a transition"
+    DIED_BETWEEN_SLICES = "controllers that died between two slices of a transition"
+    SNAPSHOT_BETWEEN_SLICES = "snapshots of the metadata between two slices of a transition"
+    TRANSITION_INHERITED = "transitions that a new active controller went on with"
+    DIED_WHILE_LOADING = "processes that died while they loaded a snapshot in slices"
+    DIED_WHILE_CATCHING_UP = "processes that died while they replayed the log in slices"
     SCHEDULE_DONE = "directed schedules carried out"
     RUN_WITHOUT_QUORUM = "runs whose majority of voters was lost with its disks"
 
@@ -80,6 +100,36 @@ OF_AN_OPERATOR: Final = frozenset(
     (Happening.CONTROLLER_UNREGISTERED, Happening.MISROUTED, Happening.SIZE_REACHED)
 )
 """What happens only where an operator changes the membership."""
+
+OF_SLICES: Final = frozenset(
+    (
+        Happening.DEPARTURE_IN_SLICES,
+        Happening.DEPOSED_BETWEEN_SLICES,
+        Happening.DIED_BETWEEN_SLICES,
+        Happening.SNAPSHOT_BETWEEN_SLICES,
+        Happening.TRANSITION_INHERITED,
+        Happening.DIED_WHILE_LOADING,
+        Happening.DIED_WHILE_CATCHING_UP,
+    )
+)
+"""What happens only where slices are small."""
+
+OF_PARTITIONS: Final = frozenset(
+    (
+        Happening.PARTITION_LEADER_ELECTED,
+        Happening.ELR_GREW,
+        Happening.ELR_ELECTED,
+        Happening.ISR_CHANGED,
+        Happening.STALE_REPORT_REFUSED,
+        Happening.INELIGIBLE_REPLICA_REFUSED,
+        Happening.REASSIGNMENT_GRANTED,
+        Happening.REASSIGNMENT_BEGUN,
+        Happening.REASSIGNMENT_DONE,
+        Happening.REASSIGNMENT_CANCELLED,
+        Happening.BROKER_SHUTDOWN,
+    )
+)
+"""What happens only where brokers work on partitions."""
 
 _OF_NOTES: Final = {
     "truncate": Happening.TRUNCATION,
@@ -101,6 +151,9 @@ class Coverage:
     """Counts over one run."""
 
     def __init__(self, *, is_dynamic: bool) -> None:
+        self.on_batch: Callable[[list[object]], None] = lambda _records: None
+        """Takes the metadata records of each committed batch."""
+        self._departing: set[int] = set()
         self._kraft_version = int(is_dynamic)
         self.counts: Counter[Happening] = Counter()
         self._roles: dict[int, tuple[Role, int]] = {}
@@ -118,6 +171,7 @@ class Coverage:
         for note in effects.notes:
             if note.event in _OF_NOTES:
                 self.count(_OF_NOTES[note.event])
+        self._transitions_seen(node, effects)
         role, epoch = node.raft.role, node.raft.epoch
         if self._roles.get(node.node_id) == (role, epoch):
             return
@@ -132,6 +186,27 @@ class Coverage:
             if not node.raft.is_voter:
                 self.count(Happening.REMOVED_REPLICA_ELECTED)
 
+    def _transitions_seen(self, node: ControllerNode, effects: Effects) -> None:
+        """What happens while a transition of a broker is cut into slices."""
+        was_departing = node.node_id in self._departing
+        is_departing = bool(node.metadata.control._transitions._departures)
+        if is_departing:
+            self._departing.add(node.node_id)
+        else:
+            self._departing.discard(node.node_id)
+        events = {note.event for note in effects.notes}
+        self.count(Happening.DEPARTURE_IN_SLICES, int(is_departing and not was_departing))
+        self.count(Happening.DEPOSED_BETWEEN_SLICES, int(was_departing and "no_longer_active" in events))
+        self.count(Happening.SNAPSHOT_BETWEEN_SLICES, int(is_departing and "snapshot_started" in events))
+        self.count(Happening.TRANSITION_INHERITED, int(is_departing and "active" in events))
+
+    def process_ended(self, node: ControllerNode) -> None:
+        """A process is gone, whatever it was about to do."""
+        self.count(Happening.DIED_BETWEEN_SLICES, int(node.node_id in self._departing))
+        self.count(Happening.DIED_WHILE_LOADING, int(node.loader.is_loading))
+        self.count(Happening.DIED_WHILE_CATCHING_UP, int(node._is_behind))
+        self._departing.discard(node.node_id)
+
     def _stands(self, node_id: int, epoch: int) -> None:
         candidates = self._candidates.setdefault(epoch, set())
         candidates.add(node_id)
@@ -141,11 +216,14 @@ class Coverage:
     def committed(self, data: bytes) -> None:
         """A batch was committed, seen for the first time and in order."""
         for batch in decode_batches(data):
-            for record in batch.records:
-                if batch.is_control:
+            if batch.is_control:
+                for record in batch.records:
                     self._control_record(decode_control(record))
-                else:
-                    self._metadata_record(record.value or b"")
+                continue
+            metadata = [decode_record(record.value or b"") for record in batch.records]
+            for record in metadata:
+                self._metadata_record(record)
+            self.on_batch(metadata)
 
     def _control_record(self, record: object) -> None:
         if isinstance(record, KRaftVersionRecord):
@@ -168,8 +246,7 @@ class Coverage:
             Happening.VOTER_UPDATED, sum(voters.get(node_id) != before.get(node_id) for node_id in old & new)
         )
 
-    def _metadata_record(self, value: bytes) -> None:
-        record = decode_record(value)
+    def _metadata_record(self, record: object) -> None:
         if isinstance(record, records.EndTransactionRecord | records.AbortTransactionRecord):
             self.count(Happening.TRANSACTION)
         elif isinstance(record, records.RegisterControllerRecord):

@@ -55,7 +55,7 @@ class Invariants:
         self._snapshot_at_log_start(node_id, node)
         if node.raft.high_watermark > self._high_watermarks.get(node_id, -1):
             self._majority_reached_high_watermark(node_id, node, alive)
-            self._consistent_committed_data(node_id, node)
+            self.consistent_committed_data(node_id, node)
         self._monotonic_high_watermark(node_id, node)
         self._voters[node_id] = node.raft.voters
 
@@ -121,7 +121,7 @@ class Invariants:
                 f"{ends}",
             )
 
-    def _consistent_committed_data(self, node_id: int, node: ControllerNode) -> None:
+    def consistent_committed_data(self, node_id: int, node: ControllerNode) -> None:
         """What was committed at an offset once is what every node has there for ever."""
         log = node.storage.log
         position = max(self._committed_to.get(node_id, 0), log.start_offset)

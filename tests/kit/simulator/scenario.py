@@ -13,8 +13,10 @@ from kit.simulator.coverage import Happening, counting_log_events
 from kit.simulator.faults import Faults
 from kit.simulator.invariants import InvariantViolation, differing_images, replica_key
 from kit.simulator.membership import Operator
+from kit.simulator.partition_clients import PartitionLeaders, Reassigner
 from kit.simulator.schedules import DirectedFaults
 from kit.simulator.shape import Shape, replay_command
+from kit.simulator.slicing import small_slices
 from kit.simulator.users import USERS, History, User
 
 if TYPE_CHECKING:
@@ -29,8 +31,12 @@ CALM_PERIOD_MS: Final = 15_000
 CALM_PERIODS: Final = 4
 AGREEMENT_MS: Final = 1000
 AGREEMENT_ATTEMPTS: Final = 10
+REST_ATTEMPTS: Final = 30
 FAULTS_SHOWN: Final = 8
 REPLICAS_MAX: Final = 3
+MANY_TOPICS: Final = 0.5
+FEW_TOPICS: Final = 0.1
+"""How many of the administrator's requests create one: where brokers work on partitions, each is worked on."""
 
 
 class Scenario:
@@ -42,12 +48,22 @@ class Scenario:
         self.world = self.cluster.world
         schedule = self.shape.schedule
         self.faults = Faults(self.cluster) if schedule is None else DirectedFaults(self.cluster, schedule)
-        self.administrator = Administrator(self.world)
-        self.operator = Operator(self.cluster) if self.shape.sizes else None
-        self._brokers = [SimulatedBroker(self.world, broker_id) for broker_id in range(self.shape.brokers)]
-        self.history = History()
         replication_factor = min(max(self.shape.brokers, 1), REPLICAS_MAX)
+        self.administrator = Administrator(
+            self.world,
+            replication_factor=replication_factor if self.shape.works_on_partitions else 1,
+            topics=FEW_TOPICS if self.shape.works_on_partitions else MANY_TOPICS,
+        )
+        self.operator = Operator(self.cluster) if self.shape.sizes else None
+        self._brokers = [
+            SimulatedBroker(self.world, broker_id, shuts_down=self.shape.works_on_partitions)
+            for broker_id in range(self.shape.brokers)
+        ]
+        self.history = History()
         self._users = [User(self.world, number, self.history, replication_factor) for number in range(USERS)]
+        self._of_partitions: tuple[PartitionLeaders | Reassigner, ...] = ()
+        if self.shape.works_on_partitions:
+            self._of_partitions = (PartitionLeaders(self.world, self._brokers), Reassigner(self.world))
         self._target_offset: int | None = None
         """What the active controller had committed when it first did its work in calm."""
 
@@ -91,6 +107,9 @@ class Scenario:
         active = [node for node in nodes if node.is_active]
         if len(active) != 1 or self.administrator.acknowledged <= promised:
             return False
+        if active[0].raft.epoch < max(node.raft.epoch for node in nodes):
+            # It stood still when the faults ended, and does not know yet that others have gone on.
+            return False
         if self.operator is not None and not (self.operator.is_done and _all_registered(nodes)):
             return False
         if self._target_offset is None:
@@ -99,14 +118,30 @@ class Scenario:
 
     def _come_to_agree(self) -> None:
         """Nobody asks for changes any more: soon all images say the same, though some may lag by a NoOp."""
-        self.administrator.stop()
-        for someone in (*self._brokers, *self._users):
+        for someone in (self.administrator, *self._users, *self._of_partitions):
             someone.stop()
+        if self.shape.works_on_partitions:
+            # The others take over what these led.
+            self._come_to_rest(self._brokers[::2])
+        for broker in self._brokers:
+            broker.stop()
         for _ in range(AGREEMENT_ATTEMPTS):
             self.world.run_until(self.world.now_ms + AGREEMENT_MS)
             if not differing_images(self.world.alive):
+                self.world.partitions.check_same(self.world.alive[0].metadata.image)
                 return
         raise InvariantViolation("SameImages", f"{differing_images(self.world.alive)}: {self._describe()}")
+
+    def _come_to_rest(self, silent: Sequence[SimulatedBroker]) -> None:
+        """Brokers fall silent. Soon they are fenced, and no partition waits for anything."""
+        for broker in silent:
+            broker.stop()
+        partitions = self.world.partitions
+        for _ in range(REST_ATTEMPTS):
+            self.world.run_until(self.world.now_ms + AGREEMENT_MS)
+            if partitions.are_inactive(broker.broker_id for broker in silent) and not partitions.unsettled():
+                return
+        raise partitions.unsettled() or InvariantViolation("Liveness", "a silent broker is not fenced")
 
     def _has_living_majority(self) -> bool:
         """Whether a majority of the voters of the longest log still exists: disks that were lost may have been
@@ -139,7 +174,7 @@ def run_seed(seed: int, shape: Shape | None = None) -> Scenario:
     """Runs one seed to its end. What goes wrong has notes: shape, last faults, the command that repeats it."""
     scenario = Scenario(seed, shape)
     try:
-        with counting_log_events(scenario.world.coverage):
+        with counting_log_events(scenario.world.coverage), small_slices(enabled=scenario.shape.is_sliced):
             scenario.run()
     except Exception as error:
         error.add_note(f"shape: {scenario.shape}")

@@ -17,6 +17,8 @@ ELECTION_TIMEOUT_MS: Final = 1000
 SHORT_ELECTION_TIMEOUT_MS: Final = 300
 DIRECTED: Final = 0.1
 """How many of all clusters are broken by a directed schedule."""
+OF_PARTITIONS: Final = 0.15
+"""How many of the others have brokers that work on partitions."""
 FETCH_BYTES_MAX: Final = (1000, 1 << 20, 1 << 20)
 ONE_BATCH_BYTES_MAX: Final = 200
 """A follower gets batch after batch, and stands between two of them for a while."""
@@ -56,6 +58,10 @@ class Shape:
     drifts_ppm: tuple[int, ...]
     sizes: tuple[int, ...] = ()
     """How many voters an operator makes of them, one size after the other; none: no operator, chance alone."""
+    works_on_partitions: bool = False
+    """Whether brokers lead partitions of several replicas and report their ISRs, and somebody reassigns them."""
+    is_sliced: bool = False
+    """Whether long work is cut into slices so small that everything else comes in between."""
     schedule: Schedule | None = None
     """The order in which things break; None: chance alone."""
 
@@ -65,6 +71,8 @@ class Shape:
         schedules = Random(f"schedule of {seed}")
         if schedules.random() < DIRECTED:
             return cls.directed(seed, schedules.choice(list(Schedule)))
+        if schedules.random() < OF_PARTITIONS:
+            return cls.partitions(seed, is_sliced=schedules.random() < 0.5)
         rng = Random(f"shape of {seed}")
         is_dynamic = rng.random() < 0.7
         voters = rng.choice((1, 2, 3, 3, 3, 4, 5))
@@ -85,6 +93,28 @@ class Shape:
             releases=releases,
             drifts_ppm=_drifts(rng, voters + observers),
             fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
+        )
+
+    @classmethod
+    def partitions(cls, seed: int, *, is_sliced: bool = False) -> Shape:
+        """A usual quorum, and brokers that keep their partitions busy."""
+        rng = Random(f"{'slices' if is_sliced else 'partitions'} of {seed}")
+        voters = rng.choice((1, 3, 3, 5))
+        return cls(
+            voters=voters,
+            observers=0,
+            brokers=rng.randint(3, 4),
+            is_dynamic=rng.random() < 0.7,
+            is_stormy=False,
+            election_timeout_ms=ELECTION_TIMEOUT_MS,
+            election_backoff_ms_max=1000,
+            fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
+            auto_join=False,
+            is_wired=rng.random() < 0.1,
+            releases=(max(RELEASES),) * voters,
+            drifts_ppm=_drifts(rng, voters),
+            works_on_partitions=True,
+            is_sliced=is_sliced,
         )
 
     @classmethod
@@ -178,6 +208,8 @@ SHAPES: Final[dict[str, Callable[[int], Shape]]] = {
     "chance": Shape.of,
     "membership": Shape.membership,
     "storm": Shape.storm,
+    "partitions": Shape.partitions,
+    "slices": partial(Shape.partitions, is_sliced=True),
     **{schedule.value: partial(Shape.directed, schedule=schedule) for schedule in Schedule},
 }
 """All kinds of runs by the names that the command line knows. Those of chance contain some of the others."""

@@ -17,6 +17,8 @@ from kit.simulator.coverage import Coverage, Happening
 from kit.simulator.disk import DiskError, PowerLoss, SimulatedDisk
 from kit.simulator.invariants import Invariants, InvariantViolation
 from kit.simulator.network import Network
+from kit.simulator.partitions import CommittedPartitions
+from kit.simulator.slicing import TURN_MS
 from kit.simulator.wire import Release
 from quorate_controller.node.assembly import open_node
 from quorate_controller.raft.messages import Shutdown
@@ -74,12 +76,15 @@ class Machine:
 class World:
     """Owns time and randomness. `schedule` is the only way anything happens."""
 
-    def __init__(self, seed: int, *, is_dynamic: bool, is_wired: bool) -> None:
+    def __init__(self, seed: int, *, is_dynamic: bool, is_wired: bool, is_sliced: bool) -> None:
         self.rng = Random(seed)
         self.now_ms = EPOCH_MS
         self.machines: dict[int, Machine] = {}
         self.coverage = Coverage(is_dynamic=is_dynamic)
+        self.partitions = CommittedPartitions(self.coverage.count, is_sliced=is_sliced)
+        self.coverage.on_batch = self.partitions.batch
         self.invariants = Invariants(self.coverage.committed)
+        self._turn_ms = TURN_MS if is_sliced else 0
         self.network = Network(self, is_wired=is_wired)
         self.steps = 0
         self._led_since: dict[int, int] = {}
@@ -147,6 +152,7 @@ class World:
                 rng=Random(self.rng.getrandbits(64)),
                 clock=lambda: machine.clock_ms(self.now_ms),
             )
+            self._look_before_cleaning(machine.node)
             effects = machine.node.start(machine.clock_ms(self.now_ms))
         except PowerLoss:
             self.crash(machine)
@@ -154,6 +160,16 @@ class World:
             self.kill(machine)
         else:
             self._took_turn(machine, effects)
+
+    def _look_before_cleaning(self, node: ControllerNode) -> None:
+        """One turn may commit records, write a snapshot and delete the records: they are looked at before."""
+        clean = node.storage.clean
+
+        def look_and_clean(now_ms: int) -> int | None:
+            self.invariants.consistent_committed_data(node.node_id, node)
+            return clean(now_ms)
+
+        node.storage.clean = look_and_clean  # type: ignore[method-assign]
 
     def crash(self, machine: Machine) -> None:
         """Power fails: the process is gone, the disk keeps what was synced and a random part of the rest."""
@@ -185,6 +201,8 @@ class World:
         self.schedule(SHUTDOWN_TIMEOUT_MS + 1000, give_up)
 
     def _process_ended(self, machine: Machine) -> None:
+        if machine.node is not None:
+            self.coverage.process_ended(machine.node)
         machine.node = None
         machine.is_leaving = machine.was_active = False
         machine.incarnation += 1
@@ -293,4 +311,5 @@ class World:
             if machine.timer_generation == generation and machine.incarnation == incarnation:
                 self._turn_soon(machine)
 
-        self.schedule(node.deadline_ms - machine.clock_ms(self.now_ms), fire)
+        delay_ms = node.deadline_ms - machine.clock_ms(self.now_ms)
+        self.schedule(max(delay_ms, self.rng.randint(0, self._turn_ms)) if self._turn_ms else delay_ms, fire)

@@ -129,6 +129,21 @@ def test_a_reassignment_is_cancelled(five) -> None:
     assert reassign(five, ("a", 0, None)) == [(ErrorCode.no_reassignment_in_progress, message)]
 
 
+def test_a_replica_that_was_reassigned_away_is_not_eligible(five, make_partition) -> None:
+    """Goal: nobody is elected whose copy was deleted. Method: with ELR on and the ISR below min.insync.replicas, a
+    partition of 1 and 2 keeps 1 alone; 2 comes back, empty, and 1 is fenced.
+    """
+    five.enable_elr()
+    five.configs.min_isr["b"] = 2
+    five.add_topic("b", make_partition(1, 2))
+    assert reassign(five, ("b", 0, (1,))) == FINE
+    assert (five.partition("b").replicas, five.partition("b").elr) == ((1,), ())
+    assert reassign(five, ("b", 0, (1, 2))) == FINE
+    five.apply(five.transitions.on_broker_fenced(1))
+    partition = five.partition("b")
+    assert (partition.leader, partition.isr, partition.elr) == (-1, (), (1,))
+
+
 def test_a_cancellation_that_could_lose_data_needs_permission(five, make_partition) -> None:
     """Goal: unclean only where the topic allows it. Method: the only one in sync is a new replica."""
     given = make_partition(1, 2, 4, isr=(4,), adding_replicas=(4,), removing_replicas=(2,))
