@@ -14,6 +14,8 @@ from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kit.simulator.invariants import InvariantViolation
 from kit.simulator.scenario import run_seed
 from kit.simulator.shape import SHAPES, Schedule, Shape
+from quorate_controller.control import partition_change, partitions
+from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft import progress
 from quorate_controller.raft.handlers import membership
@@ -24,9 +26,11 @@ from quorate_controller.storage.controller_storage import ControllerStorage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from kio.schema.alter_partition.v3.request import PartitionData
     from quorate_controller.node.metadata import Waiter
     from quorate_controller.raft.replica import Replica
     from quorate_controller.raft.startup import HardState
+    from quorate_protocol.image.partitions import PartitionRegistration
 
 log = logging.getLogger(__name__)
 
@@ -150,3 +154,118 @@ def test_finds_an_answer_of_a_deposed_controller(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(ControllerNode, "_release", release_all)
     assert first_violation(Shape.of).name in {"Linearizability", "NoAcknowledgedRecordLost"}
+
+
+def test_finds_a_fenced_broker_that_keeps_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a transition that misses one partition is found. Method: of several partitions that a broker has to
+    leave at once, it stays in the last one.
+    """
+    take_out = PartitionTransitions._take_out
+
+    def all_but_one(transitions: PartitionTransitions, *args: object, **options: object) -> list[object]:
+        records = take_out(transitions, *args, **options)  # type: ignore[arg-type]
+        return records[:-1] if len(records) > 1 else records  # type: ignore[return-value]
+
+    monkeypatch.setattr(PartitionTransitions, "_take_out", all_but_one)
+    assert first_violation(Shape.partitions).name == "InactiveLeadsNothing"
+
+
+def test_finds_a_partition_that_falls_between_two_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what only large clusters would show is found where slices are small. Method: the last partition of a
+    slice that is not the last one is forgotten.
+    """
+    next_slice = PartitionTransitions._next_slice
+
+    def one_less(transitions: PartitionTransitions, *args: object) -> tuple[list[object], bool]:
+        found, is_last = next_slice(transitions, *args)  # type: ignore[arg-type]
+        return (found if is_last else found[:-1]), is_last  # type: ignore[return-value]
+
+    monkeypatch.setattr(PartitionTransitions, "_next_slice", one_less)
+    assert first_violation(SHAPES["slices"]).name == "InactiveLeadsNothing"
+
+
+def test_finds_a_transition_that_nobody_goes_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a change of controllers between two slices is found to lose the rest. Method: a new active controller
+    does not look for brokers that are still in ISRs though they are not active.
+    """
+    monkeypatch.setattr(PartitionTransitions, "activate", lambda _transitions: None)
+    assert first_violation(SHAPES["slices"]).name == "InactiveLeadsNothing"
+
+
+def test_finds_a_stale_report_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: an AlterPartition of a leader that knows an older state is found to be taken. Method: the controller
+    does not compare partition epochs.
+    """
+    epoch_error = partitions._epoch_error
+
+    def without_partition_epoch(
+        broker_id: int, partition: PartitionRegistration, asked: PartitionData
+    ) -> object:
+        known = replace(asked, partition_epoch=partition.partition_epoch)
+        return epoch_error(broker_id, partition, known)
+
+    monkeypatch.setattr(partitions, "_epoch_error", without_partition_epoch)
+    assert first_violation(Shape.partitions).name == "StaleAlterPartition"
+
+
+def test_finds_a_reassignment_that_ends_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: old replicas that go before the new ones are in sync are found. Method: a reassignment is done as soon
+    as anybody who stays is in the ISR.
+    """
+
+    def complete_at_once(target: partition_change._Target) -> None:
+        isr = tuple(replica for replica in target.isr if replica not in target.removing_replicas)
+        if isr and (target.adding_replicas or target.removing_replicas):
+            target.isr = isr
+            target.replicas = tuple(
+                replica for replica in target.replicas if replica not in target.removing_replicas
+            )
+            target.removing_replicas = target.adding_replicas = ()
+
+    monkeypatch.setattr(partition_change, "_complete_reassignment", complete_at_once)
+    assert first_violation(Shape.partitions).name == "ReassignmentInSync"
+
+
+def test_finds_a_replica_that_may_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: an ISR with a broker that is fenced, or that has restarted since its leader looked, is found. Method: the
+    controller takes whatever ISR the leader names.
+    """
+    monkeypatch.setattr(partitions.PartitionManager, "_may_join_isr", lambda _manager, _replica: True)
+    assert first_violation(Shape.partitions).name in {
+        "StaleAlterPartition",
+        "ActiveMembers",
+        "InactiveLeadsNothing",
+    }
+
+
+def test_finds_an_election_of_whoever_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a leader that may lack records is found. Method: any active replica is elected."""
+
+    def anybody(
+        target: partition_change._Target, _election: object, may_lead: Callable[[int], bool]
+    ) -> int | None:
+        leader = next(filter(may_lead, target.replicas), None)
+        if leader is not None:
+            target.isr = (leader, *(replica for replica in target.isr if replica != leader))
+        return leader
+
+    monkeypatch.setattr(partition_change, "_clean_leader", anybody)
+    assert first_violation(Shape.partitions).name in {"CleanElection", "ActiveMembers"}
+
+
+def test_finds_removed_replicas_in_the_elr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a replica that was taken away and may be elected when it is back is found. Method: as in Kafka, the ELR
+    keeps whoever was in the ISR before.
+    """
+
+    def update_elr(
+        target: partition_change._Target,
+        partition: PartitionRegistration,
+        lost_replica: int | None,
+        min_insync_replicas: int,
+    ) -> None:
+        eligible = {*target.elr, *partition.isr} - set(target.isr) - {lost_replica}
+        target.elr = () if len(target.isr) >= min_insync_replicas else tuple(sorted(eligible))  # type: ignore[type-var]
+
+    monkeypatch.setattr(partition_change, "_update_elr", update_elr)
+    assert first_violation(Shape.partitions).name == "SanePartition"

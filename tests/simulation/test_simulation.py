@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from kit.simulator.__main__ import attempts
-from kit.simulator.coverage import OF_AN_OPERATOR, Happening
+from kit.simulator.coverage import OF_AN_OPERATOR, OF_PARTITIONS, OF_SLICES, Happening
 from kit.simulator.scenario import run_seed
 from kit.simulator.shape import SHAPES, Schedule, replay_command
 
@@ -22,6 +22,8 @@ RARE = {
     Happening.BROKER_FENCED: 10,
     Happening.QUORUM_LOST: 10,
     Happening.SCHEDULE_DONE: 10,
+    **dict.fromkeys(OF_PARTITIONS | OF_SLICES, 5),
+    Happening.DIED_WHILE_LOADING: 1,
 }
 """What has to come together from several chances happens less often than the rest."""
 TIMES_MIN = 30

@@ -31,6 +31,8 @@ QUICK_REBOOT_MS_MAX: Final = 20
 STRIKE_AT_VOTER: Final = 0.8
 STRIKE_AT_LEADER: Final = 0.05
 """How likely a storm strikes, about forty times a second."""
+INTERRUPT: Final = 0.15
+"""How likely long work is interrupted, about thirty times a second."""
 LINK_IS_CUT: Final = 0.7
 LEADER_DIES_OF_ITS_REMOVAL: Final = 0.5
 ADMINISTRATOR_IS_WISE: Final = 0.95
@@ -59,6 +61,8 @@ class Faults:
         network.duplication = rng.choice((0.0, 0.05))
         network.for_successors = rng.choice((0.0, 0.1, 0.5)) if is_stormy else rng.choice((0.0, 0.02))
         self._world.schedule(rng.randint(500, 1500), self._break_something)
+        if self._cluster.shape.is_sliced:
+            self._world.schedule(0, self._interrupt)
         if is_stormy:
             self._world.schedule(0, self._strike)
             self._world.schedule(0, self._flap)
@@ -147,6 +151,24 @@ class Faults:
             self._world.crash(machine)
             self._reboot_later(machine, delay_ms_max=QUICK_REBOOT_MS_MAX)
         self._world.schedule(self._rng.randint(5, 50), self._strike)
+
+    def _interrupt(self) -> None:
+        """Comes between two slices of long work: the controller is deposed, its process or its power ends."""
+        if self._stopped:
+            return
+        busy = [machine for machine in self._cluster.machines if _is_amid_slices(machine)]
+        if busy and self._rng.random() < INTERRUPT:
+            machine = self._rng.choice(busy)
+            end = self._rng.choice((self._world.crash, self._world.kill, self._depose, self._depose))
+            end(machine)
+            if machine.node is None:
+                self._reboot_later(machine, delay_ms_max=QUICK_REBOOT_MS_MAX)
+            self.history.append(f"{self._world.now_ms}: {machine.node_id} is interrupted between slices")
+        self._world.schedule(self._rng.randint(10, 60), self._interrupt)
+
+    def _depose(self, machine: Machine) -> None:
+        assert machine.node is not None
+        self._world.deliver(machine, Resign(epoch=machine.node.raft.epoch))
 
     def _power_failure(self) -> str:
         machine = self._any_machine()
@@ -364,6 +386,13 @@ def _has_voted_for_another(machine: Machine) -> bool:
         and raft.voted_id not in {NO_NODE_ID, machine.node_id}
         and raft.leader_id == NO_NODE_ID
     )
+
+
+def _is_amid_slices(machine: Machine) -> bool:
+    node = machine.node
+    if node is None:
+        return False
+    return bool(node.metadata.control._transitions._departures) or node.loader.is_loading or node._is_behind
 
 
 def _leads(machine: Machine) -> bool:
