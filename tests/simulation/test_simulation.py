@@ -57,9 +57,9 @@ def test_a_directed_schedule_does_no_harm(schedule: Schedule) -> None:
 
 def test_each_run_has_the_command_that_replays_it() -> None:
     """Goal: a failure can be repeated. Method: the commands of one seed in all shapes."""
-    commands = {name: replay_command(7, shape_of(7)) for name, shape_of in SHAPES.items()}
-    assert commands.pop("chance") == "make simulate SEED=7"
-    assert commands == {name: f"make simulate SEED=7 SHAPE={name}" for name in commands}
+    commands = {name: replay_command(1, shape_of(1)) for name, shape_of in SHAPES.items()}
+    assert commands.pop("chance") == "make simulate SEED=1"
+    assert commands == {name: f"make simulate SEED=1 SHAPE={name}" for name in commands}
 
 
 @pytest.mark.timeout(900)

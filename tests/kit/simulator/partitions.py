@@ -3,7 +3,8 @@
 invariant            of every committed change
 -------------------  -----------------------------------------------------------------------------------------
 SanePartition        the ISR is of replicas, the leader of the ISR, the ELR of replicas outside the ISR
-CleanElection        a new leader was in the ISR or the ELR before, or joined with the end of a reassignment
+CleanElection        a new leader was in the ISR or the ELR before, or joined with the end of a reassignment, or
+                     led last, where nobody of ISR and ELR is active
 ActiveMembers        who becomes leader or joins an ISR is neither fenced nor shutting down
 ReassignmentInSync   a replica is new only while it is being added; it stays once it is in the ISR
 InactiveLeadsNothing a broker that is fenced or shutting down leads nothing, and is in an ISR only as its last
@@ -192,7 +193,8 @@ class CommittedPartitions:
         self._count(Happening.ELR_ELECTED, int(after.leader in before.elr))
         has_joined = before.is_reassigning and not after.is_reassigning and before.has_leader
         eligible = {*before.isr, *before.elr, *(after.isr if has_joined else ())}
-        if not before.isr and not before.elr:
+        if not any(map(self._is_active, (*before.isr, *before.elr))):
+            # They may be lost; the records do not say so. Then whoever led last leads again, and recovers.
             eligible |= set(before.last_known_elr)
         if after.leader not in eligible:
             raise self._violated("CleanElection", key, f"{after.leader} leads after {before}")
