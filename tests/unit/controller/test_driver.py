@@ -5,9 +5,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller
-from quorate_controller.driver import TURN_INTERVAL_MS_MAX, Clock, Driver
+from kit.waiting import turn_until
+from quorate_controller import driver as driver_module
+from quorate_controller.control.api import ControlError
+from quorate_controller.driver import EVENTS_PER_TURN_MAX, TURN_INTERVAL_MS_MAX, Clock, Driver
 from quorate_controller.node import ControlRequest, Effects
+from quorate_controller.node.events import ControlAnswer, RaftAnswer, RaftReply
+from quorate_controller.raft.messages import Shutdown, VoteResponse
 
 NOW_MS = 1_000_000
 CALLER = caller(request_timeout_ms=700)
@@ -33,6 +39,7 @@ class FakeNode:
         self.raft = SimpleNamespace(is_shut_down=False)
         self.metadata = SimpleNamespace(control=SimpleNamespace(excuse_silence=self.calls.append))
         self.deadline_ms = 1 << 62
+        self.closed = 0
 
     def start(self, _now_ms: int) -> Effects:
         return Effects()
@@ -43,7 +50,7 @@ class FakeNode:
         return self.effects
 
     def close(self) -> None:
-        """Nothing is open."""
+        self.closed += 1
 
 
 def new_driver(node: FakeNode, clock: Clock, failures: list[Exception]) -> Driver:
@@ -117,3 +124,88 @@ async def test_what_a_snapshot_brought_is_reported() -> None:
         await node.turned.wait()
     assert node.calls.count("loaded") == 1
     driver.stop()
+
+
+async def test_each_answer_reaches_who_asked() -> None:
+    """Goal: an answer resolves the future of its request, and no other. Method: requests of one turn, answered in
+    another order with a response, a refusal and raft's reply; an answer whose client has gone, and one to nobody.
+    """
+    node, failures = FakeNode(), list[Exception]()
+    driver = new_driver(node, SetClock(), failures)
+    first, second, gone = (driver.control("a request", CALLER) for _ in range(3))  # type: ignore[arg-type]
+    voted = driver.raft("a vote", "CONTROLLER")  # type: ignore[arg-type]
+    gone.cancel()
+    tokens = [event.token for event in driver._events]  # type: ignore[union-attr]
+    reply = RaftAnswer(response=VoteResponse(vote_granted=True))
+    refusal = ControlError(ErrorCode.not_controller, "no")
+    node.effects = Effects(
+        raft_replies=[RaftReply(token=tokens[3], answer=reply)],
+        control_answers=[
+            ControlAnswer(token=tokens[1], outcome=refusal),
+            ControlAnswer(token=tokens[2], outcome="late"),  # type: ignore[arg-type]
+            ControlAnswer(token=tokens[0], outcome="done"),  # type: ignore[arg-type]
+            ControlAnswer(token=999, outcome="nobody's"),  # type: ignore[arg-type]
+        ],
+    )
+    assert await first == "done"
+    assert second.exception() is refusal
+    assert voted.result() is reply
+    assert gone.cancelled()
+    assert not failures
+    driver.stop()
+
+
+async def test_a_burst_leaves_room_for_timers() -> None:
+    """Goal: what arrives in a burst does not starve elections and sessions. Method: more events than a turn takes."""
+    node = FakeNode()
+    driver = new_driver(node, SetClock(), [])
+    for number in range(EVENTS_PER_TURN_MAX + 1):
+        driver.raft_event(number)  # type: ignore[arg-type]
+    await turn_until(lambda: len(node.calls) > 1)
+    assert [events for events, _ in node.calls] == [
+        list(range(EVENTS_PER_TURN_MAX)),
+        [EVENTS_PER_TURN_MAX],
+    ]
+    driver.stop()
+
+
+async def test_stopping_cancels_what_waits_and_releases_the_disk_once() -> None:
+    """Goal: nobody waits for a node that has ended, and no turn follows. Method: stop with requests in the queue and
+    in the node, twice, then one more event.
+    """
+    node = FakeNode()
+    driver = new_driver(node, SetClock(), [])
+    waiting = [driver.control("a request", CALLER), driver.raft("a vote", "CONTROLLER")]  # type: ignore[arg-type]
+    await node.turned.wait()
+    waiting.append(driver.control("another", CALLER))  # type: ignore[arg-type]
+    driver.stop()
+    driver.stop()
+    driver.raft_event("an event")  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    assert all(future.cancelled() for future in waiting)
+    assert len(node.calls) == 1
+    assert node.closed == 1
+
+
+@pytest.mark.parametrize("is_answered", [True, False], ids=["successor", "nobody"])
+async def test_shutting_down_waits_for_raft_within_a_bound(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_answered: bool
+) -> None:
+    """Goal: leadership is handed over before the process ends, and the process ends in any case. Method: raft is done
+    in its second turn, or never within the bound, which is a hundredth of a second here.
+    """
+    monkeypatch.setattr(driver_module, "SHUTDOWN_TIMEOUT_MS", -990)  # a second is added
+    node = FakeNode()
+    driver = new_driver(node, SetClock(), [])
+    ending = asyncio.create_task(driver.shut_down())
+    await node.turned.wait()
+    (((event,), _),) = node.calls
+    assert isinstance(event, Shutdown)
+    assert not ending.done()
+    assert node.closed == 0
+    if is_answered:
+        node.raft.is_shut_down = True
+        driver.raft_event("a response")  # type: ignore[arg-type]
+    await ending
+    assert node.closed == 1
+    assert [record.msg for record in caplog.records] == ([] if is_answered else ["shutdown_timed_out"])

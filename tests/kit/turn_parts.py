@@ -1,0 +1,244 @@
+"""Parts of a `ControllerNode` that write down what a turn does with them, in one journal.
+
+Raft answers each event by a `Ready` that the test gives; the disk can be told to fail at any operation. The metadata
+between decisions and their commit are the real ones.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+from quorate_controller.config.endpoints import ListenerAddress
+from quorate_controller.control.api import ControlResult
+from quorate_controller.node.metadata import MetadataState
+from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
+from quorate_controller.node.turn import ControllerNode
+from quorate_controller.raft.messages import Propose, Ready, Role, RoleChange
+from quorate_controller.raft.peers import NEVER_MS
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.records.batch import scan_batches
+
+NODE_ID = 1
+EPOCH = 3
+NOW_MS = 1_000_000
+
+
+class ScriptedDisk:
+    """Storage that writes down what it is asked for. `fails_at` names an operation that raises `failure`."""
+
+    def __init__(self, journal: list[Any]) -> None:
+        self._journal = journal
+        self.fails_at = ""
+        self.failure: Exception = OSError("no failure was given")
+        self.log = SimpleNamespace(start_offset=0, end_offset=0, read=self._read_log)
+        self.snapshots = SimpleNamespace(ids=(), size=lambda _id: 100, read=self._read_snapshot)
+        self.log_start_moves_to: int | None = None
+
+    def _do(self, operation: str, *facts: object) -> None:
+        self._journal.append((operation, *facts))
+        if operation == self.fails_at:
+            raise self.failure
+
+    def save_hard_state(self, state: object, *, kraft_version: int) -> None:
+        self._do("hard state", state, kraft_version)
+
+    def truncate_to(self, offset: int) -> None:
+        self._do("truncate", offset)
+        self.log.end_offset = offset
+
+    def append(self, data: bytes) -> None:
+        self._do("append", data)
+        for one in scan_batches(data):
+            self.log.end_offset = one.last_offset + 1
+
+    def flush(self) -> None:
+        self._do("flush")
+
+    def keep_recovery_point(self, now_ms: int) -> None:
+        self._do("recovery point", now_ms)
+
+    def write_snapshot_chunk(self, snapshot_id: object, position: int, data: bytes) -> None:
+        self._do("snapshot chunk", snapshot_id, position, data)
+
+    def clean(self, now_ms: int) -> int | None:
+        self._do("clean", now_ms)
+        return self.log_start_moves_to
+
+    def close(self) -> None:
+        self._do("close")
+
+    def _read_log(self, start_offset: int, size_bytes_max: int, end_offset: int) -> bytes:
+        self._do("read log", start_offset, size_bytes_max, end_offset)
+        return b"records"
+
+    def _read_snapshot(self, snapshot_id: object, position: int, size_bytes_max: int) -> bytes:
+        self._do("read snapshot", snapshot_id, position, size_bytes_max)
+        return b"chunk"
+
+
+class ScriptedRaft:
+    """Raft of one role, which appends what is proposed and otherwise does what `answers` says for a type of event."""
+
+    def __init__(self, journal: list[Any], disk: ScriptedDisk) -> None:
+        self._journal = journal
+        self._disk = disk
+        self.answers: defaultdict[type, deque[Ready]] = defaultdict(deque)
+        self.on_step: Callable[[object], None] = lambda _event: None
+        self.deadline_ms = NEVER_MS
+        self.high_watermark = 0
+        self.epoch = EPOCH
+        self.epoch_start_offset: int | None = None
+        self.leader_id = NODE_ID
+        self.leader_endpoints = ()
+        self.kraft_version = 1
+        self.role = Role.FOLLOWER
+        self.is_shut_down = False
+
+    @property
+    def log_end_offset(self) -> int:
+        return int(self._disk.log.end_offset)
+
+    def start(self, _now_ms: int) -> Ready:
+        return Ready()
+
+    def step(self, event: object, _now_ms: int) -> Ready:
+        self._journal.append(("step", type(event).__name__, getattr(event, "end_offset", None)))
+        self.on_step(event)
+        if self.answers[type(event)]:
+            return self.answers[type(event)].popleft()
+        return Ready(append=event.batches) if isinstance(event, Propose) else Ready()
+
+    def kraft_version_at(self, _offset: int) -> int:
+        return self.kraft_version
+
+    def lead(self) -> RoleChange:
+        """Become the leader of an epoch that began at the end of the log."""
+        self.role, self.epoch_start_offset = Role.LEADER, self.log_end_offset - 1
+        return RoleChange(
+            role=Role.LEADER, epoch=EPOCH, leader_id=NODE_ID, epoch_start_offset=self.epoch_start_offset
+        )
+
+    def step_down(self, role: Role = Role.UNATTACHED) -> RoleChange:
+        """Lead no more."""
+        self.role, self.epoch_start_offset, self.leader_id = role, None, -1
+        return RoleChange(role=role, epoch=EPOCH + 1)
+
+
+class ScriptedControl:
+    """Control that decides each request as the test says."""
+
+    def __init__(self, journal: list[Any]) -> None:
+        self._journal = journal
+        self.is_active = False
+        self.deadline_ms: int | None = None
+        self.decisions: deque[ControlResult | Exception] = deque()
+        self.ticks: deque[tuple[ControlResult | Exception | None, int | None]] = deque()
+        """What each timer decides, and when the next one is due."""
+
+    def decide(self, request: object, _context: object) -> ControlResult:
+        self._journal.append(("decide", request))
+        decision = self.decisions.popleft()
+        if isinstance(decision, Exception):
+            raise decision
+        return decision
+
+    def activate(self, _now_ms: int) -> ControlResult | None:
+        self._journal.append(("activate",))
+        self.is_active = True
+        return None
+
+    def deactivate(self) -> None:
+        self._journal.append(("deactivate",))
+        self.is_active, self.deadline_ms = False, None
+
+    def tick(self, now_ms: int) -> ControlResult | None:
+        self._journal.append(("tick", now_ms))
+        result, self.deadline_ms = self.ticks.popleft()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def observe(self, records: Sequence[object], base_offset: int, _now_ms: int) -> None:
+        """What was replayed needs no notes here."""
+
+
+class ScriptedSnapshots:
+    """Writer and loader of snapshots, which have nothing to do unless the test says so."""
+
+    def __init__(self, journal: list[Any]) -> None:
+        self._journal = journal
+        self.is_loading = False
+        self.written: deque[object] = deque()
+        self.loaded: deque[object] = deque()
+
+    def deadline_ms(self) -> None:
+        return None
+
+    def applied(self, _size_bytes: int) -> None:
+        """Nothing becomes due by size."""
+
+    def restart(self, now_ms: int) -> None:
+        self._journal.append(("restart snapshots", now_ms))
+
+    def begin_if_due(self, _image: object, _now_ms: int) -> None:
+        return None
+
+    def write_slice(self, _now_ms: int) -> object:
+        return self.written.popleft() if self.written else None
+
+    def begin(self, snapshot_id: object) -> None:
+        self._journal.append(("load", snapshot_id))
+
+    def load_slice(self) -> object:
+        return self.loaded.popleft() if self.loaded else None
+
+
+class TurnBench:
+    """A node of such parts. `journal` has what it did, in order."""
+
+    def __init__(self) -> None:
+        self.journal: list[Any] = []
+        self.disk = ScriptedDisk(self.journal)
+        self.raft = ScriptedRaft(self.journal, self.disk)
+        self.control = ScriptedControl(self.journal)
+        self.snapshots = ScriptedSnapshots(self.journal)
+        image = MetadataImage()
+        self.metadata = MetadataState(image, cast("Any", self.control))
+        identity = ControllerIdentity(
+            node_id=NODE_ID,
+            incarnation_id=UUID(int=1),
+            listeners=(ListenerAddress(name="CONTROLLER", host="h", port=9093),),
+            features={},
+        )
+        self.node = ControllerNode(
+            raft=cast("Any", self.raft),
+            storage=cast("Any", self.disk),
+            metadata=self.metadata,
+            snapshotter=cast("Any", self.snapshots),
+            loader=cast("Any", self.snapshots),
+            registration=RegistrationKeeper(identity, Random(1)),
+            listener="CONTROLLER",
+            now_ms=NOW_MS,
+        )
+
+    def answer(self, event: type, ready: Ready) -> None:
+        """Have raft answer the next event of a type so."""
+        self.raft.answers[event].append(ready)
+
+    def lead(self) -> None:
+        """Make the node active, with an empty log."""
+        self.raft.epoch_start_offset, self.raft.role = -1, Role.LEADER
+        self.node.turn([], NOW_MS)
+        assert self.node.is_active
+        self.journal.clear()
+
+    def commit(self) -> None:
+        """Let the high watermark reach the end of the log."""
+        self.raft.high_watermark = self.raft.log_end_offset
+
+    def done(self) -> list[str]:
+        """The names of what was done."""
+        return [entry[1] if entry[0] == "step" else entry[0] for entry in self.journal]

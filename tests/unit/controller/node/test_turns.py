@@ -1,0 +1,453 @@
+"""One turn of a node: the order in which things become durable and leave, errors of the disk, changes of the role.
+
+Raft, control and the disk are scripted and write a journal; the turn, and the metadata between a decision and its
+commit, are the real ones.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kit.controller_parts import caller
+from kit.turn_parts import EPOCH, NODE_ID, NOW_MS, TurnBench
+from quorate_controller.control.api import ControlError, ControlResult
+from quorate_controller.node.events import ControlRequest, RegistrationFailed
+from quorate_controller.raft.messages import (
+    ConnectionLost,
+    FetchResponse,
+    FetchSnapshotResponse,
+    HardState,
+    Persisted,
+    Propose,
+    ReadRange,
+    Ready,
+    Reply,
+    Role,
+    RoleChange,
+    Shutdown,
+    SnapshotChunk,
+    SnapshotRead,
+    SnapshotRestored,
+    Tick,
+    VoteResponse,
+)
+from quorate_controller.raft.model import SnapshotId
+from quorate_controller.storage.errors import StorageError
+from quorate_protocol.records.batch import build_batch
+from quorate_protocol.records.framing import encode_record
+from quorate_protocol.records.generated import NoOpRecord, TopicRecord
+
+LOST = ConnectionLost(node_id=2)
+"""An event that raft answers as a test says."""
+SNAPSHOT_ID = SnapshotId(offset=8, epoch=2)
+HARD_STATE = HardState(leader_epoch=EPOCH)
+VOTE = Reply(token=4, response=VoteResponse(vote_granted=True))
+
+
+@pytest.fixture
+def bench() -> TurnBench:
+    """A follower with an empty log."""
+    return TurnBench()
+
+
+def batch(offset: int, count: int = 1) -> bytes:
+    return build_batch([encode_record(NoOpRecord(), 0)] * count, offset, EPOCH, timestamp_ms=1)
+
+
+def topic(number: int) -> ControlResult:
+    """A decision that creates a topic."""
+    record = TopicRecord(name=f"t{number}", topic_id=UUID(int=number + 1))
+    return ControlResult(records=(record,), response=f"created {number}")
+
+
+def request(token: int, deadline_ms: int = 1 << 62) -> ControlRequest:
+    return ControlRequest(token=token, request=f"r{token}", caller=caller(), deadline_ms=deadline_ms)  # type: ignore[arg-type]
+
+
+def everything() -> Ready:
+    """All that raft can want durable in one step, with an answer that promises it."""
+    return Ready(
+        hard_state=HARD_STATE,
+        truncate_to=0,
+        append=batch(0, 2),
+        snapshot_chunk=SnapshotChunk(snapshot_id=SNAPSHOT_ID, position=0, data=b"x"),
+        replies=(VOTE,),
+    )
+
+
+def answers(effects: Any) -> list[tuple[int, Any]]:
+    """Token and response or error code of each answer."""
+    return [
+        (one.token, one.outcome.error_code if isinstance(one.outcome, ControlError) else one.outcome)
+        for one in effects.control_answers
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- durability
+
+
+def test_everything_is_durable_before_an_answer_leaves(bench: TurnBench) -> None:
+    """Goal: no message promises what is not on the disk. Method: one step of raft wants all of it: the hard state
+    comes first, the flush last; raft counts the records as its own after the flush only, and what it then wants to
+    send leaves with the turn too.
+    """
+    bench.answer(ConnectionLost, everything())
+    bench.answer(Persisted, Ready(replies=(replace(VOTE, token=5),)))
+    effects = bench.node.turn([LOST], NOW_MS)
+    assert bench.done() == [
+        *("ConnectionLost", "hard state", "truncate", "append", "snapshot chunk"),
+        *("flush", "recovery point", "Persisted"),
+    ]
+    assert bench.journal[1] == ("hard state", HARD_STATE, 1)
+    assert bench.journal[-1] == ("step", "Persisted", 2)
+    assert [reply.token for reply in effects.raft_replies] == [4, 5]
+
+
+def test_what_a_turn_appends_shares_a_flush(bench: TurnBench) -> None:
+    """Goal: group commit, in the order of the decisions. Method: two requests, a batch that raft appends itself,
+    and a third request, in one turn: one flush; the decisions before raft's event are in the log before raft's
+    batch.
+    """
+    bench.lead()
+    bench.control.decisions.extend(topic(number) for number in range(3))
+    bench.answer(ConnectionLost, Ready(append=batch(2)))
+    effects = bench.node.turn([request(0), request(1), LOST, request(2)], NOW_MS)
+    assert bench.done() == [
+        *("decide", "decide", "Propose", "append", "ConnectionLost", "append", "decide"),
+        *("Propose", "append", "flush", "recovery point", "Persisted"),
+    ]
+    assert answers(effects) == []
+    assert bench.disk.log.end_offset == 4
+
+
+def test_answers_wait_for_their_commit_and_leave_once(bench: TurnBench) -> None:
+    """Goal: a response means that its records are committed. Method: two turns with a request each; the high
+    watermark passes the first, then both; nothing leaves before, and nothing twice.
+    """
+    bench.lead()
+    bench.control.decisions.extend([topic(0), topic(1), ControlResult(response="read")])
+    assert answers(bench.node.turn([request(0)], NOW_MS)) == []
+    assert answers(bench.node.turn([request(1), request(2)], NOW_MS)) == []
+    bench.raft.high_watermark = 1
+    assert answers(bench.node.turn([], NOW_MS)) == [(0, "created 0")]
+    bench.raft.high_watermark = 2
+    assert answers(bench.node.turn([], NOW_MS + 7)) == [(1, "created 1"), (2, "read")]
+    assert answers(bench.node.turn([], NOW_MS + 8)) == []
+    assert bench.node.commit_latency.count == 2
+
+
+def test_a_single_voter_answers_in_the_turn_that_made_it_durable(bench: TurnBench) -> None:
+    """Goal: no extra turn. Method: raft advances the high watermark when its records are durable."""
+    bench.lead()
+
+    def commit(event: object) -> None:
+        if isinstance(event, Persisted):
+            bench.commit()
+
+    bench.raft.on_step = commit
+    bench.control.decisions.append(topic(0))
+    assert answers(bench.node.turn([request(0)], NOW_MS)) == [(0, "created 0")]
+
+
+def test_replies_carry_what_is_on_the_disk_at_the_end_of_the_turn(bench: TurnBench) -> None:
+    """Goal: a Fetch gets the records of its turn, and nothing from outside of the log. Method: replies that read
+    within the log, up to its end, below its start and beyond its end.
+    """
+    ranges = [(0, 9), (2, 2), (-1, 2), (3, 4)]
+    reads = [ReadRange(start_offset=start, end_offset=end, size_bytes_max=10) for start, end in ranges]
+    replies = tuple(
+        Reply(token=number, response=FetchResponse(read=read)) for number, read in enumerate(reads)
+    )
+    bench.answer(ConnectionLost, Ready(append=batch(0, 2), replies=replies))
+    effects = bench.node.turn([LOST], NOW_MS)
+    assert [one.answer.data for one in effects.raft_replies] == [b"records", b"records", b"", b""]
+    assert bench.journal[-2:] == [("read log", 0, 10, 2), ("read log", 2, 10, 2)]
+    assert bench.done().index("flush") < bench.done().index("read log")
+
+
+def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
+    """Goal: Kafka's errors for what is not there. Method: a chunk, positions outside of the file, an unknown id."""
+    bench.disk.snapshots.ids = (SNAPSHOT_ID,)
+    other = SnapshotId(offset=9, epoch=2)
+    wanted = [(SNAPSHOT_ID, 99), (SNAPSHOT_ID, 100), (SNAPSHOT_ID, -1), (other, 0)]
+    replies = tuple(
+        Reply(
+            token=number,
+            response=FetchSnapshotResponse(
+                snapshot_id=snapshot_id,
+                position=position,
+                read=SnapshotRead(snapshot_id=snapshot_id, position=position, size_bytes_max=10),
+            ),
+        )
+        for number, (snapshot_id, position) in enumerate(wanted)
+    )
+    bench.answer(ConnectionLost, Ready(replies=replies))
+    filled = [one.answer for one in bench.node.turn([LOST], NOW_MS).raft_replies]
+    assert [one.response.error_code for one in filled] == [
+        ErrorCode.none,
+        ErrorCode.position_out_of_range,
+        ErrorCode.position_out_of_range,
+        ErrorCode.snapshot_not_found,
+    ]
+    assert [one.data for one in filled] == [b"chunk", b"", b"", b""]
+    first = filled[0].response
+    assert isinstance(first, FetchSnapshotResponse)
+    assert (first.size_bytes, first.position) == (100, 99)
+
+
+# ----------------------------------------------------------------------------------------- errors of the disk
+
+
+@pytest.mark.parametrize(
+    ("operation", "after"),
+    [
+        ("hard state", ["truncate", "append", "snapshot chunk", "flush", "recovery point", "Persisted"]),
+        ("truncate", ["append", "snapshot chunk", "flush", "recovery point", "Persisted"]),
+        ("append", ["snapshot chunk", "flush", "recovery point", "Persisted"]),
+        ("snapshot chunk", ["flush", "recovery point", "Persisted"]),
+        ("flush", ["recovery point", "Persisted"]),
+        ("recovery point", ["Persisted"]),
+    ],
+)
+def test_nothing_follows_an_error_of_the_disk(bench: TurnBench, operation: str, after: list[str]) -> None:
+    """Goal: a turn on a failing disk answers nobody and tells raft nothing. Method: each operation fails once: the
+    error leaves the turn, nothing that comes after it is done, and no request was decided to be answered.
+    """
+    bench.lead()
+    bench.control.decisions.append(topic(0))
+    bench.answer(ConnectionLost, everything())
+    failure = StorageError(Path("data"), "is gone")
+    bench.disk.fails_at, bench.disk.failure = operation, failure
+    with pytest.raises(StorageError) as raised:
+        bench.node.turn([LOST, request(0)], NOW_MS)
+    assert raised.value is failure
+    assert bench.done()[-1] == operation
+    assert not set(bench.done()) & set(after)
+
+
+@pytest.mark.parametrize("operation", ["read log", "read snapshot"])
+def test_an_error_of_the_disk_answers_no_fetch(bench: TurnBench, operation: str) -> None:
+    """Goal: a peer that can't be served is not answered with half a turn. Method: the read for a reply fails."""
+    bench.disk.snapshots.ids = (SNAPSHOT_ID,)
+    read: Any = (
+        FetchResponse(read=ReadRange(start_offset=0, end_offset=1, size_bytes_max=10))
+        if operation == "read log"
+        else FetchSnapshotResponse(read=SnapshotRead(snapshot_id=SNAPSHOT_ID, position=0, size_bytes_max=10))
+    )
+    bench.answer(ConnectionLost, Ready(replies=(VOTE, Reply(token=5, response=read))))
+    bench.disk.fails_at, bench.disk.failure = operation, StorageError(Path("data"), "is gone")
+    with pytest.raises(StorageError):
+        bench.node.turn([LOST], NOW_MS)
+
+
+def test_an_error_while_files_are_cleaned_ends_the_turn(bench: TurnBench) -> None:
+    """Goal: a snapshot counts when it is durable, and the log's start moves when the files are gone. Method:
+    deleting fails after a snapshot; without the error raft hears of both.
+    """
+    bench.snapshots.written.append(SNAPSHOT_ID)
+    bench.disk.fails_at, bench.disk.failure = "clean", StorageError(Path("data"), "is gone")
+    with pytest.raises(StorageError):
+        bench.node.turn([], NOW_MS)
+    assert bench.done() == ["SnapshotTaken", "clean"]
+    bench = TurnBench()
+    bench.snapshots.written.append(SNAPSHOT_ID)
+    bench.disk.log_start_moves_to = 8
+    effects = bench.node.turn([], NOW_MS)
+    assert bench.done() == ["SnapshotTaken", "clean", "LogStartMoved"]
+    assert [note.event for note in effects.notes] == ["snapshot_written", "log_start_moved"]
+
+
+# --------------------------------------------------------------------------------------------- roles and time
+
+
+def test_a_leader_is_active_once_its_log_is_replayed(bench: TurnBench) -> None:
+    """Goal: nobody decides on an image that lacks records. Method: a leader whose LeaderChange is not committed,
+    then is; it activates in that turn, once.
+    """
+    bench.disk.log.end_offset = 0
+    bench.answer(ConnectionLost, Ready(append=batch(0)))
+
+    def elected(event: object) -> None:
+        if isinstance(event, Persisted):
+            bench.answer(Persisted, Ready(role=bench.raft.lead()))
+
+    bench.raft.on_step = elected
+    bench.node.turn([LOST], NOW_MS)
+    assert "activate" not in bench.done()
+    assert not bench.node.is_active
+    bench.disk.log.read = lambda *_: batch(0)
+    bench.commit()
+    effects = bench.node.turn([], NOW_MS)
+    assert bench.node.is_active
+    assert [note.event for note in effects.notes if note.event == "active"] == ["active"]
+    bench.node.turn([], NOW_MS)
+    assert bench.done().count("activate") == 1
+    assert bench.node.new_active_count == 1
+
+
+def test_who_is_deposed_within_a_turn_refuses_what_waits(bench: TurnBench) -> None:
+    """Goal: each request is answered once, also in the turn in which the leader loses. Method: a request that waits
+    for its commit, one that was decided in this turn, the event that deposes, and one behind it, which a standby
+    decides.
+    """
+    bench.lead()
+    bench.control.decisions.extend([topic(0), topic(1)])
+    bench.control.decisions.append(ControlError(ErrorCode.not_controller, "standby"))
+    bench.node.turn([request(0)], NOW_MS)
+    bench.answer(ConnectionLost, Ready(role=bench.raft.step_down(), replies=(VOTE,)))
+    bench.raft.epoch_start_offset = None
+    effects = bench.node.turn([request(1), LOST, request(2)], NOW_MS)
+    assert answers(effects) == [(token, ErrorCode.not_controller) for token in range(3)]
+    assert [note.event for note in effects.notes] == ["no_longer_active"]
+    assert not bench.node.is_active
+    assert bench.metadata.image.end_offset == 0
+    bench.journal.clear()
+    bench.commit()
+    bench.disk.log.read = lambda *_: batch(0, 2)
+    assert answers(bench.node.turn([], NOW_MS)) == []
+    assert "Propose" not in bench.done()
+
+
+def test_what_is_decided_after_the_loss_is_not_proposed(bench: TurnBench) -> None:
+    """Goal: a deposed leader appends nothing. Method: raft deposes in the step before a decision's records would be
+    proposed: they are dropped, and the request is refused.
+    """
+    bench.lead()
+    bench.control.decisions.append(topic(0))
+    bench.answer(Propose, Ready(role=RoleChange(role=Role.RESIGNED, epoch=EPOCH)))
+    effects = bench.node.turn([request(0)], NOW_MS)
+    assert answers(effects) == [(0, ErrorCode.not_controller)]
+    assert "append" not in bench.done()
+    assert bench.metadata.pending_count == 0
+    assert not bench.metadata.image.topics.by_name
+
+
+def test_elections_and_leaders_are_counted_once(bench: TurnBench) -> None:
+    """Goal: the metrics count what happened. Method: prospective, candidate, leader; the same leader again;
+    another.
+    """
+    for change in (
+        RoleChange(role=Role.PROSPECTIVE, epoch=3),
+        RoleChange(role=Role.CANDIDATE, epoch=4),
+        RoleChange(role=Role.LEADER, epoch=4, leader_id=NODE_ID, epoch_start_offset=0),
+        RoleChange(role=Role.RESIGNED, epoch=4, leader_id=NODE_ID),
+        RoleChange(role=Role.FOLLOWER, epoch=5, leader_id=2),
+        RoleChange(role=Role.FOLLOWER, epoch=5, leader_id=2),
+    ):
+        bench.answer(ConnectionLost, Ready(role=change))
+        bench.node.turn([LOST], NOW_MS)
+    assert (bench.node.election_count, bench.node.new_active_count) == (1, 2)
+
+
+def test_raft_ticks_once_a_turn_and_after_the_events(bench: TurnBench) -> None:
+    """Goal: a late process reads what arrived before it judges silence, and a timer that stays due does not loop.
+    Method: a turn long after raft's deadline with a message in it; a turn before the deadline.
+    """
+    bench.raft.deadline_ms = NOW_MS
+    bench.node.turn([LOST, LOST], NOW_MS + 60_000)
+    assert bench.done() == ["ConnectionLost", "ConnectionLost", "Tick"]
+    bench.journal.clear()
+    bench.raft.deadline_ms = NOW_MS + 60_002
+    bench.node.turn([], NOW_MS + 60_001)
+    assert bench.done() == []
+
+
+def test_decisions_come_before_the_tick_in_the_log(bench: TurnBench) -> None:
+    """Goal: raft's own records of a tick follow what was decided before. Method: a request and a due tick."""
+    bench.lead()
+    bench.control.decisions.append(topic(0))
+    bench.raft.deadline_ms = NOW_MS
+    bench.answer(Tick, Ready(append=batch(1)))
+    bench.node.turn([request(0)], NOW_MS)
+    assert bench.done()[:5] == ["decide", "Propose", "append", "Tick", "append"]
+
+
+def test_timers_of_control_run_until_the_next_is_in_the_future(bench: TurnBench) -> None:
+    """Goal: what is due is decided in this turn, in batches of its own order; a fault ends the row. Method: three
+    due timers and one that is not; then one that raises, and one behind it.
+    """
+    bench.lead()
+    bench.control.deadline_ms = NOW_MS
+    bench.control.ticks.extend([(topic(0), NOW_MS), (None, NOW_MS + 1), (topic(1), NOW_MS + 5)])
+    bench.node.turn([], NOW_MS + 2)
+    assert bench.done().count("tick") == 3
+    assert bench.disk.log.end_offset == 2
+    assert bench.node.deadline_ms == NOW_MS + 5
+    bench.control.ticks.extend([(OverflowError("ours"), NOW_MS + 5), (topic(2), None)])
+    effects = bench.node.turn([], NOW_MS + 5)
+    assert [note.event for note in effects.notes if note.exception] == ["decision_failed"]
+    assert len(bench.control.ticks) == 1
+    assert bench.done()[-2:] == ["tick", "Resign"]
+
+
+def test_shutting_down_answers_what_waits(bench: TurnBench) -> None:
+    """Goal: a client learns at once that it has to ask another controller. Method: a request that waits for its
+    commit and one of the same turn, then raft resigns on Shutdown and tells its peers; the disk is released at the
+    end.
+    """
+    bench.lead()
+    bench.control.decisions.extend([topic(0), topic(1)])
+    bench.node.turn([request(0)], NOW_MS)
+    bench.answer(Shutdown, Ready(role=bench.raft.step_down(Role.RESIGNED), replies=(VOTE,)))
+    effects = bench.node.turn([request(1), Shutdown(timeout_ms=5_000)], NOW_MS)
+    assert answers(effects) == [(0, ErrorCode.not_controller), (1, ErrorCode.not_controller)]
+    assert [reply.token for reply in effects.raft_replies] == [VOTE.token]
+    assert bench.disk.log.end_offset == 2, "what was decided before is durable, and may still be committed"
+    bench.node.close()
+    assert bench.done()[-1] == "close"
+
+
+def test_a_loaded_snapshot_is_reported_and_what_raft_wants_then_is_done(bench: TurnBench) -> None:
+    """Goal: raft goes on from the snapshot in the same turn. Method: a download completes, its load ends a turn
+    later, and raft has a hard state and a request to send.
+    """
+    bench.answer(ConnectionLost, Ready(restore=SNAPSHOT_ID))
+    bench.node.turn([LOST], NOW_MS)
+    assert ("load", SNAPSHOT_ID) in bench.journal
+    bench.snapshots.is_loading = True
+    assert bench.node.deadline_ms == bench.node.now_ms, "the next slice is due at once"
+    bench.snapshots.is_loading = False
+    bench.snapshots.loaded.append(SnapshotRestored(snapshot_id=SNAPSHOT_ID, kraft_version=1, voters=None))
+    bench.answer(SnapshotRestored, Ready(hard_state=HARD_STATE, replies=(VOTE,)))
+    bench.journal.clear()
+    effects = bench.node.turn([], NOW_MS + 1)
+    assert bench.done() == ["restart snapshots", "SnapshotRestored", "hard state"]
+    assert [note.event for note in effects.notes] == ["snapshot_loaded"]
+    assert [reply.token for reply in effects.raft_replies] == [VOTE.token]
+
+
+def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
+    """Goal: the log says why a controller is not registered. Method: the connection fails; nothing else happens."""
+    effects = bench.node.turn([RegistrationFailed(reason="no route")], NOW_MS)
+    (note,) = effects.notes
+    assert (note.event, note.is_warning) == ("registration_failed", True)
+    assert note.facts == {"error": "no answer", "message": "no route"}
+    assert bench.done() == []
+
+
+def test_effects_belong_to_one_turn(bench: TurnBench) -> None:
+    """Goal: nothing is sent twice. Method: a turn with an answer, then one without events."""
+    bench.answer(ConnectionLost, Ready(replies=(VOTE,)))
+    assert len(bench.node.turn([LOST], NOW_MS).raft_replies) == 1
+    effects = bench.node.turn([], NOW_MS)
+    assert [effects.raft_replies, effects.sends, effects.control_answers, effects.notes] == [[]] * 4
+
+
+def test_a_request_is_told_its_circumstances(bench: TurnBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: control decides with the time and the offset of its records. Method: two requests of one turn."""
+    bench.lead()
+    seen: list[Any] = []
+
+    def decide(_request: object, context: Any) -> ControlResult:
+        seen.append(context)
+        return topic(len(seen))
+
+    monkeypatch.setattr(bench.control, "decide", decide)
+    bench.node.turn([request(0), request(1)], NOW_MS + 3)
+    assert [(one.now_ms, one.next_offset, one.listener) for one in seen] == [
+        (NOW_MS + 3, 0, "CONTROLLER"),
+        (NOW_MS + 3, 1, "CONTROLLER"),
+    ]
