@@ -4,6 +4,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -24,6 +25,7 @@ OTHERS_TIMEOUT_S = 30
 STOPS_ITSELF_TIMEOUT_S = 15
 ROLL_PATIENCE_S = 20
 LOG_SHOWN = 1500
+ENDS_MAX = 3
 INJECTED = "INJECTED"
 
 
@@ -39,6 +41,7 @@ class Breaker:
         self._recorder = recorder
         self._changing_voters = threading.Lock()
         self._voters = set(cluster.controllers)
+        self._ended: Counter[int] = Counter()
         self._acts: Mapping[Kind, Callable[[Fault, tuple[int, ...]], str | None]] = {
             Kind.KILL: self._kill,
             Kind.KILL_TWO: self._kill,
@@ -177,10 +180,11 @@ class Breaker:
 
     def _fill_disk(self, fault: Fault, nodes: tuple[int, ...]) -> str:
         (node_id,) = nodes
+        told_before = len(self._cluster.log_of(node_id))
         self._cluster.disks[node_id].fill()
         time.sleep(fault.lasts_s)
         self._cluster.disks[node_id].free()
-        return self._start_if_ended(node_id, "No space left on device")
+        return self._start_if_ended(node_id, "No space left on device", told_before)
 
     def _slow_sync(self, fault: Fault, nodes: tuple[int, ...]) -> None:
         (node_id,) = nodes
@@ -189,6 +193,7 @@ class Breaker:
 
     def _fail_sync(self, fault: Fault, nodes: tuple[int, ...]) -> str:
         (node_id,) = nodes
+        told_before = len(self._cluster.log_of(node_id))
         self._cluster.inject(node_id, "error=EIO")
         deadline = time.monotonic() + max(fault.lasts_s, STOPS_ITSELF_TIMEOUT_S)
         while self._cluster.runs(node_id) and time.monotonic() < deadline:
@@ -197,12 +202,21 @@ class Breaker:
         if has_failed and self._cluster.runs(node_id):
             self._broken("went on after a failed fsync", f"{node_id}")
         self._cluster.stop_injecting(node_id)
-        return self._start_if_ended(node_id, "Input/output error")
+        return self._start_if_ended(node_id, "Input/output error", told_before)
 
-    def _start_if_ended(self, node_id: int, reason: str) -> str:
+    def _start_if_ended(self, node_id: int, reason: str, told_before: int) -> str:
+        """Wait until a node whose disk failed follows again, or has ended with its message and was started again."""
+
+        def look() -> bool:
+            if not self._cluster.runs(node_id):
+                return True
+            is_ending = reason in self._cluster.log_of(node_id)[told_before:]
+            return not is_ending and node_id in self._observer.caught_up()
+
+        eventually(look, RECOVERY_TIMEOUT_S, f"{node_id} to end or to follow")
         if self._cluster.runs(node_id):
             return "went on"
-        if reason not in self._last_lines(node_id):
+        if reason not in self._cluster.log_of(node_id)[told_before:]:
             self._broken(
                 "ended without its message", f"{node_id}, not {reason!r}: {self._last_lines(node_id)}"
             )
@@ -340,11 +354,13 @@ class Breaker:
         self._await_caught_up([one for one in nodes if one not in brokers])
 
     def look_after(self, node_id: int) -> None:
-        """Start a node that ended though nothing hit it, and say so."""
-        if not self._cluster.runs(node_id):
-            code = self._cluster.exit_code(node_id)
-            self._broken("ended by itself", f"{node_id} with {code}: {self._last_lines(node_id)}")
-            self._cluster.start(node_id)
+        """Start a node that ended though nothing hit it, and say so. After some times it is left alone."""
+        if self._cluster.runs(node_id) or self._ended[node_id] > ENDS_MAX:
+            return
+        self._ended[node_id] += 1
+        code = self._cluster.exit_code(node_id)
+        self._broken("ended by itself", f"{node_id} with {code}: {self._last_lines(node_id)}")
+        self._cluster.start(node_id)
 
     def _await_caught_up(self, nodes: Iterable[int]) -> None:
         wanted = frozenset(nodes)

@@ -23,9 +23,14 @@ from quorate_protocol.uuids import uuid_to_text
 
 RECORDS, PARTITIONS = "soak-records", 3
 PRODUCE_EVERY_S = 0.05
-CONFIG_NAME = "retention.ms"
-MARKER = "soak-marker"
-CONFIG_KEYS = 3
+MARKER = "soak-marker/retention.ms"
+CONFIG_TOPICS = 3
+CONFIG_NAMES = (
+    *("retention.ms", "segment.ms", "flush.ms", "delete.retention.ms", "file.delete.delay.ms"),
+    *("max.compaction.lag.ms", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"),
+)
+SETS_PER_NAME = 80
+"""After so many changes clients go on to the next name; the search for an order should stay short."""
 CLIENTS = 3
 ACT_EVERY_S = (0.3, 1.0)
 REQUEST_TIMEOUT_MS = 8_000
@@ -147,6 +152,7 @@ class Administrators:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="administrators", daemon=True)
         self._count = 0
+        self._sets = 0
         self._names = [self._new_name() for _ in range(CLIENTS)]
 
     def __enter__(self) -> "Administrators":
@@ -219,6 +225,10 @@ class Administrators:
 
     # Configs
 
+    def _config_key(self) -> str:
+        topic = f"soak-config-{self._source.randrange(CONFIG_TOPICS)}"
+        return f"{topic}/{CONFIG_NAMES[self._sets // SETS_PER_NAME % len(CONFIG_NAMES)]}"
+
     async def _set_configs(self, who: str) -> None:
         value = 0
         async with self._client() as client:
@@ -226,7 +236,8 @@ class Administrators:
                 await self._pause()
                 await self._pause()
                 value += 1
-                key = f"soak-config-{self._source.randrange(CONFIG_KEYS)}"
+                self._sets += 1
+                key = self._config_key()
                 text = str(1_000_000 + value * 10 + int(who.rpartition("-")[2]))
 
                 async def change(key: str = key, text: str = text) -> None:
@@ -240,7 +251,7 @@ class Administrators:
             leader = self._observer.leader()
             if leader not in self._cluster.python_controllers:
                 continue  # a Java controller answers from a cache that follows its log
-            key = f"soak-config-{self._source.randrange(CONFIG_KEYS)}"
+            key = self._config_key()
             client = AdminClient(
                 bootstrap_controllers=[self._cluster.address(leader)],
                 follow_advertised=False,
@@ -253,7 +264,8 @@ class Administrators:
 
     async def _read(self, client: AdminClient, who: str, key: str, leader: int) -> None:
         """Read a config, and write it down if the same leader then commits a write in the same epoch."""
-        resource = ConfigResource(ConfigResourceType.TOPIC, key)
+        topic, _, name = key.partition("/")
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         asked = _Asked(who, CONFIG, key, READ)
         invoked_s = self._recorder.now_s()
         try:
@@ -269,7 +281,7 @@ class Administrators:
         terms = {(one.leader_id, one.leader_epoch) for one in (before, after)}
         is_proved = terms == {(leader, before.leader_epoch)}
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG
-        value = next((one.value for one in entries if one.name == CONFIG_NAME and one.source is own), None)
+        value = next((one.value for one in entries if one.name == name and one.source is own), None)
         result = "ok" if is_proved else "leader changed"
         self._note(asked, result, invoked_s, returned_s, value)
 
@@ -299,9 +311,10 @@ class Administrators:
         )
 
 
-async def _set(client: AdminClient, topic: str, value: str) -> None:
+async def _set(client: AdminClient, key: str, value: str) -> None:
+    topic, _, name = key.partition("/")
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-    change = AlterConfigOp(name=CONFIG_NAME, value=value, operation=ConfigOpType.SET)
+    change = AlterConfigOp(name=name, value=value, operation=ConfigOpType.SET)
     (await client.incremental_alter_configs({resource: [change]})).raise_any()
 
 
@@ -315,7 +328,7 @@ def make_topics(cluster: SoakCluster) -> None:
 
     async def make() -> None:
         async with AdminClient(bootstrap_servers=cluster.bootstrap_servers.split(",")) as client:
-            names = [MARKER, *(f"soak-config-{number}" for number in range(CONFIG_KEYS))]
+            names = [MARKER.partition("/")[0], *(f"soak-config-{number}" for number in range(CONFIG_TOPICS))]
             wanted = [
                 NewTopic(name=RECORDS, partitions=PARTITIONS, replication_factor=3),
                 *(NewTopic(name=name, partitions=1, replication_factor=3) for name in names),

@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ class SoakCluster(Membership):
         super().__init__(layout, environment)
         self.disks: dict[int, SmallDisk] = {}
         self.injections: dict[int, subprocess.Popen[bytes]] = {}
+        self._started_s: dict[int, float] = {}
         self._starting = threading.Lock()
 
     @classmethod
@@ -170,7 +172,14 @@ class SoakCluster(Membership):
     def start(self, *node_ids: int) -> None:
         """Start nodes that do not run; threads may start nodes at the same time."""
         with self._starting:
+            for node_id in node_ids:
+                if not self.runs(node_id):
+                    self._started_s[node_id] = time.monotonic()
             super().start(*node_ids)
+
+    def age_s(self, node_id: int) -> float:
+        """How long ago a node's process was started."""
+        return time.monotonic() - self._started_s[node_id]
 
     def end(self, node_id: int, number: signal.Signals, timeout_s: float) -> None:
         """Have a node end by a signal if it runs; after the time it is killed."""

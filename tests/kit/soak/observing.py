@@ -14,8 +14,10 @@ from quorate_admin.types.cluster import QuorumDescription
 
 LOOK_EVERY_S = 0.5
 LOOK_TIMEOUT_S = 1.5
-FRESH_S = 3.0
-FETCHED_MS_MAX = 2_000
+FRESH_S = 2.0
+"""How long what a leader said counts."""
+FETCHED_MS_MAX = 1_200
+"""How long ago, by the leader's clock, a node that follows fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,10 @@ class Observer:
         return frozenset() if quorum is None else frozenset(one.node_id for one in quorum.voters)
 
     def caught_up(self) -> frozenset[int]:
-        """The voters and observers that fetched a moment ago, and have what is committed."""
+        """The voters and observers that fetched a moment ago, and have what is committed.
+
+        What a leader remembers of a process that ended does not count: the present one is older than that.
+        """
         quorum = self.quorum()
         if quorum is None or quorum.high_watermark < 0:
             return frozenset()
@@ -78,6 +83,8 @@ class Observer:
             one.node_id
             for one in replicas
             if one.log_end_offset >= quorum.high_watermark
+            and self._cluster.runs(one.node_id)
+            and self._cluster.age_s(one.node_id) > FRESH_S + FETCHED_MS_MAX / 1000
             and (one.node_id == quorum.leader_id or now_ms - (one.last_fetch_ms or 0) < FETCHED_MS_MAX)
         )
 
@@ -119,7 +126,7 @@ class Observer:
             quorum = await client.describe_metadata_quorum()
         except AdminError:
             return
-        if quorum.leader_id != node_id:
+        if quorum.leader_id != node_id or process != self._cluster.pid(node_id):
             return
         if self._seen is None or quorum.leader_epoch >= self._seen.quorum.leader_epoch:
             self._seen = Seen(quorum, time.monotonic())
@@ -143,6 +150,8 @@ class Observer:
                 page = await answer.json()
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return False
+        if process != self._cluster.pid(node_id):
+            return False  # asked of one process, and answered by the next
         self._recorder.note(
             What.STATUS,
             node=node_id,

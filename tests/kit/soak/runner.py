@@ -17,7 +17,7 @@ from kit.metadata import assert_same_images, assert_snapshots_hold
 from kit.soak.breaking import RECOVERY_TIMEOUT_S, VOTERS_TIMEOUT_S, Breaker
 from kit.soak.checker import CONFIG, TOPIC, Violation, check
 from kit.soak.history import Event, Recorder, What, ranges
-from kit.soak.load import CONFIG_NAME, PARTITIONS, RECORDS, Administrators, PartitionProducer, make_topics
+from kit.soak.load import PARTITIONS, RECORDS, Administrators, PartitionProducer, make_topics
 from kit.soak.nodes import LIBFAKETIME, SoakCluster
 from kit.soak.observing import Observer
 from kit.soak.schedule import Fault, Kind, draw
@@ -78,7 +78,7 @@ class _Soak:
         self._cluster = cluster
         self._recorder = recorder
         self._say = say
-        self._running: set[Future[None]] = set()
+        self._begun: list[Future[None]] = []
 
     def run(self, seed: int, minutes: float) -> None:
         cluster = self._cluster
@@ -142,8 +142,7 @@ class _Soak:
             if isinstance(nodes, str):
                 self._recorder.note(What.REFUSED, number=fault.number, kind=fault.kind, reason=nodes)
                 continue
-            self._running = {one for one in self._running if not one.done()}
-            self._running.add(pool.submit(breaker.carry_out, fault, nodes))
+            self._begun.append(pool.submit(breaker.carry_out, fault, nodes))
 
     def _look_after(self, breaker: Breaker, trouble: Trouble) -> None:
         """Notice nodes that ended though no fault holds them."""
@@ -160,9 +159,9 @@ class _Soak:
 
     def _calm(self, breaker: Breaker) -> None:
         """Wait until the faults are over and every node is well."""
-        done, late = wait(self._running, RECOVERY_TIMEOUT_S + 2 * VOTERS_TIMEOUT_S)
-        for future in done:
-            future.result()
+        done, late = wait(self._begun, RECOVERY_TIMEOUT_S + 2 * VOTERS_TIMEOUT_S)
+        for error in filter(None, (future.exception() for future in done)):
+            self._recorder.note(What.BROKEN, rule="a fault could not be carried out", text=repr(error))
         if late:
             self._recorder.note(What.BROKEN, rule="a fault does not end", text=f"{len(late)} of them")
         for node_id in (*self._cluster.controllers, *self._cluster.brokers):
@@ -177,7 +176,8 @@ class _Soak:
     # The end
 
     def _judge_resources(self) -> None:
-        processes = {one: psutil.Process(self._cluster.pid(one)) for one in self._cluster.python_controllers}
+        running = [one for one in self._cluster.python_controllers if self._cluster.runs(one)]
+        processes = {one: psutil.Process(self._cluster.pid(one)) for one in running}
         before = {one: sum(process.cpu_times()[:2]) for one, process in processes.items()}
         time.sleep(IDLE_S)
         for one, process in processes.items():
@@ -203,8 +203,8 @@ class _Soak:
             try:
                 image = assert_same_images(partitions)
                 assert_snapshots_hold(partitions)
-            except AssertionError as error:
-                self._recorder.note(What.BROKEN, rule="images differ", text=str(error)[:4000])
+            except Exception as error:  # a log that was left broken can be anything
+                self._recorder.note(What.BROKEN, rule="images differ", text=repr(error)[:4000])
                 return
         self._recorder.note(What.FINAL, **{TOPIC: _topics(image), CONFIG: _configs(image)})
 
@@ -226,9 +226,10 @@ def _topics(image: ImageState) -> dict[str, str]:
 
 def _configs(image: ImageState) -> dict[str, str]:
     return {
-        name: values[CONFIG_NAME]
-        for (kind, name), values in image.configs.items()
-        if kind == ConfigResourceType.TOPIC.value and CONFIG_NAME in values
+        f"{topic}/{name}": value
+        for (kind, topic), values in image.configs.items()
+        if kind == ConfigResourceType.TOPIC.value
+        for name, value in values.items()
     }
 
 
