@@ -37,6 +37,7 @@ from quorate_controller.raft.messages import (
     VoteRequest,
 )
 from quorate_controller.raft.peers import NEVER_MS
+from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader, Resigned
 from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.transitions import ElectingReplica
@@ -176,8 +177,15 @@ class RaftNode:
                 replica.history.trim_to(start_offset - 1)
             case SnapshotRestored(snapshot_id=snapshot_id, kraft_version=kraft_version, voters=voters):
                 replica.end_restore(snapshot_id, kraft_version, voters)
+                self._resume_fetching()
             case SnapshotRefused(snapshot_id=snapshot_id, reason=reason):
                 replica.refuse_restore(snapshot_id, reason)
+                self._resume_fetching()
+
+    def _resume_fetching(self) -> None:
+        state = self._replica.state
+        if isinstance(state, Follower):
+            state.resume_fetching(self._replica)
 
     def _on_propose(self, batches: bytes) -> None:
         replica = self._replica

@@ -44,6 +44,11 @@ class Follower(RoleState):
         self.has_lost_connection = False
         replica.elections_lost = 0
 
+    def resume_fetching(self, replica: Replica) -> None:
+        """A snapshot was loaded, and nothing fetched meanwhile: the leader gets a whole timeout again."""
+        if not self.is_leader_doubted:
+            self.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+
     def hear_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
         """A peer reports the leader's endpoints: take them when ours are wrong or fewer."""
         if self.is_endpoint_wrong or len(endpoints) > len(self.leader_endpoints):

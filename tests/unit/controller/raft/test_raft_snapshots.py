@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
@@ -169,6 +170,28 @@ def test_a_snapshot_is_downloaded_chunk_by_chunk_and_takes_the_place_of_the_log(
     assert outcome.high_watermark == 20
     (send,) = outcome.sends
     assert (send.request.fetch_offset, send.request.last_fetched_epoch) == (20, 4)
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_the_time_of_a_load_is_no_silence_of_the_leader(lab, is_readable: bool) -> None:
+    """Goal: who has loaded a large snapshot fetches again, and asks for no election. Method: a load of many times
+    the fetch timeout, whether the snapshot can be read or not; the role after it, and after a silence from then on.
+    """
+    node, send = offered(lab)
+    fetch_timeout_ms = lab.config(1).fetch_timeout_ms
+    node.answer(send, chunk(0, b"abcde"))
+    node.wait(10 * fetch_timeout_ms)
+    snapshot_id = SnapshotId(offset=20, epoch=4)
+    node.step(
+        SnapshotRestored(snapshot_id=snapshot_id, kraft_version=1, voters=lab.voters(1, 2))
+        if is_readable
+        else SnapshotRefused(snapshot_id=snapshot_id, reason="damaged")
+    )
+    assert node.node.role is Role.FOLLOWER
+    node.wait(fetch_timeout_ms - 1)
+    assert node.node.role is Role.FOLLOWER
+    node.wait(1)
+    assert node.node.role is Role.PROSPECTIVE
 
 
 def test_a_damaged_snapshot_leaves_the_log_and_is_downloaded_again_later(lab) -> None:
