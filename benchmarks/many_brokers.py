@@ -55,6 +55,8 @@ def measure_many_brokers(
         progress(f"{OBSERVERS} observers")
         fleet.pace(OBSERVED_BROKERS_INTERVAL_SECONDS)
         figures |= _observed(quorum, fleet)
+    except (OSError, RuntimeError) as error:
+        figures["failed"] = str(error)
     finally:
         if fleet is not None:
             fleet.close()
@@ -82,15 +84,14 @@ def _heartbeats(quorum: Quorum, fleet: Fleet, brokers: int) -> dict[str, float |
 
 
 def _observed(quorum: Quorum, fleet: Fleet) -> dict[str, float | str]:
-    active = quorum.active()
-    address = quorum.addresses[active]
-    described = describe_quorum(address)
+    described = describe_quorum(quorum.addresses[quorum.active()])
     fleet.observe(OBSERVERS, described.high_watermark, described.leader_epoch)
     time.sleep(WARM_UP_SECONDS)
+    active = quorum.active()
     names = itertools.count()
     seconds = []
     before = quorum.processor_seconds(active)
-    with Connection(address) as connection:
+    with Connection(quorum.addresses[active]) as connection:
         for number in itertools.islice(names, WARM_UP_TOPICS + TOPICS):
             if number == WARM_UP_TOPICS:
                 before = quorum.processor_seconds(active)

@@ -117,6 +117,8 @@ class ScaleRun:
                     self._figures[f"{name} failed"] = str(error)
                     if name == "create":
                         break
+        except OSError as error:
+            self._figures["failed"] = str(error)
         finally:
             if self._fleet is not None:
                 self._fleet.close()

@@ -213,5 +213,6 @@ def _table(title: str, rows: Sequence[Row], ours: Figures, theirs: Figures) -> T
 def _cell(figures: Figures, name: str, text: Callable[[float], str], phase: str) -> str:
     value = figures.get(name)
     if value is None:
-        value = figures.get(f"{phase} failed", figures.get("create failed", "not measured"))
+        failures = (figures.get(key) for key in (f"{phase} failed", "create failed", "failed"))
+        value = next((failure for failure in failures if failure is not None), "not measured")
     return text(value) if isinstance(value, int | float) else value
