@@ -206,7 +206,7 @@ class TurnBench:
         self.control = ScriptedControl(self.journal)
         self.snapshots = ScriptedSnapshots(self.journal)
         image = MetadataImage()
-        self.metadata = MetadataState(image, cast("Any", self.control))
+        self.metadata = MetadataState(image, cast("Any", self.control), clock=lambda: NOW_MS)
         identity = ControllerIdentity(
             node_id=NODE_ID,
             incarnation_id=UUID(int=1),
