@@ -54,6 +54,10 @@ class Happening(Enum):
     SHUTDOWN = "graceful shutdowns"
     DISK_ERROR = "disk errors"
     DISK_LOST = "disks lost"
+    ROT = "bits of files turned while their node was down"
+    ROT_REFUSED = "nodes that refused to run on a damaged file"
+    ROT_CUT_OFF = "damaged ends of logs that were taken for torn writes"
+    ROT_HARMLESS = "nodes that a turned bit did not concern"
     SLOW_DISK = "turns on slow disks"
     EVENTS_SHARED_A_TURN = "turns that took several events"
     STALL = "processes that stood still for a while"
@@ -113,6 +117,9 @@ OF_SLICES: Final = frozenset(
     )
 )
 """What happens only where slices are small."""
+
+OF_ROT: Final = frozenset((Happening.ROT_REFUSED, Happening.ROT_CUT_OFF, Happening.ROT_HARMLESS))
+"""What comes of turned bits: often only where they turn all the time."""
 
 OF_PARTITIONS: Final = frozenset(
     (

@@ -52,6 +52,24 @@ class Inode:
         return is_torn
 
 
+@dataclass(frozen=True, slots=True)
+class Rot:
+    """One bit of a file that is not what was written."""
+
+    path: Path
+    inode: Inode
+    position: int
+    bit: int
+
+    def turn(self) -> None:
+        """Flips the bit: it rots, or is as it was."""
+        if self.position < len(self.inode.data):
+            self.inode.data[self.position] ^= 1 << self.bit
+
+    def __str__(self) -> str:
+        return f"{self.path.name} at byte {self.position}, bit {self.bit}"
+
+
 class SimulatedFile:
     """An open file. See the `File` port."""
 
@@ -152,6 +170,17 @@ class SimulatedDisk:
         self._durable_names = dict(self._names)
         self.end_process()
         return torn
+
+    def rot(self, rng: Random, suffixes: tuple[str, ...]) -> Rot | None:
+        """Turns one bit of a file with one of these suffixes; None if there is no such file that has content."""
+        paths = sorted(path for path, inode in self._names.items() if path.suffix in suffixes and inode.data)
+        if not paths:
+            return None
+        path = rng.choice(paths)
+        inode = self._names[path]
+        found = Rot(path, inode, rng.randrange(len(inode.data)), rng.randrange(8))
+        found.turn()
+        return found
 
     # ------------------------------------------------------------------------------ the FileSystem port
 

@@ -15,12 +15,15 @@ from kit.simulator.network import LISTENER
 from kit.simulator.world import CLUSTER_ID, PORT
 from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign, Role
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey
+from quorate_protocol.records.batch import scan_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kit.simulator.cluster import Cluster
     from kit.simulator.world import Machine, World
+    from quorate_controller.node import ControllerNode
+    from quorate_protocol.records.batch import BatchHeader
 
 OPERATIONS_MAX: Final = 40
 """How many disk operations a doomed disk still does, at most."""
@@ -37,6 +40,8 @@ LINK_IS_CUT: Final = 0.7
 LEADER_DIES_OF_ITS_REMOVAL: Final = 0.5
 ADMINISTRATOR_IS_WISE: Final = 0.95
 VOTERS_MIN_FOR_DISK_LOSS: Final = 3
+ROTTEN_SUFFIXES: Final = (".log", ".checkpoint", ".index", ".timeindex")
+"""What has checksums, or is made anew. Kafka's quorum-state and meta.properties have none."""
 KRAFT_VERSION_ATTEMPTS: Final = 20
 KRAFT_VERSION_RETRY_MS: Final = 500
 
@@ -51,6 +56,7 @@ class Faults:
         self._stopped = False
         self.history: list[str] = []
         self._choices = self._choices_for_shape()
+        self._world.mend = self._mend
 
     def start(self) -> None:
         """From soon on, things break."""
@@ -95,7 +101,10 @@ class Faults:
             self._restart_all,
             self._resign,
             self._rename,
+            self._rot,
         ]
+        if self._cluster.shape.rots:
+            choices += [self._rot] * len(choices)
         if self._cluster.shape.sizes:
             choices += [self._rename, self._steal_name, self._steal_name]
         elif self._cluster.shape.is_dynamic:
@@ -237,14 +246,46 @@ class Faults:
         self._world.network.stolen_names[name] = thief.node_id
         return f"{name} leads to {thief.node_id} from now on"
 
-    def _lose_disk(self) -> str:
-        """A disk is replaced by an empty one: a new replica. Once per run, and when other voters are a majority."""
+    def _rot(self) -> str:
+        """A bit of a file turns while a node is down. Only when all others have whatever is committed: a log may
+        lose its damaged end, which cannot be told from a torn write.
+        """
         machine = self._any_machine()
-        is_first = not any(machine.directory_number for machine in self._cluster.machines)
+        nodes = [other.node for other in self._cluster.machines]
+        end_offset = min((node.raft.log_end_offset for node in nodes if node is not None), default=-1)
+        if machine.node is None or None in nodes or machine.rot is not None:
+            return "no bit may turn"
+        if any(node.raft.high_watermark > end_offset for node in nodes if node is not None):
+            return "no bit may turn: somebody is behind"
+        machine.sound_batch = _last_batch(machine.node)
+        self._world.kill(machine)
+        machine.rot = machine.disk.rot(self._rng, ROTTEN_SUFFIXES)
+        self._world.coverage.count(Happening.ROT)
+        self._reboot_later(machine)
+        return f"on {machine.node_id}, {machine.rot} turns"
+
+    def _mend(self, machine: Machine) -> None:
+        """A damaged disk is replaced, if one may be lost, or restored from a backup."""
+        if self._cluster.shape.is_dynamic and not self._stopped and self._may_lose_disk(machine):
+            self._cluster.replace_disk(machine)
+            self._world.coverage.count(Happening.DISK_LOST)
+        elif machine.rot is not None:
+            machine.rot.turn()
+            machine.rot = None
+        self._reboot_later(machine)
+
+    def _may_lose_disk(self, machine: Machine) -> bool:
+        """Once per run, and when other voters are a majority."""
+        is_first = not any(other.directory_number for other in self._cluster.machines)
         voters = [node.raft.voters.ids for node in self._world.alive]
-        if not is_first or any(
+        return is_first and not any(
             machine.node_id in ids and len(ids) < VOTERS_MIN_FOR_DISK_LOSS for ids in voters
-        ):
+        )
+
+    def _lose_disk(self) -> str:
+        """A disk is replaced by an empty one: a new replica."""
+        machine = self._any_machine()
+        if not self._may_lose_disk(machine):
             return "no disk may be lost"
         if machine.node is not None:
             self._world.crash(machine)
@@ -393,6 +434,16 @@ def _is_amid_slices(machine: Machine) -> bool:
     if node is None:
         return False
     return bool(node.metadata.control._transitions._departures) or node.loader.is_loading or node._is_behind
+
+
+def _last_batch(node: ControllerNode) -> BatchHeader | None:
+    """Of its log; None if a snapshot has replaced all of it."""
+    log = node.storage.log
+    position, last = log.start_offset, None
+    while data := log.read(position, 1 << 20):
+        last = list(scan_batches(data))[-1]
+        position = last.last_offset + 1
+    return last
 
 
 def _leads(machine: Machine) -> bool:

@@ -62,6 +62,8 @@ class Shape:
     """Whether brokers lead partitions of several replicas and report their ISRs, and somebody reassigns them."""
     is_sliced: bool = False
     """Whether long work is cut into slices so small that everything else comes in between."""
+    rots: bool = False
+    """Whether bits of files turn all the time."""
     schedule: Schedule | None = None
     """The order in which things break; None: chance alone."""
 
@@ -167,6 +169,27 @@ class Shape:
         )
 
     @classmethod
+    def rotten(cls, seed: int) -> Shape:
+        """Three or five voters, whose files rot while they are down."""
+        rng = Random(f"rot of {seed}")
+        voters = rng.choice((3, 3, 5))
+        return cls(
+            voters=voters,
+            observers=0,
+            brokers=1,
+            is_dynamic=rng.random() < 0.5,
+            is_stormy=False,
+            election_timeout_ms=ELECTION_TIMEOUT_MS,
+            election_backoff_ms_max=1000,
+            fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
+            auto_join=False,
+            is_wired=False,
+            releases=(max(RELEASES),) * voters,
+            drifts_ppm=_drifts(rng, voters),
+            rots=True,
+        )
+
+    @classmethod
     def storm(cls, seed: int) -> Shape:
         """Three static voters of a release that knows no pre-vote, so that rivals stand often, and stand for the
         vote of the third: what a vote that is given twice needs to do harm.
@@ -208,6 +231,7 @@ SHAPES: Final[dict[str, Callable[[int], Shape]]] = {
     "chance": Shape.of,
     "membership": Shape.membership,
     "storm": Shape.storm,
+    "rot": Shape.rotten,
     "partitions": Shape.partitions,
     "slices": partial(Shape.partitions, is_sliced=True),
     **{schedule.value: partial(Shape.directed, schedule=schedule) for schedule in Schedule},

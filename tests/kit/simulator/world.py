@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from kit.simulator.coverage import Coverage, Happening
-from kit.simulator.disk import DiskError, PowerLoss, SimulatedDisk
+from kit.simulator.disk import DiskError, PowerLoss, Rot, SimulatedDisk
 from kit.simulator.invariants import Invariants, InvariantViolation
 from kit.simulator.network import Network
 from kit.simulator.partitions import CommittedPartitions
@@ -22,12 +22,14 @@ from kit.simulator.slicing import TURN_MS
 from kit.simulator.wire import Release
 from quorate_controller.node.assembly import open_node
 from quorate_controller.raft.messages import Shutdown
+from quorate_controller.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quorate_controller.config import ControllerConfig
     from quorate_controller.node import ControllerNode, Effects
+    from quorate_protocol.records.batch import BatchHeader
 
 CLUSTER_ID: Final = "c2ltdWxhdGVkY2x1c3Rlcg"
 PORT: Final = 9093
@@ -50,6 +52,10 @@ class Machine:
     """How many disks it has lost."""
     name_number: int = 0
     """How many times its advertised name has changed."""
+    rot: Rot | None = None
+    """The damage of its disk, until somebody mends it."""
+    sound_batch: BatchHeader | None = None
+    """The last batch of its log before a bit turned, until a process has looked at it."""
     disk_pause_ms_max: int = 0
     """How long the writes of a turn take at most."""
     node: ControllerNode | None = None
@@ -87,6 +93,8 @@ class World:
         self._turn_ms = TURN_MS if is_sliced else 0
         self.network = Network(self, is_wired=is_wired)
         self.steps = 0
+        self.mend: Callable[[Machine], None] = lambda _machine: None
+        """Called when a machine has refused to run on its damaged disk."""
         self._led_since: dict[int, int] = {}
         """Epoch -> when somebody was first seen to lead it."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -153,13 +161,40 @@ class World:
                 clock=lambda: machine.clock_ms(self.now_ms),
             )
             self._look_before_cleaning(machine.node)
+            self._has_opened(machine, machine.node)
             effects = machine.node.start(machine.clock_ms(self.now_ms))
         except PowerLoss:
             self.crash(machine)
         except DiskError:
             self.kill(machine)
+        except StorageError as error:
+            self._refused(machine, error)
         else:
             self._took_turn(machine, effects)
+
+    def _has_opened(self, machine: Machine, node: ControllerNode) -> None:
+        """A process has found nothing wrong, or nothing that it cannot mend."""
+        batch, machine.sound_batch = machine.sound_batch, None
+        if batch is None:
+            return
+        end_offset = node.raft.log_end_offset
+        if end_offset < batch.base_offset:
+            raise InvariantViolation(
+                "OnlyTornEnds", f"node {node.node_id} begins with {end_offset} for {machine.rot}: {batch}"
+            )
+        is_shorter = end_offset <= batch.last_offset
+        self.coverage.count(Happening.ROT_CUT_OFF if is_shorter else Happening.ROT_HARMLESS)
+
+    def _refused(self, machine: Machine, error: StorageError) -> None:
+        """A process ends for what it found on its disk: only where the disk is damaged, and it says where."""
+        if machine.rot is None:
+            raise error
+        if machine.rot.path.parent not in (error.path, error.path.parent):
+            raise InvariantViolation("DamageIsNamed", f"{machine.rot}: {error}")
+        machine.sound_batch = None
+        self.coverage.count(Happening.ROT_REFUSED)
+        self.kill(machine)
+        self.mend(machine)
 
     def _look_before_cleaning(self, node: ControllerNode) -> None:
         """One turn may commit records, write a snapshot and delete the records: they are looked at before."""
@@ -251,6 +286,9 @@ class World:
         except DiskError:
             self.coverage.count(Happening.DISK_ERROR)
             self.kill(machine)
+            return
+        except StorageError as error:
+            self._refused(machine, error)
             return
         self.coverage.count(Happening.REVERT, int(had_uncommitted and not node.is_active))
         restored = any(note.event == "snapshot_loaded" for note in effects.notes)

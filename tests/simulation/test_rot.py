@@ -1,0 +1,71 @@
+"""Bits that turn in the files of a node while it is down: it refuses to run, or loses nothing that it has to keep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from kit.simulator.__main__ import attempts
+from kit.simulator.coverage import Happening
+from kit.simulator.invariants import InvariantViolation
+from kit.simulator.scenario import run_seed
+from kit.simulator.shape import Shape
+from quorate_controller.storage import log, segment
+from quorate_controller.storage.batch_spans import read_spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from quorate_controller.storage.batch_spans import BatchSpan
+
+SEEDS = range(1, 11)
+SEEDS_MAX = 40
+
+
+def test_a_damaged_node_refuses_to_run() -> None:
+    """Goal: no node serves what is not as it was written. Method: ten seeds in which bits of logs, snapshots and
+    indexes turn all the time. A node that refuses names the file, and gets a new disk or a backup.
+    """
+    results = list(attempts(SEEDS, 1, Shape.rotten))
+    failures = [result.failure for result in results if result.failure]
+    assert not failures, "\n".join(failures)
+    counts: Counter[Happening] = Counter()
+    for result in results:
+        counts.update(result.counts)
+    assert counts[Happening.ROT_REFUSED] > 5
+
+
+def first_violation() -> InvariantViolation:
+    """Runs seeds until one breaks a promise."""
+    for seed in range(1, SEEDS_MAX + 1):
+        try:
+            run_seed(seed, Shape.rotten(seed))
+        except InvariantViolation as violation:
+            return violation
+    pytest.fail(f"{SEEDS_MAX} seeds did not find the bug")
+
+
+def test_finds_a_log_that_is_read_without_its_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the test above can fail. Method: recovery takes batches as they are."""
+
+    def unchecked(*args: object, **options: object) -> Iterator[BatchSpan]:
+        return read_spans(*args, **(options | {"check_crc": False}))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(segment, "read_spans", unchecked)
+    assert first_violation().name in {"ConsistentCommittedData", "SameImages"}
+
+
+def test_finds_a_log_that_is_cut_off_at_any_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a node that forgets what it promised is found, though nobody misses it. Method: recovery takes all damage
+    in the last file for a torn write.
+    """
+    monkeypatch.setattr(segment.Segment, "batch_behind_damage", lambda _segment, _size_bytes: None)
+    monkeypatch.setattr(
+        log.MetadataLog,
+        "_recover_segment",
+        lambda self, base_offset, last, _durable, recover=log.MetadataLog._recover_segment: recover(
+            self, base_offset, last, 0
+        ),
+    )
+    assert first_violation().name == "OnlyTornEnds"
