@@ -16,7 +16,7 @@ from quorate_controller.driver import Clock, Driver
 from quorate_controller.node.assembly import open_node
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peers import PeerConnections
-from quorate_controller.server.server import ControllerServer
+from quorate_controller.server.server import ControllerServer, load_libraries
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
 
@@ -60,6 +60,7 @@ class _Process:
         config = self._config
         for note in config.notes:
             log.info("config_without_effect", extra={"facts": {"note": note}})
+        load_libraries(config)
         rng = SystemRandom()
         clock = Clock()
         node = open_node(config, file_system=OsFileSystem(), rng=rng, clock=clock.now_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,16 @@ log = logging.getLogger(__name__)
 
 CLOSE_GRACE_S: Final = 2.0
 """How long requests in flight may take to be answered when the server closes."""
+
+
+def load_libraries(config: ControllerConfig) -> None:
+    """Loads what the configured listeners need, which takes seconds on a busy machine, in which no request is served.
+
+    Libraries of metrics pages take megabytes of memory: only those pay who scrape.
+    """
+    if config.http_listener is not None:
+        importlib.import_module("quorate_controller.server.http")
+        importlib.import_module("quorate_controller.server.metrics")
 
 
 class ControllerServer:
@@ -54,7 +65,6 @@ class ControllerServer:
             raise
 
     async def _start_pages(self, host: str, port: int) -> None:
-        # Both libraries take megabytes of memory: only those pay who scrape.
         from quorate_controller.server.http import HttpPages  # noqa: PLC0415
         from quorate_controller.server.metrics import MetricsPage  # noqa: PLC0415
 
