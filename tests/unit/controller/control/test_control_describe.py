@@ -10,6 +10,7 @@ from kio.schema.controller_registration.v0.request import ControllerRegistration
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
+from quorate_controller.control.describe import ConfigDescriber
 from quorate_protocol.records.generated import ConfigRecord
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -126,6 +127,30 @@ def test_resources_named_again_are_described_once(harness):
     whole, part = harness.apply(DescribeConfigsRequest(resources=resources * 250)).results
     assert len(whole.configs) > 100
     assert [config.name for config in part.configs] == ["log.dirs", "node.id"]
+
+
+def test_a_resource_is_looked_up_once_for_all_of_its_keys(harness, monkeypatch):
+    """Goal: naming a node again for each of its configs takes linear time. Method: 300 resources of one node, each
+    with another key; the configs of the node are put together once.
+    """
+    looked_up = []
+    entries_of = ConfigDescriber._entries
+
+    def entries(self, resource_type, name):
+        looked_up.append(name)
+        return entries_of(self, resource_type, name)
+
+    monkeypatch.setattr(ConfigDescriber, "_entries", entries)
+    name = str(harness.config.node_id)
+    resources = tuple(
+        DescribeConfigsResource(
+            resource_type=BROKER, resource_name=name, configuration_keys=("node.id", f"unknown.{number}")
+        )
+        for number in range(300)
+    )
+    results = harness.apply(DescribeConfigsRequest(resources=resources)).results
+    assert [len(result.configs) for result in results] == [1] * 300
+    assert looked_up == [name]
 
 
 def test_secrets_are_not_told(harness):

@@ -175,6 +175,7 @@ async def test_a_second_answer_is_dropped_and_counted(rig: Any, caplog: pytest.L
     calls[0].answer(replace(ANSWER, is_fenced=True))
     calls[0].refuse(ErrorCode.request_timed_out)
     assert rig.counters.dropped_answers == 2
+    assert rig.counters.errors == {}
     rig.node.decide = lambda _request, _caller: ANSWER
     assert (await client.ask(HEARTBEAT, 1)) == ANSWER
     assert not caplog.records
