@@ -11,9 +11,12 @@ still in (`activate`). Two rules keep that safe:
 - A broker that still has partitions to leave is neither unfenced nor registered again. Nobody could tell later that
   its copies there date from another incarnation.
 - An inactive broker joins no ISR, so that what lies behind a cursor needs no second look.
+
+Lost log directories stay registered until their partitions have moved. The broker reports them in every heartbeat, so
+that a new leader begins again.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -21,16 +24,20 @@ from uuid import UUID
 
 from quorate_protocol.image.topics import PartitionKey
 from quorate_protocol.image.views import leads_any_partition, partitions_of_broker
-from quorate_protocol.records.generated import ClearElrRecord, PartitionChangeRecord
+from quorate_protocol.records.generated import (
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    PartitionChangeRecord,
+)
 
 from quorate_controller.control.api import STEP_PAUSE_MS, ControlResult, TopicConfigs
 from quorate_controller.control.partition_change import Wanted
 from quorate_controller.control.partition_rules import PartitionChanges, is_elr_enabled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from quorate_protocol.image import MetadataImage
+    from quorate_protocol.image import BrokerRegistration, MetadataImage, PartitionRegistration
     from quorate_protocol.image.topics import TopicImage
     from quorate_protocol.records.framing import MetadataRecord
 
@@ -59,12 +66,32 @@ class _Departure:
 
 
 @dataclass(frozen=True, slots=True)
+class _Loss:
+    """Log directories of a broker that are offline, while it leaves the ISRs of its replicas there."""
+
+    replicas: Iterator[PartitionKey]
+    """The cursor: what was not looked at yet."""
+    directories: frozenset[UUID]
+
+
+@dataclass(frozen=True, slots=True)
 class _Departed:
     """A broker that has left all ISRs, and has been inactive since."""
 
     is_lost: bool
     end_offset: int
     """The end of the records that took it out."""
+
+
+def without_directories(
+    broker: "BrokerRegistration", directories: Collection[UUID]
+) -> BrokerRegistrationChangeRecord:
+    """The registration of a broker no longer has these directories."""
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.epoch,
+        log_dirs=tuple(one for one in broker.directories if one not in directories),
+    )
 
 
 class PartitionTransitions:
@@ -75,6 +102,7 @@ class PartitionTransitions:
         self._configs = configs
         self._departures: dict[int, _Departure] = {}
         self._departed: dict[int, _Departed] = {}
+        self._losses: dict[int, _Loss] = {}
         self._leaderless: Iterator[PartitionKey] | None = None
         self._seek_again = False
         self._due_ms = 0
@@ -95,6 +123,7 @@ class PartitionTransitions:
         """Forgets the cursors."""
         self._departures.clear()
         self._departed.clear()
+        self._losses.clear()
         self._leaderless = None
         self._seek_again = False
 
@@ -134,14 +163,19 @@ class PartitionTransitions:
     def on_directories_offline(
         self, broker_id: int, directories: Iterable[UUID]
     ) -> "Sequence[MetadataRecord]":
-        """Handles partitions whose replica on `broker_id` is in one of the lost directories (KIP-858)."""
+        """Handles partitions whose replica on `broker_id` is in one of the lost directories (KIP-858); none if slices
+        will.
+        """
         lost = frozenset(directories)
-        affected = (
-            (topic, partition_id)
-            for topic, partition_id, partition in partitions_of_broker(self._image, broker_id)
-            if partition.directory(broker_id) in lost
-        )
-        return self._take_out(broker_id, affected, is_lost=False)
+        current = self._losses.get(broker_id)
+        if current is not None and lost <= current.directories:
+            return ()
+        partitions, is_last = self._next_lost(broker_id, _Loss(self._replicas_of(broker_id), lost))
+        if is_last:
+            self._losses.pop(broker_id, None)
+            return self._take_out(broker_id, partitions, is_lost=False)
+        self._losses[broker_id] = _Loss(self._replicas_of(broker_id), lost)
+        return ()
 
     def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
         """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off."""
@@ -159,6 +193,10 @@ class PartitionTransitions:
         """True while slices have yet to take `broker_id` out of its partitions."""
         return broker_id in self._departures
 
+    def is_losing_directories(self, broker_id: int) -> bool:
+        """True while slices have yet to take `broker_id` out of its partitions in lost directories."""
+        return broker_id in self._losses
+
     def departed_offset(self, broker_id: int) -> int:
         """The last offset of the slices that took `broker_id` out of its partitions; -1 if there were none."""
         departed = self._departed.get(broker_id)
@@ -169,13 +207,20 @@ class PartitionTransitions:
     @property
     def deadline_ms(self) -> int | None:
         """When the next slice is due; None if there is nothing left to do."""
-        return self._due_ms if self._departures or self._leaderless is not None else None
+        is_busy = self._departures or self._losses or self._leaderless is not None
+        return self._due_ms if is_busy else None
 
     def run_slice(self, now_ms: int) -> ControlResult | None:
         """Decides on the next partitions. Returns None if none of them is to be changed."""
         self._due_ms = now_ms + STEP_PAUSE_MS
         departing = next(iter(self._departures.items()), None)
-        records = self._continue_departure(*departing) if departing else self._continue_seeking()
+        losing = next(iter(self._losses.items()), None)
+        if departing:
+            records = self._continue_departure(*departing)
+        elif losing:
+            records = self._continue_loss(*losing)
+        else:
+            records = self._continue_seeking()
         return ControlResult(records=tuple(records), atomic=False) if records else None
 
     def _depart(self, broker_id: int, *, is_lost: bool) -> "Sequence[MetadataRecord]":
@@ -208,18 +253,47 @@ class PartitionTransitions:
             self._departed[broker_id] = _Departed(departure.is_lost, end_offset)
         return records
 
+    def _continue_loss(self, broker_id: int, loss: _Loss) -> "Sequence[MetadataRecord]":
+        broker = self._image.cluster.brokers.get(broker_id)
+        if broker is None or loss.directories.isdisjoint(broker.directories):
+            del self._losses[broker_id]  # unregistered, or another incarnation
+            return ()
+        partitions, is_last = self._next_lost(broker_id, loss)
+        records: list[MetadataRecord] = [*self._take_out(broker_id, partitions, is_lost=False)]
+        if is_last:
+            del self._losses[broker_id]
+            records.append(without_directories(broker, loss.directories))
+        return records
+
     def _next_slice(self, broker_id: int, departure: _Departure) -> tuple[list[_Partition], bool]:
         """The next partitions that the broker has to leave, and whether they are the last ones."""
+
+        def must_leave(partition: "PartitionRegistration") -> bool:
+            return broker_id in partition.isr or (departure.is_lost and broker_id in partition.elr)
+
+        return self._next_of(departure.replicas, must_leave)
+
+    def _next_lost(self, broker_id: int, loss: _Loss) -> tuple[list[_Partition], bool]:
+        """The next partitions that the broker has to leave because of its directories; as above."""
+
+        def must_leave(partition: "PartitionRegistration") -> bool:
+            return broker_id in partition.isr and partition.directory(broker_id) in loss.directories
+
+        return self._next_of(loss.replicas, must_leave)
+
+    def _next_of(
+        self, replicas: Iterator[PartitionKey], must_leave: "Callable[[PartitionRegistration], bool]"
+    ) -> tuple[list[_Partition], bool]:
         topics = self._image.topics.by_id
         found: list[_Partition] = []
         examined = 0
-        for topic_id, partition_id in islice(departure.replicas, REPLICAS_PER_SLICE_MAX):
+        for topic_id, partition_id in islice(replicas, REPLICAS_PER_SLICE_MAX):
             examined += 1
             topic = topics.get(topic_id)
             partition = topic.partitions.get(partition_id) if topic else None
             if topic is None or partition is None:
                 continue  # deleted since
-            if broker_id in partition.isr or (departure.is_lost and broker_id in partition.elr):
+            if must_leave(partition):
                 found.append((topic, partition_id))
                 if len(found) == CHANGES_PER_SLICE_MAX:
                     return found, False

@@ -39,6 +39,7 @@ from quorate_protocol.records.generated import (
 )
 
 from quorate_controller.control.api import BrokerTransitions, ControlError, ControlResult, RequestContext
+from quorate_controller.control.broker_transitions import without_directories
 
 if TYPE_CHECKING:
     from quorate_protocol.image import BrokerRegistration, MetadataImage
@@ -269,13 +270,8 @@ class HeartbeatManager:
             lost = set(broker.directories).intersection(request.offline_log_dirs)
             if lost:
                 records += self._transitions.on_directories_offline(broker.broker_id, lost)
-                records.append(
-                    BrokerRegistrationChangeRecord(
-                        broker_id=broker.broker_id,
-                        broker_epoch=broker.epoch,
-                        log_dirs=tuple(dir_ for dir_ in broker.directories if dir_ not in lost),
-                    )
-                )
+                if not self._transitions.is_losing_directories(broker.broker_id):
+                    records.append(without_directories(broker, lost))
         if (
             request.cordoned_log_dirs is not None
             and metadata_version >= features.CORDONED_DIRECTORIES_SINCE

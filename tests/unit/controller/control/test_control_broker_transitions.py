@@ -376,3 +376,68 @@ def test_a_second_broker_that_returns_is_not_overlooked(make_large):
     harness.heartbeat(1)
     finish(harness)
     assert len(harness.image.index.leaderless) == 0
+
+
+# Lost log directories
+
+
+@pytest.fixture
+def two_disks(new_harness):
+    """Brokers 1 and 2 replicate seven topics, led by 1, which has them in the first of its two directories."""
+    harness = new_harness(max_idle_interval_ms=0)
+    harness.start_broker(1, log_dirs=(harness.directory(1, 0), harness.directory(1, 1)))
+    harness.start_broker(2)
+    for number in range(TOPICS):
+        harness.add_topic(f"t{number}", 1, 2)
+    return harness
+
+
+def report_lost(harness):
+    """A heartbeat of broker 1, whose first directory is offline; gives the records."""
+    harness.heartbeat(1, offline_log_dirs=(harness.directory(1, 0),))
+    return harness.records
+
+
+def test_a_large_lost_directory_moves_in_slices_and_is_unregistered_last(two_disks):
+    """Goal: a lost disk with 100,000 partitions holds up no heartbeat. Method: slices of three for seven partitions;
+    heartbeats in between repeat the report, and change nothing.
+    """
+    harness = two_disks
+    assert report_lost(harness) == []
+    counts = []
+    while memberships(harness):
+        records = next_slice(harness)
+        counts.append(sum(isinstance(record, PartitionChangeRecord) for record in records))
+        if memberships(harness):
+            assert report_lost(harness) == []
+            assert len(harness.image.cluster.brokers[1].directories) == 2
+    assert counts == [3, 3, 1]
+    assert harness.records[-1] == BrokerRegistrationChangeRecord(
+        broker_id=1, broker_epoch=harness.broker(1).epoch, log_dirs=(harness.directory(1, 1),)
+    )
+    assert {partition.leader for partition in partitions(harness)} == {2}
+    assert not harness.broker(1).fenced
+    assert finish(harness) == report_lost(harness) == []
+
+
+def test_a_new_leader_hears_again_of_a_lost_directory(two_disks):
+    """Goal: a failover between slices forgets no partition. Method: fail over after one; the next heartbeat."""
+    harness = two_disks
+    report_lost(harness)
+    next_slice(harness)
+    fail_over(harness)
+    assert report_lost(harness) == []
+    finish(harness)
+    assert not memberships(harness)
+    assert harness.image.cluster.brokers[1].directories == (harness.directory(1, 1),)
+
+
+def test_slices_for_lost_directories_end_with_the_broker(two_disks):
+    """Goal: nobody unregisters directories of another incarnation. Method: unregister the broker between slices."""
+    harness = two_disks
+    report_lost(harness)
+    next_slice(harness)
+    harness.apply(UnregisterBrokerRequest(broker_id=1))
+    records = finish(harness)
+    assert not [record for record in records if isinstance(record, BrokerRegistrationChangeRecord)]
+    assert harness.control.deadline_ms > harness.now_ms
