@@ -77,6 +77,8 @@ class Fleet:
 
     def close(self) -> None:
         """Ends the process."""
+        if self._pipe.closed:
+            return
         self._process.kill()
         self._process.join()
         self._pipe.close()

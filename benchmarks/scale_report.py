@@ -42,6 +42,10 @@ def _mebibytes(value: float) -> str:
     return f"{value / 1024 / 1024:.0f} MiB"
 
 
+def _percent(value: float) -> str:
+    return f"{value * 100:.1f} %"
+
+
 def _count(value: float) -> str:
     return f"{value:.0f}"
 
@@ -82,9 +86,10 @@ MANY_BROKERS_ROWS: Final[tuple[Row, ...]] = (
             (f"heartbeats_{brokers}_p99_seconds", f"{brokers:,} brokers: p99", _milliseconds, ""),
         )
     ),
-    ("observed_create_p50_seconds", f"CreateTopics, {OBSERVERS} observers: p50", _milliseconds, ""),
-    ("observed_create_p99_seconds", f"CreateTopics, {OBSERVERS} observers: p99", _milliseconds, ""),
-    ("observed_create_cpu_seconds", "the same, processor time of the active one", _milliseconds, ""),
+    ("observed_idle_share", f"{OBSERVERS} observers, nothing written: processor", _percent, "observed"),
+    ("observed_create_p50_seconds", f"CreateTopics, {OBSERVERS} observers: p50", _milliseconds, "observed"),
+    ("observed_create_p99_seconds", f"CreateTopics, {OBSERVERS} observers: p99", _milliseconds, "observed"),
+    ("observed_create_cpu_seconds", "the same, processor time of one", _milliseconds, "observed"),
 )
 
 Results = dict[str, "Figures"]
