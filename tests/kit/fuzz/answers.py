@@ -1,13 +1,20 @@
-"""Answers of other nodes, behind the decoder: raft's translation, an observer, the choice of versions."""
+"""Answers of other nodes, behind the decoder: to raft, an observer, a client, and the choice of versions."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 from kit.captured import captured_exchanges, decode_response
 from kit.fuzz.target import Target
+from quorate_admin import AdminClient
+from quorate_admin.errors import AdminError, UnreachableError
+from quorate_admin.types.configs import ConfigResource
+from quorate_admin.types.topics import NewTopic
 from quorate_controller.server.raft_wire import response_from_wire
 from quorate_protocol.errors import ProtocolError
-from quorate_protocol.kafka.apis import APIS, Api, ApiKey
+from quorate_protocol.kafka.apis import APIS, Api, ApiKey, api_of
+from quorate_protocol.kafka.enums import ConfigResourceType, ElectionType
 from quorate_protocol.observer import Endpoint, Observer, ObserverConfig
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.convert import convert
@@ -105,6 +112,70 @@ def _version_lists() -> Iterator[bytes]:
             yield one.response[4:]
 
 
+class _Answering:
+    """In place of connections: gives one response to each request that it can belong to, a few times."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+        self._left = _ROUNDS_MAX
+
+    async def ask(self, request: Any, _to: object, **_options: object) -> Any:
+        self._left -= 1
+        if self._left < 0 or type(self._response) is not api_of(request).canonical_response:
+            raise UnreachableError({})
+        return self._response
+
+
+_TOPIC: Final = "t"
+_CALLS: Final[Mapping[ApiKey, Callable[[AdminClient], Awaitable[object]]]] = {
+    ApiKey.DESCRIBE_CLUSTER: lambda client: client.describe_cluster(),
+    ApiKey.DESCRIBE_CONFIGS: lambda client: client.describe_configs(
+        [ConfigResource(ConfigResourceType.TOPIC, _TOPIC), ConfigResource(ConfigResourceType.BROKER, "1")]
+    ),
+    ApiKey.DESCRIBE_QUORUM: lambda client: client.describe_metadata_quorum(),
+    ApiKey.DESCRIBE_ACLS: lambda client: client.describe_acls(),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: lambda client: client.describe_client_quotas(),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda client: client.describe_user_scram_credentials(),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: lambda client: client.describe_delegation_tokens(),
+    ApiKey.DESCRIBE_LOG_DIRS: lambda client: client.describe_log_dirs([1]),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda client: client.describe_topics([_TOPIC]),
+    ApiKey.ELECT_LEADERS: lambda client: client.elect_leaders(ElectionType.PREFERRED),
+    ApiKey.LIST_GROUPS: lambda client: client.list_groups(),
+    ApiKey.LIST_CONFIG_RESOURCES: lambda client: client.list_config_resources(),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda client: client.list_partition_reassignments(),
+    ApiKey.METADATA: lambda client: client.list_topics(),
+    ApiKey.CREATE_TOPICS: lambda client: client.create_topics([NewTopic(name=_TOPIC)]),
+    ApiKey.DELETE_TOPICS: lambda client: client.delete_topics([_TOPIC]),
+}
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+def release() -> None:
+    """Closes the event loop of the client's calls, if there is one."""
+    if _loop.cache_info().currsize:
+        _loop().close()
+        _loop.cache_clear()
+
+
+def _call(data: bytes) -> None:
+    """What a method makes of a response that decodes: a value, or an error of the client."""
+    found = _answered(data)
+    call = _CALLS.get(ApiKey(found[0].key)) if found is not None else None
+    if found is None or call is None:
+        return
+    client = AdminClient(bootstrap_servers=["h:9092"], request_timeout_ms=1, default_api_timeout_ms=1)
+    vars(client)["_transport"] = _Answering(found[1])
+    _loop().run_until_complete(_awaited(call(client)))
+
+
+async def _awaited(result: Awaitable[object]) -> object:
+    return await result
+
+
 def answer_targets() -> Iterator[Target]:
     """Answers, as a controller, an observer and a client take them."""
     refusals = (ProtocolError,)
@@ -115,4 +186,6 @@ def answer_targets() -> Iterator[Target]:
         good=_answers_of(frozenset((ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT))),
         refusals=refusals,
     )
+    calls = frozenset(_CALLS)
+    yield Target(name="calls", read=_call, good=_answers_of(calls), refusals=(*refusals, AdminError))
     yield Target(name="negotiations", read=_negotiate, good=_version_lists, refusals=refusals)

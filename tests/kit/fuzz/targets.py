@@ -9,8 +9,7 @@ from unittest.mock import patch
 
 from crc32c import crc32c
 from kit.captured import captured_exchanges, decode_response
-from kit.fuzz import pages
-from kit.fuzz.answers import answer_targets
+from kit.fuzz import answers, pages
 from kit.fuzz.files import captured_files, file_targets
 from kit.fuzz.served import DIRECTORY, ServedController
 from kit.fuzz.target import Target, as_text
@@ -64,6 +63,7 @@ def release() -> None:
         _served().close()
         _served.cache_clear()
     pages.release()
+    answers.release()
 
 
 def _responses() -> Iterator[bytes]:
@@ -218,7 +218,7 @@ def targets() -> dict[str, Target]:
             refusals=(ManifestError,),
         ),
         *file_targets(_few_batches),
-        *answer_targets(),
+        *answers.answer_targets(),
         *text_targets(),
         *pages.page_targets(),
     )
