@@ -1,4 +1,7 @@
-"""`python -m kit.soak --minutes N [--seed S]`: faults for so long, then the verdict. Exit code 1 for violations."""
+"""`python -m kit.soak --minutes N [--seed S]`: faults for so long, then the verdict. Exit code 1 for violations.
+
+`--judge test-reports/soak/S/history.jsonl` judges a history that was kept again.
+"""
 
 import argparse
 import os
@@ -7,8 +10,11 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 
 from kit.kafka import find_kafka_jars
+from kit.soak.checker import check
+from kit.soak.history import read
 from kit.soak.runner import REPORTS, missing_parts, soak
 from kit.soak.summary import markdown, replay_command, text
 
@@ -30,7 +36,21 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="kit.soak", description=__doc__)
     parser.add_argument("--minutes", type=_minutes, default=5.0, help="how long (default %(default)s)")
     parser.add_argument("--seed", type=int, help="of the faults (default: by chance)")
+    parser.add_argument("--judge", type=Path, metavar="FILE", help="judge this history, and run nothing")
     return parser.parse_args()
+
+
+def _judge(history: Path) -> int:
+    try:
+        events = read(history)
+    except (OSError, ValueError, KeyError) as error:
+        _say(
+            f"{history} can't be read: {error!r}; allowed is the history.jsonl of a soak that came to its end"
+        )
+        return 2
+    violations = check(events)
+    sys.stdout.write(text(events, violations) + "\n\n" + markdown(events, violations) + "\n")
+    return 1 if violations else 0
 
 
 def _say(line: str) -> None:
@@ -45,6 +65,8 @@ def _end(number: int, _: object) -> None:
 def main() -> int:
     """Runs a soak and prints the summary."""
     options = _options()
+    if options.judge is not None:
+        return _judge(options.judge)
     seed = random.randrange(SEEDS) if options.seed is None else options.seed
     jars = find_kafka_jars()
     missing = [*missing_parts(), *([] if jars else ["Kafka's jars (tools/kafka_jars.py)"])]

@@ -26,6 +26,7 @@ def rows(events: Sequence[Event], violations: Sequence[Violation]) -> list[Row]:
         ("faults for", f"{run.facts['minutes']:g} minutes"),
         ("faults", str(faults.total())),
         *((f"- {kind}", _with_outcomes(events, kind, count)) for kind, count in sorted(faults.items())),
+        ("at the same time", _overlap(events)),
         ("faults left out", _counted(event.facts["reason"] for event in of(events, What.REFUSED))),
     ]
     for kind, action in sorted({(one.facts["kind"], one.facts["action"]) for one in operations}):
@@ -90,6 +91,23 @@ def longest_between_changes_s(events: Iterable[Event]) -> float:
             if event.facts["result"] == "ok" and event.facts["action"] != "read"
         )
     )
+
+
+def at_once(events: Iterable[Event]) -> tuple[int, float]:
+    """How many faults lasted at the same time at most, and which share of the time at least two did."""
+    under_way, most, with_two_s, before_s, begun_s = 0, 0, 0.0, 0.0, None
+    for event in of(events, What.FAULT, What.FAULT_ENDED):
+        begun_s = event.at_s if begun_s is None else begun_s
+        if under_way >= 2:
+            with_two_s += event.at_s - before_s
+        under_way += 1 if event.what is What.FAULT else -1
+        most, before_s = max(most, under_way), event.at_s
+    return most, with_two_s / (before_s - begun_s) if begun_s is not None and before_s > begun_s else 0.0
+
+
+def _overlap(events: Iterable[Event]) -> str:
+    most, share = at_once(events)
+    return f"up to {most}; two or more for {share:.0%} of the time"
 
 
 def _longest(times: Sequence[float]) -> float:

@@ -3,6 +3,7 @@
 from kit.soak.checker import Violation
 from kit.soak.history import Event, What
 from kit.soak.summary import (
+    at_once,
     elections,
     longest_between_changes_s,
     longest_without_leader_s,
@@ -45,6 +46,16 @@ def test_times_without_a_leader_and_without_changes() -> None:
     assert longest_without_leader_s(HISTORY) == 8
     assert longest_between_changes_s(HISTORY) == 9.5
     assert elections(HISTORY) == 2
+
+
+def test_faults_at_the_same_time_are_counted() -> None:
+    """Goal: the summary tells whether faults overlap. Method: the second of two begins with the first and ends after
+    it; nothing else happens.
+    """
+    assert at_once(HISTORY) == (2, 1.0)
+    ended = Event(8, What.FAULT_ENDED, {"kind": "controller killed", "number": 1, "outcome": None})
+    assert at_once([*HISTORY[:6], ended, *HISTORY[6:]]) == (2, 0.5)
+    assert at_once([]) == (0, 0.0)
 
 
 def test_the_summary_tells_faults_results_and_violations() -> None:
