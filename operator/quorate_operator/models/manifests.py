@@ -15,6 +15,7 @@ from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata
 from quorate_operator.models.v1alpha1 import API_VERSION, KINDS, KafkaBroker, KafkaController, Resource
 
 DOCUMENTS_MAX = 100
+_ID_DIGITS_MAX = 10
 _METADATA = frozenset(Metadata.model_fields)
 
 
@@ -63,7 +64,8 @@ def load_object(body: Mapping[str, Any], source: str) -> Resource:
 def _check_survivor(quorum: KafkaController, source: str) -> None:
     named = quorum.metadata.annotations.get(ANNOTATION_RECOVER)
     ids = quorum.spec.all_node_ids()
-    if named is not None and not (named.isascii() and named.isdecimal() and int(named) in ids):
+    is_number = named is not None and named.isascii() and named.isdecimal() and len(named) <= _ID_DIGITS_MAX
+    if named is not None and not (is_number and int(named) in ids):
         raise ManifestError(
             f"{source}: KafkaController {quorum.metadata.name}: metadata.annotations.{ANNOTATION_RECOVER}: "
             f"{named!r}: must be the node id of the controller whose disk is kept, one of "

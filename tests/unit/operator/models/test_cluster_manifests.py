@@ -166,7 +166,7 @@ def test_faults_name_the_field_the_value_and_what_is_allowed(
     assert len(said.splitlines()) == 1
 
 
-@pytest.mark.parametrize("survivor", ["3003", "first", "-3000"])
+@pytest.mark.parametrize("survivor", ["3003", "first", "-3000", "9" * 5_000])
 def test_a_survivor_that_is_no_controller_is_refused(survivor: str) -> None:
     """Goal: a quorum is never rebuilt from a mistyped id. Method: annotations that name none of the controllers."""
     said = fault_of(annotations=f"quorate.dev/recover-quorum-from: '{survivor}'")
