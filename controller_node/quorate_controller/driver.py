@@ -37,6 +37,9 @@ EVENTS_PER_TURN_MAX: Final = 1_000
 TURN_INTERVAL_MS_MAX: Final = 1_000
 """The longest time between two turns, idle or not. Liveness is judged by it."""
 
+STALL_LOGGED_MS_MIN: Final = 100
+"""A shorter time is what timers are late on a busy machine; a quiet node would log it each second."""
+
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 
 
@@ -143,7 +146,8 @@ class Driver:
             self._event_queue_time.observe_ms((self._loop.time() - self._oldest_event_s) * 1000)
         try:
             if stall_ms > 0:
-                log.warning("stalled", extra={"facts": {"stall_ms": stall_ms}})
+                if stall_ms >= STALL_LOGGED_MS_MIN:
+                    log.warning("stalled", extra={"facts": {"stall_ms": stall_ms}})
                 self._node.metadata.control.excuse_silence(stall_ms)
             self._take(self._node.turn(events, now_ms))
         except Exception as error:

@@ -10,7 +10,13 @@ from kit.controller_parts import caller
 from kit.waiting import turn_until
 from quorate_controller import driver as driver_module
 from quorate_controller.control.api import ControlError
-from quorate_controller.driver import EVENTS_PER_TURN_MAX, TURN_INTERVAL_MS_MAX, Clock, Driver
+from quorate_controller.driver import (
+    EVENTS_PER_TURN_MAX,
+    STALL_LOGGED_MS_MIN,
+    TURN_INTERVAL_MS_MAX,
+    Clock,
+    Driver,
+)
 from quorate_controller.node import ControlRequest, Effects
 from quorate_controller.node.events import ControlAnswer, RaftAnswer, RaftReply
 from quorate_controller.raft.messages import Shutdown, VoteResponse
@@ -95,6 +101,23 @@ async def test_time_without_turns_is_excused(gap_ms: int, stall_ms: int | None) 
     await node.turned.wait()
     turn = (["an event"], NOW_MS + gap_ms)
     assert node.calls == ([turn] if stall_ms is None else [stall_ms, turn])
+    driver.stop()
+
+
+@pytest.mark.parametrize(("late_ms", "is_logged"), [(2, False), (STALL_LOGGED_MS_MIN, True)])
+async def test_a_timer_that_is_a_little_late_is_no_stall_to_warn_of(
+    late_ms: int, is_logged: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a quiet controller logs no warning each second. Method: a turn after the longest time between two turns
+    and as much as timers are late, and one after a time that somebody should know of. Both are excused.
+    """
+    node, clock = FakeNode(), SetClock()
+    driver = new_driver(node, clock, [])
+    clock.time_ms += TURN_INTERVAL_MS_MAX + late_ms
+    driver.raft_event("an event")  # type: ignore[arg-type]
+    await node.turned.wait()
+    assert node.calls[0] == late_ms
+    assert ("stalled" in caplog.messages) == is_logged
     driver.stop()
 
 
