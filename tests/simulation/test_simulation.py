@@ -25,6 +25,7 @@ RARE = {
     **dict.fromkeys(OF_PARTITIONS | OF_SLICES, 5),
     Happening.DIED_WHILE_LOADING: 1,
     Happening.ROT: 10,
+    Happening.JAVA_LIKE_LEADER: 10,
 }
 """What has to come together from several chances happens less often than the rest."""
 TIMES_MIN = 30
@@ -44,6 +45,15 @@ print([(node.node_id, node.raft.epoch, node.raft.log_end_offset) for node in wor
 def test_seeds_keep_all_promises(first: int) -> None:
     """Goal: no seed breaks an invariant or loses an acknowledged change. Method: five seeds of forty each."""
     failures = [result.failure for result in attempts(range(first, first + 5), 1) if result.failure]
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("name", ["partitions", "slices", "mixed"])
+def test_seeds_of_other_shapes_keep_all_promises(name: str) -> None:
+    """Goal: partitions that are kept busy, long work in small slices and peers with other timings break nothing.
+    Method: four seeds of each.
+    """
+    failures = [result.failure for result in attempts(range(1, 5), 1, SHAPES[name]) if result.failure]
     assert not failures, "\n".join(failures)
 
 

@@ -39,8 +39,13 @@ class Cluster:
             node_id: round(shape.election_timeout_ms * self.world.rng.choice(TIMER_SKEWS))
             for node_id in ids
         }
-        for node_id, release, drift_ppm in zip(ids, shape.releases, shape.drifts_ppm, strict=True):
-            self.world.machines[node_id] = Machine(node_id, release=release, drift_ppm=drift_ppm)
+        for number, node_id in enumerate(ids):
+            self.world.machines[node_id] = Machine(
+                node_id,
+                release=shape.releases[number],
+                drift_ppm=shape.drifts_ppm[number],
+                is_java_like=number in shape.java_like,
+            )
         for machine in self.machines:
             self._format(machine, is_initial_voter=machine.node_id in self.initial_voter_ids)
 

@@ -25,6 +25,7 @@ class Happening(Enum):
     """What is counted. The values are what the report prints."""
 
     LEADER_ELECTED = "leaders elected"
+    JAVA_LIKE_LEADER = "leaders elected that keep time as Java's"
     REMOVED_REPLICA_ELECTED = "leaders elected to commit their own removal"
     PRE_VOTE = "pre-votes begun"
     CANDIDACY = "candidacies"
@@ -72,6 +73,7 @@ class Happening(Enum):
     CLOCK_DRIFT = "runs with clocks drifting apart"
     CONTROLLER_REGISTERED = "controller registrations"
     CONTROLLER_UNREGISTERED = "controllers unregistered"
+    ANSWERED_BY_ANOTHER = "requests that another machine answered, since nobody names whom it means"
     MISROUTED = "requests that another machine took"
     SIZE_REACHED = "sizes of the quorum that an operator reached"
     SHARED_ANSWER = "answers in histories that were checked for linearizability"
@@ -101,7 +103,12 @@ class Happening(Enum):
 
 
 OF_AN_OPERATOR: Final = frozenset(
-    (Happening.CONTROLLER_UNREGISTERED, Happening.MISROUTED, Happening.SIZE_REACHED)
+    (
+        Happening.CONTROLLER_UNREGISTERED,
+        Happening.MISROUTED,
+        Happening.SIZE_REACHED,
+        Happening.ANSWERED_BY_ANOTHER,
+    )
 )
 """What happens only where an operator changes the membership."""
 
@@ -173,7 +180,7 @@ class Coverage:
         if times:
             self.counts[happening] += times
 
-    def turn_taken(self, node: ControllerNode, effects: Effects) -> None:
+    def turn_taken(self, node: ControllerNode, effects: Effects, *, is_java_like: bool) -> None:
         """Looks at a node after its turn. Roles that a node passed through within one turn are not seen."""
         for note in effects.notes:
             if note.event in _OF_NOTES:
@@ -190,6 +197,7 @@ class Coverage:
         if role is Role.LEADER and epoch not in self._led_epochs:
             self._led_epochs.add(epoch)
             self.count(Happening.LEADER_ELECTED)
+            self.count(Happening.JAVA_LIKE_LEADER, int(is_java_like))
             if not node.raft.is_voter:
                 self.count(Happening.REMOVED_REPLICA_ELECTED)
 

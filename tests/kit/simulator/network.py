@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kit.simulator.coverage import Happening
+from kit.simulator.java_like import LINGER_MS
 from kit.simulator.wire import Exchange
 from quorate_controller.node import ControlRequest, RegistrationFailed, RegistrationResponse
 from quorate_controller.node.events import Caller, Principal, RaftAnswer
@@ -155,7 +156,10 @@ class Network:
             self._deliver_later(sender, failure)
             return
         call = Call(sender, sender.incarnation, target, send.request_id, None)
-        if send.destination.node_id >= 0 and target.node_id != send.destination.node_id:
+        is_misrouted = send.destination.node_id >= 0 and target.node_id != send.destination.node_id
+        if is_misrouted and (sender.is_java_like or target.is_java_like):
+            self._world.coverage.count(Happening.ANSWERED_BY_ANOTHER)
+        elif is_misrouted:
             # Whoever answers there says in ApiVersions that it is not the one who was meant (KIP-1242).
             self._world.coverage.count(Happening.MISROUTED)
             is_told = target.node is not None and not self._is_lost(sender.node_id, target.node_id)
@@ -281,7 +285,11 @@ class Network:
         machine = self._world.machines[node_id]
         deadline_ms = machine.clock_ms(self._world.now_ms) + caller.request_timeout_ms
         event = ControlRequest(token=token, request=request, caller=caller, deadline_ms=deadline_ms)
-        self._deliver_later(machine, event)
+        delay_ms = self._delay_ms()
+        if machine.is_java_like:
+            # What comes within the same moment is appended together.
+            delay_ms += -(self._world.now_ms + delay_ms) % LINGER_MS
+        self._deliver_later(machine, event, delay_ms=delay_ms)
 
     def ask_raft(self, node_id: int, request: RaftRequest) -> None:
         """An administrator's request to raft: to add or remove a voter. Nobody waits for the answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from random import Random
@@ -17,6 +17,8 @@ ELECTION_TIMEOUT_MS: Final = 1000
 SHORT_ELECTION_TIMEOUT_MS: Final = 300
 DIRECTED: Final = 0.1
 """How many of all clusters are broken by a directed schedule."""
+MIXED: Final = 0.1
+"""How many of the rest have controllers that keep time as Java's."""
 OF_PARTITIONS: Final = 0.15
 """How many of the others have brokers that work on partitions."""
 FETCH_BYTES_MAX: Final = (1000, 1 << 20, 1 << 20)
@@ -62,6 +64,8 @@ class Shape:
     """Whether brokers lead partitions of several replicas and report their ISRs, and somebody reassigns them."""
     is_sliced: bool = False
     """Whether long work is cut into slices so small that everything else comes in between."""
+    java_like: frozenset[int] = frozenset()
+    """Which of the machines keep time as Java's controllers do."""
     rots: bool = False
     """Whether bits of files turn all the time."""
     schedule: Schedule | None = None
@@ -82,7 +86,7 @@ class Shape:
         observers = rng.choice((0, 0, 0, 1, 1, 2, 3, 4, 5)) if is_dynamic else 0
         is_stormy = rng.random() < 0.25
         releases = _releases(rng, voters + observers, is_dynamic=is_dynamic)
-        return cls(
+        shape = cls(
             voters=voters,
             observers=observers,
             brokers=rng.randint(0, 2),
@@ -96,6 +100,36 @@ class Shape:
             drifts_ppm=_drifts(rng, voters + observers),
             fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
         )
+        return shape._mixed(rng) if schedules.random() < MIXED else shape
+
+    @classmethod
+    def mixed(cls, seed: int) -> Shape:
+        """Three to five voters, some of which keep time as Java's; of some an operator changes the voters."""
+        rng = Random(f"mixed of {seed}")
+        if rng.random() < 0.3:
+            return cls.membership(seed)._mixed(rng)
+        voters = rng.choice((3, 3, 4, 5))
+        is_dynamic = rng.random() < 0.7
+        return cls(
+            voters=voters,
+            observers=0,
+            brokers=rng.randint(0, 2),
+            is_dynamic=is_dynamic,
+            is_stormy=False,
+            election_timeout_ms=ELECTION_TIMEOUT_MS,
+            election_backoff_ms_max=1000,
+            fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
+            auto_join=False,
+            is_wired=True,
+            releases=_releases(rng, voters, is_dynamic=is_dynamic),
+            drifts_ppm=_drifts(rng, voters),
+        )._mixed(rng)
+
+    def _mixed(self, rng: Random) -> Shape:
+        """The same with some machines of the other kind, which speak through the codec; not all of several."""
+        machines = self.voters + self.observers
+        java_like = rng.sample(range(machines), rng.randint(1, max(1, machines - 1)))
+        return replace(self, java_like=frozenset(java_like), is_wired=True)
 
     @classmethod
     def partitions(cls, seed: int, *, is_sliced: bool = False) -> Shape:
@@ -232,6 +266,7 @@ SHAPES: Final[dict[str, Callable[[int], Shape]]] = {
     "membership": Shape.membership,
     "storm": Shape.storm,
     "rot": Shape.rotten,
+    "mixed": Shape.mixed,
     "partitions": Shape.partitions,
     "slices": partial(Shape.partitions, is_sliced=True),
     **{schedule.value: partial(Shape.directed, schedule=schedule) for schedule in Schedule},

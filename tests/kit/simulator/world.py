@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from kit.simulator import java_like
 from kit.simulator.coverage import Coverage, Happening
 from kit.simulator.disk import DiskError, PowerLoss, Rot, SimulatedDisk
 from kit.simulator.invariants import Invariants, InvariantViolation
@@ -46,6 +47,8 @@ class Machine:
 
     node_id: int
     release: Release = Release.KAFKA_4_3
+    is_java_like: bool = False
+    """See `java_like`."""
     drift_ppm: int = 0
     disk: SimulatedDisk = field(default_factory=SimulatedDisk)
     directory_number: int = 0
@@ -160,6 +163,8 @@ class World:
                 rng=Random(self.rng.getrandbits(64)),
                 clock=lambda: machine.clock_ms(self.now_ms),
             )
+            if machine.is_java_like:
+                java_like.take_time(machine.node)
             self._look_before_cleaning(machine.node)
             self._has_opened(machine, machine.node)
             effects = machine.node.start(machine.clock_ms(self.now_ms))
@@ -250,7 +255,11 @@ class World:
 
     def deliver(self, machine: Machine, event: Any) -> None:
         """An event for the process of a machine, if it has one: it takes it in its next turn."""
-        if machine.node is not None:
+        if machine.node is None:
+            return
+        if machine.is_java_like:
+            event = java_like.as_heard(event)
+        if event is not None:
             machine.inbox.append(event)
             self._turn_soon(machine)
 
@@ -271,7 +280,8 @@ class World:
             self.schedule(machine.busy_until_ms - self.now_ms, partial(self._turn, machine, incarnation))
             return
         machine.is_turn_due = False
-        events, machine.inbox = machine.inbox, []
+        taken = 1 if machine.is_java_like else len(machine.inbox)
+        events, machine.inbox = machine.inbox[:taken], machine.inbox[taken:]
         self.coverage.count(Happening.EVENTS_SHARED_A_TURN, int(len(events) > 1))
         image = node.metadata.image
         had_uncommitted = node.is_active and image.end_offset > image.committed_end_offset
@@ -298,11 +308,13 @@ class World:
             restored=restored and node.storage.snapshots.latest != snapshot_before,
         )
         self._took_turn(machine, effects)
+        if machine.inbox and machine.node is not None:
+            self._turn_soon(machine)
 
     def _took_turn(self, machine: Machine, effects: Effects) -> None:
         assert machine.node is not None
         self.invariants.check(machine.node_id, machine.node, self.alive)
-        self.coverage.turn_taken(machine.node, effects)
+        self.coverage.turn_taken(machine.node, effects, is_java_like=machine.is_java_like)
         if machine.node.raft.epoch_start_offset is not None:
             self._led_since.setdefault(machine.node.raft.epoch, self.now_ms)
         pause_ms = self.rng.randint(0, machine.disk_pause_ms_max) if machine.disk_pause_ms_max else 0
