@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from kit.cluster import unfenced
 from kit.metadata import end_offset
 from kit.soak.history import Recorder, What
 from kit.soak.nodes import SoakCluster
@@ -19,7 +20,8 @@ from kit.soak.trouble import Trouble
 from kit.waiting import eventually
 
 END_TIMEOUT_S = 40
-RECOVERY_TIMEOUT_S = 150
+RECOVERY_TIMEOUT_S = 240
+"""A JVM on a machine with more to do than it can takes a minute to start; this tells hanging from slow."""
 VOTERS_TIMEOUT_S = 120
 OTHERS_TIMEOUT_S = 30
 STOPS_ITSELF_TIMEOUT_S = 15
@@ -349,9 +351,15 @@ class Breaker:
         for node_id in nodes:
             self.look_after(node_id)
         brokers = [one for one in nodes if one in self._cluster.brokers]
-        if brokers:
-            self._cluster.await_unfenced(*brokers, via=brokers[0])
+        for broker in brokers:
+            eventually(
+                partial(self._is_in_service, broker), RECOVERY_TIMEOUT_S, f"broker {broker} in service"
+            )
         self._await_caught_up([one for one in nodes if one not in brokers])
+
+    def _is_in_service(self, broker: int) -> bool:
+        seen = self._cluster.describe_brokers(broker)
+        return seen is not None and broker in unfenced(seen)
 
     def look_after(self, node_id: int) -> None:
         """Start a node that ended though nothing hit it, and say so. After some times it is left alone."""
