@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 import quorate_controller.raft as package
-from quorate_controller.raft.messages import LogStartMoved, SnapshotRestored, SnapshotTaken
+from quorate_controller.raft.handlers.common import leader_state
+from quorate_controller.raft.history import OffsetHistory
+from quorate_controller.raft.log import LogMetadata
+from quorate_controller.raft.messages import Destination, LogStartMoved, SnapshotRestored, SnapshotTaken
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, SnapshotId
 from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.startup import EpochStart, LogState
 from quorate_controller.raft.voters import VoterSet
 
 
@@ -71,6 +75,44 @@ def _stand_as_an_observer(lab: Any) -> None:
     node.node._replica.become_prospective()
 
 
+def _go_on_as_a_follower(lab: Any) -> None:
+    node = lab.node()
+    node.start()
+    leader_state(node.node._replica)
+
+
+def _lose_a_pre_vote_as_a_follower(lab: Any) -> None:
+    node = lab.node()
+    node.start()
+    node.node._replica.give_up_standing()
+
+
+def _vote_for_itself(lab: Any) -> None:
+    node = lab.node()
+    node.start()
+    node.node._replica.record_vote(lab.key(1))
+
+
+def _lead_without_standing(lab: Any) -> None:
+    node = lab.node()
+    node.start()
+    node.node._replica.become_leader(())
+
+
+def _go_back_to_an_older_epoch(lab: Any) -> None:
+    replica = lab.leader().node._replica
+    replica.become_unattached(replica.epoch - 1)
+
+
+def _send_twice(lab: Any) -> None:
+    node = lab.node()
+    node.start()
+    replica = node.node._replica
+    destination = Destination(node_id=2, host="h", port=1)
+    for _ in range(2):
+        replica.peers.send(replica.effects, destination, lab.fetch(1, 0), replica.now_ms)
+
+
 def _name_a_voter_twice(lab: Any) -> None:
     VoterSet(voters=(lab.voter(1), lab.voter(1)))
 
@@ -87,6 +129,12 @@ def _name_a_voter_twice(lab: Any) -> None:
         (_start_without_a_snapshot, rf"moved to 3 .* up to {BOOTSTRAP_SNAPSHOT_ID.offset}"),
         (_vote_twice, r"votes for .*2.* and then for .*3.* in epoch"),
         (_stand_as_an_observer, r"no voter and does not stand: \(1, 2, 3\)"),
+        (_go_on_as_a_follower, r"only the leader goes on here: "),
+        (_lose_a_pre_vote_as_a_follower, r"a pre-vote is lost in the role "),
+        (_vote_for_itself, r"1.* votes for .*1.* in the role "),
+        (_lead_without_standing, r"no way from Role.UNATTACHED to Role.LEADER"),
+        (_go_back_to_an_older_epoch, r"Role.LEADER of epoch \d+ to Role.UNATTACHED of \d+"),
+        (_send_twice, r"node 2 is busy with an earlier request"),
         (_name_a_voter_twice, r"unique and ascending by node id: \[1, 1\]"),
     ],
 )
@@ -96,3 +144,43 @@ def test_a_breach_of_safety_is_refused_and_named(
     """Goal: no step that could lose what is committed is done, and the error has the values. Method: ask for each."""
     with pytest.raises(RaftSafetyError, match=message):
         breach(lab)
+
+
+def _log(**state: Any) -> LogMetadata:
+    return LogMetadata(
+        LogState(**{"end_offset": 10, "epochs": (EpochStart(epoch=3, start_offset=0),), **state})
+    )
+
+
+@pytest.mark.parametrize(
+    ("breach", "message"),
+    [
+        (lambda: _log(start_offset=11), r"the log starts at 11 and ends at 10"),
+        (lambda: _log(start_offset=5), r"a log that starts at 5 needs a snapshot"),
+        (lambda: _log().epoch_at(10), r"10 is not in the log, 0 to 10"),
+        (lambda: _log().epoch_at(-2), r"-2 is not in the log, 0 to 10"),
+        (lambda: _log().append(base_offset=11, last_offset=12, epoch=3), r"at 11 is appended at .* 10"),
+        (lambda: _log().append(base_offset=9, last_offset=12, epoch=3), r"at 9 is appended at .* 10"),
+        (lambda: _log().append(base_offset=10, last_offset=9, epoch=3), r"goes from 10 to 9"),
+        (
+            lambda: _log().append(base_offset=10, last_offset=10, epoch=2),
+            r"epoch 2 is appended after epoch 3",
+        ),
+        (lambda: _log().persisted(11), r"11 is durable, but was never appended: 10"),
+        (lambda: _log().truncate_to(11), r"11 is outside of the log, 0 to 10"),
+        (lambda: _log().truncate_to(-1), r"-1 is outside of the log, 0 to 10"),
+        (lambda: _log().snapshot_taken(SnapshotId(offset=11, epoch=3)), r"up to 11 of the log 0 to 10"),
+        (lambda: _log().move_start(1), r"moved to 1 in the log 0 to 10 with a snapshot up to -1"),
+        (lambda: _history(5, 4), r"offset 4 follows 5 in the history of the voters"),
+    ],
+)
+def test_a_log_that_can_not_be_is_refused(breach: Callable[[], object], message: str) -> None:
+    """Goal: what is known of the log is that of one log. Method: ask for each contradiction."""
+    with pytest.raises(RaftSafetyError, match=message):
+        breach()
+
+
+def _history(*offsets: int) -> None:
+    history: OffsetHistory[str] = OffsetHistory()
+    for offset in offsets:
+        history.add(offset, "value")
