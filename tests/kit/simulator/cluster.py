@@ -63,7 +63,7 @@ class Cluster:
         """An empty disk in place of the old one, formatted for a replica that is no voter yet."""
         assert machine.node is None
         machine.disk = SimulatedDisk()
-        machine.rot = None
+        machine.rot = machine.sound_batch = None
         machine.directory_number += 1
         self.world.invariants.disk_replaced(machine.node_id)
         self._format(machine, is_initial_voter=False)

@@ -257,6 +257,8 @@ class Faults:
             return "no bit may turn"
         if any(node.raft.high_watermark > end_offset for node in nodes if node is not None):
             return "no bit may turn: somebody is behind"
+        if self._is_needed(machine):
+            return "no bit may turn: the voters are too few"
         machine.sound_batch = _last_batch(machine.node)
         self._world.kill(machine)
         machine.rot = machine.disk.rot(self._rng, ROTTEN_SUFFIXES)
@@ -277,10 +279,12 @@ class Faults:
     def _may_lose_disk(self, machine: Machine) -> bool:
         """Once per run, and when other voters are a majority."""
         is_first = not any(other.directory_number for other in self._cluster.machines)
+        return is_first and not self._is_needed(machine)
+
+    def _is_needed(self, machine: Machine) -> bool:
+        """Whether somebody knows it as one of so few voters that the others are no majority."""
         voters = [node.raft.voters.ids for node in self._world.alive]
-        return is_first and not any(
-            machine.node_id in ids and len(ids) < VOTERS_MIN_FOR_DISK_LOSS for ids in voters
-        )
+        return any(machine.node_id in ids and len(ids) < VOTERS_MIN_FOR_DISK_LOSS for ids in voters)
 
     def _lose_disk(self) -> str:
         """A disk is replaced by an empty one: a new replica."""

@@ -216,7 +216,7 @@ class Reassigner:
             is_kept = any(not state.is_reassigning for state in states)
         else:
             # One that replaces another keeps part of what that one said, as in Kafka: it is not judged.
-            is_kept = any(state.is_reassigning for state in states[:-1]) or any(
+            is_kept = any(state.is_reassigning for state in (states[0], *states[:-1])) or any(
                 _target(state) == replicas for state in states
             )
         if not is_kept:
