@@ -29,6 +29,7 @@ ROLL_PATIENCE_S = 20
 LOG_SHOWN = 1500
 ENDS_MAX = 3
 INJECTED = "INJECTED"
+CHECKPOINT = ".checkpoint"
 
 
 class Breaker:
@@ -271,7 +272,8 @@ class Breaker:
         (node_id,) = nodes
         if not self._others_have_all(node_id):
             return "left alone: the others had not caught up"
-        file = self._flip(node_id, fault.options)
+        file, place, bit = self._choose_bit(node_id, fault.options)
+        _flip(file, place, bit)
         self._cluster.start(node_id)
 
         def look() -> bool:
@@ -279,21 +281,20 @@ class Breaker:
 
         eventually(look, RECOVERY_TIMEOUT_S, f"{node_id} to refuse or to recover")
         if self._cluster.runs(node_id):
+            if file.suffix == CHECKPOINT and file.exists():
+                _flip(file, place, bit)  # an older one, which it does not need; at the end all are compared
             return f"recovered from {file.suffix}"
         if file.name not in self._last_lines(node_id):
             self._broken("ended without its message", f"{node_id}, of {file}: {self._last_lines(node_id)}")
         self._replace_disk(node_id)
         return f"refused {file.suffix} and replaced"
 
-    def _flip(self, node_id: int, options: Mapping[str, float]) -> Path:
+    def _choose_bit(self, node_id: int, options: Mapping[str, float]) -> tuple[Path, int, int]:
         partition = self._cluster.metadata(node_id)
-        files = sorted(one for one in partition.iterdir() if one.suffix in {".log", ".checkpoint"})
+        files = sorted(one for one in partition.iterdir() if one.suffix in {".log", CHECKPOINT})
         files = [one for one in files if one.stat().st_size]
         file = files[int(options["file"] * len(files))]
-        content = bytearray(file.read_bytes())
-        content[int(options["place"] * len(content))] ^= 1 << int(options["bit"])
-        file.write_bytes(content)
-        return file
+        return file, int(options["place"] * file.stat().st_size), int(options["bit"])
 
     # Voters
 
@@ -384,3 +385,11 @@ class Breaker:
 
     def _last_lines(self, node_id: int) -> str:
         return self._cluster.log_of(node_id)[-LOG_SHOWN:]
+
+
+def _flip(file: Path, place: int, bit: int) -> None:
+    with file.open("r+b") as content:
+        content.seek(place)
+        (before,) = content.read(1)
+        content.seek(place)
+        content.write(bytes([before ^ 1 << bit]))

@@ -202,11 +202,10 @@ class _Soak:
             partitions = [self._cluster.metadata(one) for one in self._cluster.controllers]
             try:
                 image = assert_same_images(partitions)
+                self._recorder.note(What.FINAL, **{TOPIC: _topics(image), CONFIG: _configs(image)})
                 assert_snapshots_hold(partitions)
             except Exception as error:  # a log that was left broken can be anything
                 self._recorder.note(What.BROKEN, rule="images differ", text=repr(error)[:4000])
-                return
-        self._recorder.note(What.FINAL, **{TOPIC: _topics(image), CONFIG: _configs(image)})
 
     def _read_logs(self) -> None:
         for node_id in self._cluster.controllers:
