@@ -231,9 +231,13 @@ class BatchScanner:
     def _find(self, data: bytes, at: int, began: int, *, is_end: bool) -> tuple[int, bool]:
         if began == at and len(data) - at >= LENGTH_COUNTS_FROM:
             _, length = PREFIX.unpack_from(data, at)
-            behind = at + length + LENGTH_COUNTS_FROM
-            if at + HEADER_SIZE_BYTES < behind <= len(data) and self._is_batch(data, behind, is_end=True):
-                return behind, True
+            size_bytes = length + LENGTH_COUNTS_FROM
+            if HEADER_SIZE_BYTES < size_bytes <= BATCH_SIZE_BYTES_MAX:
+                follows = self._is_batch(data, at + size_bytes, is_end=is_end)
+                if follows is None:
+                    return at, False
+                if follows:
+                    return at + size_bytes, True
         search_from = at + MAGIC_POSITION + (1 if began == at else 0)
         while True:
             magic_at = data.find(MAGIC, search_from)

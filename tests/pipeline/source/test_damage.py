@@ -17,7 +17,7 @@ from pyspark_quorate.source.reader import MetadataLogReader
 from pyspark_quorate.source.runs import Batch
 from pyspark_quorate.source.scanning import BatchScanner, Gap
 from pyspark_quorate.source.selection import select
-from quorate_protocol.records.batch import HEADER_SIZE_BYTES, build_batch, scan_batches
+from quorate_protocol.records.batch import CRC_COVERS_FROM, HEADER_SIZE_BYTES, build_batch, scan_batches
 from quorate_protocol.records.control import (
     KRaftVersionRecord,
     SnapshotFooterRecord,
@@ -160,6 +160,20 @@ def test_one_damaged_batch_costs_that_batch_alone() -> None:
         assert [(each.reason, each.offset, each.end_offset) for each in found if isinstance(each, Gap)] == [
             (rows.CORRUPT_BATCH, header.base_offset, header.last_offset + 1)
         ], place
+
+
+def test_damage_in_pieces_is_what_it_is_in_the_whole() -> None:
+    """Goal: what is found does not depend on where the bytes are cut. Method: a damaged batch with one inside it."""
+    first, last = FIRST_OFFSET, FIRST_OFFSET + 2
+    inside = build_batch([topic(last)], last, 5, 1_000)
+    outside = bytearray(build_batch([topic(first), inside], first, 5, 1_000))
+    outside[CRC_COVERS_FROM - 1] ^= 1
+    log = bytes(outside) + build_batch([topic(last)], last, 5, 1_000)
+    whole = scan(log, first, None, len(log))
+    batches = [each for each in whole if isinstance(each, Batch)]
+    assert [(each.base_offset, each.end) for each in batches] == [(last, len(log))]
+    for block in range(1, len(log)):
+        assert scan(log, first, None, block) == whole, block
 
 
 @settings(max_examples=60, deadline=None)
