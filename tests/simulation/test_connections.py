@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RUN_MS = 20_000
 BREAK_EVERY_MS = (50, 800)
-SEEDS = (1, 2, 3)
+SEEDS = (6, 7, 8)
 
 
 def leaders_elected(seed: int) -> int:
@@ -62,4 +62,4 @@ def test_finds_followers_that_take_an_idle_connection_for_a_dead_leader(
             replica.state.leader_unreachable(replica)
 
     monkeypatch.setattr(responses, "on_connection_lost", doubt_leader)
-    assert max(map(leaders_elected, SEEDS)) > 1
+    assert any(leaders_elected(seed) > 1 for seed in SEEDS)
