@@ -59,7 +59,7 @@ class Operation:
 
 
 class Model(Protocol[StateT]):
-    """The sequential behaviour of one key."""
+    """The sequential behaviour of one key. Operations that READ, or were refused, have no effect on it."""
 
     @property
     def initial(self) -> StateT:
@@ -235,8 +235,14 @@ class _Search:
             )
         place = _Place(answered, unanswered, state, operation)
         if answered != self._all:
-            # The last one is tried first: what was answered, by its answer.
-            place.choices = self._unanswered_choices(place) + self._answered_choices(place)
+            answered_choices = self._answered_choices(place)
+            at_once = next((choice for choice in answered_choices if _only_looks(choice, state)), None)
+            if at_once is not None:
+                # What only looks, and fits here, needs no other place: the others are as free without it.
+                place.choices = [at_once]
+            else:
+                # The last one is tried first: what was answered, by its answer.
+                place.choices = self._unanswered_choices(place) + answered_choices
         return place
 
     def _first_end(self, answered: int) -> float:
@@ -280,6 +286,12 @@ class _Search:
             if state is not None and state != place.state:
                 found.append((operation, place.answered, place.unanswered | 1 << number, state))
         return found
+
+
+def _only_looks(choice: tuple[Operation, int, int, Hashable], state: Hashable) -> bool:
+    """Whether an operation never changes anything, and leaves the state here even in what is known of it."""
+    operation, _, _, after = choice
+    return (operation.action == READ or operation.refused is not None) and after == state
 
 
 def _lowest_zero(bits: int) -> int:

@@ -223,6 +223,17 @@ def test_the_search_is_bounded() -> None:
         first_violation(history, ValueModel(), configurations_max=100)
 
 
+def test_reads_of_any_age_are_checked_quickly() -> None:
+    """Goal: reads whose moment is hardly known do not multiply. Method: a key is written 30 times, and each value is
+    read by somebody who may have looked at any earlier time; then one reads what was never written.
+    """
+    writes = [set_to(number, 10 * number, 10 * number + 1) for number in range(1, 31)]
+    reads = [read(number, 0, 10 * number + 5) for number in range(1, 31)]
+    assert first_violation((*writes, *reads), ValueModel(), configurations_max=1_000) is None
+    violation = first_violation((*writes, *reads, read(99, 0, 400)), ValueModel(), configurations_max=1_000)
+    assert violation is not None
+
+
 def test_a_long_history_is_checked_quickly() -> None:
     """Goal: thousands of operations of several clients take no time. Method: five clients write and read one key,
     in rounds within which all are concurrent; the bound is a few configurations for each operation.

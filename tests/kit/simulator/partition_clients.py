@@ -165,6 +165,11 @@ class Reassigner:
         self._world = world
         self._rng = world.rng
         self._stopped = False
+        self._open: dict[Key, set[int]] = {}
+        """Requests without an answer yet: they may be carried out at any time."""
+        self._disturbed: set[int] = set()
+        """Requests that others on the same partition may have come between."""
+        self._number = 0
         world.schedule(2000, self._work)
 
     def stop(self) -> None:
@@ -198,17 +203,25 @@ class Reassigner:
         topic = ReassignableTopic(name=partitions.names[key[0]], partitions=(partition,))
         request = AlterPartitionReassignmentsRequest(timeout=timedelta(seconds=30), topics=(topic,))
         first = len(partitions.history[key]) - 1
+        self._number += 1
+        number, others = self._number, self._open.setdefault(key, set())
+        if others:
+            self._disturbed |= {number, *others}
+        others.add(number)
 
         def answered(response: Any) -> None:
-            if isinstance(response, Exception) or response.error_code is not ErrorCode.none:
+            if isinstance(response, Exception):
+                return  # it may have been written before its controller was deposed
+            others.discard(number)
+            if response.error_code is not ErrorCode.none:
                 return
             if response.responses[0].partitions[0].error_code is ErrorCode.none and key in partitions.history:
-                self._judge(key, replicas, partitions.history[key][first:])
+                self._judge(number, key, replicas, partitions.history[key][first:])
 
         self._world.network.ask(active_node_id(self._world), request, answered)
 
     def _judge(
-        self, key: Key, replicas: tuple[int, ...] | None, states: Sequence[PartitionRegistration]
+        self, number: int, key: Key, replicas: tuple[int, ...] | None, states: Sequence[PartitionRegistration]
     ) -> None:
         """`states` are those since the request was sent."""
         self._world.coverage.count(Happening.REASSIGNMENT_GRANTED)
@@ -216,9 +229,8 @@ class Reassigner:
             is_kept = any(not state.is_reassigning for state in states)
         else:
             # One that replaces another keeps part of what that one said, as in Kafka: it is not judged.
-            is_kept = any(state.is_reassigning for state in (states[0], *states[:-1])) or any(
-                _target(state) == replicas for state in states
-            )
+            is_replacing = states[0].is_reassigning or number in self._disturbed
+            is_kept = is_replacing or any(_target(state) == replicas for state in states)
         if not is_kept:
             raise InvariantViolation(
                 "AcknowledgedReassignment", f"partition {key} to {replicas}: {states[-3:]}"
