@@ -22,7 +22,7 @@ RARE = {
     Happening.BROKER_FENCED: 10,
     Happening.QUORUM_LOST: 10,
     Happening.SCHEDULE_DONE: 10,
-    **dict.fromkeys(OF_PARTITIONS | OF_SLICES, 5),
+    **dict.fromkeys(OF_PARTITIONS | OF_SLICES, 3),
     Happening.DIED_WHILE_LOADING: 1,
     Happening.ROT: 10,
     Happening.JAVA_LIKE_LEADER: 10,
