@@ -1,5 +1,6 @@
 """How each kind of fault is carried out on the cluster, and how its nodes become well again."""
 
+import re
 import signal
 import subprocess
 import threading
@@ -30,6 +31,8 @@ LOG_SHOWN = 1500
 ENDS_MAX = 3
 INJECTED = "INJECTED"
 CHECKPOINT = ".checkpoint"
+_FAILED = re.compile(r" ERROR +failed\n")
+"""What a controller logs when it begins to end; the reason is its last line."""
 
 
 class Breaker:
@@ -213,7 +216,7 @@ class Breaker:
         def look() -> bool:
             if not self._cluster.runs(node_id):
                 return True
-            is_ending = reason in self._cluster.log_of(node_id)[told_before:]
+            is_ending = _FAILED.search(self._cluster.log_of(node_id)[told_before:])
             return not is_ending and node_id in self._observer.caught_up()
 
         eventually(look, RECOVERY_TIMEOUT_S, f"{node_id} to end or to follow")
