@@ -263,13 +263,14 @@ class Administrators:
                 await self._read(client, who, key, leader)
 
     async def _read(self, client: AdminClient, who: str, key: str, leader: int) -> None:
-        """Read a config, and write it down if the same leader then commits a write in the same epoch."""
+        """Read a config. It counts if the same leader commits a write before and after it, in one epoch."""
         topic, _, name = key.partition("/")
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         asked = _Asked(who, CONFIG, key, READ)
         invoked_s = self._recorder.now_s()
         try:
             before = await client.describe_metadata_quorum()
+            await _set(client, MARKER, str(int(invoked_s * 1000) + 1))
             invoked_s = self._recorder.now_s()
             entries = (await client.describe_configs([resource]))[resource]
             returned_s = self._recorder.now_s()

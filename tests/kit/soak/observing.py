@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 import aiohttp
+from kit.soak.checker import PAGE, QUORUM
 from kit.soak.history import Recorder, What
 from kit.soak.nodes import HTTP_PORT, SoakCluster
 from quorate_admin.client import AdminClient
@@ -132,6 +133,7 @@ class Observer:
             self._seen = Seen(quorum, time.monotonic())
         self._recorder.note(
             What.STATUS,
+            source=QUORUM,
             node=node_id,
             process=process,
             disk=disk,
@@ -154,6 +156,7 @@ class Observer:
             return False  # asked of one process, and answered by the next
         self._recorder.note(
             What.STATUS,
+            source=PAGE,
             node=node_id,
             process=process,
             disk=disk,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from kit.soak.checker import Violation
-from kit.soak.history import Event, What, of
+from kit.soak.history import Event, What, numbers_of, of
 
 Row = tuple[str, str]
 
@@ -39,6 +39,7 @@ def rows(events: Sequence[Event], violations: Sequence[Violation]) -> list[Row]:
     found += [
         ("records acknowledged", str(sum(event.facts["acknowledged"] for event in produced))),
         ("records not acknowledged", str(sum(e.facts["sent"] - e.facts["acknowledged"] for e in produced))),
+        ("records sent again by the client", str(sent_again(events))),
         ("changes of voters", str(sum(1 for _ in of(events, What.VOTERS)))),
         ("elections", str(elections(events))),
         ("longest time without an active controller", f"{longest_without_leader_s(events):.1f} s"),
@@ -61,6 +62,12 @@ def markdown(events: Sequence[Event], violations: Sequence[Violation]) -> str:
     """The summary as a table."""
     lines = [f"| {name} | {value} |" for name, value in rows(events, violations)]
     return "\n".join(["| what | value |", "|---|---|", *lines])
+
+
+def sent_again(events: Iterable[Event]) -> int:
+    """How many records are there more than once."""
+    found = (list(numbers_of(event.facts["ranges"])) for event in of(events, What.CONSUMED))
+    return sum(len(numbers) - len(set(numbers)) for numbers in found)
 
 
 def elections(events: Iterable[Event]) -> int:

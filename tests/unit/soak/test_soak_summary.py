@@ -37,6 +37,7 @@ HISTORY = [
     Event(13, What.FAULT_ENDED, {"kind": "disk full", "number": 2, "outcome": "went on"}),
     Event(13, What.REFUSED, {"kind": "disk lost", "number": 3, "reason": "not now"}),
     Event(14, What.CALM),
+    Event(15, What.CONSUMED, {"partition": 0, "ranges": [[0, 4], [4, 6]]}),
     _status(90, 3001, 3),
 ]
 
@@ -70,6 +71,7 @@ def test_the_summary_tells_faults_results_and_violations() -> None:
     assert lines["faults left out"] == "not now 1"
     assert lines["create topic"] == "ok 2"
     assert lines["delete topic"] == "request_timed_out 1"
+    assert lines["records sent again by the client"] == "1"
     assert lines["violations"] == "1"
     assert shown.endswith("two leaders: epoch 3")
     assert "| - disk full | 1 (went on 1) |" in markdown(HISTORY, [])
