@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
 from kit.kafka import find_kafka_jars
 from kit.soak.checker import check
@@ -62,6 +63,12 @@ def _end(number: int, _: object) -> None:
     raise SystemExit(128 + number)
 
 
+def _leave(code: int) -> NoReturn:
+    """End at once: threads of faults may still wait, for minutes, for nodes that were removed."""
+    sys.stdout.flush()
+    os._exit(code)
+
+
 def main() -> int:
     """Runs a soak and prints the summary."""
     options = _options()
@@ -83,7 +90,11 @@ def main() -> int:
         outcome = soak(seed, options.minutes, jars, _say)
     except Exception:
         _say(f"the soak could not be carried to its end:\n{traceback.format_exc()}\nrun it again: {again}")
-        return 1
+        _leave(1)
+    except KeyboardInterrupt:
+        _leave(128 + signal.SIGINT)
+    except SystemExit as ended:
+        _leave(int(str(ended.code)))
     (outcome.kept / "summary.md").write_text(markdown(outcome.events, outcome.violations) + "\n")
     sys.stdout.write(text(outcome.events, outcome.violations) + "\n")
     if outcome.violations:

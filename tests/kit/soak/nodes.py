@@ -1,19 +1,21 @@
 """The cluster of a soak: nodes in namespaces, controllers on small disks and with clocks that can be set."""
 
+import os
 import shutil
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from kit.cluster import DIE_WITH_PARENT, manifests
+from kit.cluster import DIE_WITH_PARENT, STOP_TIMEOUT_S, manifests, processes_below
 from kit.membership import Membership
 from kit.soak.network import Network, SmallDisk
+from kit.waiting import eventually
 from quorate_operator.planning.cluster import DesiredNode, Implementation
 from quorate_operator.runtime.local.layout import Layout
 
@@ -125,6 +127,16 @@ class SoakCluster(Membership):
             finally:
                 cluster.close()
 
+    def _has_ended(self) -> bool:
+        """Kill what has a path of this run in its command; a signal may have come before a process was noted."""
+        below = [int(line.partition(":")[0]) for line in processes_below(self.layout.directory.path)]
+        for pid in below:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self._processes.values():
+            process.poll()
+        return not below
+
     @property
     def network(self) -> Network:
         """The network that the nodes are in."""
@@ -149,6 +161,7 @@ class SoakCluster(Membership):
         try:
             for node_id in list(self.injections):
                 self.stop_injecting(node_id)
+            eventually(self._has_ended, STOP_TIMEOUT_S, "every process to end")
             super().close()
         finally:
             for disk in self.disks.values():
