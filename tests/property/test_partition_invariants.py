@@ -216,7 +216,6 @@ class PartitionsMachine(RuleBasedStateMachine):
         registration, lost = self.registered(broker), DIRECTORIES[broker][number]
         if registration and len(registration.directories) == 2:
             self.apply(self.transitions.on_directories_offline(broker, [lost]))
-            self.change(broker, log_dirs=tuple(it for it in registration.directories if it != lost))
 
     @precondition(lambda self: self.image.metadata_version >= 17)
     @rule(broker=brokers, directory=st.sampled_from((0, 1, LOST_DIRECTORY)))

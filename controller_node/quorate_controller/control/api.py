@@ -173,10 +173,7 @@ class BrokerTransitions(Protocol):
     def on_directories_offline(
         self, broker_id: int, directories: Iterable[UUID]
     ) -> "Sequence[MetadataRecord]":
-        """Handles the partitions whose replica on `broker_id` is in a lost directory (KIP-858).
-
-        Slices, see `is_losing_directories`, write the record about the broker too.
-        """
+        """Takes `broker_id` out of its partitions in lost directories, and unregisters these (KIP-858)."""
 
     def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
         """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off."""
@@ -186,9 +183,6 @@ class BrokerTransitions(Protocol):
 
     def is_departing(self, broker_id: int) -> bool:
         """True while slices have yet to take `broker_id` out of its partitions: it may not return yet."""
-
-    def is_losing_directories(self, broker_id: int) -> bool:
-        """True while slices have yet to take `broker_id` out of its partitions in lost directories."""
 
     def departed_offset(self, broker_id: int) -> int:
         """The last offset of the slices that took `broker_id` out of its partitions; -1 if there were none."""

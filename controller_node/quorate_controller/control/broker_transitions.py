@@ -83,17 +83,6 @@ class _Departed:
     """The end of the records that took it out."""
 
 
-def without_directories(
-    broker: "BrokerRegistration", directories: Collection[UUID]
-) -> BrokerRegistrationChangeRecord:
-    """The registration of a broker no longer has these directories."""
-    return BrokerRegistrationChangeRecord(
-        broker_id=broker.broker_id,
-        broker_epoch=broker.epoch,
-        log_dirs=tuple(one for one in broker.directories if one not in directories),
-    )
-
-
 class PartitionTransitions:
     """`BrokerTransitions`. Its soft state, the cursors, lives only while the controller is active."""
 
@@ -163,8 +152,8 @@ class PartitionTransitions:
     def on_directories_offline(
         self, broker_id: int, directories: Iterable[UUID]
     ) -> "Sequence[MetadataRecord]":
-        """Handles partitions whose replica on `broker_id` is in one of the lost directories (KIP-858); none if slices
-        will.
+        """Takes `broker_id` out of the partitions that it has in lost directories, which its registration then no
+        longer has (KIP-858): at once if these are few, else in slices from now on.
         """
         lost = frozenset(directories)
         current = self._losses.get(broker_id)
@@ -173,7 +162,7 @@ class PartitionTransitions:
         partitions, is_last = self._next_lost(broker_id, _Loss(self._replicas_of(broker_id), lost))
         if is_last:
             self._losses.pop(broker_id, None)
-            return self._take_out(broker_id, partitions, is_lost=False)
+            return self._end_loss(self._image.cluster.brokers[broker_id], partitions, lost)
         self._losses[broker_id] = _Loss(self._replicas_of(broker_id), lost)
         return ()
 
@@ -192,10 +181,6 @@ class PartitionTransitions:
     def is_departing(self, broker_id: int) -> bool:
         """True while slices have yet to take `broker_id` out of its partitions."""
         return broker_id in self._departures
-
-    def is_losing_directories(self, broker_id: int) -> bool:
-        """True while slices have yet to take `broker_id` out of its partitions in lost directories."""
-        return broker_id in self._losses
 
     def departed_offset(self, broker_id: int) -> int:
         """The last offset of the slices that took `broker_id` out of its partitions; -1 if there were none."""
@@ -259,11 +244,20 @@ class PartitionTransitions:
             del self._losses[broker_id]  # unregistered, or another incarnation
             return ()
         partitions, is_last = self._next_lost(broker_id, loss)
-        records: list[MetadataRecord] = [*self._take_out(broker_id, partitions, is_lost=False)]
-        if is_last:
-            del self._losses[broker_id]
-            records.append(without_directories(broker, loss.directories))
-        return records
+        if not is_last:
+            return self._take_out(broker_id, partitions, is_lost=False)
+        del self._losses[broker_id]
+        return self._end_loss(broker, partitions, loss.directories)
+
+    def _end_loss(
+        self, broker: "BrokerRegistration", partitions: Iterable[_Partition], directories: Collection[UUID]
+    ) -> "Sequence[MetadataRecord]":
+        """Takes a broker out of the last of its partitions in lost directories, and these out of its registration."""
+        kept = tuple(one for one in broker.directories if one not in directories)
+        registration = BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=kept
+        )
+        return (*self._take_out(broker.broker_id, partitions, is_lost=False), registration)
 
     def _next_slice(self, broker_id: int, departure: _Departure) -> tuple[list[_Partition], bool]:
         """The next partitions that the broker has to leave, and whether they are the last ones."""

@@ -39,7 +39,6 @@ from quorate_protocol.records.generated import (
 )
 
 from quorate_controller.control.api import BrokerTransitions, ControlError, ControlResult, RequestContext
-from quorate_controller.control.broker_transitions import without_directories
 
 if TYPE_CHECKING:
     from quorate_protocol.image import BrokerRegistration, MetadataImage
@@ -270,8 +269,6 @@ class HeartbeatManager:
             lost = set(broker.directories).intersection(request.offline_log_dirs)
             if lost:
                 records += self._transitions.on_directories_offline(broker.broker_id, lost)
-                if not self._transitions.is_losing_directories(broker.broker_id):
-                    records.append(without_directories(broker, lost))
         if (
             request.cordoned_log_dirs is not None
             and metadata_version >= features.CORDONED_DIRECTORIES_SINCE
