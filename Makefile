@@ -44,6 +44,7 @@ nightly: $(VENV)/.all .jars ## what takes longest: kind, operators killed after 
 	$(SIMULATOR) --seeds 1000
 	$(SIMULATOR) --seeds 1000 --shape membership
 	QUORATE_REQUIRE=$${QUORATE_REQUIRE:-kind} $(PYTEST) tests/kubernetes/kind
+	$(SOAK) --minutes 5
 
 test-all: test test-rungs nightly ## every test
 
