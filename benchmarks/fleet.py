@@ -190,9 +190,12 @@ class _Fleet:
         commands: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
         loop.add_reader(pipe.fileno(), lambda: commands.put_nowait(pipe.recv()))
         handlers: dict[str, Callable[..., Any]] = {
-            name: getattr(self, f"_{name}") for name in ("grow", "pace", "samples_of", "fence", "observe")
+            "grow": self._grow,
+            "pace": self._pace,
+            "samples": self._taken_samples,
+            "fence": self._fence,
+            "observe": self._observe,
         }
-        handlers["samples"] = handlers.pop("samples_of")
         while True:
             name, arguments = await commands.get()
             pipe.send(await handlers[name](*arguments))
@@ -210,7 +213,7 @@ class _Fleet:
         self._interval_seconds = interval_seconds
         self._samples.clear()
 
-    async def _samples_of(self) -> list[Sample]:
+    async def _taken_samples(self) -> list[Sample]:
         return self._samples
 
     async def _fence(self, broker_id: int) -> None:

@@ -92,17 +92,15 @@ class ScaleRun:
 
     def measure(self) -> Figures:
         """Runs all phases; leaves no process behind."""
-        quorum, phases = (
-            self._quorum,
-            (
-                ("create", self._create),
-                ("large topic", self._create_large_topic),
-                ("memory", self._memory),
-                ("snapshot", self._snapshot),
-                ("fence", self._fence),
-                ("load", self._load),
-                ("failover", self._failover),
-            ),
+        quorum = self._quorum
+        phases = (
+            ("create", self._create),
+            ("large topic", self._create_large_topic),
+            ("memory", self._memory),
+            ("snapshot", self._snapshot),
+            ("fence", self._fence),
+            ("load", self._load),
+            ("failover", self._failover),
         )
         try:
             quorum.start()

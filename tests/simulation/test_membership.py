@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 from kit.simulator.__main__ import attempts
 from kit.simulator.coverage import Happening
-from kit.simulator.invariants import InvariantViolation
-from kit.simulator.scenario import run_seed
+from kit.simulator.planted import first_violation
 from kit.simulator.shape import Shape
 from quorate_controller.node.registration import RegistrationKeeper
 from quorate_controller.raft.progress import Progress
@@ -30,7 +29,6 @@ WANTED = {
     Happening.PARTITION: 200,
 }
 """How often each has to happen in all seeds together: about half of what it does."""
-SEEDS_MAX = 40
 
 
 @pytest.mark.parametrize("first", range(1, 41, 5))
@@ -59,22 +57,12 @@ def test_an_operator_gets_the_voters_that_it_wants_whatever_breaks() -> None:
     assert not missed, f"hardly happened: {missed}"
 
 
-def first_violation() -> InvariantViolation:
-    """Runs seeds until one breaks a promise."""
-    for seed in range(1, SEEDS_MAX + 1):
-        try:
-            run_seed(seed, Shape.membership(seed))
-        except InvariantViolation as violation:
-            return violation
-    pytest.fail(f"{SEEDS_MAX} seeds did not find the bug")
-
-
 def test_finds_changes_that_the_former_voters_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a majority of the wrong voters is found. Method: a leader goes on counting the voters that it had
     when it was elected: it commits what too few have, or waits for ever for somebody who is gone.
     """
     monkeypatch.setattr(Progress, "set_voters", lambda _progress, _voters: None)
-    assert first_violation().name in {"MajorityReachedHighWatermark", "Liveness"}
+    assert first_violation(Shape.membership).name in {"MajorityReachedHighWatermark", "Liveness"}
 
 
 def test_finds_a_controller_that_stays_unregistered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,4 +75,4 @@ def test_finds_a_controller_that_stays_unregistered(monkeypatch: pytest.MonkeyPa
         return difference(self, registration)  # type: ignore[arg-type]
 
     monkeypatch.setattr(RegistrationKeeper, "difference", only_once)
-    assert first_violation().name == "Liveness"
+    assert first_violation(Shape.membership).name == "Liveness"

@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
-from kit.simulator.invariants import InvariantViolation
-from kit.simulator.scenario import run_seed
+from kit.simulator.planted import first_violation
 from kit.simulator.shape import SHAPES, Schedule, Shape
 from quorate_controller.control import partition_change, partitions
 from quorate_controller.control.broker_transitions import PartitionTransitions
@@ -26,26 +23,12 @@ from quorate_controller.storage.controller_storage import ControllerStorage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    import pytest
     from kio.schema.alter_partition.v3.request import PartitionData
     from quorate_controller.node.metadata import Waiter
     from quorate_controller.raft.replica import Replica
     from quorate_controller.raft.startup import HardState
     from quorate_protocol.image.partitions import PartitionRegistration
-
-log = logging.getLogger(__name__)
-
-SEEDS_MAX = 40
-
-
-def first_violation(shape_of: Callable[[int], Shape]) -> InvariantViolation:
-    """Runs seeds until one breaks a promise."""
-    for seed in range(1, SEEDS_MAX + 1):
-        try:
-            run_seed(seed, shape_of(seed))
-        except InvariantViolation as violation:
-            log.info("found by %s with seed %d", violation.name, seed)
-            return violation
-    pytest.fail(f"{SEEDS_MAX} seeds did not find the bug")
 
 
 def test_finds_a_commit_without_a_majority(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import pytest
 from kit.simulator.__main__ import attempts
 from kit.simulator.coverage import Happening
-from kit.simulator.invariants import InvariantViolation
-from kit.simulator.scenario import run_seed
+from kit.simulator.planted import first_violation
 from kit.simulator.shape import Shape
 from quorate_controller.storage import log, segment
 from quorate_controller.storage.batch_spans import read_spans
@@ -17,10 +15,10 @@ from quorate_controller.storage.batch_spans import read_spans
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pytest
     from quorate_controller.storage.batch_spans import BatchSpan
 
 SEEDS = range(1, 11)
-SEEDS_MAX = 40
 
 
 def test_a_damaged_node_refuses_to_run() -> None:
@@ -36,16 +34,6 @@ def test_a_damaged_node_refuses_to_run() -> None:
     assert counts[Happening.ROT_REFUSED] > 5
 
 
-def first_violation() -> InvariantViolation:
-    """Runs seeds until one breaks a promise."""
-    for seed in range(1, SEEDS_MAX + 1):
-        try:
-            run_seed(seed, Shape.rotten(seed))
-        except InvariantViolation as violation:
-            return violation
-    pytest.fail(f"{SEEDS_MAX} seeds did not find the bug")
-
-
 def test_finds_a_log_that_is_read_without_its_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the test above can fail. Method: recovery takes batches as they are."""
 
@@ -53,7 +41,7 @@ def test_finds_a_log_that_is_read_without_its_checksums(monkeypatch: pytest.Monk
         return read_spans(*args, **(options | {"check_crc": False}))  # type: ignore[arg-type]
 
     monkeypatch.setattr(segment, "read_spans", unchecked)
-    assert first_violation().name in {"ConsistentCommittedData", "SameImages"}
+    assert first_violation(Shape.rotten).name in {"ConsistentCommittedData", "SameImages"}
 
 
 def test_finds_a_log_that_is_cut_off_at_any_damage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,4 +56,4 @@ def test_finds_a_log_that_is_cut_off_at_any_damage(monkeypatch: pytest.MonkeyPat
             self, base_offset, last, 0
         ),
     )
-    assert first_violation().name == "OnlyTornEnds"
+    assert first_violation(Shape.rotten).name == "OnlyTornEnds"

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from kit.controller_parts import node_status
+from kit.fuzz.served import LoggedErrors
 from kit.fuzz.target import Target
 from kit.snapshots import busy
 from quorate_controller.node.status import NodeStatus
@@ -67,24 +68,13 @@ class _Transport(asyncio.Transport):
         """Nothing more comes."""
 
 
-class _Errors(logging.Handler):
-    """Keeps what aiohttp logs of a handler that raised."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-
 class Site:
     """An application as its listener serves it."""
 
     def __init__(self, runner: web.AppRunner, loop: asyncio.AbstractEventLoop) -> None:
         self._runner = runner
         self._loop = loop
-        self._errors = _Errors()
+        self._errors = LoggedErrors()
         loop.run_until_complete(runner.setup())
 
     def ask(self, request: bytes) -> bytes:

@@ -36,8 +36,8 @@ PROPERTIES: Final = {
 }
 
 
-class _Errors(logging.Handler):
-    """Keeps what the controller logs as an error: an exception that it survived is a defect all the same."""
+class LoggedErrors(logging.Handler):
+    """Keeps what is logged as an error: an exception that somebody survived is a defect all the same."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -91,7 +91,7 @@ class ServedController:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._errors = _Errors()
+        self._errors = LoggedErrors()
         self._failures: list[Exception] = []
         self._driver: Driver | None = None
 

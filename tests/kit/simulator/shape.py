@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 ELECTION_TIMEOUT_MS: Final = 1000
 SHORT_ELECTION_TIMEOUT_MS: Final = 300
+ELECTION_BACKOFF_MS_MAX: Final = 1000
 DIRECTED: Final = 0.1
 """How many of all clusters are broken by a directed schedule."""
 MIXED: Final = 0.1
@@ -43,17 +44,17 @@ class Shape:
     """Voters and observers are controllers; `releases` and `drifts_ppm` have one entry for each of them."""
 
     voters: int
-    observers: int
+    observers: int = 0
     brokers: int
     is_dynamic: bool
-    is_stormy: bool
+    is_stormy: bool = False
     """Elections hardly end before the next fault: slow messages, quick reboots, voters that die as they vote."""
-    election_timeout_ms: int
-    election_backoff_ms_max: int
+    election_timeout_ms: int = ELECTION_TIMEOUT_MS
+    election_backoff_ms_max: int = ELECTION_BACKOFF_MS_MAX
     """How far apart those stand again who split a vote."""
     fetch_bytes_max: int
     """What one response carries of a log or a snapshot: little, so that it takes several, or all of it."""
-    auto_join: bool
+    auto_join: bool = False
     is_wired: bool
     """Whether messages between controllers pass through the codec, in the versions both ends speak."""
     releases: tuple[Release, ...]
@@ -93,7 +94,7 @@ class Shape:
             is_dynamic=is_dynamic,
             is_stormy=is_stormy,
             election_timeout_ms=SHORT_ELECTION_TIMEOUT_MS if is_stormy else ELECTION_TIMEOUT_MS,
-            election_backoff_ms_max=rng.choice((50, 1000)) if is_stormy else 1000,
+            election_backoff_ms_max=rng.choice((50, 1000)) if is_stormy else ELECTION_BACKOFF_MS_MAX,
             auto_join=is_dynamic and rng.random() < 0.3,
             is_wired=min(releases) < max(RELEASES) or rng.random() < 0.1,
             releases=releases,
@@ -112,14 +113,9 @@ class Shape:
         is_dynamic = rng.random() < 0.7
         return cls(
             voters=voters,
-            observers=0,
             brokers=rng.randint(0, 2),
             is_dynamic=is_dynamic,
-            is_stormy=False,
-            election_timeout_ms=ELECTION_TIMEOUT_MS,
-            election_backoff_ms_max=1000,
             fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
-            auto_join=False,
             is_wired=True,
             releases=_releases(rng, voters, is_dynamic=is_dynamic),
             drifts_ppm=_drifts(rng, voters),
@@ -138,14 +134,9 @@ class Shape:
         voters = rng.choice((1, 3, 3, 5))
         return cls(
             voters=voters,
-            observers=0,
             brokers=rng.randint(3, 4),
             is_dynamic=rng.random() < 0.7,
-            is_stormy=False,
-            election_timeout_ms=ELECTION_TIMEOUT_MS,
-            election_backoff_ms_max=1000,
             fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
-            auto_join=False,
             is_wired=rng.random() < 0.1,
             releases=(max(RELEASES),) * voters,
             drifts_ppm=_drifts(rng, voters),
@@ -169,11 +160,7 @@ class Shape:
             observers=MACHINES - voters,
             brokers=rng.randint(0, 1),
             is_dynamic=is_dynamic,
-            is_stormy=False,
-            election_timeout_ms=ELECTION_TIMEOUT_MS,
-            election_backoff_ms_max=1000,
             fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
-            auto_join=False,
             is_wired=min(releases) < max(RELEASES) or rng.random() < 0.1,
             releases=releases,
             drifts_ppm=_drifts(rng, MACHINES),
@@ -188,14 +175,11 @@ class Shape:
         voters = 4 if schedule is Schedule.RIVAL_CHANGES else rng.choice((3, 3, 5))
         return cls(
             voters=voters,
-            observers=0,
             brokers=rng.randint(0, 1),
             is_dynamic=is_dynamic,
-            is_stormy=False,
             election_timeout_ms=SHORT_ELECTION_TIMEOUT_MS,
             election_backoff_ms_max=50,
             fetch_bytes_max=ONE_BATCH_BYTES_MAX,
-            auto_join=False,
             is_wired=rng.random() < 0.1,
             releases=(max(RELEASES),) * voters,
             drifts_ppm=_drifts(rng, voters),
@@ -209,14 +193,9 @@ class Shape:
         voters = rng.choice((3, 3, 5))
         return cls(
             voters=voters,
-            observers=0,
             brokers=1,
             is_dynamic=rng.random() < 0.5,
-            is_stormy=False,
-            election_timeout_ms=ELECTION_TIMEOUT_MS,
-            election_backoff_ms_max=1000,
             fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
-            auto_join=False,
             is_wired=False,
             releases=(max(RELEASES),) * voters,
             drifts_ppm=_drifts(rng, voters),
@@ -232,14 +211,12 @@ class Shape:
         voters = 3
         return cls(
             voters=voters,
-            observers=0,
             brokers=0,
             is_dynamic=False,
             is_stormy=True,
             election_timeout_ms=SHORT_ELECTION_TIMEOUT_MS,
             election_backoff_ms_max=50,
             fetch_bytes_max=max(FETCH_BYTES_MAX),
-            auto_join=False,
             is_wired=True,
             releases=(Release.KAFKA_3_9,) * voters,
             drifts_ppm=_drifts(rng, voters),

@@ -252,14 +252,7 @@ class Administrators:
             if leader not in self._cluster.python_controllers:
                 continue  # a Java controller answers from a cache that follows its log
             key = self._config_key()
-            client = AdminClient(
-                bootstrap_controllers=[self._cluster.address(leader)],
-                follow_advertised=False,
-                retries=0,
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-                default_api_timeout_ms=REQUEST_TIMEOUT_MS,
-            )
-            async with client:
+            async with self._cluster.client_of(leader, REQUEST_TIMEOUT_MS) as client:
                 await self._read(client, who, key, leader)
 
     async def _read(self, client: AdminClient, who: str, key: str, leader: int) -> None:

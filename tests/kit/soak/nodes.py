@@ -16,6 +16,7 @@ from kit.cluster import DIE_WITH_PARENT, STOP_TIMEOUT_S, manifests, processes_be
 from kit.membership import Membership
 from kit.soak.network import Network, SmallDisk
 from kit.waiting import eventually
+from quorate_admin.client import AdminClient
 from quorate_operator.planning.cluster import DesiredNode, Implementation
 from quorate_operator.runtime.local.layout import Layout
 
@@ -205,6 +206,16 @@ class SoakCluster(Membership):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(timeout_s)
+
+    def client_of(self, node_id: int, timeout_ms: int) -> AdminClient:
+        """A client that asks one controller, once, and nobody else."""
+        return AdminClient(
+            bootstrap_controllers=[self.address(node_id)],
+            follow_advertised=False,
+            retries=0,
+            request_timeout_ms=timeout_ms,
+            default_api_timeout_ms=timeout_ms,
+        )
 
     # Clocks, disks and system calls
 

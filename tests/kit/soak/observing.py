@@ -92,16 +92,8 @@ class Observer:
     # Asking
 
     async def _observe(self) -> None:
-        clients = {
-            node_id: AdminClient(
-                bootstrap_controllers=[self._cluster.address(node_id)],
-                follow_advertised=False,
-                retries=0,
-                request_timeout_ms=int(LOOK_TIMEOUT_S * 1000),
-                default_api_timeout_ms=int(LOOK_TIMEOUT_S * 1000),
-            )
-            for node_id in self._cluster.controllers
-        }
+        timeout_ms = int(LOOK_TIMEOUT_S * 1000)
+        clients = {one: self._cluster.client_of(one, timeout_ms) for one in self._cluster.controllers}
         timeout = aiohttp.ClientTimeout(total=LOOK_TIMEOUT_S)
         try:
             async with aiohttp.ClientSession(timeout=timeout) as session:
