@@ -1,6 +1,7 @@
 """Feature levels of Apache Kafka: levels, dependencies, defaults (KIP-584, KIP-1022).
 
-The table follows Kafka 4.3.1; metadata.version 31 to 33 are those that 4.4 announced.
+A level means the same in every release that knows it. Which levels a release has for production is in
+:mod:`quorate_protocol.kafka.releases`.
 """
 
 from collections.abc import Mapping
@@ -8,13 +9,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE, NEWEST_RELEASE, RELEASES
+
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
 METADATA_VERSION_MIN: Final = 7
-METADATA_VERSION_LATEST_PRODUCTION: Final = 30
-"""The level of a new cluster: 4.3-IV0."""
+METADATA_VERSION_MAX: Final = RELEASES[NEWEST_RELEASE].metadata_version
+"""The highest level that our controllers support: the newest release's for production."""
+METADATA_VERSION_OF_NEW_CLUSTERS: Final = RELEASES[DEFAULT_RELEASE].metadata_version
+"""The level of a new cluster that asks for none."""
 
 # First metadata.version with a capability.
 SCRAM_SINCE: Final = 11
@@ -48,7 +53,7 @@ def _metadata_versions() -> Mapping[int, MetadataVersion]:
     names = (
         "3.3-IV3! 3.4-IV0! 3.5-IV0 3.5-IV1 3.5-IV2! 3.6-IV0 3.6-IV1! 3.6-IV2! 3.7-IV0! 3.7-IV1 3.7-IV2! "
         "3.7-IV3 3.7-IV4 3.8-IV0 3.9-IV0 4.0-IV0 4.0-IV1! 4.0-IV2 4.0-IV3 4.1-IV0 4.1-IV1 4.2-IV0 4.2-IV1 "
-        "4.3-IV0! 4.4-IV0 4.4-IV1! 4.4-IV2!"
+        "4.3-IV0! 4.4-IV0 4.4-IV1! 4.4-IV2! 4.5-IV0"
     )
     return MappingProxyType(
         {
@@ -59,7 +64,7 @@ def _metadata_versions() -> Mapping[int, MetadataVersion]:
 
 
 METADATA_VERSIONS: Final = _metadata_versions()
-METADATA_VERSION_MAX: Final = max(METADATA_VERSIONS)
+"""Every level that a release knows, by number; those above METADATA_VERSION_MAX are known for tests only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +72,15 @@ class Feature:
     """One feature other than metadata.version. Level 0 means that it is disabled."""
 
     name: str
-    level_max: int
-    level_latest_production: int
     default_since: Mapping[int, int]
     """Level -> first metadata.version at which a new cluster gets it; level 0 is the default before."""
     needs_metadata_version: Mapping[int, int] = field(default_factory=dict)
     """Level -> metadata.version without which it can't be set; METADATA_VERSION_MIN if not listed."""
+
+    @property
+    def level_max(self) -> int:
+        """The highest level, which is the newest release's for production."""
+        return RELEASES[NEWEST_RELEASE].feature_levels[self.name]
 
     def default_level(self, metadata_version: int) -> int:
         """Return the default level for a new cluster with this metadata.version."""
@@ -85,23 +93,16 @@ FEATURES: Final[Mapping[str, Feature]] = MappingProxyType(
     {
         feature.name: feature
         for feature in (
-            Feature(name=KRAFT_VERSION, level_max=1, level_latest_production=1, default_since={1: 21}),
-            Feature(
-                name="transaction.version",
-                level_max=2,
-                level_latest_production=2,
-                default_since={1: 24, 2: 24},
-            ),
-            Feature(name="group.version", level_max=1, level_latest_production=1, default_since={1: 22}),
+            Feature(name=KRAFT_VERSION, default_since={1: 21}),
+            Feature(name="transaction.version", default_since={1: 24, 2: 24}),
+            Feature(name="group.version", default_since={1: 22}),
             Feature(
                 name=ELIGIBLE_LEADER_REPLICAS,
-                level_max=1,
-                level_latest_production=1,
                 default_since={1: 26},
                 needs_metadata_version={1: ELIGIBLE_LEADER_REPLICAS_SINCE},
             ),
-            Feature(name="share.version", level_max=2, level_latest_production=1, default_since={1: 28}),
-            Feature(name="streams.version", level_max=1, level_latest_production=1, default_since={1: 29}),
+            Feature(name="share.version", default_since={1: 28, 2: 31}),
+            Feature(name="streams.version", default_since={1: 29}),
         )
     }
 )
@@ -125,11 +126,7 @@ def metadata_version_named(text: str) -> int:
     for version in reversed(tuple(METADATA_VERSIONS.values())):
         if version.name == text:
             return version.level
-        if (
-            version.release == release
-            and "-" not in text
-            and version.level <= METADATA_VERSION_LATEST_PRODUCTION
-        ):
+        if version.release == release and "-" not in text and version.level <= METADATA_VERSION_MAX:
             return version.level
     known = ", ".join(version.name for version in METADATA_VERSIONS.values())
     raise ValueError(f"Unknown metadata.version '{text}'. Supported metadata.version are: {known}")

@@ -1,14 +1,13 @@
 """What is wrong with registrations: ghosts, fenced brokers, and what keeps feature levels down."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from quorate_protocol.features import (
     CONTROLLER_UNREGISTRATION_SINCE,
-    FEATURES,
     METADATA_VERSION,
-    METADATA_VERSION_LATEST_PRODUCTION,
     metadata_version_name,
 )
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE, RELEASES, Release
 
 from quorate_admin.diagnosis.commands import Commands
 from quorate_admin.diagnosis.facts import Blocker, Examination, FeatureOutlook, NodeKind, RegisteredNode
@@ -25,12 +24,12 @@ def find_in_registrations(facts: Examination, judged: ClusterFacts, commands: Co
                 blocking.setdefault((blocker.kind, blocker.node_id), []).append((outlook, blocker))
     for (kind, node_id), blocked in sorted(blocking.items()):
         presence = judged.presence_of(node_id)
-        if presence is not Presence.ALIVE or _lacks_released_levels(blocked):
+        if presence is not Presence.ALIVE or _lacks_levels_of(_release(facts), blocked):
             yield _blocks(facts, kind, node_id, blocked, commands, presence=presence)
     for node_id in judged.ghosts:
         if (NodeKind.CONTROLLER, node_id) not in blocking:
             yield _idle_ghost(facts, node_id, commands)
-    for broker in (facts.brokers or {}).values():
+    for broker in _brokers(facts):
         if broker.fenced and (NodeKind.BROKER, broker.node_id) not in blocking:
             yield _fenced(judged, broker, commands)
     yield from _behind(facts, commands)
@@ -81,15 +80,27 @@ def _blocks(
     )
 
 
-def _lacks_released_levels(blocked: list[tuple[FeatureOutlook, Blocker]]) -> bool:
-    """Whether levels are blocked that a release of Kafka has: that a live node lacks later ones is no news."""
-    return any(blocker.highest < _latest_production(outlook.feature) for outlook, blocker in blocked)
+def _lacks_levels_of(release: Release, blocked: list[tuple[FeatureOutlook, Blocker]]) -> bool:
+    """Whether levels are blocked that the release has: that a live node lacks later ones is no news."""
+    levels = {METADATA_VERSION: release.metadata_version, **release.feature_levels}
+    return any(blocker.highest < levels.get(outlook.feature, 0) for outlook, blocker in blocked)
 
 
-def _latest_production(feature: str) -> int:
-    if feature == METADATA_VERSION:
-        return METADATA_VERSION_LATEST_PRODUCTION
-    return FEATURES[feature].level_latest_production if feature in FEATURES else 0
+def _release(facts: Examination) -> Release:
+    """The newest release that a broker runs, by its registration; that of new clusters if there is none.
+
+    Our controllers support the levels of all releases, so they do not tell which one a cluster runs.
+    """
+    highest = max(
+        (broker.features.get(METADATA_VERSION, (0, 0))[1] for broker in _brokers(facts) if broker.features),
+        default=0,
+    )
+    run = [release for release in RELEASES.values() if release.metadata_version <= highest]
+    return run[-1] if run else RELEASES[DEFAULT_RELEASE]
+
+
+def _brokers(facts: Examination) -> Iterable[RegisteredNode]:
+    return (facts.brokers or {}).values()
 
 
 def _way_out(
@@ -191,7 +202,7 @@ def _behind(facts: Examination, commands: Commands) -> Iterator[Finding]:
     outlook = next((one for one in facts.outlooks if one.feature == METADATA_VERSION), None)
     if outlook is None:
         return
-    reachable = min(outlook.reachable, METADATA_VERSION_LATEST_PRODUCTION)
+    reachable = min(outlook.reachable, _release(facts).metadata_version)
     if reachable > outlook.finalized:
         yield Finding(
             severity=Severity.NOTE,

@@ -33,7 +33,6 @@ _MEANINGFUL: Final = frozenset(
     leader.imbalance.check.interval.seconds listener.security.protocol.map listeners log.dir log.dirs
     max.connections min.insync.replicas node.id num.partitions process.roles queued.max.request.bytes
     socket.request.max.bytes unclean.leader.election.enable unclean.leader.election.interval.ms
-    unstable.feature.versions.enable
     """.split()  # noqa: SIM905 - a table of names
 )
 """Kafka's keys that change what a controller does, besides those with a prefix above.

@@ -114,7 +114,6 @@ class FormatTarget:
     log_dirs: tuple[Path, ...]
     """Ascending, metadata_log_dir among them."""
     has_static_voters: bool
-    allows_unstable_features: bool
 
 
 def load_config(path: Path) -> ControllerConfig:
@@ -234,7 +233,6 @@ def parse_format_target(properties: Mapping[str, str]) -> FormatTarget:
         metadata_log_dir=metadata_log_dir,
         log_dirs=tuple(sorted({metadata_log_dir, *log_dirs})),
         has_static_voters=bool(voters),
-        allows_unstable_features=bool(values["unstable.feature.versions.enable"]),
     )
 
 

@@ -25,7 +25,7 @@ ABORT_REASON: Final = "Controller failover"
 
 
 def default_bootstrap(
-    metadata_version: int = features.METADATA_VERSION_LATEST_PRODUCTION,
+    metadata_version: int = features.METADATA_VERSION_OF_NEW_CLUSTERS,
 ) -> BootstrapMetadata:
     """What `kafka-storage format` writes for a release: metadata.version and the levels that go with it."""
     levels = {features.METADATA_VERSION: metadata_version, **features.default_levels(metadata_version)}

@@ -15,9 +15,9 @@ from quorate_protocol.features import (
     FEATURES,
     KRAFT_VERSION,
     METADATA_VERSION,
-    METADATA_VERSION_LATEST_PRODUCTION,
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
+    METADATA_VERSION_OF_NEW_CLUSTERS,
     default_levels,
     metadata_version_name,
     metadata_version_named,
@@ -173,7 +173,7 @@ def format_directories(
     """
     _check_quorum_choice(target, options)
     controllers = _initial_controllers(target, options, generate_directory_id)
-    metadata_version = _metadata_version(target, options)
+    metadata_version = _metadata_version(options)
     features = _feature_levels(target, options, metadata_version)
     found = read_ensemble(file_system, target.log_dirs)
     check_ensemble(found, node_id=target.node_id, cluster_id=options.cluster_id)
@@ -250,7 +250,7 @@ def _initial_controllers(
     return {target.node_id: standalone}
 
 
-def _metadata_version(target: FormatTarget, options: FormatOptions) -> int:
+def _metadata_version(options: FormatOptions) -> int:
     level = options.features.get(METADATA_VERSION)
     if level is not None and options.release_version is not None:
         raise FormatError(
@@ -268,11 +268,11 @@ def _metadata_version(target: FormatTarget, options: FormatOptions) -> int:
         except ValueError as error:
             raise FormatError(str(error)) from None
     else:
-        level = METADATA_VERSION_LATEST_PRODUCTION
-    if level > METADATA_VERSION_LATEST_PRODUCTION and not target.allows_unstable_features:
+        level = METADATA_VERSION_OF_NEW_CLUSTERS
+    if level > METADATA_VERSION_MAX:
         raise FormatError(
-            f"{METADATA_VERSION} {metadata_version_name(level)} is not yet stable. "
-            "Set unstable.feature.versions.enable=true only on a cluster that you can afford to lose."
+            f"{METADATA_VERSION} {metadata_version_name(level)} is not yet stable: no release has it for production. "
+            f"The highest is {metadata_version_name(METADATA_VERSION_MAX)}."
         )
     return level
 
@@ -292,10 +292,9 @@ def _feature_levels(target: FormatTarget, options: FormatOptions, metadata_versi
     }
     for name, level in levels.items():
         feature = FEATURES[name]
-        highest = feature.level_max if target.allows_unstable_features else feature.level_latest_production
-        if level > highest:
+        if level > feature.level_max:
             raise FormatError(
-                f"No feature:{name} with feature level {level}. Levels are from 0 to {highest}."
+                f"No feature:{name} with feature level {level}. Levels are from 0 to {feature.level_max}."
             )
         problem = unmet_dependency(name, level, levels | {METADATA_VERSION: metadata_version})
         if problem is not None:

@@ -10,6 +10,7 @@ from itertools import count, islice
 from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import ConfigDict, Field, model_validator
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 from quorate_operator.models.base import (
     NODE_ID_MAX,
@@ -37,7 +38,7 @@ from quorate_operator.models.listeners import (
 from quorate_operator.models.pod_templates import ControllerRollout, PodTemplate, Rollout, Storage
 
 API_VERSION = "quorate.dev/v1alpha1"
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = DEFAULT_RELEASE
 CONTROLLERS_MAX = 9
 BROKERS_MAX = 1000
 CONTROLLER_IDS = 100

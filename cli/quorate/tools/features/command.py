@@ -117,12 +117,12 @@ def disable(
 
 @app.command("version-mapping", cls=LocalToolCommand)
 def version_mapping(context: typer.Context, *, release_version: ReleaseVersionOption = None) -> None:
-    """List the default levels of a release; by default, of the latest stable one."""
-    from quorate_protocol.features import METADATA_VERSION_LATEST_PRODUCTION, metadata_version_name
+    """List the default levels of a release; by default, of the one that new clusters get."""
+    from quorate_protocol.features import METADATA_VERSION_OF_NEW_CLUSTERS, metadata_version_name
 
     from quorate.tools.features.text import mapping_text
 
-    release = release_version or metadata_version_name(METADATA_VERSION_LATEST_PRODUCTION)
+    release = release_version or metadata_version_name(METADATA_VERSION_OF_NEW_CLUSTERS)
     levels = _levels_of_release(release)
     show(context, lambda: mapping_text(release, levels), lambda: levels)
 

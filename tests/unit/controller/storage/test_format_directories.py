@@ -21,6 +21,8 @@ from quorate_controller.storage.control_records import read_snapshot_quorum
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.meta_properties import read_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION
+from quorate_protocol.kafka.releases import RELEASES, Release
 from quorate_protocol.uuids import uuid_from_text
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -180,9 +182,9 @@ def test_features_follow_the_release(os_files: OsFileSystem, tmp_path: Path):
         ),
         ({}, {"features": {"foo": 1}}, "Unsupported feature: foo. Supported features are: eligible"),
         ({}, {"features": {"group.version": 9}}, "No feature:group.version with feature level 9"),
-        ({}, {"features": {"share.version": 2}}, "No feature:share.version with feature level 2"),
+        ({}, {"features": {"share.version": 3}}, "No feature:share.version with feature level 3"),
         ({}, {"features": {"metadata.version": 99}}, "Valid feature levels are from 7 to"),
-        ({}, {"features": {"metadata.version": 31}}, "4.4-IV0 is not yet stable"),
+        ({}, {"release_version": "4.5-IV0"}, "4.5-IV0 is not yet stable"),
         ({}, {"release_version": "9.9"}, "Unknown metadata.version '9.9'"),
         (
             {},
@@ -219,14 +221,17 @@ def test_wrong_options_write_nothing(
     assert files(tmp_path) == set()
 
 
-def test_unstable_levels_need_the_config(os_files: OsFileSystem, tmp_path: Path):
-    """unstable.feature.versions.enable lets levels through that no release has yet."""
-    node = target(tmp_path, unstable_feature_versions_enable="true")
-    result = format_with(
-        os_files, node, quorum=QuorumChoice.STANDALONE, features={"metadata.version": 33, "share.version": 2}
-    )
-    assert result.metadata_version == 33
-    assert features(os_files, tmp_path / "b")["share.version"] == 2
+@pytest.mark.parametrize(("version", "release"), RELEASES.items())
+def test_a_release_by_its_version_has_its_levels(
+    os_files: OsFileSystem, tmp_path: Path, version: str, release: Release
+):
+    """Goal: --release-version gives what that release's own kafka-storage gives. Method: each release."""
+    result = format_with(os_files, target(tmp_path), quorum=QuorumChoice.STANDALONE, release_version=version)
+    assert result.metadata_version == release.metadata_version
+    written = features(os_files, tmp_path / "b")
+    levels = {METADATA_VERSION: release.metadata_version, **release.feature_levels}
+    del levels[KRAFT_VERSION]  # which is no record of the metadata log
+    assert written == levels
 
 
 def test_formatted_directories_are_kept(os_files: OsFileSystem, tmp_path: Path):
