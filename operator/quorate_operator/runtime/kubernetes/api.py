@@ -31,6 +31,8 @@ WATCH_SILENCE_S = 70.0
 CONNECTIONS_MAX = 64
 EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024
 """More than etcd holds in one object."""
+TEXT_SHOWN_MAX = 200
+"""How much of an answer that is no JSON object is in the error."""
 
 
 _REQUEST_LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
@@ -40,7 +42,7 @@ _WATCH_LIMITS = aiohttp.ClientTimeout(
 
 
 class ApiError(Exception):
-    """The API server refused a request, or did not answer: `status` is 0 then."""
+    """The API server refused a request, or did not answer as one: `status` is 0 then."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -152,12 +154,16 @@ class KubernetesApi:
         query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": selector} if selector else {})
         items: list[Object] = []
         while True:
-            page = await self._request("GET", kind.path(namespace), query)
+            path = kind.path(namespace)
+            page = await self._request("GET", path, query)
+            found, metadata = page.get("items"), page.get("metadata")
+            if not isinstance(found, list) or not isinstance(metadata, dict):
+                raise ApiError(0, "Broken", f"GET {path}: the answer is not a list of {kind.plural}")
             # Items of a list come without these.
-            items += [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in page["items"]]
-            position = page["metadata"].get("continue")
+            items += [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in found]
+            position = metadata.get("continue")
             if not position:
-                return items, page["metadata"]["resourceVersion"]
+                return items, str(metadata.get("resourceVersion", ""))
             query["continue"] = position
 
     async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> Object:
@@ -224,11 +230,12 @@ class KubernetesApi:
             if response.status >= 400:
                 raise _error(response.status, await response.read())
             async for line in _lines(response.content):
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    status = event["object"]
-                    raise ApiError(status.get("code", 0), status.get("reason", ""), status.get("message", ""))
-                yield event["type"], event["object"]
+                change, subject = _event(line)
+                if change == "ERROR":
+                    raise ApiError(
+                        subject.get("code", 0), subject.get("reason", ""), subject.get("message", "")
+                    )
+                yield change, subject
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise ApiError(0, "Broken", f"a watch of {kind.plural} broke: {error!r}") from error
         finally:
@@ -249,7 +256,12 @@ class KubernetesApi:
             raise ApiError(0, "Broken", f"{method} {path}: {error!r}") from error
         if response.status >= 400:
             raise _error(response.status, content)
-        answer: Object = json.loads(content)
+        answer = _object(content)
+        if answer is None:
+            # A proxy in between may answer with any text, whatever the status.
+            raise ApiError(
+                0, "Broken", f"{method} {path}: the answer is not a JSON object: {content[:TEXT_SHOWN_MAX]!r}"
+            )
         return answer
 
     async def _send(
@@ -298,10 +310,25 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             raise ValueError(f"an event of more than {EVENT_SIZE_BYTES_MAX} bytes")
 
 
-def _error(status: int, content: bytes) -> ApiError:
+def _object(content: bytes) -> Object | None:
+    """Returns the JSON object, None for any other content."""
     try:
         answer = json.loads(content)
-        return ApiError(status, str(answer.get("reason", "")), str(answer.get("message", "")))
-    except (ValueError, AttributeError):
-        # A proxy in between may answer with any text.
-        return ApiError(status, "", f"HTTP status {status}: {content[:200]!r}")
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _event(line: bytes) -> tuple[str, Object]:
+    """Returns type and object of a line of a watch. Raises ValueError."""
+    match _object(line):
+        case {"type": str(change), "object": dict(subject)}:
+            return change, subject
+    raise ValueError(f"not an event: {line[:TEXT_SHOWN_MAX]!r}")
+
+
+def _error(status: int, content: bytes) -> ApiError:
+    answer = _object(content)
+    if answer is None:
+        return ApiError(status, "", f"HTTP status {status}: {content[:TEXT_SHOWN_MAX]!r}")
+    return ApiError(status, str(answer.get("reason", "")), str(answer.get("message", "")))

@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import yaml
 from aiohttp import web
 from kit.waiting import HANG_S
 from kubernetes.aio import config
-from quorate_operator.runtime.kubernetes.api import LEASE, KubernetesApi
+from quorate_operator.runtime.kubernetes.api import LEASE, ApiError, KubernetesApi
 
 
 @pytest.fixture
@@ -21,14 +22,23 @@ async def server() -> AsyncIterator[str]:
     async def lease(_: web.Request) -> web.Response:
         return web.json_response({"kind": "Lease", "metadata": {"name": "quorate-operator"}})
 
+    async with listening(lease) as address:
+        yield address
+
+
+@asynccontextmanager
+async def listening(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[str]:
+    """Runs a server that answers each request about Leases with `answer`. Yields its address."""
     app = web.Application()
-    app.router.add_get("/apis/coordination.k8s.io/v1/namespaces/here/leases/quorate-operator", lease)
+    app.router.add_get("/apis/coordination.k8s.io/v1/namespaces/here/leases{name:.*}", answer)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 @pytest.fixture
@@ -103,3 +113,68 @@ async def test_a_proxy_of_the_environment_is_heeded(
             assert await api.get(LEASE, "here", "quorate-operator") is not None
     finally:
         await api.close()
+
+
+@pytest.mark.parametrize("content", [b"<html>Sign in</html>", b"", b"[1]", b"\xff", b"[" * 100_000])
+async def test_an_answer_that_is_no_object_is_an_error_of_the_api(
+    content: bytes, configured: Callable[[str], None]
+) -> None:
+    """Goal: a proxy in between that answers 200 is reported like an API server that can't be reached. Method: a
+    server that answers all with one text: to a request of one object, to a list and to a watch.
+    """
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=content)
+
+    async with listening(answer) as address:
+        configured(address)
+        api = await KubernetesApi.connect()
+        try:
+            with pytest.raises(
+                ApiError, match=r"GET .*leases/one: the answer is not a JSON object"
+            ) as refusal:
+                await api.get(LEASE, "here", "one")
+            assert refusal.value.status == 0
+            with pytest.raises(ApiError, match=r"GET .*leases: the answer is not a JSON object"):
+                await api.list(LEASE, "here")
+        finally:
+            await api.close()
+
+
+@pytest.mark.parametrize(
+    "line", [b"<html>", b"[1]", b"{}", b'{"type": "ADDED", "object": 1}', b"[" * 100_000]
+)
+async def test_a_line_of_a_watch_that_is_no_event_breaks_it(
+    line: bytes, configured: Callable[[str], None]
+) -> None:
+    """Goal: a broken watch is one error, after which the watcher lists again. Method: a server sends such a line."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=line + b"\n")
+
+    async with listening(answer) as address:
+        configured(address)
+        api = await KubernetesApi.connect()
+        try:
+            with pytest.raises(ApiError, match=r"a watch of leases broke: .*not an event"):
+                [event async for event in api.watch(LEASE, "here", "", "1")]
+        finally:
+            await api.close()
+
+
+async def test_a_page_of_a_list_without_items_is_an_error_of_the_api(
+    configured: Callable[[str], None],
+) -> None:
+    """Goal: as for answers that are no JSON. Method: objects that are no list."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"login": "https://elsewhere"})
+
+    async with listening(answer) as address:
+        configured(address)
+        api = await KubernetesApi.connect()
+        try:
+            with pytest.raises(ApiError, match=r"GET .*leases: the answer is not a list of leases"):
+                await api.list(LEASE, "here")
+        finally:
+            await api.close()
