@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from pyspark_quorate.jobs.state import LakeError, State
 
@@ -135,14 +135,13 @@ class Lake:
         """Complete the recorded commit, if there is one. Every step can be repeated."""
         file = self.path / COMMIT
         if file.exists():
-            entry = json.loads(file.read_text())
-            state = State.from_json(entry["state"], str(self.path))
-            for staged, place in entry["place"]:
+            change, state = _read_commit(file)
+            for staged, place in change.place:
                 self._place(self.path / staged, self.path / place)
-            for place in entry["remove"]:
+            for place in change.remove:
                 self._discard(self.path / place)
-            if entry["deltas"]:
-                self._write_deltas([DeltaWrite(*one) for one in entry["deltas"]], state)
+            if change.deltas:
+                self._write_deltas(change.deltas, state)
             _write_json(self.path / STATE, state.as_json())
             file.unlink()
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
@@ -208,9 +207,33 @@ def _check_format(path: Path, state: State, kind: str | None) -> None:
 
 def _read_state(file: Path) -> State:
     try:
-        return State.from_json(json.loads(file.read_text()), str(file.parent.parent))
-    except (KeyError, TypeError, ValueError) as error:
+        return State.from_json(_read_object(file), str(file.parent.parent))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LakeError(f"{file} is not the state of a lake: {error}") from error
+
+
+def _read_commit(file: Path) -> tuple[Change, State]:
+    try:
+        entry = _read_object(file)
+        change = Change(
+            place=[(str(staged), str(place)) for staged, place in entry["place"]],
+            remove=[str(place) for place in entry["remove"]],
+            deltas=[DeltaWrite(*one) for one in entry["deltas"]],
+        )
+        return change, State.from_json(entry["state"], str(file.parent.parent))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LakeError(f"{file} is not a commit of a lake: {error}") from error
+
+
+def _read_object(file: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises ValueError or TypeError."""
+    try:
+        content = json.loads(file.read_text())
+    except RecursionError as error:
+        raise ValueError("its lists and objects are nested too deeply") from error
+    if not isinstance(content, dict):
+        raise TypeError(f"a {type(content).__name__} where an object is expected")
+    return content
 
 
 def _write_json(file: Path, content: object) -> None:

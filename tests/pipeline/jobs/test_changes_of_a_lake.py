@@ -148,8 +148,20 @@ def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         Lake.writing(str(tmp_path)),
     ):
         pass
-    file.write_text("{")
-    with pytest.raises(LakeError, match="is not the state of a lake"):
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"layout": 1}', '{"layout": 1, "files": []}', "[" * 100_000])
+def test_a_damaged_state_or_commit_of_a_lake_is_named(tmp_path: Path, text: str) -> None:
+    """Goal: the file that is damaged is known. Method: both files, cut, of another type, without fields, nested
+    too deeply.
+    """
+    with Lake.writing(str(tmp_path)):
+        pass
+    (tmp_path / COMMIT).write_text(text)
+    with pytest.raises(LakeError, match=f"{COMMIT} is not a commit of a lake"), Lake.writing(str(tmp_path)):
+        pass
+    (tmp_path / STATE).write_text(text)
+    with pytest.raises(LakeError, match=f"{STATE} is not the state of a lake"):
         Lake.open(str(tmp_path))
 
 

@@ -132,7 +132,9 @@ async def test_commands_reach_the_supervisor_in_a_deep_directory(tmp_path: Path)
 
 
 async def test_garbage_on_the_control_socket_is_refused(tmp_path: Path) -> None:
-    """Goal: a wrong client does not stop the supervisor. Method: no JSON, no command, an endless line."""
+    """Goal: a wrong client does not stop the supervisor. Method: no JSON, no command, an endless line, a nest of
+    lists.
+    """
     directory = PlayDirectory(tmp_path)
     directory.take()
 
@@ -140,15 +142,32 @@ async def test_garbage_on_the_control_socket_is_refused(tmp_path: Path) -> None:
         return command, arguments
 
     async with serve(directory, handle):
-        for garbage in (b"x\n", b"[]\n", b'{"command": 1}\n', b"x" * 100_000 + b"\n"):
+        for garbage in (b"x\n", b"[]\n", b'{"command": 1}\n', b"x" * 100_000 + b"\n", b"[" * 100_000 + b"\n"):
             reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))
             writer.write(garbage)
             answer = await reader.readline()
-            assert answer in (b"", b'{"error": "not a request"}\n')
+            reason = ": its lists and objects are nested too deeply" if garbage.startswith(b"[[") else ""
+            assert answer == b'{"error": "not a request%s"}\n' % reason.encode()
             writer.close()
             await writer.wait_closed()
         assert await call(directory, "still there") == ["still there", {}]
     directory.release()
+
+
+@pytest.mark.parametrize("answer", [b"x\n", b"[]\n", b"[" * 100_000 + b"\n"])
+async def test_a_supervisor_that_answers_garbage_is_told(tmp_path: Path, answer: bytes) -> None:
+    """Goal: a command says what is wrong. Method: something else listens at the socket, and answers."""
+    directory = PlayDirectory(tmp_path)
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_unix_server(talk, path=tmp_path / "control.sock"):
+        with pytest.raises(
+            PlayError, match=f"the supervisor of {tmp_path} sent neither a result nor an error"
+        ):
+            await call(directory, "status")
 
 
 def test_the_end_of_logs_is_printed_with_names_where_there_are_several(tmp_path: Path) -> None:

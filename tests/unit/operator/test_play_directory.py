@@ -202,10 +202,19 @@ def test_a_node_of_another_cluster_is_refused(directory: PlayDirectory) -> None:
 
 
 def test_a_broken_identity_is_told(directory: PlayDirectory) -> None:
-    """Goal: no stack trace for a damaged file. Method: cut it, empty it, let it come from the future."""
+    """Goal: no stack trace for a damaged file. Method: cut it, empty it, let it come from the future,
+    nest it deeply.
+    """
     settle(directory, desired())
     content = json.loads(directory.identity_file.read_text())
-    for text in ("{", "[]", "{}", json.dumps(content | {"format": 3}), json.dumps(content | {"nodes": 1})):
+    for text in (
+        "{",
+        "[]",
+        "{}",
+        json.dumps(content | {"format": 3}),
+        json.dumps(content | {"nodes": 1}),
+        "[" * 100_000,
+    ):
         directory.identity_file.write_text(text)
         with pytest.raises(PlayError, match=r"play\.json can't be read"):
             read_identity(directory)

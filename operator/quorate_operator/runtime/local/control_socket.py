@@ -75,16 +75,28 @@ async def call(directory: PlayDirectory, command: str, **arguments: Any) -> Any:
         raise NotRunningError(f"the cluster in {directory.path} does not run") from error
     if not line:
         raise NotRunningError(f"the supervisor of {directory.path} ended")
-    answer = json.loads(line)
-    if "error" in answer:
-        raise PlayError(answer["error"])
-    return answer["result"]
+    return _result(line, directory)
+
+
+def _result(line: bytes, directory: PlayDirectory) -> Any:
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError):
+        answer = None
+    match answer:
+        case {"error": error}:
+            raise PlayError(str(error))
+        case {"result": result}:
+            return result
+    raise PlayError(f"the supervisor of {directory.path} sent neither a result nor an error: {line[:200]!r}")
 
 
 async def _answer_to(line: bytes, handler: Handler) -> dict[str, Any]:
     try:
         request = json.loads(line)
         command, arguments = request["command"], request["arguments"]
+    except RecursionError:
+        return {"error": "not a request: its lists and objects are nested too deeply"}
     except (ValueError, KeyError, TypeError):
         return {"error": "not a request"}
     try:

@@ -95,6 +95,8 @@ def read_identity(directory: PlayDirectory) -> ClusterIdentity:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
         raise PlayError(f"{file} can't be read: {where}: {fault['msg']}") from error
+    except RecursionError as error:
+        raise PlayError(f"{file} can't be read: its lists and objects are nested too deeply") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PlayError(f"{file} can't be read: {error!r}") from error
 
