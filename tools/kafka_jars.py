@@ -1,8 +1,10 @@
-"""Print where Kafka's jars are, found as `quorate play` finds them: KAFKA_HOME, or a cache that Maven fills.
+"""`kafka_jars.py [--version V] [--tools]`: where the jars of a Kafka are, or those of its command line tools.
 
-Exits with 1, and says what is missing, when they can't be had.
+They are found as `quorate play` finds them: KAFKA_HOME, or a cache that Maven fills. Exits with 1, and says what is
+missing, when they can't be had.
 """
 
+import argparse
 import os
 import sys
 
@@ -11,8 +13,8 @@ from quorate_operator.runtime.local.errors import KafkaUnavailableError
 from quorate_operator.runtime.local.stock_kafka import Kafka, find_kafka
 
 
-def kafka_here() -> Kafka:
-    """The Kafka of this machine, its jars fetched if need be. Raises KafkaUnavailableError."""
+def kafka_here(version: str = KAFKA_VERSION) -> Kafka:
+    """Returns the Kafka of this machine, its jars fetched if need be. Raises KafkaUnavailableError."""
     printed: set[str] = set()
 
     def tell_once(text: str) -> None:
@@ -21,13 +23,18 @@ def kafka_here() -> Kafka:
             printed.add(what)
             print(what, file=sys.stderr)
 
-    return find_kafka(KAFKA_VERSION, os.environ, tell_once)
+    return find_kafka(version, os.environ, tell_once)
 
 
 def main() -> int:
-    """The exit code."""
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--version", default=KAFKA_VERSION, help="the release (default %(default)s)")
+    parser.add_argument("--tools", action="store_true", help="the jars of the command line tools")
+    options = parser.parse_args()
     try:
-        print(kafka_here().libs)
+        kafka = kafka_here(options.version)
+        print(kafka.tools.libs if options.tools and kafka.tools else kafka.libs)
     except KafkaUnavailableError as error:
         print(error, file=sys.stderr)
         return 1

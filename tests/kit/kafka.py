@@ -1,36 +1,63 @@
-"""Fixtures of stock Kafka beside our controllers: jars, ports, and the cluster that tests share."""
+"""Fixtures of stock Kafka beside our controllers: jars, ports, and the cluster that tests share.
+
+QUORATE_KAFKA_VERSION chooses the release that a test run has beside our controllers; tests of differences between
+releases name theirs.
+"""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from kit.cluster import Cluster, manifests
 from kit.requirements import missing
+from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.runtime.local import identity
-from quorate_operator.runtime.local.stock_kafka import cache_directory
+from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS, Kafka, KafkaTools, cache_directory
 
-_HOW_TO_GET = (
-    "Kafka 4.3.1's jars are missing: set QUORATE_KAFKA_JARS to a directory of them, or KAFKA_HOME to a "
-    "distribution, or run `make play` once, which has Maven put them into a cache"
-)
+RELEASES: Final = ("4.3.1", "4.4.0")
+"""The releases that Quorate supports, oldest first."""
+RELEASE: Final = os.environ.get("QUORATE_KAFKA_VERSION", KAFKA_VERSION)
 
 
-def find_kafka_jars() -> Path | None:
-    """The directory with Kafka's jars: QUORATE_KAFKA_JARS, KAFKA_HOME/libs or the cache."""
+def find_kafka_jars(version: str = RELEASE) -> Path | None:
+    """The directory with the jars of a release: QUORATE_KAFKA_JARS, KAFKA_HOME/libs or the cache."""
     candidates = []
     if jars := os.environ.get("QUORATE_KAFKA_JARS"):
         candidates.append(Path(jars))
     if home := os.environ.get("KAFKA_HOME"):
         candidates.append(Path(home) / "libs")
-    candidates.append(cache_directory(os.environ) / "kafka-4.3.1" / "libs")
-    return next((path for path in candidates if any(path.glob("kafka-clients-*.jar"))), None)
+    candidates.append(cache_directory(os.environ) / f"kafka-{version}" / "libs")
+    return next((path for path in candidates if (path / f"kafka-clients-{version}.jar").exists()), None)
+
+
+def jars_of(version: str) -> Path:
+    """The directory with the jars of a release; skips the test when there is none."""
+    return find_kafka_jars(version) or missing(
+        "kafka",
+        f"Kafka {version}'s jars are missing: set QUORATE_KAFKA_JARS to a directory of them, or KAFKA_HOME to a "
+        f"distribution, or have Maven put them into a cache with `tools/kafka_jars.py --version {version}`",
+    )
+
+
+def stock_kafka_of(version: str) -> Kafka:
+    """A release with its command line tools; skips the test when there are no jars."""
+    lender = BORROWED_TOOLS.get(version)
+    tools = KafkaTools(version=lender, libs=jars_of(lender)) if lender else None
+    return Kafka(version=version, java="java", libs=jars_of(version), tools=tools)
+
+
+@pytest.fixture(scope="session")
+def stock_kafka() -> Kafka:
+    """The release of this test run, with its command line tools; skips the test when there are no jars."""
+    return stock_kafka_of(RELEASE)
 
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
-    """The directory with Kafka 4.3.1's jars; skips the test when there is none."""
-    return find_kafka_jars() or missing("kafka", _HOW_TO_GET)
+    """The directory with the jars of the release of this test run; skips the test when there is none."""
+    return jars_of(RELEASE)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
+from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,9 +22,11 @@ def test_every_file_has_the_version_of_the_distribution() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_jars_and_images_have_the_kafka_of_the_models() -> None:
-    """Goal: what is downloaded is what manifests ask for by default. Method: read the POM and the Dockerfile."""
-    pom = (ROOT / "operator/quorate_operator/runtime/local/kafka-pom.xml").read_text()
+def test_the_image_has_the_kafka_of_the_models() -> None:
+    """Goal: what is built is what manifests ask for by default, with tools. Method: read the Dockerfile."""
     image = (ROOT / "docker/broker/Dockerfile").read_text()
-    found = re.findall(r"<kafka.version>(.+?)<|KAFKA_VERSION=(\S+)|quorate-broker:(\S+)", f"{pom}{image}")
+    found = re.findall(r"KAFKA_VERSION=(\S+)|quorate-broker:(\S+)", image)
     assert {version for groups in found for version in groups if version} == {KAFKA_VERSION}
+    tools = re.search(r"KAFKA_TOOLS_VERSION=(\S+)", image)
+    assert tools
+    assert tools[1] == BORROWED_TOOLS.get(KAFKA_VERSION, KAFKA_VERSION)

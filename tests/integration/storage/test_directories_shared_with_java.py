@@ -17,6 +17,7 @@ from quorate_controller.storage.controller_storage import ControllerStorage, Sto
 from quorate_controller.storage.errors import DirectoryInUseError
 from quorate_controller.storage.log import LogConfig
 from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_operator.runtime.local.stock_kafka import Kafka
 from quorate_protocol.properties import parse_properties
 from quorate_protocol.records.batch import build_batch, decode_batches
 from quorate_protocol.records.control import decode_control
@@ -36,31 +37,35 @@ Java = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def java(kafka_jars: Path) -> Java:
+def java(stock_kafka: Kafka) -> Java:
     """`java(main_class, *arguments)` runs a stock tool to its end."""
 
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    def run(main_class: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            java_command(kafka_jars, *arguments), capture_output=True, text=True, timeout=WAIT_S, check=False
+            java_command(stock_kafka, main_class, *arguments),
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
         )
 
     return run
 
 
-def java_command(jars: Path, *arguments: object) -> list[str]:
+def java_command(kafka: Kafka, main_class: str, *arguments: object) -> list[str]:
     """A small JVM that starts fast."""
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx200m"]
-    return ["java", *options, "-cp", f"{jars}/*", *map(str, arguments)]
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx200m")
+    return kafka.command(main_class, *map(str, arguments), jvm=options)
 
 
 @contextmanager
-def running_kafka(jars: Path, config: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running_kafka(kafka: Kafka, config: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A stock node, killed at the end."""
     output = config.with_suffix(".log")
     with (
         output.open("wb") as stream,
         subprocess.Popen(
-            java_command(jars, "kafka.Kafka", config), stdout=stream, stderr=subprocess.STDOUT
+            java_command(kafka, "kafka.Kafka", config), stdout=stream, stderr=subprocess.STDOUT
         ) as process,
     ):
         try:
@@ -217,7 +222,7 @@ def dump_problems(java: Java, *files: Path) -> list[str]:
 
 
 def test_directory_goes_from_java_to_us_and_back(
-    java: Java, kafka_jars: Path, dynamic_node: Path, tmp_path: Path
+    java: Java, stock_kafka: Kafka, dynamic_node: Path, tmp_path: Path
 ):
     """Kill a Java controller, go on with its directory, crash, and let a Java controller go on with ours.
 
@@ -226,7 +231,7 @@ def test_directory_goes_from_java_to_us_and_back(
     """
     data, partition = tmp_path / "data", tmp_path / "data" / PARTITION
     config = storage_config(data)
-    with running_kafka(kafka_jars, dynamic_node):
+    with running_kafka(stock_kafka, dynamic_node):
         eventually(lambda: len(list(partition.glob("*.log"))) >= 2, WAIT_S, "a second segment")
         eventually(lambda: len(list(partition.glob("*.checkpoint"))) >= 3, WAIT_S, "two snapshots")
         with pytest.raises(DirectoryInUseError):
@@ -252,7 +257,7 @@ def test_directory_goes_from_java_to_us_and_back(
     assert dump_problems(java, *files) == []
     crash(storage)
 
-    with running_kafka(kafka_jars, dynamic_node) as process:
+    with running_kafka(stock_kafka, dynamic_node) as process:
         quorum_state = partition / "quorum-state"
         eventually(
             lambda: json.loads(quorum_state.read_text())["leaderEpoch"] > 5,
@@ -285,14 +290,14 @@ def crash(storage: ControllerStorage) -> None:
         lock.release()
 
 
-def test_static_quorum_state_has_javas_bytes(java: Java, kafka_jars: Path, tmp_path: Path):
+def test_static_quorum_state_has_javas_bytes(java: Java, stock_kafka: Kafka, tmp_path: Path):
     """kraft.version 0: what Java writes into quorum-state, we read, and write the same."""
     config_file = write_config(tmp_path, "controller.quorum.voters=3000@ADDRESS")
     formatted = java("kafka.tools.StorageTool", "format", "-c", config_file, "-t", CLUSTER_ID)
     assert formatted.returncode == 0, formatted.stderr
     data = tmp_path / "data"
     quorum_state = data / PARTITION / "quorum-state"
-    with running_kafka(kafka_jars, config_file):
+    with running_kafka(stock_kafka, config_file):
         eventually(
             lambda: quorum_state.exists() and '"leaderId":3000' in quorum_state.read_text(),
             WAIT_S,

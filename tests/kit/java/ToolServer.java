@@ -13,6 +13,7 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.io.UncheckedIOException;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -20,8 +21,8 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import java.util.function.Function;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs the main methods of Kafka's tools, one after the other, in one JVM:
@@ -48,9 +49,7 @@ public final class ToolServer {
         System.setIn(new CallsInput());
         System.setOut(new Unclosed(new CallsOutput(call -> call.out)));
         System.setErr(new Unclosed(new CallsOutput(call -> call.err)));
-        Exit.setExitProcedure((code, message) -> exit(code));
-        Exit.setHaltProcedure((code, message) -> exit(code));
-        Exit.setShutdownHookAdder((name, hook) -> current().addHook(hook));
+        takeOverExits();
         Runtime.getRuntime().addShutdownHook(new Thread(ToolServer::answerAsTheJvmEnds));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
             Call call = new Call(JSON.readTree(line));
@@ -60,6 +59,31 @@ public final class ToolServer {
             answer(call, call.exitCode, stuckAt);
         }
         Runtime.getRuntime().halt(0); // whatever threads the tools have left
+    }
+
+    /** Has Kafka's Exit end the call instead of the JVM. Kafka 4.4 moved the class, so that it is found by name. */
+    private static void takeOverExits() throws ReflectiveOperationException {
+        Class<?> kafkas;
+        try {
+            kafkas = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException older) {
+            kafkas = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        takeOver(kafkas, "setExitProcedure", "Procedure", arguments -> exit((int) arguments[0]));
+        takeOver(kafkas, "setHaltProcedure", "Procedure", arguments -> exit((int) arguments[0]));
+        takeOver(kafkas, "setShutdownHookAdder", "ShutdownHookAdder",
+                arguments -> current().addHook((Runnable) arguments[1]));
+    }
+
+    private static void takeOver(Class<?> exit, String setter, String type, Consumer<Object[]> action)
+            throws ReflectiveOperationException {
+        Class<?> wanted = Class.forName(exit.getName() + "$" + type);
+        Object implementation = Proxy.newProxyInstance(
+                ToolServer.class.getClassLoader(), new Class<?>[] {wanted}, (proxy, method, arguments) -> {
+                    action.accept(arguments);
+                    return null;
+                });
+        exit.getMethod(setter, wanted).invoke(null, implementation);
     }
 
     private static void answerAsTheJvmEnds() {

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from kit.java.cluster import JavaCluster
 from kit.java.tools import JavaTools
+from quorate_operator.runtime.local.stock_kafka import Kafka
 
 NewJavaCluster = Callable[..., JavaCluster]
 
 
 @pytest.fixture(scope="session")
-def java_tool(kafka_jars: Path) -> Iterator[JavaTools]:
+def java_tool(stock_kafka: Kafka) -> Iterator[JavaTools]:
     """Runs Kafka's tools: `java_tool("org.apache.kafka.tools.TopicCommand", "--list", ...)` gives a `Ran`."""
-    tools = JavaTools(kafka_jars)
+    tools = JavaTools(stock_kafka)
     try:
         yield tools
     finally:

@@ -15,7 +15,7 @@ from typing import IO, Any, Self
 
 from kit.java.class_archive import archive_options
 from quorate_operator.properties import TOOLS_LOG4J2
-from quorate_operator.runtime.local.stock_kafka import cache_directory
+from quorate_operator.runtime.local.stock_kafka import Kafka, cache_directory
 
 SERVER = Path(__file__).with_name("ToolServer.java")
 JVM = (
@@ -43,9 +43,35 @@ class Ran:
 
 
 class JavaTools:
-    """Runs main classes from Kafka's jars. The JVM is started when it is first needed; close it."""
+    """Runs main classes of a release, in a JVM for each directory of jars. Close it.
 
-    def __init__(self, jars: Path, java: str = "java") -> None:
+    A release that was published without its command line tools has them, and a JVM for them, from another release.
+    """
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._servers: dict[Path, _ToolServer] = {}
+        self._lock = Lock()
+
+    def __call__(self, main_class: str, *arguments: object, **options: Any) -> Ran:
+        """Run a main class to its end; `options` are those of `_ToolServer.run`."""
+        libs = self._kafka.libs_of(main_class)
+        with self._lock:
+            if libs not in self._servers:
+                self._servers[libs] = _ToolServer(libs, self._kafka.java)
+            server = self._servers[libs]
+        return server.run(main_class, *arguments, **options)
+
+    def close(self) -> None:
+        """End the JVMs."""
+        for server in self._servers.values():
+            server.close()
+
+
+class _ToolServer:
+    """A JVM for the classes of some jars. It is started when it is first needed."""
+
+    def __init__(self, jars: Path, java: str) -> None:
         self._jars = jars
         self._java = java
         self._lock = Lock()
@@ -53,7 +79,7 @@ class JavaTools:
         self._process: subprocess.Popen[str] | None = None
         self._errors: IO[str] | None = None
 
-    def __call__(
+    def run(
         self,
         main_class: str,
         *arguments: object,

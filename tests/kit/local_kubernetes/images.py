@@ -21,7 +21,7 @@ from kit.local_kubernetes.golang import Progress, locked
 from kit.local_kubernetes.processes import run
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
-from quorate_operator.runtime.local.stock_kafka import cache_directory, find_kafka
+from quorate_operator.runtime.local.stock_kafka import Kafka, cache_directory, find_kafka
 
 QUORATE = "quorate:test"
 BROKER = f"quorate-broker:{KAFKA_VERSION}"
@@ -62,7 +62,10 @@ def build_images(docker: DockerHost, environment: Mapping[str, str], progress: P
             for base in (_PYTHON_BASE, _JAVA_BASE):
                 _import(docker, base, environment, progress)
             _copy(_wheels("operator", environment, progress), context / "dist/wheels")
-            _copy(_jars(environment, progress), context / "dist/kafka")
+            kafka = _kafka(environment, progress)
+            _copy(kafka.libs, context / "dist/kafka")
+            if kafka.tools:
+                _copy(kafka.tools.libs, context / "dist/kafka-tools")
             quorate.append(f"--build-arg=BASE={_PYTHON_BASE}")
             broker += [f"--build-arg=BASE={_JAVA_BASE}", f"--build-arg=MAVEN={_JAVA_BASE}"]
         for options in (quorate, broker):
@@ -112,9 +115,9 @@ def _import(docker: DockerHost, base: str, environment: Mapping[str, str], progr
     run(["docker", "import", f"{tar}", base], BUILD_TIMEOUT_S, environment=docker.environment)
 
 
-def _jars(environment: Mapping[str, str], progress: Progress) -> Path:
+def _kafka(environment: Mapping[str, str], progress: Progress) -> Kafka:
     try:
-        return find_kafka(KAFKA_VERSION, environment, progress).libs
+        return find_kafka(KAFKA_VERSION, environment, progress)
     except KafkaUnavailableError as error:
         raise LocalKubernetesError(f"the broker's image needs Kafka: {error}") from error
 

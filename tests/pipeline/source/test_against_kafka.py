@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark_quorate import rows
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
+from quorate_operator.runtime.local.stock_kafka import Kafka
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 FILES = sorted([*GOLDEN.glob("*/0*.log"), *GOLDEN.glob("*/0*.checkpoint")])
@@ -24,10 +25,10 @@ CONTROL_NAMES = {
 PRINTED = re.compile(r"\| offset: (\d+) CreateTime: (\d+) .*? headerKeys: \[\] (\S+) (\{.*\})")
 
 
-def dump(jars: Path, files: list[Path]) -> dict[str, list[tuple[int, int, str, int, dict[str, Any]]]]:
+def dump(kafka: Kafka, files: list[Path]) -> dict[str, list[tuple[int, int, str, int, dict[str, Any]]]]:
     """What kafka-dump-log prints: (offset, time in milliseconds, record, version, fields) by file."""
-    command = ["java", "-Xmx256m", "-cp", str(jars / "*"), "org.apache.kafka.tools.DumpLogSegments"]
-    command += ["--cluster-metadata-decoder", "--files", ",".join(map(str, files))]
+    arguments = ("--cluster-metadata-decoder", "--files", ",".join(map(str, files)))
+    command = kafka.command("org.apache.kafka.tools.DumpLogSegments", *arguments, jvm=("-Xmx256m",))
     printed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     found: dict[str, list[tuple[int, int, str, int, dict[str, Any]]]] = {}
     current = ""
@@ -63,11 +64,11 @@ def assert_says(ours: Any, theirs: Any, where: str) -> None:
         assert ours == theirs, where
 
 
-def test_payloads_are_those_of_kafka_dump_log(kafka_jars: Path) -> None:
+def test_payloads_are_those_of_kafka_dump_log(stock_kafka: Kafka) -> None:
     """Goal: names, values, times, versions and offsets are Kafka's. Method: stock Kafka's files, record by record."""
     reader = MetadataLogReader(parse_options({"path": str(GOLDEN), "noOps": "true"}))
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    printed = dump(kafka_jars, FILES)
+    printed = dump(stock_kafka, FILES)
     assert set(printed) == {str(path) for path in FILES}
     ours: dict[str, list[dict[str, Any]]] = {}
     for row in pa.Table.from_batches(batches).to_pylist():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
-from quorate_operator.runtime.local.stock_kafka import cache_directory, find_kafka
+from quorate_operator.runtime.local.stock_kafka import Kafka, KafkaTools, cache_directory, find_kafka
 
 JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 FETCH = """
@@ -117,9 +117,37 @@ def test_kafka_home_wins(script: Script, environment: dict[str, str], tmp_path: 
     libs = tmp_path / "home" / "libs"
     libs.mkdir(parents=True)
     (libs / "kafka_2.13-4.2.0.jar").touch()
+    (libs / "kafka-tools-4.2.0.jar").touch()
     kafka = find_kafka("4.3.1", environment | {"KAFKA_HOME": str(libs.parent)}, lambda _: None)
     assert (kafka.version, kafka.libs) == ("4.2.0", libs)
     assert kafka.command("a.Main", "x", jvm=("-Xmx1m",))[1:] == ["-Xmx1m", "-cp", f"{libs}/*", "a.Main", "x"]
+
+
+def test_a_release_without_tools_borrows_them(
+    script: Script, environment: dict[str, str], bin_directory: Path
+) -> None:
+    """Goal: 4.4.0, whose tools were not published, runs with those of 4.3.1. Method: Maven's arguments are kept; a
+    class of the broker and one of the tools, by the name that it has in that release.
+    """
+    script("java", JAVA_17)
+    script("mvn", f'echo "$@" >> "$(dirname "$0")/arguments"{FETCH}')
+    kafka = find_kafka("4.4.0", environment, lambda _: None)
+    cache = Path(environment["XDG_CACHE_HOME"]) / "quorate"
+    assert kafka.tools == KafkaTools(version="4.3.1", libs=cache / "kafka-4.3.1" / "libs")
+    class_paths = [kafka.command(one)[2:] for one in ("kafka.Kafka", "kafka.admin.ConfigCommand")]
+    assert class_paths == [
+        [f"{cache}/kafka-4.4.0/libs/*", "kafka.Kafka"],
+        [f"{cache}/kafka-4.3.1/libs/*", "kafka.admin.ConfigCommand"],
+    ]
+    first, second = (bin_directory / "arguments").read_text().splitlines()
+    assert "-Dkafka.version=4.4.0 -Dwithout-tools " in first
+    assert "-Dkafka.version=4.3.1 dependency:copy-dependencies" in second
+
+
+def test_a_tool_that_moved_is_found() -> None:
+    """Goal: kafka-configs runs in a Kafka whose own tools are of 4.4 or newer. Method: its main class."""
+    kafka = Kafka(version="4.10.0", java="java", libs=Path("/libs"))
+    assert kafka.command("kafka.admin.ConfigCommand")[-1] == "org.apache.kafka.tools.ConfigCommand"
 
 
 def test_a_kafka_home_without_kafka_is_refused(

@@ -6,11 +6,12 @@ import signal
 import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
 from quorate_admin.files import read_bounded
 
 from quorate_operator.gateway.kafka import KafkaGateway
@@ -32,12 +33,13 @@ from quorate_operator.runtime.local.identity import (
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import QUORATE, Layout
 from quorate_operator.runtime.local.machine_addresses import complete
-from quorate_operator.runtime.local.stock_kafka import Kafka, Progress, find_kafka
+from quorate_operator.runtime.local.stock_kafka import Kafka, Progress, find_kafka, version_key
 from quorate_operator.runtime.local.supervisor import Snapshot, Supervisor
 from quorate_operator.runtime.local.tool_scripts import write_tools
 
 DEFAULT_ROOT = Path(".quorate")
 MANIFEST_SIZE_BYTES_MAX = 16 * 1024 * 1024
+_KAFKAS = TypeAdapter(dict[str, Kafka])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +54,16 @@ class Request:
 
     def as_arguments(self) -> dict[str, Any]:
         """Returns arguments for the supervisor that runs the cluster."""
-        kafka = {version: asdict(found) | {"libs": str(found.libs)} for version, found in self.kafka.items()}
-        return {"manifest": self.manifest, "source": self.source, "kafka": kafka}
+        return {
+            "manifest": self.manifest,
+            "source": self.source,
+            "kafka": _KAFKAS.dump_python(dict(self.kafka), mode="json"),
+        }
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any], directory: PlayDirectory) -> "Request":
         """Reads what `as_arguments` returned."""
-        kafka = {
-            version: Kafka(**{**found, "libs": Path(found["libs"])})
-            for version, found in arguments["kafka"].items()
-        }
+        kafka = _KAFKAS.validate_python(arguments["kafka"])
         return cls(**{**arguments, "kafka": kafka}, directory=directory, notes=())
 
 
@@ -129,7 +131,7 @@ def adopt(request: Request, layout: Layout) -> None:
     write_identity(layout.directory, layout.identity)
     layout.directory.write(layout.directory.manifest, request.manifest)
     if request.kafka:
-        write_tools(layout, request.kafka[max(request.kafka, key=_version_key)])
+        write_tools(layout, request.kafka[max(request.kafka, key=version_key)])
 
 
 def read_manifest(manifest: Path) -> str:
@@ -311,10 +313,6 @@ def _check_left_out(
             f"{', '.join(with_data)} can't be run without Java and Kafka's jars, and the cluster in "
             f"{directory.path} has them; nothing was changed. Play where there is Java 17 or newer"
         )
-
-
-def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 @contextmanager

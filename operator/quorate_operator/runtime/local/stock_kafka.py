@@ -11,27 +11,63 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
 
 JAVA_MAJOR_MIN = 17
 JAVA_TIMEOUT_S = 30
 POM = Path(__file__).with_name("kafka-pom.xml")
+BORROWED_TOOLS: Final = MappingProxyType({"4.4.0": "4.3.1"})
+"""The releases without kafka-tools and kafka-shell on Maven Central -> the release whose tools are run instead."""
+_TOOL_PACKAGES: Final = ("org.apache.kafka.tools.", "org.apache.kafka.shell.", "kafka.admin.")
+_MOVED_TOOLS: Final = MappingProxyType({"kafka.admin.ConfigCommand": "org.apache.kafka.tools.ConfigCommand"})
+"""Main classes until 4.3 -> since 4.4."""
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaTools:
+    """The command line tools of a release, and the directory of their jars."""
+
+    version: str
+    libs: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka:
-    """A runnable Kafka: `java` is the launcher, `libs` the directory of its jars."""
+    """A runnable Kafka: `java` is the launcher, `libs` the directory of its jars.
+
+    `tools` are the command line tools of another release, for a release that was published without; None if `libs`
+    has them.
+    """
 
     version: str
     java: str
     libs: Path
+    tools: KafkaTools | None = None
+
+    @property
+    def tools_version(self) -> str:
+        """The release of the command line tools."""
+        return self.tools.version if self.tools else self.version
+
+    def libs_of(self, main_class: str) -> Path:
+        """Returns the directory of the jars that have a class: jars of two releases are never on one class path."""
+        return self.tools.libs if self.tools and main_class.startswith(_TOOL_PACKAGES) else self.libs
 
     def command(self, main_class: str, *arguments: str, jvm: tuple[str, ...] = ()) -> list[str]:
-        """Returns the command that runs a class of Kafka."""
-        return [self.java, *jvm, "-cp", f"{self.libs}/*", main_class, *arguments]
+        """Returns the command that runs a class of Kafka, by the name that it had in Kafka 4.3."""
+        if version_key(self.tools_version) >= (4, 4):
+            main_class = _MOVED_TOOLS.get(main_class, main_class)
+        return [self.java, *jvm, "-cp", f"{self.libs_of(main_class)}/*", main_class, *arguments]
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Returns what orders versions: (4, 10, 0) for 4.10.0."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def find_kafka(version: str, environment: Mapping[str, str], progress: Progress) -> Kafka:
@@ -42,11 +78,17 @@ def find_kafka(version: str, environment: Mapping[str, str], progress: Progress)
     java = _find_java(environment)
     home = environment.get("KAFKA_HOME")
     if home:
-        return _kafka_of_home(Path(home), java)
-    libs = cache_directory(environment) / f"kafka-{version}" / "libs"
-    if not libs.is_dir():
-        _fetch(version, libs.parent, environment, progress)
-    return Kafka(version=version, java=java, libs=libs)
+        libs = Path(home) / "libs"
+        version = _version_of(libs)
+        has_tools = any(libs.glob("kafka-tools-[0-9]*.jar"))
+    else:
+        libs = _cached(version, environment, progress)
+        has_tools = version not in BORROWED_TOOLS
+    if has_tools:
+        return Kafka(version=version, java=java, libs=libs)
+    lender = BORROWED_TOOLS.get(version, version)
+    tools = KafkaTools(version=lender, libs=_cached(lender, environment, progress))
+    return Kafka(version=version, java=java, libs=libs, tools=tools)
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
@@ -79,16 +121,24 @@ def _find_java(environment: Mapping[str, str]) -> str:
     return java
 
 
-def _kafka_of_home(home: Path, java: str) -> Kafka:
-    libs = home / "libs"
+def _version_of(libs: Path) -> str:
+    """Returns the version of the Kafka in KAFKA_HOME/libs."""
     jar = next(iter(sorted(libs.glob("kafka_2.*.jar"))), None)
     found = re.fullmatch(r"kafka_2\.\d+-(.+)\.jar", jar.name) if jar else None
     if found is None:
         raise KafkaUnavailableError(
-            f"KAFKA_HOME is {home}, but {libs} has no kafka_2.*.jar; "
+            f"KAFKA_HOME is {libs.parent}, but {libs} has no kafka_2.*.jar; "
             "set it to an unpacked Kafka, or unset it to have Maven fetch the jars"
         )
-    return Kafka(version=found[1], java=java, libs=libs)
+    return found[1]
+
+
+def _cached(version: str, environment: Mapping[str, str], progress: Progress) -> Path:
+    """Returns the directory with the jars of a release, which Maven fills the first time."""
+    libs = cache_directory(environment) / f"kafka-{version}" / "libs"
+    if not libs.is_dir():
+        _fetch(version, libs.parent, environment, progress)
+    return libs
 
 
 def _fetch(version: str, target: Path, environment: Mapping[str, str], progress: Progress) -> None:
@@ -117,6 +167,7 @@ def _run_maven(
     progress(f"fetching Kafka {version} with Maven, once")
     command = [
         *(maven, "--batch-mode", "--file", str(POM), f"-Dkafka.version={version}"),
+        *(("-Dwithout-tools",) if version in BORROWED_TOOLS else ()),
         *("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={libs}"),
     ]
     downloads = 0

@@ -55,7 +55,7 @@ def write_tools(layout: Layout, kafka: Kafka) -> None:
     jvm = (*JVM, f"-Dlog4j2.configurationFile={log4j}")
     for tool in TOOLS:
         command = shlex.join(kafka.command(tool.main_class, jvm=jvm))
-        script = _script(tool, command, layout.bootstrap(Role.BROKER), kafka.version)
+        script = _script(tool, command, layout.bootstrap(Role.BROKER), kafka.tools_version)
         directory.write(directory.tools / tool.name, script, mode=0o700)
 
 
