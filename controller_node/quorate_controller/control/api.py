@@ -81,12 +81,10 @@ class ControlResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapMetadata:
-    """What the very first active controller writes: from `bootstrap.checkpoint`, or the defaults."""
+    """What the very first active controller writes: what formatting gave it, or the defaults."""
 
     records: "tuple[MetadataRecord, ...]" = ()
     """FeatureLevelRecords, then what else the formatter put there (SCRAM credentials). Empty: defaults."""
-    source: str = "the default bootstrap"
-    """For the log: where these records come from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,10 +141,7 @@ def control_config(
         node_id=config.node_id,
         cluster_id=storage.cluster_id,
         incarnation_id=incarnation_id,
-        bootstrap=BootstrapMetadata(
-            records=storage.bootstrap_records(),
-            source="the binary bootstrap metadata file: bootstrap.checkpoint",
-        ),
+        bootstrap=BootstrapMetadata(records=storage.bootstrap_records()),
         broker_session_timeout_ms=config.broker_session_timeout_ms,
         default_replication_factor=_number(values["default.replication.factor"]),
         num_partitions=_number(values["num.partitions"]),

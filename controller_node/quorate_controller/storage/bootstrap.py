@@ -1,15 +1,21 @@
-"""Checkpoints that formatting writes: `bootstrap.checkpoint` and the first voters in `…0-…0.checkpoint`.
+"""Checkpoints that formatting writes: `bootstrap.checkpoint` and `…0-…0.checkpoint`.
 
-bootstrap.checkpoint holds the feature levels that the first leader of a new cluster writes into the log
-(Kafka: BootstrapDirectory, BatchFileWriter). 0-0.checkpoint holds the voters of a dynamic quorum (KIP-853).
+The bootstrap records are what the first leader of a new cluster writes into the log: feature levels and SCRAM
+credentials. Kafka up to 4.3 and Quorate write them into bootstrap.checkpoint, Kafka 4.4 into 0-0.checkpoint
+(KIP-1170). 0-0.checkpoint also has the voters of a dynamic quorum (KIP-853). It is no state of the log: its records
+are never loaded, and it is never served to other nodes.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.features import METADATA_VERSION
-from quorate_protocol.records.batch import build_batch, decode_batches
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.image.snapshot import read_checkpoint
+from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
+from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.control import (
     ControlRecord,
     KRaftVersionRecord,
@@ -18,15 +24,26 @@ from quorate_protocol.records.control import (
     VotersRecord,
     encode_control_batch,
 )
-from quorate_protocol.records.framing import MetadataRecord, decode_record, encode_record
+from quorate_protocol.records.framing import MetadataRecord, encode_record
 from quorate_protocol.records.generated import FeatureLevelRecord
 
-from quorate_controller.storage.errors import CorruptFileError
+from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
+from quorate_controller.storage.errors import CorruptFileError, StorageError
 from quorate_controller.storage.filesystem import FileSystem
+from quorate_controller.storage.snapshots import snapshot_file_name
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+_DAMAGE_ADVICE = "Copy the file from another node of the cluster, or format the directory again"
 _FILE_BYTES_MAX = 64 * 1024 * 1024
 _EPOCH = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapRecords:
+    """The bootstrap records of a directory, and the file that has them. Without such a file: no records, None."""
+
+    records: tuple[MetadataRecord, ...] = ()
+    path: Path | None = None
 
 
 def feature_records(metadata_version: int, levels: Iterable[tuple[str, int]]) -> tuple[MetadataRecord, ...]:
@@ -62,25 +79,57 @@ def encode_voters_checkpoint(voters: VotersRecord, kraft_version: int, now_ms: i
     )
 
 
-def read_bootstrap_records(file_system: FileSystem, path: Path) -> tuple[MetadataRecord, ...]:
-    """Returns the records of a bootstrap.checkpoint; () without such a file.
+def bootstrap_checkpoints(log_dir: Path) -> tuple[Path, Path]:
+    """The files that may have bootstrap records; the first one that has any counts, as in Kafka 4.4."""
+    return (
+        log_dir / METADATA_DIRECTORY / snapshot_file_name(BOOTSTRAP_SNAPSHOT_ID),
+        log_dir / BOOTSTRAP_CHECKPOINT,
+    )
+
+
+def read_bootstrap_records(file_system: FileSystem, log_dir: Path) -> BootstrapRecords:
+    """Returns what the first leader of a new cluster writes, if that is the node with this metadata directory.
 
     Raises:
-        CorruptFileError: the file is not a bootstrap checkpoint.
+        CorruptFileError: a file is not a checkpoint, or its records have no metadata.version.
     """
+    for path in bootstrap_checkpoints(log_dir):
+        records = _metadata_records(file_system, path)
+        if not records:
+            continue
+        if not any(isinstance(one, FeatureLevelRecord) and one.name == METADATA_VERSION for one in records):
+            raise CorruptFileError(
+                path, f"has bootstrap records, but none for {METADATA_VERSION}", advice=_DAMAGE_ADVICE
+            )
+        return BootstrapRecords(records=records, path=path)
+    return BootstrapRecords()
+
+
+def check_bootstrap_records(bootstrap: BootstrapRecords) -> None:
+    """Check that we can begin a cluster with these records.
+
+    Raises:
+        StorageError: a record cannot be applied, for instance for a level of metadata.version that we do not know.
+    """
+    image = MetadataImage()
+    try:
+        image.replay_all(bootstrap.records, base_offset=image.end_offset)
+    except ProtocolError as error:
+        assert bootstrap.path is not None, "there are records"
+        raise StorageError(
+            bootstrap.path,
+            f"this version cannot begin a cluster with the bootstrap records ({error.message})",
+            advice="Run a version that supports them, or format the directory again with --release-version",
+        ) from error
+
+
+def _metadata_records(file_system: FileSystem, path: Path) -> tuple[MetadataRecord, ...]:
     if not file_system.exists(path):
         return ()
     content = file_system.read_file(path, _FILE_BYTES_MAX)
     try:
-        return tuple(
-            decode_record(record.value or b"")
-            for batch in decode_batches(content)
-            if not batch.is_control
-            for record in batch.records
-        )
+        return tuple(read_checkpoint([content]).records)
     except ProtocolError as error:
         raise CorruptFileError(
-            path,
-            f"is not a bootstrap checkpoint ({error})",
-            advice="Copy the file from another node of the cluster, or format the directory again",
+            path, f"is not a bootstrap checkpoint ({error.message})", advice=_DAMAGE_ADVICE
         ) from error

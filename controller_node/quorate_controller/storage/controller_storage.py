@@ -22,7 +22,7 @@ from quorate_controller.raft.model import SnapshotId
 from quorate_controller.raft.records import QuorumChange, quorum_changes
 from quorate_controller.raft.startup import HardState, KRaftVersionAt, LogState, VotersAt
 from quorate_controller.raft.voters import VoterSet
-from quorate_controller.storage.bootstrap import BOOTSTRAP_CHECKPOINT, read_bootstrap_records
+from quorate_controller.storage.bootstrap import check_bootstrap_records, read_bootstrap_records
 from quorate_controller.storage.control_records import SnapshotQuorum, read_snapshot_quorum
 from quorate_controller.storage.errors import DAMAGE_ADVICE, CorruptFileError, StorageError
 from quorate_controller.storage.filesystem import FileSystem, Lock
@@ -163,8 +163,17 @@ class ControllerStorage:
             raise self.log.unreadable(base_offset, error) from error
 
     def bootstrap_records(self) -> tuple[MetadataRecord, ...]:
-        """Records of bootstrap.checkpoint, for the first leader of a new cluster; () without such a file."""
-        return read_bootstrap_records(self._file_system, self._config.metadata_log_dir / BOOTSTRAP_CHECKPOINT)
+        """What the first leader of a new cluster writes; () if formatting wrote nothing.
+
+        Raises:
+            StorageError: they are damaged, or the log is still empty and we cannot begin a cluster with them.
+        """
+        bootstrap = read_bootstrap_records(self._file_system, self._config.metadata_log_dir)
+        if not self.log.end_offset and bootstrap.path is not None:
+            check_bootstrap_records(bootstrap)
+            facts = {"file": str(bootstrap.path), "records": len(bootstrap.records)}
+            _logger.info("bootstrap_records_found", extra={"facts": facts})
+        return bootstrap.records
 
     def save_hard_state(self, state: HardState, *, kraft_version: int) -> None:
         """Durable on return."""

@@ -1,8 +1,8 @@
 """Checkpoint files of the metadata partition (KIP-630): `%020d-%010d.checkpoint`, end offset and epoch.
 
 A checkpoint gets its name only when it is complete and durable. What a crash leaves of unfinished (`.part`)
-or deleted (`.deleted`) ones is removed at the next start. The bootstrap checkpoint 0-0, which `format` writes
-for a dynamic quorum, is listed like any other; raft knows that it is never served to peers.
+or deleted (`.deleted`) ones is removed at the next start. The bootstrap checkpoint 0-0, which formatting writes,
+is listed like any other; raft knows that it is never served to peers, and the node that it is never loaded.
 """
 
 import logging

@@ -64,7 +64,7 @@ def _meta_properties() -> Iterator[bytes]:
 
 
 def _read_bootstrap(data: bytes) -> None:
-    read_bootstrap_records(_disk_with(BOOTSTRAP_CHECKPOINT, data), DIRECTORY / BOOTSTRAP_CHECKPOINT)
+    read_bootstrap_records(_disk_with(BOOTSTRAP_CHECKPOINT, data), DIRECTORY)
 
 
 @cache

@@ -58,8 +58,9 @@ def files(tmp_path: Path) -> set[str]:
 
 def features(os_files: OsFileSystem, directory: Path) -> dict[str, int]:
     """What bootstrap.checkpoint says."""
-    records = read_bootstrap_records(os_files, directory / "bootstrap.checkpoint")
-    return {record.name: record.feature_level for record in records}  # type: ignore[union-attr]
+    bootstrap = read_bootstrap_records(os_files, directory)
+    assert bootstrap.path == directory / "bootstrap.checkpoint"
+    return {record.name: record.feature_level for record in bootstrap.records}  # type: ignore[union-attr]
 
 
 def test_standalone_controller_is_its_own_voter(os_files: OsFileSystem, tmp_path: Path):
@@ -287,7 +288,7 @@ def test_interrupted_formatting_can_be_repeated(new_crash_disk, power_loss, tmp_
         for directory in node.log_dirs:
             properties = read_meta_properties(disk, directory)
             assert properties is not None
-            assert len(read_bootstrap_records(disk, directory / "bootstrap.checkpoint")) == 6
+            assert len(read_bootstrap_records(disk, directory).records) == 6
         head = disk.read_file(node.metadata_log_dir / CHECKPOINT, 10_000)
         assert read_snapshot_quorum(head).voters is not None
 
