@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -14,6 +13,8 @@ from quorate_protocol.kafka.generated.api_versions_response import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+
+from quorate_controller.server.misrouting import UNKNOWN_NODE_ID, of_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,29 +31,7 @@ CLIENT_SOFTWARE_SINCE: Final = 3
 ZERO_MINIMUM_SINCE: Final = 4
 """Older clients fail on a supported feature whose minimum is 0, so those are hidden from them."""
 
-UNKNOWN_NODE_ID: Final = -1
-COORDINATOR_IDS_FROM: Final = 2**31 - 1
-"""Java clients use a separate connection to a coordinator, under this number minus the node's id."""
-
 _CLIENT_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
-
-class Misrouting(Enum):
-    """How a connection was misrouted (KIP-1242). The values are labels of a metric."""
-
-    CLUSTER = "cluster"
-    NODE = "node"
-
-
-def misrouting(body: ApiVersionsRequest, node: NodePort) -> Misrouting | None:
-    """Returns how the client was misrouted; None also when it names no cluster and node, or only one of them."""
-    if body.cluster_id is None or body.node_id == UNKNOWN_NODE_ID:
-        return None
-    if body.cluster_id != node.cluster_id:
-        return Misrouting.CLUSTER
-    if body.node_id not in (node.node_id, COORDINATOR_IDS_FROM - node.node_id):
-        return Misrouting.NODE
-    return None
 
 
 def answer_api_versions(request: Request, node: NodePort, apis: Iterable[Api]) -> ApiVersionsResponse:
@@ -93,7 +72,8 @@ def _refusal(request: Request, node: NodePort) -> ErrorCode:
     names_cluster, names_node = body.cluster_id is not None, body.node_id != UNKNOWN_NODE_ID
     if names_cluster is not names_node:
         return ErrorCode.invalid_request
-    return ErrorCode.none if misrouting(body, node) is None else ErrorCode.rebootstrap_required
+    misrouting = of_client(body, cluster_id=node.cluster_id, node_id=node.node_id)
+    return ErrorCode.none if misrouting is None else ErrorCode.rebootstrap_required
 
 
 def _supported(features: FinalizedFeatures, version: int) -> tuple[SupportedFeatureKey, ...]:

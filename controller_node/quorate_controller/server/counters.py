@@ -39,6 +39,6 @@ class RequestCounters:
         self.refused_connections = 0
         """Connections closed because of garbage, unknown APIs or versions."""
         self.misrouted_connections: dict[str, int] = defaultdict(int)
-        """Clients that meant another node or cluster (KIP-1242), by what was wrong: `node` or `cluster`."""
+        """Connections of clients and controllers that meant another node, by the value of `misrouting.Misrouting`."""
         self.misrouted_peer_connections = 0
         """Our own connections to other controllers that ended at somebody else."""

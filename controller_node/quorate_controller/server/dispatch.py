@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import struct
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.envelope.v0.response import EnvelopeResponse
@@ -23,9 +23,12 @@ from quorate_protocol.wire.writing import write_entity
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import Caller, Principal
-from quorate_controller.server.api_versions import answer_api_versions, misrouting
+from quorate_controller.raft.messages import FetchRequest, Role
+from quorate_controller.server import misrouting
+from quorate_controller.server.api_versions import answer_api_versions
 from quorate_controller.server.envelope import open_envelope
 from quorate_controller.server.error_responses import error_response
+from quorate_controller.server.misrouting import Misrouting
 from quorate_controller.server.raft_wire import (
     RefusedMessage,
     describe_quorum_to_wire,
@@ -43,8 +46,10 @@ if TYPE_CHECKING:
 
     from quorate_controller.node.events import RaftAnswer
     from quorate_controller.node.port import NodePort
+    from quorate_controller.raft.messages import RaftRequest
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.listener import Exchange, Peer
+    from quorate_controller.server.misrouting import ConnectionFindings
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +126,11 @@ class Call:
     def peer(self) -> Peer:
         """The principal of the connection."""
         return self._exchange.peer
+
+    @property
+    def findings(self) -> ConnectionFindings:
+        """What was found on the connection, see `misrouting`."""
+        return self._exchange.findings
 
     def answer(self, response: object) -> None:
         """Send a canonical response, unless the request is answered already.
@@ -336,31 +346,53 @@ class Dispatcher:
             else:
                 call.refuse(refusal.error_code, refusal.message)
             return
-        call.wait_for_raft(self._node.raft(request, call.caller.listener))
+        future = self._node.raft(request, call.caller.listener)
+        if not call.caller.forwarded:
+            future.add_done_callback(partial(self._judge, call, request))
+        call.wait_for_raft(future)
+
+    def _judge(self, call: Call, request: RaftRequest, future: Future[RaftAnswer]) -> None:
+        """Find out whether the sender of a Raft request meant this node, see `misrouting`."""
+        if future.cancelled() or future.exception() is not None:
+            return
+        response = future.result().response
+        what = misrouting.of_request(request, response, node_id=self._node.node_id)
+        if what is None:
+            if isinstance(request, FetchRequest) and response.error_code is ErrorCode.none:
+                call.findings.served()
+            return
+        if what is Misrouting.LEADER and self._node.status().current_state != Role.FOLLOWER.value:
+            return  # this node has lost the leader, too
+        if call.findings.take(what, int(future.get_loop().time() * 1000)):
+            self._note_misrouting(call, what, misrouting.meant_by(request, response))
 
     def _api_versions(self, call: Call) -> None:
         response = answer_api_versions(call.request, self._node, self._apis.values())
         if response.error_code is not ErrorCode.none:
             self._counters.errors[ApiKey.API_VERSIONS, response.error_code] += 1
         if response.error_code is ErrorCode.rebootstrap_required:
-            self._note_misrouting(call)
+            body, node = call.request.body, self._node
+            what = misrouting.of_client(body, cluster_id=node.cluster_id, node_id=node.node_id)
+            assert what is not None, "REBOOTSTRAP_REQUIRED is sent to misrouted clients only"
+            meant = {
+                "software": f"{body.client_software_name} {body.client_software_version}",
+                "meant_cluster_id": body.cluster_id,
+                "meant_node_id": body.node_id,
+            }
+            self._note_misrouting(call, what, meant)
         call.answer(response)
 
-    def _note_misrouting(self, call: Call) -> None:
-        """Log a client or peer whose address of another node leads here (KIP-1242). The log bounds how often."""
-        body, node = call.request.body, self._node
-        what = misrouting(body, node)
-        assert what is not None, "REBOOTSTRAP_REQUIRED is sent to misrouted clients only"
+    def _note_misrouting(self, call: Call, what: Misrouting, meant: Mapping[str, object]) -> None:
+        """Log a client or peer whose address of another node leads here. The log bounds how often."""
         self._counters.misrouted_connections[what.value] += 1
         facts = {
             "peer": str(call.peer),
             "listener": call.caller.listener,
             "client_id": call.caller.client_id,
-            "software": f"{body.client_software_name} {body.client_software_version}",
-            "meant_cluster_id": body.cluster_id,
-            "meant_node_id": body.node_id,
-            "cluster_id": node.cluster_id,
-            "node_id": node.node_id,
+            "meant": what.value,
+            **meant,
+            "cluster_id": self._node.cluster_id,
+            "node_id": self._node.node_id,
         }
         log.warning("misrouted_connection", extra={"facts": facts})
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.wire.frames import FrameDecoder
 
+from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX, RequestMemory
 
 if TYPE_CHECKING:
@@ -91,6 +92,11 @@ class Exchange:
         return self._connection.peer
 
     @property
+    def findings(self) -> ConnectionFindings:
+        """What was found on the connection, see `misrouting`."""
+        return self._connection.findings
+
+    @property
     def is_over(self) -> bool:
         """Whether the answer is known, or the connection closes instead."""
         return self.answer is not None or self.is_last
@@ -142,6 +148,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, listener: Listener) -> None:
         self.peer = Peer(host="", port=0, listener=listener.name)
+        self.findings = ConnectionFindings()
         self.last_activity = 0.0
         self._listener = listener
         self._limits = listener.limits

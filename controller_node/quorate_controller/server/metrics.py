@@ -18,6 +18,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from quorate_protocol.kafka.apis import APIS, ApiKey
 
+from quorate_controller.server.misrouting import Misrouting
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -289,15 +291,15 @@ class MetricsPage(Collector):
         )
         misrouted = GaugeMetricFamily(
             MISROUTED_CONNECTIONS,
-            "Connections of clients that meant another node or cluster (KIP-1242)",
+            "Connections of clients and controllers that meant another node or cluster",
             labels=["meant"],
         )
-        for meant in ("cluster", "node"):
-            misrouted.add_metric([meant], counters.misrouted_connections[meant])
+        for meant in Misrouting:
+            misrouted.add_metric([meant.value], counters.misrouted_connections[meant.value])
         yield misrouted
         yield GaugeMetricFamily(
             MISROUTED_PEER_CONNECTIONS,
-            "Connections to other controllers that ended at another node or cluster (KIP-1242)",
+            "Connections to other controllers that ended at another node or cluster",
             value=counters.misrouted_peer_connections,
         )
         yield GaugeMetricFamily(

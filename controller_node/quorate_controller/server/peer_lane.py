@@ -14,7 +14,8 @@ import logging
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
@@ -166,6 +167,15 @@ class PeerLane:
         outbound.timer = self._loop.call_later(timeout_s, self._timed_out, outbound)
         self._waiting.append(outbound)
         self._advance()
+
+    def ask(self, request: Payload, timeout_s: float) -> asyncio.Future[Any]:
+        """Send, and have the response as a future, which raises OSError; after `close` it stays pending."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        outbound = Outbound(
+            request=request, on_response=partial(_resolve, future), on_failure=partial(_reject, future)
+        )
+        self.submit(outbound, timeout_s)
+        return future
 
     def close(self) -> None:
         """Close the connection; requests that wait or are in flight end without a callback."""
@@ -345,3 +355,14 @@ class PeerLane:
         self._failures = 0
         self._state = _State.READY
         self._send_waiting()
+
+
+def _resolve(future: asyncio.Future[Any], response: Payload) -> None:
+    if not future.done():
+        future.set_result(response)
+
+
+def _reject(future: asyncio.Future[Any], reason: FailureReason) -> None:
+    if not future.done():
+        error = TimeoutError if reason is FailureReason.TIMED_OUT else ConnectionError
+        future.set_exception(error(reason.value))

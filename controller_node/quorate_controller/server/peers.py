@@ -10,13 +10,16 @@ import asyncio
 import logging
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError
 
 from quorate_controller.node.registration import REQUEST_TIMEOUT_MS as REGISTRATION_TIMEOUT_MS
 from quorate_controller.raft import messages
 from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
+from quorate_controller.server import misrouting
+from quorate_controller.server.examining import Examiner
 from quorate_controller.server.peer_lane import Address, LaneLimits, Outbound, PeerLane
 from quorate_controller.server.raft_wire import request_to_wire, response_from_wire
 
@@ -56,6 +59,18 @@ _LANES: Final[dict[type, _Lane]] = {
 }
 
 
+def _lane_of(send: messages.Send) -> _Lane:
+    return _LANES.get(type(send.request), _Lane.MEMBERSHIP)
+
+
+def _address(destination: messages.Destination) -> Address:
+    return Address(node_id=destination.node_id, host=destination.host, port=destination.port)
+
+
+def _nothing() -> None:
+    """For a lane whose owner sees the failures of its requests."""
+
+
 class PeerConnections:
     """All lanes to all peers. Implements `port.PeerTransport`; reports to raft by `on_raft_event`."""
 
@@ -77,6 +92,9 @@ class PeerConnections:
         self._limits = limits or LaneLimits()
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[tuple[int, _Lane], PeerLane] = {}
+        self._examiner = Examiner(
+            cluster_id=cluster_id, open_lane=self._open_lane, on_misrouted=self._misrouted
+        )
         self._is_closed = False
         self._sweep = self._loop.call_later(self._limits.idle_timeout_s / 4, self._close_idle)
 
@@ -89,30 +107,23 @@ class PeerConnections:
             return
         outbound = Outbound(
             request=request_to_wire(send.request),
-            on_response=partial(self._raft_answered, send.request_id),
+            on_response=partial(self._raft_answered, send),
             on_failure=partial(self._raft_failed, send.request_id),
         )
-        kind = _LANES.get(type(send.request), _Lane.MEMBERSHIP)
-        self._lane(send.destination, kind).submit(outbound, send.timeout_ms / 1000)
+        self._lane(send.destination, _lane_of(send)).submit(outbound, send.timeout_ms / 1000)
 
     def send_registration(self, registration: RegistrationSend) -> Future[ControllerRegistrationResponse]:
         """Register with the active controller. The future raises OSError."""
-        future: Future[ControllerRegistrationResponse] = self._loop.create_future()
         if self._is_closed:
-            return future
-        outbound = Outbound(
-            request=registration.request,
-            on_response=partial(_resolve, future),
-            on_failure=partial(_reject, future),
-        )
+            return self._loop.create_future()
         lane = self._lane(registration.destination, _Lane.MEMBERSHIP)
-        lane.submit(outbound, REGISTRATION_TIMEOUT_MS / 1000)
-        return future
+        return lane.ask(registration.request, REGISTRATION_TIMEOUT_MS / 1000)
 
     async def close(self) -> None:
         """Close all connections; requests in flight end without an event."""
         self._is_closed = True
         self._sweep.cancel()
+        self._examiner.close()
         for lane in self._lanes.values():
             lane.close()
         self._lanes.clear()
@@ -121,31 +132,54 @@ class PeerConnections:
     def _lane(self, destination: messages.Destination, kind: _Lane) -> PeerLane:
         """Returns the lane to a destination. A lane to a former address of the peer is closed."""
         key = (destination.node_id, kind)
-        address = Address(node_id=destination.node_id, host=destination.host, port=destination.port)
+        address = _address(destination)
         lane = self._lanes.get(key)
         if lane is not None and lane.address != address:
             lane.abandon()
+            self._examiner.forget((lane.address, kind))
             lane = None
         if lane is None:
-            lane = self._lanes[key] = PeerLane(
-                address,
-                client_id=self._client_id,
-                cluster_id=self._cluster_id,
-                limits=self._limits,
-                rng=self._rng,
-                on_lost=partial(self._lost, destination.node_id, kind),
-                on_misrouted=self._misrouted,
+            lane = self._lanes[key] = self._open_lane(
+                address, on_lost=partial(self._lost, destination.node_id, kind), on_misrouted=self._misrouted
             )
         return lane
 
-    def _raft_answered(self, request_id: int, response: Payload) -> None:
+    def _open_lane(
+        self,
+        address: Address,
+        *,
+        on_lost: Callable[[], None] = _nothing,
+        on_misrouted: Callable[[], None] = _nothing,
+    ) -> PeerLane:
+        return PeerLane(
+            address,
+            client_id=self._client_id,
+            cluster_id=self._cluster_id,
+            limits=self._limits,
+            rng=self._rng,
+            on_lost=on_lost,
+            on_misrouted=on_misrouted,
+        )
+
+    def _raft_answered(self, send: messages.Send, response: Payload) -> None:
         try:
             message = response_from_wire(response)
         except ProtocolError as error:
             log.warning("peer_response_refused", extra={"facts": {"reason": error.message}})
-            self._raft_failed(request_id, FailureReason.DISCONNECTED)
+            self._raft_failed(send.request_id, FailureReason.DISCONNECTED)
             return
-        self._on_raft_event(ResponseReceived(request_id=request_id, response=message))
+        self._judge(send, message)
+        self._on_raft_event(ResponseReceived(request_id=send.request_id, response=message))
+
+    def _judge(self, send: messages.Send, response: messages.RaftResponse) -> None:
+        """Have the node examined when its response makes it doubtful that it is the one that is meant."""
+        address = _address(send.destination)
+        route = address, _lane_of(send)
+        doubt = misrouting.of_response(send, response)
+        if doubt is not None:
+            self._examiner.doubted(route, address, doubt)
+        elif response.error_code is ErrorCode.none:
+            self._examiner.served(route, address)
 
     def _raft_failed(self, request_id: int, reason: FailureReason) -> None:
         self._on_raft_event(RequestFailed(request_id=request_id, reason=reason))
@@ -161,14 +195,3 @@ class PeerConnections:
         for lane in self._lanes.values():
             lane.close_if_idle()
         self._sweep = self._loop.call_later(self._limits.idle_timeout_s / 4, self._close_idle)
-
-
-def _resolve(future: Future[Any], response: Payload) -> None:
-    if not future.done():
-        future.set_result(response)
-
-
-def _reject(future: Future[Any], reason: FailureReason) -> None:
-    if not future.done():
-        error = TimeoutError if reason is FailureReason.TIMED_OUT else ConnectionError
-        future.set_exception(error(reason.value))

@@ -17,6 +17,7 @@ from quorate_controller.node.assembly import open_node
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
 from quorate_controller.server.listener import Connection, Exchange, Peer
+from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.kafka.apis import SERVED_APIS
 from quorate_protocol.wire.frames import FrameDecoder
@@ -51,6 +52,7 @@ class _Connection:
     """A connection that nobody reads."""
 
     peer = Peer(host="127.0.0.1", port=1, listener="CONTROLLER")
+    findings = ConnectionFindings()
 
     def answered(self, size_bytes: int) -> None:
         """The answer stays in the exchange."""

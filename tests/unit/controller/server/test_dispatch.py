@@ -4,6 +4,7 @@ answer.
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -24,6 +25,7 @@ from quorate_controller.node.events import RaftAnswer
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
+from quorate_controller.server import misrouting
 from quorate_controller.server.dispatch import encode_answer
 from quorate_protocol.kafka.apis import APIS, SERVED_APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
@@ -161,22 +163,7 @@ async def test_raft_requests_reach_raft_with_their_listener(rig: Any) -> None:
     )
     await rig.listen()
     client = await rig.connect()
-    partition = vote.PartitionData(
-        partition_index=0,
-        replica_epoch=8,
-        replica_id=3,
-        replica_directory_id=None,
-        voter_directory_id=None,
-        last_offset_epoch=1,
-        last_offset=10,
-        pre_vote=True,
-    )
-    request = vote.VoteRequest(
-        cluster_id="cluster",
-        voter_id=1,
-        topics=(vote.TopicData(topic_name="__cluster_metadata", partitions=(partition,)),),
-    )
-    response = await client.ask(request, 2)
+    response = await client.ask(vote_request(voter_id=1), 2)
     assert response.topics[0].partitions[0].leader_epoch == 8
     assert response.node_endpoints[0].host == "h"
     ((seen, listener, _),) = rig.node.rafts
@@ -192,13 +179,34 @@ async def test_raft_requests_reach_raft_with_their_listener(rig: Any) -> None:
     )
 
 
+def vote_request(*, voter_id: int) -> vote.VoteRequest:
+    """A pre-vote of node 3 for epoch 8."""
+    partition = vote.PartitionData(
+        partition_index=0,
+        replica_epoch=8,
+        replica_id=3,
+        replica_directory_id=None,
+        voter_directory_id=None,
+        last_offset_epoch=1,
+        last_offset=10,
+        pre_vote=True,
+    )
+    return vote.VoteRequest(
+        cluster_id="cluster",
+        voter_id=voter_id,
+        topics=(vote.TopicData(topic_name="__cluster_metadata", partitions=(partition,)),),
+    )
+
+
 METADATA_ID = UUID(int=1)
 
 
-def metadata_fetch(topic_id: UUID = METADATA_ID, *, last_fetched_epoch: int = 1) -> fetch.FetchRequest:
+def metadata_fetch(
+    topic_id: UUID = METADATA_ID, *, epoch: int = 1, last_fetched_epoch: int = 1
+) -> fetch.FetchRequest:
     partition = fetch.FetchPartition(
         partition=0,
-        current_leader_epoch=1,
+        current_leader_epoch=epoch,
         fetch_offset=5,
         last_fetched_epoch=last_fetched_epoch,
         partition_max_bytes=0,
@@ -382,12 +390,65 @@ async def test_each_misrouted_connection_is_counted_and_told_with_both_identitie
     assert facts == {
         "listener": "CONTROLLER",
         "client_id": "test",
+        "meant": "node",
         "software": "a 1",
         "meant_cluster_id": "cluster",
         "meant_node_id": 2,
         "cluster_id": "cluster",
         "node_id": 1,
     }
+
+
+async def test_a_candidate_that_reaches_another_voter_is_named_once(
+    rig: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a Java controller, which does not say whom it means, is found by its votes. Method: two votes for another
+    voter over one connection, one over a new one, and one that a broker forwards.
+    """
+    rig.node.reply = lambda _request: RaftAnswer(response=m.VoteResponse(leader_epoch=8))
+    await rig.listen()
+    client = await rig.connect()
+    misrouted = vote_request(voter_id=2)
+    for _ in range(2):
+        await client.ask(misrouted, 2)
+    assert rig.counters.misrouted_connections == {"node": 1}
+    other = await rig.connect()
+    await other.ask(vote_request(voter_id=1), 2)
+    assert rig.counters.misrouted_connections == {"node": 1}
+    await other.ask(misrouted, 2)
+    assert rig.counters.misrouted_connections == {"node": 2}
+    first, _ = (record.facts for record in caplog.records if record.message == "misrouted_connection")  # type: ignore[attr-defined]
+    assert first.pop("peer").startswith("127.0.0.1:")
+    assert first == {
+        "listener": "CONTROLLER",
+        "client_id": "test",
+        "meant": "node",
+        "request": "VoteRequest",
+        "sender": "3",
+        "meant_cluster_id": "cluster",
+        "meant_voter": "2",
+        "cluster_id": "cluster",
+        "node_id": 1,
+    }
+
+
+@pytest.mark.parametrize(("state", "counted"), [("follower", {"leader": 1}), ("prospective", {})])
+async def test_a_replica_that_keeps_fetching_from_a_follower_is_named(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, state: str, counted: dict[str, int]
+) -> None:
+    """Goal: a follower whose address of the leader leads here is found. Method: it fetches in the leader's epoch
+    again and again, from a node that hears the leader, and from one that does not and can't tell either.
+    """
+    monkeypatch.setattr(misrouting, "LEADER_DOUBTS_SPAN_MS_MIN", 0)
+    rig.node.node_status = replace(rig.node.node_status, current_state=state)
+    rig.node.reply = lambda _request: RaftAnswer(
+        response=m.FetchResponse(error_code=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=8)
+    )
+    await rig.listen()
+    client = await rig.connect()
+    for _ in range(misrouting.LEADER_DOUBTS_MIN + 1):
+        await client.ask(metadata_fetch(epoch=8), 17)
+    assert rig.counters.misrouted_connections == counted
 
 
 def test_answers_are_framed_as_the_protocol_package_does() -> None:

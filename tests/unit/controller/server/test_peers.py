@@ -1,6 +1,7 @@
 """Outbound connections on real sockets: negotiation, lanes, failures, and the hints that speed up failover."""
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -9,13 +10,15 @@ from typing import Any
 import pytest
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
 from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
+from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
+from kio.schema.describe_configs.v4.response import DescribeConfigsResponse, DescribeConfigsResult
 from kio.schema.errors import ErrorCode
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.node.events import RegistrationSend
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
 from quorate_controller.raft.model import ReplicaKey, VersionRange
-from quorate_controller.server import peers
+from quorate_controller.server import examining, peers
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peer_lane import LaneLimits
 from quorate_controller.server.peers import PeerConnections
@@ -71,6 +74,7 @@ class FakePeer:
         self.answers: dict[int, Callable[[Any], Any]] = {52: lambda _body: response_to_wire(VOTE_GRANTED)}
         self.requests: list[Request] = []
         self.transports: list[asyncio.Transport] = []
+        self.closed: list[asyncio.Transport] = []
         self.raw_answer: bytes | None = None
         self.node_id = 2
         self._server: asyncio.Server | None = None
@@ -137,6 +141,9 @@ class _PeerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for frame in self._frames.feed(data):
             self._peer.take(self._transport, frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
+        self._peer.closed.append(self._transport)
 
 
 class Bench:
@@ -287,6 +294,85 @@ async def test_a_peer_that_is_somebody_else_is_left(bench: Bench, caplog: pytest
     voted = bench.send(vote(), port=new_port)
     assert (await bench.wait_events(3))[-1] == ResponseReceived(request_id=voted, response=VOTE_GRANTED)
     moved.stop()
+
+
+def not_leader(_body: Any) -> Any:
+    response = m.FetchResponse(error_code=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=5)
+    return response_to_wire(response)
+
+
+def who_answers(node_id: int, cluster_id: str = "c") -> dict[int, Callable[[Any], Any]]:
+    """The answers to DescribeCluster and DescribeConfigs of a Java controller, which checks no identity."""
+
+    def describe_cluster(_body: Any) -> Any:
+        nodes = tuple(
+            DescribeClusterBroker(broker_id=one, host="h", port=1, rack=None, is_fenced=False)
+            for one in (2, node_id)
+        )
+        return DescribeClusterResponse(
+            throttle_time=timedelta(), error_code=ErrorCode.none, cluster_id=cluster_id, brokers=nodes
+        )
+
+    def describe_configs(body: Any) -> Any:
+        results = tuple(
+            DescribeConfigsResult(
+                error_code=ErrorCode.none if one.resource_name == str(node_id) else ErrorCode.invalid_request,
+                error_message=None,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+                configs=(),
+            )
+            for one in body.resources
+        )
+        return DescribeConfigsResponse(throttle_time=timedelta(), results=results)
+
+    return {60: describe_cluster, 32: describe_configs}
+
+
+async def test_a_java_controller_behind_the_address_of_another_is_named(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a peer that never checks whom we mean is found out by what it answers. Method: node 3 answers a Fetch
+    that is meant for the leader, node 2, and says that 2 leads; it does so again. Then the leader is there.
+    """
+    caplog.set_level(logging.INFO)
+    bench.peer.answers |= {1: not_leader, **who_answers(3)}
+    await bench.start()
+    for count in (1, 2):
+        bench.send(FETCH)
+        await bench.wait_events(count)
+        await turn_until(lambda: bench.counters.misrouted_peer_connections == 1)
+    assert len(bench.peer.seen(60)) == 1
+    (told,) = [record for record in caplog.records if record.message == "peer_misrouted"]
+    assert told.facts == {  # type: ignore[attr-defined]
+        "peer": f"2 (127.0.0.1:{bench.port})",
+        "meant": "node",
+        "cluster_id": "c",
+        "found_cluster_id": "c",
+        "found_node_id": 3,
+    }
+    bench.peer.answers[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
+    bench.send(FETCH)
+    await bench.wait_events(3)
+    assert [record for record in caplog.records if record.message == "peer_reached_again"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "counted"),
+    [(who_answers(2), 0), (who_answers(3, "other"), 1), ({}, 0)],
+    ids=["a leader that has resigned", "a node of another cluster", "nobody that says who it is"],
+)
+async def test_who_answers_is_asked_before_a_node_is_called_misrouted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, answers: dict[int, Any], counted: int
+) -> None:
+    """Goal: no false alarm. Method: a peer that does not lead, and is the one that is meant, or not, or silent."""
+    monkeypatch.setattr(examining, "REQUEST_TIMEOUT_S", 0.05)
+    bench.peer.answers |= {1: not_leader, **answers}
+    await bench.start()
+    bench.send(FETCH)
+    await bench.wait_request(60)
+    await turn_until(lambda: len(bench.peer.closed) == 1)
+    assert bench.counters.misrouted_peer_connections == counted
 
 
 async def test_a_waiting_fetch_does_not_hold_back_a_vote(bench: Bench) -> None:

@@ -1,0 +1,141 @@
+"""Asks who answers at the address of a controller, when the responses from there make that doubtful.
+
+Java controllers answer whoever reaches them, and do not say who they are. But every controller tells its cluster
+(DescribeCluster), and describes no configuration but its own (DescribeConfigs). It is asked on another connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.errors import ErrorCode
+from quorate_protocol.kafka.enums import ConfigResourceType, EndpointType
+
+from quorate_controller.server.misrouting import UNKNOWN_NODE_ID, Answering, Misrouting, verdict
+from quorate_controller.server.peer_lane import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from quorate_controller.server.peer_lane import PeerLane
+
+log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_S: Final = 1.0
+PAUSE_S: Final = 1.0
+"""The least time between two examinations of one route that found nothing wrong."""
+NODE_IDS_MAX: Final = 100
+"""Of how many controllers an answering one is recognized."""
+
+
+class Examiner:
+    """Examines the routes to other controllers: the node and the kind of connection are a route's key.
+
+    What is wrong with a route is logged and reported to `on_misrouted` once, until the route is `served`.
+    """
+
+    def __init__(
+        self, *, cluster_id: str, open_lane: Callable[[Address], PeerLane], on_misrouted: Callable[[], None]
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._open_lane = open_lane
+        self._on_misrouted = on_misrouted
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[Hashable, asyncio.Task[None]] = {}
+        self._told: dict[Hashable, Misrouting] = {}
+        self._not_before_s: dict[Hashable, float] = {}
+
+    def doubted(self, route: Hashable, address: Address, doubt: Misrouting) -> None:
+        """Find out who answers, unless that is being done, was just done, or is known to be somebody else."""
+        is_early = self._loop.time() < self._not_before_s.get(route, 0.0)
+        if route in self._tasks or route in self._told or is_early:
+            return
+        task = self._tasks[route] = self._loop.create_task(self._examine(route, address, doubt))
+        task.add_done_callback(lambda _: self._tasks.pop(route, None))
+
+    def served(self, route: Hashable, address: Address) -> None:
+        """The node that is meant has served a request."""
+        if self._told and self._told.pop(route, None) is not None:
+            log.info("peer_reached_again", extra={"facts": {"peer": str(address)}})
+
+    def forget(self, route: Hashable) -> None:
+        """The route is used no more."""
+        self._told.pop(route, None)
+        self._not_before_s.pop(route, None)
+
+    def close(self) -> None:
+        """End what is being asked."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _examine(self, route: Hashable, address: Address, doubt: Misrouting) -> None:
+        # A connection that names nobody: one to the node that is meant might be refused, and says less.
+        lane = self._open_lane(Address(node_id=UNKNOWN_NODE_ID, host=address.host, port=address.port))
+        try:
+            answering = await _who_answers(lane, address.node_id)
+        finally:
+            lane.close()
+        self._not_before_s[route] = self._loop.time() + PAUSE_S
+        what = verdict(doubt, answering, cluster_id=self._cluster_id)
+        if what is None:
+            return
+        self._told[route] = what
+        facts = {
+            "peer": str(address),
+            "meant": what.value,
+            "cluster_id": self._cluster_id,
+            "found_cluster_id": answering.cluster_id,
+            "found_node_id": answering.node_id,
+        }
+        log.warning("peer_misrouted", extra={"facts": facts})
+        self._on_misrouted()
+
+
+async def _who_answers(lane: PeerLane, meant: int) -> Answering:
+    cluster_id, node_ids = None, {meant}
+    try:
+        described = await lane.ask(_cluster_question(), REQUEST_TIMEOUT_S)
+        if described.error_code is ErrorCode.none:
+            cluster_id = described.cluster_id
+            node_ids |= {node.broker_id for node in described.brokers[:NODE_IDS_MAX]}
+        configs = await lane.ask(_node_question(node_ids), REQUEST_TIMEOUT_S)
+    except OSError:
+        return Answering(cluster_id=cluster_id)
+    return answering_of(meant, cluster_id, configs.results)
+
+
+def answering_of(meant: int, cluster_id: str | None, results: Iterable[Any]) -> Answering:
+    """Returns who answers, by its cluster and its results of DescribeConfigs.
+
+    A node describes itself and refuses other ids with INVALID_REQUEST. Any other error says nothing.
+    """
+    codes = {one.resource_name: one.error_code for one in results}
+    known: dict[ErrorCode | None, bool] = {ErrorCode.none: True, ErrorCode.invalid_request: False}
+    node_id = next((int(name) for name, code in codes.items() if code is ErrorCode.none), None)
+    return Answering(cluster_id=cluster_id, is_meant=known.get(codes.get(str(meant))), node_id=node_id)
+
+
+def _cluster_question() -> DescribeClusterRequest:
+    return DescribeClusterRequest(
+        include_cluster_authorized_operations=False,
+        endpoint_type=EndpointType.CONTROLLER,
+        include_fenced_brokers=False,
+    )
+
+
+def _node_question(node_ids: Iterable[int]) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(
+        resources=tuple(
+            # BROKER stands for controllers, too.
+            DescribeConfigsResource(
+                resource_type=ConfigResourceType.BROKER,
+                resource_name=str(node_id),
+                configuration_keys=("node.id",),
+            )
+            for node_id in sorted(node_ids)
+        )
+    )
