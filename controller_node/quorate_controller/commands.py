@@ -1,6 +1,7 @@
 """`quorate controller`: format a node's directories, run a controller, ship its log."""
 
 import json
+import os
 import re
 import sys
 import time
@@ -24,11 +25,13 @@ from quorate_controller.directories.format import (
     parse_features,
     parse_initial_controllers,
 )
+from quorate_controller.directories.scram import parse_scram_users
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_controller.structured_logs import LogFormat, LogLevel, configure_logs
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
+_SALT_BYTES = 25
 _INTERVAL = re.compile(r"([1-9][0-9]{0,5})(s|m|h)")
 _INTERVAL_UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
@@ -89,6 +92,15 @@ def format_command(
         list[str] | None,
         typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="The level of one feature; repeatable."),
     ] = None,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-scram",
+            "-S",
+            metavar="MECHANISM=[name=USER,password=PASSWORD]",
+            help="A SCRAM user that the cluster starts with; the same on every controller; repeatable.",
+        ),
+    ] = None,
     ignore_formatted: Annotated[
         bool,
         typer.Option("--ignore-formatted", "-g", help="Skip directories that are already formatted."),
@@ -118,6 +130,7 @@ def format_command(
             initial_controllers=parse_initial_controllers(initial_controllers) if initial_controllers else (),
             release_version=release_version,
             features=parse_features(feature or []),
+            scram_users=parse_scram_users(add_scram or [], generate_salt=lambda: os.urandom(_SALT_BYTES)),
             ignore_formatted=ignore_formatted,
         )
         target = load_format_target(config)

@@ -18,12 +18,14 @@ from quorate_protocol.features import (
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
     METADATA_VERSION_OF_NEW_CLUSTERS,
+    SCRAM_SINCE,
     default_levels,
     metadata_version_name,
     metadata_version_named,
     unmet_dependency,
 )
 from quorate_protocol.kafka.metadata_log import META_PROPERTIES, METADATA_DIRECTORY
+from quorate_protocol.records.generated import UserScramCredentialRecord
 from quorate_protocol.uuids import random_uuid, uuid_from_text
 
 from quorate_controller.config.endpoints import parse_host_port
@@ -45,7 +47,7 @@ from quorate_controller.storage.meta_properties import (
     write_meta_properties,
 )
 from quorate_controller.storage.segment import LOG_SUFFIX
-from quorate_controller.storage.snapshots import SnapshotStore
+from quorate_controller.storage.snapshots import SnapshotStore, snapshot_file_name
 
 _INITIAL_CONTROLLER = re.compile(r"([0-9]{1,10})@(.+):([^:]+)")
 _INITIAL_CONTROLLER_FORM = "id@host:port:directory-id"
@@ -85,6 +87,7 @@ class FormatOptions:
     initial_controllers: tuple[InitialController, ...] = ()
     release_version: str | None = None
     features: Mapping[str, int] = field(default_factory=dict)
+    scram_users: tuple[UserScramCredentialRecord, ...] = ()
     ignore_formatted: bool = False
 
 
@@ -174,6 +177,10 @@ def format_directories(
     _check_quorum_choice(target, options)
     controllers = _initial_controllers(target, options, generate_directory_id)
     metadata_version = _metadata_version(options)
+    if options.scram_users and metadata_version < SCRAM_SINCE:
+        raise FormatError(
+            f"SCRAM is only supported in {METADATA_VERSION} {metadata_version_name(SCRAM_SINCE)} or later."
+        )
     features = _feature_levels(target, options, metadata_version)
     found = read_ensemble(file_system, target.log_dirs)
     check_ensemble(found, node_id=target.node_id, cluster_id=options.cluster_id)
@@ -182,7 +189,8 @@ def format_directories(
             f"Log directory {next(iter(found))} is already formatted. "
             "Use --ignore-formatted to ignore this directory and format the others."
         )
-    bootstrap = encode_bootstrap_checkpoint(feature_records(metadata_version, features.items()), now_ms)
+    records = (*feature_records(metadata_version, features.items()), *options.scram_users)
+    bootstrap = encode_bootstrap_checkpoint(records, now_ms)
     directories = []
     for path in target.log_dirs:
         kind = _directory_kind(target, path, controllers)
@@ -337,7 +345,7 @@ def _directory_kind(
 
 
 def _prepare_directory(file_system: FileSystem, path: Path) -> None:
-    """Create it; refuse to format over a log whose meta.properties is lost."""
+    """Create it; refuse to format over a log whose meta.properties is lost, and remove what was interrupted."""
     file_system.make_directory(path)
     partition = path / METADATA_DIRECTORY
     if file_system.exists(partition) and any(
@@ -347,6 +355,10 @@ def _prepare_directory(file_system: FileSystem, path: Path) -> None:
             f"{partition} holds a metadata log although {path} is not formatted. "
             f"Restore {META_PROPERTIES} in it, or move the directory away."
         )
+    # Bootstrap records in it, which Kafka 4.4 writes there, would come before those that are written now.
+    left_over = partition / snapshot_file_name(BOOTSTRAP_SNAPSHOT_ID)
+    if file_system.exists(left_over):
+        file_system.remove(left_over)
 
 
 def _write_voters(
@@ -367,8 +379,6 @@ def _write_voters(
     directory = log_dir / METADATA_DIRECTORY
     file_system.make_directory(directory)
     store = SnapshotStore.open(file_system, directory)
-    if BOOTSTRAP_SNAPSHOT_ID in store.ids:
-        store.remove(BOOTSTRAP_SNAPSHOT_ID)
     writer = store.create(BOOTSTRAP_SNAPSHOT_ID)
     writer.append(encode_voters_checkpoint(voters.to_record(), KRAFT_VERSION_DYNAMIC, now_ms))
     writer.freeze()

@@ -87,7 +87,7 @@ def test_format_writes_the_directory_id_to_a_file(config_file: Path, tmp_path: P
         ["format", "-t", "abc"],
         ["format", "-c", "FILE", "-t", "abc", "-s", "-N"],
         ["format", "-c", "FILE", "-t", "abc", "-o", "yaml"],
-        ["format", "-c", "FILE", "-t", "abc", "--add-scram", "x"],
+        ["format", "-c", "FILE", "-t", "abc", "--add-user", "x"],
         ["run"],
         ["run", "-c", "FILE", "--log-level", "loud"],
         ["nonsense"],

@@ -16,13 +16,14 @@ from quorate_controller.directories.format import (
     parse_initial_controllers,
 )
 from quorate_controller.raft.model import Endpoint
-from quorate_controller.storage.bootstrap import read_bootstrap_records
+from quorate_controller.storage.bootstrap import encode_bootstrap_checkpoint, read_bootstrap_records
 from quorate_controller.storage.control_records import read_snapshot_quorum
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.meta_properties import read_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION
 from quorate_protocol.kafka.releases import RELEASES, Release
+from quorate_protocol.records.generated import FeatureLevelRecord
 from quorate_protocol.uuids import uuid_from_text
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -265,6 +266,19 @@ def test_log_without_meta_properties_is_not_overwritten(os_files: OsFileSystem, 
     (partition / "00000000000000000000.log").write_bytes(b"")
     with pytest.raises(FormatError, match=r"holds a metadata log although .*/b is not formatted"):
         format_with(os_files, target(tmp_path), quorum=QuorumChoice.STANDALONE)
+
+
+def test_a_checkpoint_of_an_interrupted_format_does_not_stay(os_files: OsFileSystem, tmp_path: Path):
+    """Goal: what is formatted counts. Method: a 0-0.checkpoint of Kafka 4.4, which comes first."""
+    node = target(tmp_path, controller_quorum_voters="3000@h:9093")
+    left_over = tmp_path / "b" / CHECKPOINT
+    left_over.parent.mkdir(parents=True)
+    records = (FeatureLevelRecord(name="metadata.version", feature_level=20),)
+    left_over.write_bytes(encode_bootstrap_checkpoint(records, 1))
+    left_over.chmod(0o400)
+    format_with(os_files, node, features={"metadata.version": 25})
+    assert features(os_files, tmp_path / "b")["metadata.version"] == 25
+    assert not left_over.exists()
 
 
 def test_interrupted_formatting_can_be_repeated(new_crash_disk, power_loss, tmp_path: Path):

@@ -1,0 +1,119 @@
+"""SCRAM users that a new cluster begins with: `kafka-storage format --add-scram` (Kafka's ScramParser)."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.records.generated import UserScramCredentialRecord
+
+from quorate_controller.directories.format import FormatError
+
+ITERATIONS_DEFAULT: Final = 4096
+_ITERATIONS_MIN: Final = 4096
+_ITERATIONS_MAX: Final = 16384
+_FORM: Final = "SCRAM-SHA-256=[name=USER,password=PASSWORD]"
+_MECHANISMS: Final = {
+    mechanism.mechanism_name: mechanism
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+}
+_KEYS: Final = ("name", "password", "iterations", "salt", "saltedpassword")
+_NAME_BYTES_MAX: Final = 32767
+
+
+def parse_scram_users(
+    entries: Iterable[str], *, generate_salt: Callable[[], bytes]
+) -> tuple[UserScramCredentialRecord, ...]:
+    """The records for `SCRAM-SHA-256=[name=alice,password=secret]` each.
+
+    `iterations` and `salt` (base64) are optional; `saltedpassword` (base64) with `salt` replaces `password`. Kafka
+    splits at each comma, so that a password with one can only be given salted.
+
+    Raises:
+        FormatError: an entry is not that. The message has no part of the entry that can be a secret.
+    """
+    found: dict[tuple[str, int], UserScramCredentialRecord] = {}
+    for entry in entries:
+        record = _record(entry, generate_salt)
+        key = (record.name, record.mechanism)
+        if key in found:
+            raise FormatError(f"--add-scram: user {record.name!r} appears twice with one mechanism")
+        found[key] = record
+    return tuple(found.values())
+
+
+def _record(entry: str, generate_salt: Callable[[], bytes]) -> UserScramCredentialRecord:
+    name, equals, text = entry.strip().partition("=")
+    if not equals or not text.startswith("[") or not text.endswith("]"):
+        raise FormatError(f"--add-scram: an entry is not of the form {_FORM}")
+    mechanism = _MECHANISMS.get(name)
+    if mechanism is None:
+        raise FormatError(f"--add-scram: the mechanism {name!r} is none of {', '.join(_MECHANISMS)}")
+    values = _values(text[1:-1])
+    user = values.get("name", "")
+    if not user or len(user.encode()) > _NAME_BYTES_MAX:
+        raise FormatError(f"--add-scram: name must have from 1 to {_NAME_BYTES_MAX} bytes")
+    iterations = _iterations(values.get("iterations", str(ITERATIONS_DEFAULT)))
+    salt = _decoded("salt", values["salt"]) if "salt" in values else generate_salt()
+    salted = _salted_password(mechanism, values, salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
+    return UserScramCredentialRecord(
+        name=user,
+        mechanism=int(mechanism),
+        salt=salt,
+        stored_key=hashlib.new(mechanism.hash_name, client_key).digest(),
+        server_key=hmac.digest(salted, b"Server Key", mechanism.hash_name),
+        iterations=iterations,
+    )
+
+
+def _values(text: str) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = part.partition("=")
+        if not equals or key not in _KEYS:
+            raise FormatError(
+                f"--add-scram: between the brackets must be KEY=VALUE, with the keys {', '.join(_KEYS)}"
+            )
+        if key in values:
+            raise FormatError(f"--add-scram: {key} appears twice")
+        is_quoted = len(value) >= 2 and value[0] == value[-1] == '"'
+        values[key] = value[1:-1] if is_quoted else value
+    return values
+
+
+def _iterations(text: str) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_ITERATIONS_MAX))
+    if not is_number or not _ITERATIONS_MIN <= int(text) <= _ITERATIONS_MAX:
+        raise FormatError(
+            f"--add-scram: iterations must be a number from {_ITERATIONS_MIN} to {_ITERATIONS_MAX}"
+        )
+    return int(text)
+
+
+def _salted_password(
+    mechanism: ScramMechanism, values: dict[str, str], salt: bytes, iterations: int
+) -> bytes:
+    password, salted = values.get("password"), values.get("saltedpassword")
+    if (password is None) == (salted is None):
+        raise FormatError("--add-scram: exactly one of password and saltedpassword is needed")
+    if password is not None:
+        if not password:
+            raise FormatError("--add-scram: password must not be empty")
+        return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+    if "salt" not in values:
+        raise FormatError("--add-scram: saltedpassword needs salt, too")
+    return _decoded("saltedpassword", salted or "")
+
+
+def _decoded(key: str, text: str) -> bytes:
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        decoded = b""
+    if not decoded:
+        raise FormatError(f"--add-scram: {key} must be base64 of at least one byte")
+    return decoded

@@ -1,0 +1,116 @@
+"""`format --add-scram`: the records of users, and what is refused."""
+
+import base64
+import hashlib
+from pathlib import Path
+
+import pytest
+from kit.controller_parts import write_controller_properties
+from quorate_controller import commands
+from quorate_controller.directories.format import FormatError
+from quorate_controller.directories.scram import parse_scram_users
+from quorate_controller.storage.bootstrap import read_bootstrap_records
+from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_protocol.records.generated import UserScramCredentialRecord
+from typer.testing import CliRunner
+
+SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+"""That of the example in RFC 7677, whose user is `user` and whose password is `pencil`."""
+PENCIL = UserScramCredentialRecord(
+    name="user",
+    mechanism=1,
+    salt=SALT,
+    stored_key=base64.b64decode("WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY="),
+    server_key=base64.b64decode("wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU="),
+    iterations=4096,
+)
+SALTED = base64.b64encode(hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, 4096)).decode()
+
+
+def parsed(*entries: str) -> tuple[UserScramCredentialRecord, ...]:
+    """The records; a salt that is not given is that of the RFC."""
+    return parse_scram_users(entries, generate_salt=lambda: SALT)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "SCRAM-SHA-256=[name=user,password=pencil]",
+        ' SCRAM-SHA-256=[name="user",password="pencil",iterations=4096] ',
+        f"SCRAM-SHA-256=[name=user,salt={base64.b64encode(SALT).decode()},password=pencil]",
+        f'SCRAM-SHA-256=[name=user,salt="{base64.b64encode(SALT).decode()}",saltedpassword="{SALTED}"]',
+    ],
+)
+def test_a_user_gets_the_keys_of_the_rfc(entry: str) -> None:
+    """Goal: clients can log in. Method: the example of RFC 7677 in each form that Kafka takes."""
+    assert parsed(entry) == (PENCIL,)
+
+
+def test_users_have_a_mechanism_and_iterations_each() -> None:
+    """Goal: nothing of an entry is lost. Method: two users, and one of them with both mechanisms."""
+    records = parsed(
+        "SCRAM-SHA-512=[name=a,password=x,iterations=16384]",
+        "SCRAM-SHA-256=[name=a,password=x]",
+        "SCRAM-SHA-256=[name=b=c,password=x=y]",
+    )
+    assert [(one.name, one.mechanism, one.iterations, len(one.stored_key)) for one in records] == [
+        ("a", 2, 16384, 64),
+        ("a", 1, 4096, 32),
+        ("b=c", 1, 4096, 32),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("SCRAM-SHA-256", "not of the form"),
+        ("SCRAM-SHA-256=name=a,password=secret", "not of the form"),
+        ("SCRAM-SHA-256=[name=a,password=secret", "not of the form"),
+        ("PLAIN=[name=a,password=secret]", "the mechanism 'PLAIN' is none of SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("SCRAM-SHA-256=[password=secret]", "name must have from 1 to 32767 bytes"),
+        ("SCRAM-SHA-256=[name=" + "a" * 32768 + ",password=secret]", "name must have from 1"),
+        ("SCRAM-SHA-256=[name=a,password=se,cret]", "between the brackets must be KEY=VALUE"),
+        ("SCRAM-SHA-256=[name=a,password=secret,owner=b]", "with the keys name, password, iterations"),
+        ("SCRAM-SHA-256=[name=a,password=secret,name=b]", "name appears twice"),
+        ("SCRAM-SHA-256=[name=a]", "exactly one of password and saltedpassword"),
+        ("SCRAM-SHA-256=[name=a,password=]", "password must not be empty"),
+        ("SCRAM-SHA-256=[name=a,password=secret,saltedpassword=c2VjcmV0]", "exactly one of password"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=c2VjcmV0]", "saltedpassword needs salt, too"),
+        ("SCRAM-SHA-256=[name=a,salt=c2E=,saltedpassword=secret!]", "saltedpassword must be base64"),
+        ("SCRAM-SHA-256=[name=a,password=secret,salt=]", "salt must be base64 of at least one byte"),
+        (
+            "SCRAM-SHA-256=[name=a,password=secret,iterations=4095]",
+            "iterations must be a number from 4096 to",
+        ),
+        ("SCRAM-SHA-256=[name=a,password=secret,iterations=16385]", "to 16384"),
+        ("SCRAM-SHA-256=[name=a,password=secret,iterations=" + "9" * 5000 + "]", "to 16384"),
+    ],
+)
+def test_a_wrong_entry_is_named_without_its_secret(entry: str, message: str) -> None:
+    """Goal: the message helps, and a log may have it. Method: each rule once."""
+    with pytest.raises(FormatError) as caught:
+        parsed(entry)
+    assert str(caught.value).startswith("--add-scram: ")
+    assert message in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_user_appears_once_for_each_mechanism() -> None:
+    """Goal: no entry silently replaces another. Method: the same user twice."""
+    with pytest.raises(FormatError, match="user 'a' appears twice with one mechanism"):
+        parsed(*["SCRAM-SHA-256=[name=a,password=x]"] * 2)
+
+
+def test_format_writes_the_users_behind_the_levels(tmp_path: Path) -> None:
+    """Goal: the first leader gets them. Method: format with a user; at a level without SCRAM it is refused."""
+    config = write_controller_properties(tmp_path)
+    arguments = ["format", "-c", str(config), "-t", "abc", "-s", "-S", "SCRAM-SHA-512=[name=a,password=x]"]
+    result = CliRunner().invoke(commands.app, [*arguments, "-r", "3.4"])
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "error: SCRAM is only supported in metadata.version 3.5-IV2 or later.\n",
+    )
+    assert CliRunner().invoke(commands.app, arguments).exit_code == 0
+    user = read_bootstrap_records(OsFileSystem(), tmp_path / "data").records[-1]
+    assert isinstance(user, UserScramCredentialRecord)
+    assert (user.name, user.mechanism, len(user.salt)) == ("a", 2, 25)
