@@ -1,8 +1,8 @@
-"""Quorums of Python controllers behind forwarders, so that their addresses can come to lead elsewhere."""
+"""Quorums behind forwarders, so that their addresses can come to lead elsewhere."""
 
 import asyncio
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -22,7 +22,7 @@ MISROUTED_PEERS = "kafka_server_raftchannelmetrics_misrouted_connection_count"
 
 
 class AddressedQuorum(Cluster):
-    """Three Python controllers. Clients and other controllers have a listener each; close it.
+    """Controllers whose clients and other controllers have a listener each; close it.
 
     A node listens for clients on a port that always leads to it, for bootstrapping, and advertises another
     address. `peer_addresses` do the same for the other controllers.
@@ -32,15 +32,29 @@ class AddressedQuorum(Cluster):
     http_ports: dict[int, int]
 
     @classmethod
-    def prepare(cls, directory: Path, *, network: Network, peers_forwarded: bool = False) -> Self:
-        """Settle addresses, and format every node. Clients are told of addresses that lead to the nodes."""
+    def prepare(
+        cls,
+        directory: Path,
+        *,
+        network: Network,
+        peers_forwarded: bool = False,
+        nodes: int = NODES,
+        jars: Path | None = None,
+        java: Collection[int] = (),
+    ) -> Self:
+        """Settle addresses, and format every node. Clients are told of addresses that lead to the nodes.
+
+        `java` lists the ids of the controllers that stock Kafka runs, out of `jars`.
+        """
         # An election that needs another try should not take a second of a test.
         config = {"controller.quorum.election.timeout.ms": 500, "controller.quorum.fetch.timeout.ms": 1000}
-        manifest = manifests(controllers=NODES, brokers=0, config=config)
-        cluster = cls.settle(directory, None, manifest)
-        first = free_ports(2 * NODES)
+        manifest = manifests(controllers=nodes, java=java, brokers=0, config=config)
+        cluster = cls.settle(directory, jars, manifest)
+        first = free_ports(2 * nodes)
         cluster.client_ports = {one: first + place for place, one in enumerate(cluster.controllers)}
-        cluster.http_ports = {one: first + NODES + place for place, one in enumerate(cluster.controllers)}
+        cluster.http_ports = {
+            one: first + nodes + place for place, one in enumerate(cluster.controllers_in("python"))
+        }
         peers = [cluster.peer_port(one) for one in cluster.controllers]
         cluster.peer_addresses = network.addresses(peers) if peers_forwarded else []
         cluster.advertise(network.addresses(list(cluster.client_ports.values())))
@@ -53,16 +67,15 @@ class AddressedQuorum(Cluster):
         for place, node_id in enumerate(self.controllers):
             peer = f"{HOST}:{self.peer_port(node_id)}"
             peer_address = self.peer_addresses[place].address if self.peer_addresses else peer
-            self.configure(
-                node_id,
-                {
-                    "controller.listener.names": "CONTROLLER,CLIENT",
-                    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CLIENT:PLAINTEXT",
-                    "listeners": f"CONTROLLER://{peer},CLIENT://{self.address(node_id)}",
-                    "advertised.listeners": f"CONTROLLER://{peer_address},CLIENT://{addresses[place].address}",
-                    "quorate.http.listener": f"{HOST}:{self.http_ports[node_id]}",
-                },
-            )
+            config = {
+                "controller.listener.names": "CONTROLLER,CLIENT",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CLIENT:PLAINTEXT",
+                "listeners": f"CONTROLLER://{peer},CLIENT://{self.address(node_id)}",
+                "advertised.listeners": f"CONTROLLER://{peer_address},CLIENT://{addresses[place].address}",
+            }
+            if node_id in self.http_ports:
+                config["quorate.http.listener"] = f"{HOST}:{self.http_ports[node_id]}"
+            self.configure(node_id, config)
 
     def peer_port(self, node_id: int) -> int:
         """Where a node listens for other controllers."""
@@ -88,7 +101,7 @@ class AddressedQuorum(Cluster):
         self.start_all()
 
     def counted(self, metric: str) -> float:
-        """The sum of a metric over all nodes and labels."""
+        """The sum of a metric over all Python nodes and labels."""
         total = 0.0
         for port in self.http_ports.values():
             url = f"http://{HOST}:{port}/metrics"

@@ -1,0 +1,135 @@
+"""Addresses that come to lead a Java controller to us, or us to a Java controller, that is not the one that is meant.
+
+Java controllers neither say whom they mean nor check it (KIP-1242 leaves connections between nodes out), so our node
+finds out by what they ask and answer. Only new connections are led elsewhere where one node alone is to be misled.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kit.addressed import MISROUTED, MISROUTED_PEERS, AddressedQuorum
+from kit.forwarder import Forwarder, Network
+from kit.forwarder import network as forwarders
+from kit.kafka import RELEASES, jars_of
+from kit.membership import lead_with
+from kit.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+PYTHON = 3002
+NOTICE_TIMEOUT_S = 20
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    """Addresses of this module's clusters."""
+    with forwarders() as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def mixed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, network: Network
+) -> Iterator[AddressedQuorum]:
+    """Two Java controllers and one of ours, known to each other by addresses that can be led elsewhere."""
+    quorum = AddressedQuorum.prepare(
+        tmp_path_factory.mktemp("mixed") / "cluster",
+        network=network,
+        peers_forwarded=True,
+        jars=jars_of(request.param),
+        java=(3000, 3001),
+    )
+    try:
+        yield quorum.start_all()
+    finally:
+        quorum.close()
+
+
+def address_of(quorum: AddressedQuorum, node_id: int) -> Forwarder:
+    """The address by which the other controllers know a node."""
+    return quorum.peer_addresses[quorum.controllers.index(node_id)]
+
+
+def lines_of(quorum: AddressedQuorum, node_id: int, event: str) -> list[str]:
+    """What a node of ours has logged of an event."""
+    return [line for line in quorum.log_of(node_id).splitlines() if f" {event} " in line]
+
+
+def java_pair(quorum: AddressedQuorum) -> tuple[int, int]:
+    """The leader and the follower that are Java's."""
+    leader = lead_with(quorum, "java")
+    (follower,) = (one for one in quorum.controllers_in("java") if one != leader)
+    return leader, follower
+
+
+def await_finding(quorum: AddressedQuorum, meant: str, before: float) -> None:
+    """Wait until a controller of ours counts one more misrouted connection of a kind."""
+    metric = f'{MISROUTED}{{meant="{meant}"}}'
+    eventually(lambda: quorum.counted(metric) > before, NOTICE_TIMEOUT_S, f"a finding: {meant}")
+
+
+def test_a_java_follower_that_takes_us_for_the_leader_is_named(
+    mixed: AddressedQuorum, network: Network
+) -> None:
+    """Goal: a misrouted Java controller is found by its Fetch requests, and by its votes.
+
+    Method: start the Java follower again while the leader's address leads to our controller, which keeps its own
+    connection to the leader; then lead the address back, and all three are in the quorum again.
+    """
+    leader, follower = java_pair(mixed)
+    before = {meant: mixed.counted(f'{MISROUTED}{{meant="{meant}"}}') for meant in ("leader", "node")}
+    mixed.kill(follower)
+    network.lead([(address_of(mixed, leader), mixed.peer_port(PYTHON))], cut=False)
+    mixed.start(follower)
+    for meant, count in before.items():
+        await_finding(mixed, meant, count)
+    named = lines_of(mixed, PYTHON, "misrouted_connection")
+    assert any(f"sender={follower}-" in line and f"meant_leader_id={leader}" in line for line in named), named
+    assert any(f"sender={follower}-" in line and f"meant_voter={leader}-" in line for line in named), named
+    network.lead([(address_of(mixed, leader), mixed.peer_port(leader))])
+    mixed.await_quorum()
+
+
+def test_a_java_follower_that_answers_us_for_the_leader_is_named(
+    mixed: AddressedQuorum, network: Network
+) -> None:
+    """Goal: a connection of ours that ends at the wrong Java controller is found by its answers.
+
+    Method: lead the leader's address to the Java follower and cut the connections; our controller logs who is there.
+    Then lead the address back, and all three are in the quorum again.
+    """
+    leader, follower = java_pair(mixed)
+    before = mixed.counted(MISROUTED_PEERS)
+    network.lead([(address_of(mixed, leader), mixed.peer_port(follower))])
+    eventually(lambda: mixed.counted(MISROUTED_PEERS) > before, NOTICE_TIMEOUT_S, "a misrouted peer")
+    address = address_of(mixed, leader).address
+    named = lines_of(mixed, PYTHON, "peer_misrouted")
+    assert any(f"{leader} ({address})" in line and f"found_node_id={follower}" in line for line in named), (
+        named
+    )
+    network.lead([(address_of(mixed, leader), mixed.peer_port(leader))])
+    mixed.await_quorum()
+
+
+def test_a_java_follower_that_reaches_another_cluster_is_named_there(
+    mixed: AddressedQuorum, network: Network, tmp_path: Path
+) -> None:
+    """Goal: a Java controller of another cluster is found by the cluster that it names.
+
+    Method: start the Java follower again while the leader's address leads to a controller of another cluster.
+    """
+    other = AddressedQuorum.prepare(tmp_path / "other", network=network, nodes=1)
+    try:
+        other.start_all()
+        leader, follower = java_pair(mixed)
+        mixed.kill(follower)
+        network.lead([(address_of(mixed, leader), other.peer_port(3000))], cut=False)
+        mixed.start(follower)
+        await_finding(other, "cluster", 0)
+        (named, *_) = lines_of(other, 3000, "misrouted_connection")
+        assert f"sender={follower}-" in named
+        network.lead([(address_of(mixed, leader), mixed.peer_port(leader))])
+        mixed.await_quorum()
+    finally:
+        other.close()
