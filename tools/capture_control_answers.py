@@ -3,7 +3,8 @@
 Starts a controller from Kafka's jars on loopback, registers a broker that only the controller believes in,
 and puts the questions below to it, in this order: later answers depend on earlier changes.
 
-    python tools/capture_control_answers.py --jars ~/kafka/libs
+    python tools/capture_control_answers.py --jars ~/kafka-4.3.1/libs  # writes answers-4.3.1.json
+    python tools/capture_control_answers.py --jars ~/kafka-4.4.0/libs
 """
 
 import argparse
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from generated import version_of
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4 import request as registration
 from kio.schema.create_topics.v7 import request as create_topics
@@ -26,23 +28,15 @@ from kio.schema.describe_configs.v4 import request as describe_configs
 from kio.schema.incremental_alter_configs.v1 import request as alter_configs
 from kio.schema.update_features.v2 import request as update_features
 from quorate_protocol.kafka.apis import api_of
+from quorate_protocol.kafka.releases import RELEASES, Release
 from quorate_protocol.properties import format_properties
 from quorate_protocol.wire.client import ClientConnection
 
-ANSWERS = Path(__file__).resolve().parent.parent / "tests" / "golden" / "control" / "answers.json"
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / "control"
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 NODE_ID = 3000
 JAVA_OPTIONS = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 PROPERTIES = {"log.retention.hours": "72", "num.partitions": "2", "min.insync.replicas": "1"}
-FEATURES = {
-    "metadata.version": (7, 30),
-    "kraft.version": (0, 1),
-    "transaction.version": (0, 2),
-    "group.version": (0, 1),
-    "eligible.leader.replicas.version": (0, 1),
-    "share.version": (0, 1),
-    "streams.version": (0, 1),
-}
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -76,7 +70,45 @@ TOPIC_CONFIGS: list[dict[str, str]] = [
     {"remote.storage.enable": "true"},
     {"min.cleanable.dirty.ratio": "1.5"},
     {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+    {"errors.deadletterqueue.group.enable": "true"},
+    {"max.decompressed.message.bytes": "5"},
+    {"max.decompressed.message.bytes": "0"},
+    {"max.decompressed.message.bytes": "2147483640"},
+    {"remote.copy.lag.ms": "5", "remote.copy.lag.bytes": "7"},
+    {"remote.copy.lag.ms": "-2"},
+    {"remote.storage.enable": "true", "local.retention.ms": "3", "remote.copy.lag.ms": "5"},
 ]
+TIERED = {"remote.log.storage.system.enable": "true"}
+TIERED_TOPIC_CONFIGS: list[dict[str, str]] = [
+    {"remote.storage.enable": "true"},
+    *(
+        {"remote.storage.enable": "true", **configs}
+        for configs in (
+            {"cleanup.policy": "compact"},
+            {"local.retention.ms": "9", "retention.ms": "8"},
+            {"local.retention.bytes": "9", "retention.bytes": "8"},
+            {"local.retention.ms": "-1", "retention.ms": "8"},
+            {"local.retention.ms": "-1", "retention.ms": "-1", "remote.log.copy.disable": "true"},
+            {"local.retention.ms": "7", "retention.ms": "8", "remote.log.copy.disable": "true"},
+            {"local.retention.bytes": "7", "remote.log.copy.disable": "true"},
+            {
+                "local.retention.bytes": "7",
+                "local.retention.ms": "9",
+                "retention.ms": "8",
+                "remote.log.copy.disable": "true",
+            },
+            {"local.retention.ms": "3", "remote.copy.lag.ms": "3"},
+            {"local.retention.ms": "3", "remote.copy.lag.ms": "4"},
+            {"retention.ms": "3", "remote.copy.lag.ms": "4"},
+            {"retention.ms": "-1", "remote.copy.lag.ms": "4"},
+            {"local.retention.bytes": "3", "remote.copy.lag.bytes": "4"},
+            {"retention.bytes": "3", "remote.copy.lag.bytes": "4", "remote.copy.lag.ms": "9999999999"},
+            {"local.retention.bytes": "3", "remote.copy.lag.bytes": "4", "remote.log.copy.disable": "true"},
+            {"remote.copy.lag.bytes": "4"},
+        )
+    ),
+]
+"""Asked of a controller with tiered storage."""
 ALTERATIONS: list[tuple[int, str, list[tuple[str, int, str | None]]]] = [
     (TOPIC, "t0", [("retention.ms", SET, "7")]),
     (TOPIC, "t0", [("retention.ms", SET, "x")]),
@@ -104,6 +136,8 @@ ALTERATIONS: list[tuple[int, str, list[tuple[str, int, str | None]]]] = [
     (CLIENT_METRICS, "", [("interval.ms", SET, "1000")]),
     (CLIENT_METRICS, "s", [("match", SET, "x=y")]),
     (CLIENT_METRICS, "s", [("match", SET, "client_id")]),
+    (CLIENT_METRICS, "s", [("match", APPEND, "client_software_name=a")]),
+    (CLIENT_METRICS, "s", [("metrics", APPEND, "a")]),
     (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")]),
     (GROUP, "g", [("consumer.session.timeout.ms", SET, "5")]),
     (GROUP, "g", [("consumer.session.timeout.ms", SET, "5000000")]),
@@ -115,6 +149,34 @@ ALTERATIONS: list[tuple[int, str, list[tuple[str, int, str | None]]]] = [
     (GROUP, "g", [("share.isolation.level", SET, "x")]),
     (GROUP, "g", [("streams.num.standby.replicas", SET, "9")]),
     (GROUP, "g", [("share.record.lock.duration.ms", SET, "999999")]),
+    (GROUP, "g", [("share.record.lock.duration.ms", SET, "-5")]),
+    (
+        GROUP,
+        "g",
+        [("consumer.heartbeat.interval.ms", SET, "45000"), ("consumer.session.timeout.ms", DELETE, "")],
+    ),
+    (GROUP, "g", [("streams.session.timeout.ms", SET, "5000000"), ("consumer.session.timeout.ms", SET, "5")]),
+    (GROUP, "g", [("errors.deadletterqueue.topic.name", SET, "__dead")]),
+    (GROUP, "g", [("errors.deadletterqueue.topic.name", SET, " dead letters ")]),
+    (GROUP, "g", [("errors.deadletterqueue.topic.name", SET, "dlq.g")]),
+    (GROUP, "g", [("errors.deadletterqueue.copy.record.enable", SET, "yes")]),
+    (GROUP, "g", [("streams.assignor.name", SET, "sticky")]),
+    (GROUP, "g", [("streams.assignor.name", SET, "highly_available")]),
+    (GROUP, "g", [("streams.assignor.name", SET, "")]),
+    (GROUP, "g", [("streams.rack.aware.assignment.tags", SET, "zone,cluster")]),
+    (GROUP, "g", [("streams.rack.aware.assignment.tags", APPEND, "zone")]),
+    (GROUP, "g", [("streams.rack.aware.assignment.tags", SET, "zone, zone")]),
+    (GROUP, "g", [("streams.rack.aware.assignment.tags", SET, "zone,,rack")]),
+    (GROUP, "g", [("streams.rack.aware.assignment.tags", SET, ",")]),
+    (GROUP, "g", [("streams.rack.aware.assignment.tags", SET, "")]),
+    (GROUP, "g", [("streams.task.offset.interval.ms", SET, "14999")]),
+    (GROUP, "g", [("streams.task.offset.interval.ms", SET, "20000")]),
+    (GROUP, "g", [("streams.num.warmup.replicas", SET, "21")]),
+    (GROUP, "g", [("streams.num.warmup.replicas", SET, "-1")]),
+    (GROUP, "g", [("streams.acceptable.recovery.lag", SET, "-1")]),
+    (GROUP, "g", [("share.assignor.offload.enable", SET, "false")]),
+    (BROKER, "", [("log.remote.copy.lag.ms", SET, "9")]),
+    (BROKER, "", [("errors.deadletterqueue.topic.name.prefix", SET, "d.")]),
     (5, "x", [("a", SET, "1")]),
 ]
 DESCRIPTIONS = [
@@ -133,29 +195,36 @@ DESCRIPTIONS = [
     (8, ""),
     (8, "1"),
 ]
-FEATURE_UPDATES = [
-    [("unknown", 1, UPGRADE)],
-    [("unknown", 0, SAFE_DOWNGRADE)],
-    [("metadata.version", 29, UPGRADE)],
-    [("metadata.version", 29, SAFE_DOWNGRADE)],
-    [("metadata.version", 29, UNSAFE_DOWNGRADE)],
-    [("metadata.version", 30, UPGRADE)],
-    [("group.version", 0, UPGRADE)],
-    [("group.version", 0, SAFE_DOWNGRADE)],
-    [("group.version", 1, SAFE_DOWNGRADE)],
-    [("group.version", 1, UPGRADE)],
-    [("group.version", 5, UPGRADE)],
-    [("group.version", -1, UPGRADE)],
-    [("group.version", 1, 0)],
-    [("group.version", 1, 9)],
-    [("kraft.version", 0, UPGRADE)],
-    [("kraft.version", 0, SAFE_DOWNGRADE)],
-    [("kraft.version", 1, UPGRADE)],
-    [("kraft.version", 2, UPGRADE)],
-    [("eligible.leader.replicas.version", 0, SAFE_DOWNGRADE)],
-    [("eligible.leader.replicas.version", 1, UPGRADE)],
-    [("transaction.version", 1, SAFE_DOWNGRADE), ("share.version", 0, SAFE_DOWNGRADE)],
-]
+
+
+def feature_updates(latest: int) -> list[list[tuple[str, int, int]]]:
+    """Changes of levels; `latest` is the highest metadata.version that the release has for production."""
+    return [
+        [("unknown", 1, UPGRADE)],
+        [("unknown", 0, SAFE_DOWNGRADE)],
+        [("metadata.version", latest - 1, UPGRADE)],
+        [("metadata.version", latest - 1, SAFE_DOWNGRADE)],
+        [("metadata.version", latest - 1, UNSAFE_DOWNGRADE)],
+        [("metadata.version", latest, UPGRADE)],
+        [("metadata.version", latest + 1, UPGRADE)],
+        [("group.version", 0, UPGRADE)],
+        [("group.version", 0, SAFE_DOWNGRADE)],
+        [("group.version", 1, SAFE_DOWNGRADE)],
+        [("group.version", 1, UPGRADE)],
+        [("group.version", 5, UPGRADE)],
+        [("group.version", -1, UPGRADE)],
+        [("group.version", 1, 0)],
+        [("group.version", 1, 9)],
+        [("kraft.version", 0, UPGRADE)],
+        [("kraft.version", 0, SAFE_DOWNGRADE)],
+        [("kraft.version", 1, UPGRADE)],
+        [("kraft.version", 2, UPGRADE)],
+        [("eligible.leader.replicas.version", 0, SAFE_DOWNGRADE)],
+        [("eligible.leader.replicas.version", 1, UPGRADE)],
+        [("share.version", 2, UPGRADE)],
+        [("share.version", 1, SAFE_DOWNGRADE)],
+        [("transaction.version", 1, SAFE_DOWNGRADE), ("share.version", 0, SAFE_DOWNGRADE)],
+    ]
 
 
 class Controller:
@@ -175,7 +244,7 @@ class Controller:
 
 
 @contextmanager
-def running_controller(jars: Path) -> Iterator[Controller]:
+def running_controller(jars: Path, release: Release, settings: Mapping[str, str]) -> Iterator[Controller]:
     """Format and start a controller in a temporary directory; stop it in the end."""
     with tempfile.TemporaryDirectory() as directory, socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -189,7 +258,7 @@ def running_controller(jars: Path) -> Iterator[Controller]:
             "listeners": f"CONTROLLER://{listener}",
             "controller.quorum.bootstrap.servers": listener,
             "log.dirs": f"{directory}/data",
-            **PROPERTIES,
+            **settings,
         }
         path = Path(directory) / "controller.properties"
         path.write_text(format_properties(properties))
@@ -199,26 +268,27 @@ def running_controller(jars: Path) -> Iterator[Controller]:
         subprocess.run((*java, "kafka.tools.StorageTool", "format", *format_options), check=True, **quiet)
         with subprocess.Popen((*java, "kafka.Kafka", str(path)), **quiet) as process:
             try:
-                yield connect(address)
+                yield connect(address, release)
             finally:
                 process.terminate()
 
 
-def connect(address: tuple[str, int]) -> Controller:
+def connect(address: tuple[str, int], release: Release) -> Controller:
     """Wait until the controller listens and is active."""
     for _ in range(120):
         time.sleep(0.5)
         try:
             controller = Controller(address)
-            if register_broker(controller):
+            if register_broker(controller, release):
                 return controller
         except OSError:
             continue
     raise TimeoutError(f"no controller became active at {address}")
 
 
-def register_broker(controller: Controller) -> bool:
-    """Register and unfence broker 1; False while the controller is not active."""
+def register_broker(controller: Controller, release: Release) -> bool:
+    """Register and unfence broker 1, which has the release's levels; False while the controller is not active."""
+    levels = {name: (0, level) for name, level in release.feature_levels.items()}
     response = controller.ask(
         registration.BrokerRegistrationRequest(
             broker_id=1,
@@ -229,7 +299,9 @@ def register_broker(controller: Controller) -> bool:
             ),
             features=tuple(
                 registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in FEATURES.items()
+                for name, (low, high) in (
+                    levels | {"metadata.version": (7, release.metadata_version)}
+                ).items()
             ),
             rack=None,
             log_dirs=(UUID(int=1 << 65),),
@@ -361,7 +433,8 @@ def main() -> None:
     )
     parser.add_argument("--jars", type=Path, required=True, help="directory with Kafka's jars (libs/)")
     jars = parser.parse_args().jars
-    with running_controller(jars) as controller:
+    release = RELEASES[version_of(jars)]
+    with running_controller(jars, release, PROPERTIES) as controller:
         answers = {
             "properties": PROPERTIES,
             "topics": [
@@ -369,9 +442,16 @@ def main() -> None:
             ],
             "alterations": [ask_alteration(controller, *alteration) for alteration in ALTERATIONS],
             "descriptions": [ask_description(controller, *resource) for resource in DESCRIPTIONS],
-            "features": [ask_features(controller, updates) for updates in FEATURE_UPDATES],
+            "features": [
+                ask_features(controller, updates) for updates in feature_updates(release.metadata_version)
+            ],
         }
-    ANSWERS.write_text(render(answers))
+    with running_controller(jars, release, PROPERTIES | TIERED) as controller:
+        answers["tiered"] = [
+            ask_topic(controller, f"t{number}", configs)
+            for number, configs in enumerate(TIERED_TOPIC_CONFIGS)
+        ]
+    (FOLDER / f"answers-{release.version}.json").write_text(render(answers))
 
 
 if __name__ == "__main__":

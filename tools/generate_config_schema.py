@@ -1,20 +1,23 @@
 """Write what Kafka's ConfigDefs say about topic, broker, group and client-metrics configs as package data.
 
-ConfigSchema.java, beside this file, runs against Kafka's jars (``java`` in source-file mode) and prints them.
+ConfigSchema.java, beside this file, runs against Kafka's jars (``java`` in source-file mode) and prints them. There
+is one table for all supported releases: a config that the oldest does not know has the release that introduced it in
+``since``. What releases that are not given know is taken from the files.
 
-    python tools/generate_config_schema.py --jars ~/kafka/libs           # write the files
-    python tools/generate_config_schema.py --jars ~/kafka/libs --check   # exit with 1 when they are outdated
+    python tools/generate_config_schema.py --jars ~/kafka-4.3.1/libs --jars ~/kafka-4.4.0/libs  # write the files
+    python tools/generate_config_schema.py --jars ~/kafka-4.4.0/libs --check  # exit with 1 when they are outdated
 """
 
 import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from generated import add_check, settle
+from generated import add_check, settle, version_of
+from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES
 
 TOOLS = Path(__file__).resolve().parent
 CONTROL = TOOLS.parent / "controller_node" / "quorate_controller" / "control"
@@ -80,26 +83,92 @@ def render(sections: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def generate(schema: Mapping[str, Any]) -> dict[Path, str]:
-    """The files of the package and their content."""
+def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a release knows, in our notation."""
     definitions: dict[str, Any] = {
         section: {name: render_definition(name, value) for name, value in schema[section].items()}
         for section in SECTIONS
     }
-    definitions["security_configs"] = schema["security_configs"]
-    documentation = {
+    return definitions | {"security_configs": schema["security_configs"]}
+
+
+def documentation_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a release says about its configs."""
+    return {
         section: {name: value["documentation"] for name, value in schema[section].items()}
         for section in SECTIONS
     }
+
+
+def kept_definitions(release: str) -> dict[str, Any]:
+    """What a release knows, from the file."""
+    content = json.loads(DEFINITIONS.read_text())
+    later = set(list(RELEASES)[list(RELEASES).index(release) + 1 :])
+    definitions: dict[str, Any] = {
+        section: {
+            name: {key: value for key, value in definition.items() if key != "since"}
+            for name, definition in content[section].items()
+            if definition.get("since") not in later
+        }
+        for section in SECTIONS
+    }
+    return definitions | {"security_configs": content["security_configs"]}
+
+
+def merge(releases: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """One table of what the releases know, oldest first.
+
+    Raises:
+        ValueError: a release has dropped or changed a config. The controller would have to tell releases apart.
+    """
+    merged: dict[str, Any] = {}
+    oldest = next(iter(releases))
+    for release, definitions in releases.items():
+        for section, content in merged.items():
+            known = definitions[section]
+            differing = [name for name in content if known_as(content, name) != known_as(known, name)]
+            if differing:
+                raise ValueError(f"Kafka {release} has other {section} than before: {', '.join(differing)}")
+        since = {} if release == oldest else {"since": release}
+        merged = {
+            section: {
+                name: merged.get(section, {}).get(name, value | since) for name, value in content.items()
+            }
+            if isinstance(content, dict)
+            else content
+            for section, content in definitions.items()
+        }
+    return merged
+
+
+def known_as(content: Mapping[str, Any] | Sequence[str], name: str) -> Any:
+    """The definition of a config, whatever release it is from; of security configs, whether there is one."""
+    if not isinstance(content, Mapping):
+        return name in content
+    definition = content.get(name)
+    return definition and {key: value for key, value in definition.items() if key != "since"}
+
+
+def generate(schemas: Mapping[str, Mapping[str, Any]]) -> dict[Path, str]:
+    """The files of the package and their content. `schemas`: what releases know, by version."""
+    merged = merge(
+        {
+            release: definitions_of(schemas[release]) if release in schemas else kept_definitions(release)
+            for release in RELEASES
+        }
+    )
+    # The newest release documents what all know.
+    newest = schemas.get(NEWEST_RELEASE)
+    documentation = json.loads(DOCUMENTATION.read_text()) if newest is None else documentation_of(newest)
     public = {
         section: {
             name: definition["type"]
-            for name, definition in schema[section].items()
+            for name, definition in merged[section].items()
             if not definition.get("sensitive")
         }
         for section in SECTIONS
     }
-    return {DEFINITIONS: render(definitions), DOCUMENTATION: render(documentation), PUBLIC: render(public)}
+    return {DEFINITIONS: render(merged), DOCUMENTATION: render(documentation), PUBLIC: render(public)}
 
 
 def main() -> int:
@@ -107,11 +176,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--jars", type=Path, required=True, help="directory with Kafka's jars (libs/)")
+    parser.add_argument(
+        "--jars",
+        type=Path,
+        required=True,
+        action="append",
+        help="directory with Kafka's jars (libs/); once for each release",
+    )
     parser.add_argument("--java", default="java", help="the java command, 17 or later")
     add_check(parser)
     options = parser.parse_args()
-    return settle(generate(read_schema(options.jars, options.java)), is_check=options.check)
+    schemas = {version_of(jars): read_schema(jars, options.java) for jars in options.jars}
+    return settle(generate(schemas), is_check=options.check)
 
 
 if __name__ == "__main__":

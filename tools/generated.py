@@ -20,6 +20,12 @@ def dump(*documents: object) -> str:
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=110)
 
 
+def version_of(jars: Path) -> str:
+    """The version of the Kafka whose jars are in a directory, by the name of the one for clients."""
+    (jar,) = jars.glob("kafka-clients-*.jar")
+    return jar.stem.removeprefix("kafka-clients-")
+
+
 def add_check(parser: ArgumentParser) -> None:
     """The option of every generator."""
     parser.add_argument(

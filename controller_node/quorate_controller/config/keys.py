@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+from quorate_protocol.kafka.releases import NEWEST_RELEASE
+
 from quorate_controller.config.endpoints import Problems, parse_host_port
 from quorate_controller.control.config_schema import ConfigValueError, broker_definitions
 
@@ -111,7 +113,7 @@ def check_names(properties: Mapping[str, str], problem: Problems) -> None:
             continue
         near = get_close_matches(name, known, n=3, cutoff=0.75)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; remove it"
-        problem(f"{name}={properties[name]}: there is no such key in Kafka 4.3{hint}")
+        problem(f"{name}={properties[name]}: there is no such key in Kafka {NEWEST_RELEASE}{hint}")
 
 
 def check_refused(values: Mapping[str, ConfigValue], problem: Problems) -> None:

@@ -37,8 +37,6 @@ from quorate_controller.control.api import (
 from quorate_controller.control.config_schema import (
     Definition,
     broker_definitions,
-    client_metrics_definitions,
-    group_definitions,
     topic_definitions,
 )
 from quorate_controller.control.config_validation import (
@@ -62,12 +60,12 @@ KIND_NAMES: Final = {
     ConfigResourceType.CLIENT_METRICS: "client metrics",
     ConfigResourceType.GROUP: "group",
 }
-DEFINITIONS: Final[Mapping[ConfigResourceType, Callable[[], Mapping[str, Definition]]]] = {
+WITH_LISTS: Final[Mapping[ConfigResourceType, Callable[[], Mapping[str, Definition]]]] = {
     ConfigResourceType.TOPIC: topic_definitions,
     ConfigResourceType.BROKER: broker_definitions,
-    ConfigResourceType.CLIENT_METRICS: client_metrics_definitions,
-    ConfigResourceType.GROUP: group_definitions,
 }
+"""Resources whose lists can be appended to: Kafka's controllers know the types of their configs only
+(KafkaConfigSchema)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +266,7 @@ class ConfigManager:
             return value
         if operation not in tuple(ConfigOpType):
             raise ControlError(ErrorCode.invalid_request, f"Unknown operations type {operation}")
-        definition = DEFINITIONS[resource.type]().get(key)
+        definition = WITH_LISTS[resource.type]().get(key) if resource.type in WITH_LISTS else None
         if definition is None or definition.type is not ConfigType.LIST:
             raise ControlError(
                 ErrorCode.invalid_config,

@@ -3,6 +3,8 @@
 The data (`config_schema.json`, `config_documentation.json`) is written by
 `tools/generate_config_schema.py` from Kafka's own ConfigDefs. It is read on first use, and only what is
 asked for is kept.
+
+There is one table for all supported releases, and controllers take what the newest knows, as its own controllers do.
 """
 
 import json
@@ -66,6 +68,8 @@ class Definition:
     synonyms: tuple[Synonym, ...] = ()
     update_mode: str = ""
     """Of broker configs: `read-only`, `per-broker` or `cluster-wide`."""
+    since: str = ""
+    """The release that introduced it; empty if the oldest supported one has it."""
 
     def parse(self, text: str | None) -> ConfigValue:
         """The typed value of `text`.
@@ -114,12 +118,12 @@ def parse_type(name: str, text: str | None, config_type: ConfigType) -> ConfigVa
                 raise _invalid(name, text, "Not a number of type DOUBLE") from None
         case ConfigType.LIST:
             # Not a regular expression, which takes quadratic time where many spaces precede no comma.
-            return [item.strip(_SPACES) for item in trimmed.split(",")] if trimmed else []
+            return [item.strip(SPACES) for item in trimmed.split(",")] if trimmed else []
         case _:
             return trimmed
 
 
-_SPACES: Final = " \t\n\x0b\f\r"
+SPACES: Final = " \t\n\x0b\f\r"
 r"""What `\s` means to Java's ConfigDef, which splits lists at `\s*,\s*`."""
 _INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
@@ -281,6 +285,7 @@ def _definition(name: str, data: Mapping[str, Any]) -> Definition:
         check=Check(**check | {"values": tuple(check.get("values", ()))}) if check else None,
         synonyms=tuple(Synonym(**synonym) for synonym in data.get("synonyms", ())),
         update_mode=data.get("update_mode", ""),
+        since=data.get("since", ""),
     )
 
 

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.control.config_schema import (
+    SPACES,
     ConfigValue,
     Definition,
     broker_definitions,
@@ -27,6 +28,12 @@ Configs = Mapping[str, str]
 UNLIMITED: Final = -1
 SAME_AS_RETENTION: Final = -2
 """Values of local.retention.ms and local.retention.bytes."""
+
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+RACK_AWARE_TAGS: Final = "streams.rack.aware.assignment.tags"
+STREAMS_ASSIGNOR: Final = "streams.assignor.name"
+STREAMS_ASSIGNORS: Final = "group.streams.assignors"
+STREAMS_ASSIGNORS_BUILT_IN: Final = frozenset({"sticky"})
 
 PUSH_INTERVAL_MIN_MS: Final = 100
 PUSH_INTERVAL_MAX_MS: Final = 3_600_000
@@ -118,17 +125,27 @@ def _validate_remote_storage(value_of: Callable[[str], ConfigValue], effective: 
             "an empty list."
         )
     for unit in ("bytes", "ms"):
-        total, local = value_of(f"retention.{unit}"), value_of(f"local.retention.{unit}")
-        assert isinstance(total, int)
-        assert isinstance(local, int)
-        prefix = f"Invalid value {local} for configuration local.retention.{unit}: Value must not be"
-        if local == SAME_AS_RETENTION:
+        total, local = _retention(value_of, unit)
+        if total == UNLIMITED or local == SAME_AS_RETENTION:
             continue
-        if total != UNLIMITED and local == UNLIMITED:
+        prefix = f"Invalid value {local} for configuration local.retention.{unit}: Value must not be"
+        if local == UNLIMITED:
             raise _invalid_config(f"{prefix} -1 as retention.{unit} value is set as {total}.")
-        if total != UNLIMITED and local > total:
+        if local > total:
             raise _invalid_config(f"{prefix} more than retention.{unit} property value: {total}")
-        if local != total and value_of("remote.log.copy.disable"):
+    for unit in ("bytes", "ms"):
+        total, local = _retention(value_of, unit)
+        lag = value_of(f"remote.copy.lag.{unit}")
+        assert isinstance(lag, int)
+        kept = total if local == SAME_AS_RETENTION else local
+        if 0 <= kept < lag:
+            raise _invalid_config(
+                f"Invalid value {lag} for configuration remote.copy.lag.{unit}: Value must not exceed "
+                f"local.retention.{unit} (effective value: {kept})"
+            )
+    for unit in ("bytes", "ms") if value_of("remote.log.copy.disable") else ():
+        total, local = _retention(value_of, unit)
+        if local not in (SAME_AS_RETENTION, total):
             raise _invalid_config(
                 f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and "
                 f"`retention.{unit}` must be set to the identical value because there will be no more logs "
@@ -136,44 +153,79 @@ def _validate_remote_storage(value_of: Callable[[str], ConfigValue], effective: 
             )
 
 
+def _retention(value_of: Callable[[str], ConfigValue], unit: str) -> tuple[int, int]:
+    """How much is kept in all and locally."""
+    total, local = value_of(f"retention.{unit}"), value_of(f"local.retention.{unit}")
+    assert isinstance(total, int)
+    assert isinstance(local, int)
+    return total, local
+
+
 def validate_group(configs: Configs, effective: EffectiveConfigs) -> None:
     """All configs that a group would have; the brokers' bounds are those of this node (KIP-848, KIP-932,
-    KIP-1071).
+    KIP-1071, KIP-1191).
 
     Raises:
         ControlError: INVALID_CONFIG.
     """
     definitions = group_definitions()
     _check_names("group config", configs, definitions)
-    for name, text in configs.items():
-        value = _parse(definitions[name], text)
-        protocol, _, rest = name.partition(".")
-        low, high = _bound(effective, protocol, "min", rest), _bound(effective, protocol, "max", rest)
-        if low is not None and isinstance(value, int) and value < low[1]:
-            raise _invalid_config(f"{name} must be greater than or equal to {low[0]}")
-        if high is not None and isinstance(value, int) and value > high[1]:
-            raise _invalid_config(f"{name} must be less than or equal to {high[0]}")
+    tags = [tag.strip(SPACES) for tag in configs.get(RACK_AWARE_TAGS, "").split(",")]
+    if len(tags) != len(set(tags)):
+        raise _invalid_config(f"{RACK_AWARE_TAGS} must not contain duplicate tag keys.")
+    values = {name: _parse(definitions[name], text) for name, text in configs.items()}
+    for name in definitions:  # so that the request's order does not decide which one is reported
+        if isinstance(value := values.get(name), int):
+            _check_bounds(name, value, effective)
+    if STREAMS_ASSIGNOR in values:
+        _check_assignor(values[STREAMS_ASSIGNOR], effective)
     for protocol in ("consumer", "share", "streams"):
-        session, heartbeat = (
-            _parse(definitions[name], effective.group_config(definitions[name], configs))
-            for name in (f"{protocol}.session.timeout.ms", f"{protocol}.heartbeat.interval.ms")
-        )
-        assert isinstance(session, int)
-        assert isinstance(heartbeat, int)
-        if session <= heartbeat:
-            raise _invalid_config(
-                f"{protocol}.session.timeout.ms must be greater than {protocol}.heartbeat.interval.ms"
+        names = (f"{protocol}.session.timeout.ms", f"{protocol}.heartbeat.interval.ms")
+        if values.keys() & names:
+            session, heartbeat = (
+                _parse(definitions[name], effective.group_config(definitions[name], configs))
+                for name in names
             )
+            assert isinstance(session, int)
+            assert isinstance(heartbeat, int)
+            if session <= heartbeat:
+                raise _invalid_config(f"{names[0]} must be greater than {names[1]}")
+    if str(values.get(DEAD_LETTER_TOPIC, "")).startswith("__"):
+        raise _invalid_config(f"{DEAD_LETTER_TOPIC}: DLQ topic name must not start with '__'")
 
 
-def _bound(effective: EffectiveConfigs, protocol: str, end: str, rest: str) -> tuple[str, int] | None:
-    """The broker config that bounds a group config, and its value; None when there is none."""
-    name = f"group.{protocol}.{end}.{rest.removeprefix('num.')}"
+def _check_bounds(name: str, value: int, effective: EffectiveConfigs) -> None:
+    """The broker configs that bound a group config are called like it."""
+    protocol, _, rest = name.partition(".")
+    low, high = (
+        _broker_integer(effective, f"group.{protocol}.{end}.{rest.removeprefix('num.')}")
+        for end in ("min", "max")
+    )
+    if (low is None or value >= low) and (high is None or value <= high):
+        return
+    if low is None:
+        raise _invalid_config(f"{name} must be less than or equal to {high}")
+    if high is None:
+        raise _invalid_config(f"{name} must be greater than or equal to {low}")
+    raise _invalid_config(f"{name} must be in the range {low} to {high} inclusive.")
+
+
+def _broker_integer(effective: EffectiveConfigs, name: str) -> int | None:
+    """The value of a broker config on this node; None when there is none."""
     definition = broker_definitions().get(name)
-    if definition is None:
-        return None
-    value = _parse(definition, effective.broker_config(name))
-    return (name, value) if isinstance(value, int) else None
+    value = definition and _parse(definition, effective.broker_config(name))
+    return value if isinstance(value, int) else None
+
+
+def _check_assignor(name: ConfigValue, effective: EffectiveConfigs) -> None:
+    """The brokers' assignors are those of this node's file. What a Java class in it is called is unknown here."""
+    registered = _parse(broker_definitions()[STREAMS_ASSIGNORS], effective.broker_config(STREAMS_ASSIGNORS))
+    assert isinstance(registered, list)
+    if name not in registered and STREAMS_ASSIGNORS_BUILT_IN.issuperset(registered):
+        raise _invalid_config(
+            f"{STREAMS_ASSIGNOR} '{name}' is not a registered task assignor. "
+            f"Registered assignors are: [{', '.join(registered)}]."
+        )
 
 
 def validate_client_metrics(configs: Configs) -> None:

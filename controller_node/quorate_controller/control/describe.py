@@ -281,6 +281,8 @@ class ConfigDescriber:
         overrides = self._effective.dynamic(ConfigResourceType.GROUP, name)
         entries = []
         for key, definition in group_definitions().items():
+            if definition.internal and key not in overrides:
+                continue
             value = _normalized(definition, self._effective.group_config(definition, overrides))
             if definition.synonyms:
                 broker_name = definition.synonyms[0].name

@@ -204,7 +204,7 @@ def test_several_listeners_follow_the_names():
         ),
         ({"log.dirs": "/a,,/b"}, "log.dirs"),
         ({"controller.quorum.voter": "x"}, "did you mean controller.quorum.voters"),
-        ({"zookeeper.connect": "x"}, "zookeeper.connect=x: there is no such key in Kafka 4.3"),
+        ({"zookeeper.connect": "x"}, "zookeeper.connect=x: there is no such key in Kafka 4.4.0"),
         ({"quorate.http.listner": "x"}, "did you mean quorate.http.listener?"),
         ({"quorate.http.listener": "8080"}, "quorate.http.listener=8080: not of the form host:port"),
         ({"authorizer.class.name": "a.B"}, "authorizer.class.name=a.B: access control is not supported yet"),

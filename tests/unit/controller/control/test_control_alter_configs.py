@@ -12,6 +12,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from quorate_controller.control.api import ControlError
 from quorate_controller.control.config_changes import ConfigManager
+from quorate_controller.control.config_validation import validate_group
 from quorate_controller.control.effective_configs import EffectiveConfigs
 from quorate_protocol.records.generated import ClearElrRecord, ConfigRecord
 
@@ -77,26 +78,36 @@ def test_append_and_subtract_work_on_the_default_too(harness, outcome):
 
 
 def test_long_lists_grow_and_shrink_in_linear_time(harness, outcome):
-    """Goal: a request with many lists holds nobody up. Method: append and subtract a list of 6,000 metrics 50 times,
+    """Goal: a request with many lists holds nobody up. Method: append and subtract a list of 6,000 names 50 times,
     in the processor time of a slow machine; to look each up in the list takes over 10 s.
     """
+    outcome(BROKER, "", ("metric.reporters", SET, ""))
     names = ",".join(f"{number:04}" for number in range(6_000))
     started_s = time.process_time()
     for _ in range(50):
-        assert outcome(CLIENT_METRICS, "s", ("metrics", APPEND, names)) == (ErrorCode.none, None)
-        assert configs_of(harness, CLIENT_METRICS, "s") == {"metrics": names}
-        assert outcome(CLIENT_METRICS, "s", ("metrics", SUBTRACT, names)) == (ErrorCode.none, None)
-        assert configs_of(harness, CLIENT_METRICS, "s") == {"metrics": ""}
+        assert outcome(BROKER, "", ("metric.reporters", APPEND, names)) == (ErrorCode.none, None)
+        assert configs_of(harness, BROKER, "") == {"metric.reporters": names}
+        assert outcome(BROKER, "", ("metric.reporters", SUBTRACT, names)) == (ErrorCode.none, None)
+        assert configs_of(harness, BROKER, "") == {"metric.reporters": ""}
     assert time.process_time() - started_s < 5
 
 
 def test_each_subtraction_takes_one_away(harness, outcome):
     """Goal: the order and what is left are Kafka's. Method: items that are there several times."""
-    outcome(CLIENT_METRICS, "s", ("metrics", SET, "a,b,a,c,a"))
-    outcome(CLIENT_METRICS, "s", ("metrics", SUBTRACT, "a,c,x,a"))
-    assert configs_of(harness, CLIENT_METRICS, "s") == {"metrics": "b,a"}
-    outcome(CLIENT_METRICS, "s", ("metrics", APPEND, "a,d,d"))
-    assert configs_of(harness, CLIENT_METRICS, "s") == {"metrics": "b,a,d"}
+    outcome(BROKER, "", ("metric.reporters", SET, "a,b,a,c,a"))
+    outcome(BROKER, "", ("metric.reporters", SUBTRACT, "a,c,x,a"))
+    assert configs_of(harness, BROKER, "") == {"metric.reporters": "b,a"}
+    outcome(BROKER, "", ("metric.reporters", APPEND, "a,d,d"))
+    assert configs_of(harness, BROKER, "") == {"metric.reporters": "b,a,d"}
+
+
+def test_assignors_that_are_java_classes_may_have_any_name(harness):
+    """Goal: nothing is refused that a broker may know. Method: with a class in the file, and with built-in names."""
+    configs = {"streams.assignor.name": "mine"}
+    with_class = {"group.streams.assignors": "sticky,org.example.Mine"}
+    validate_group(configs, EffectiveConfigs(3000, harness.image, with_class))
+    with pytest.raises(ControlError, match="not a registered task assignor"):
+        validate_group(configs, EffectiveConfigs(3000, harness.image, {"group.streams.assignors": "sticky"}))
 
 
 def test_unchanged_values_are_not_written_except_for_brokers(harness, outcome):
@@ -204,12 +215,37 @@ def test_each_resource_succeeds_or_fails_alone(harness):
         (
             (GROUP, "g", ("consumer.session.timeout.ms", SET, "1")),
             ErrorCode.invalid_config,
-            "must be greater than or equal to group.consumer.min.session.timeout.ms",
+            "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive.",
         ),
         (
             (GROUP, "g", ("streams.num.standby.replicas", SET, "9")),
             ErrorCode.invalid_config,
-            "must be less than or equal to group.streams.max.standby.replicas",
+            "streams.num.standby.replicas must be less than or equal to 2",
+        ),
+        (
+            (GROUP, "g", ("streams.task.offset.interval.ms", SET, "9")),
+            ErrorCode.invalid_config,
+            "streams.task.offset.interval.ms must be greater than or equal to 15000",
+        ),
+        (
+            (GROUP, "g", ("streams.rack.aware.assignment.tags", APPEND, "zone")),
+            ErrorCode.invalid_config,
+            "its type is not LIST",
+        ),
+        (
+            (GROUP, "g", ("streams.rack.aware.assignment.tags", SET, "zone, zone")),
+            ErrorCode.invalid_config,
+            "must not contain duplicate tag keys",
+        ),
+        (
+            (GROUP, "g", ("streams.assignor.name", SET, "x")),
+            ErrorCode.invalid_config,
+            "streams.assignor.name 'x' is not a registered task assignor. Registered assignors are: [sticky].",
+        ),
+        (
+            (GROUP, "g", ("errors.deadletterqueue.topic.name", SET, "__x")),
+            ErrorCode.invalid_config,
+            "DLQ topic name must not start with '__'",
         ),
         ((LOGGER, "3000", ("root", SET, "INFO")), ErrorCode.invalid_config, "can't be altered"),
         ((LOGGER, "1", ("root", SET, "INFO")), ErrorCode.invalid_request, "expected 3000"),
