@@ -26,6 +26,10 @@ RUNGS = "not quick and not nightly"
 """What `make test-rungs` runs, as an expression of marks."""
 
 _PARITY = "tests/integration/parity/test_parity.py::test_same_as_kafka"
+_FORMATS = (
+    "tests/integration/storage/test_foreign_directories.py"
+    "::test_what_was_formatted_is_what_the_cluster_begins_with"
+)
 SMOKE = (
     # `quorate play`; stock broker, tools and clients; a killed leader
     "tests/integration/test_play.py::test_what_play_prints_works_and_survives_a_stop",
@@ -34,6 +38,8 @@ SMOKE = (
     "tests/integration/test_failures_of_nodes.py::test_killing_the_active_controller_loses_nothing",
     # Java and Python controllers in one quorum
     "tests/integration/test_mixed_quorums.py::test_leadership_passes_both_ways_by_resignation_and_by_death",
+    # a directory that Kafka formatted
+    f"{_FORMATS}[dynamic-4.4.0-at-4.4-Quorate]",
     # each tool beside Kafka's: on Python controllers, or where it takes an authorizer and SASL, on stock Kafka
     f"{_PARITY}[acls-topic-java-server]",
     f"{_PARITY}[delegation-tokens-life-of-a-token-java-server]",

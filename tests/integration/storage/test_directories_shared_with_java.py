@@ -2,14 +2,14 @@
 
 import json
 import os
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from kit.one_controller import java_command, running, write_config
 from kit.waiting import eventually
 from quorate_controller.commands import app
 from quorate_controller.raft.startup import HardState
@@ -52,45 +52,9 @@ def java(stock_kafka: Kafka) -> Java:
     return run
 
 
-def java_command(kafka: Kafka, main_class: str, *arguments: object) -> list[str]:
-    """A small JVM that starts fast."""
-    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx200m")
-    return kafka.command(main_class, *map(str, arguments), jvm=options)
-
-
-@contextmanager
-def running_kafka(kafka: Kafka, config: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running_kafka(jars: Path, config: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A stock node, killed at the end."""
-    output = config.with_suffix(".log")
-    with (
-        output.open("wb") as stream,
-        subprocess.Popen(
-            java_command(kafka, "kafka.Kafka", config), stdout=stream, stderr=subprocess.STDOUT
-        ) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def write_config(directory: Path, *lines: str, roles: str = "controller", data: str = "data") -> Path:
-    """A node's file, which logs to `directory/data` and listens on a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    address = f"127.0.0.1:{port}"
-    path = directory / f"{data}.properties"
-    content = [
-        f"process.roles={roles}",
-        "node.id=3000",
-        "controller.listener.names=CONTROLLER",
-        f"listeners={'PLAINTEXT' if roles == 'broker' else 'CONTROLLER'}://{address}",
-        f"log.dirs={directory / data}",
-        *(line.replace("ADDRESS", address) for line in lines),
-    ]
-    path.write_text("\n".join(content) + "\n")
-    return path
+    return running(java_command(jars, "kafka.Kafka", config), config.with_suffix(".log"))
 
 
 def without_times(path: Path) -> object:

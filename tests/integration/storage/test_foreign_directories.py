@@ -1,0 +1,191 @@
+"""Directories that one program formatted and another one starts: what the new cluster begins with.
+
+docs/compatibility.md has the result as a table, and each of its cells is tried here.
+"""
+
+import asyncio
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kit.kafka import RELEASES, jars_of
+from kit.one_controller import free_address, java_command, quorate_command, running, write_config
+from kit.waiting import eventually
+from quorate_admin.config import AdminConfig
+from quorate_admin.errors import AdminError
+from quorate_admin.observing import load_live_image
+from quorate_controller.directories.scram import parse_scram_users
+from quorate_protocol.features import (
+    METADATA_VERSION,
+    default_levels,
+    metadata_version_name,
+    metadata_version_named,
+)
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.image.security import ScramCredential
+
+pytestmark = pytest.mark.integration
+
+PAGE = Path(__file__).parents[3] / "docs" / "compatibility.md"
+HEADING = "## Formatted by, started by"
+QUORATE = "Quorate"
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+ALICE = 'SCRAM-SHA-512=[name=alice,password=secret,iterations=8192,salt="c2FsdCBvZiBhbGljZQ=="]'
+FEATURES = {"transaction.version": 1}
+"""Not the default of a level: a default could have come from the program that starts."""
+QUORUMS = {
+    "static": ("controller.quorum.voters=3000@ADDRESS", ()),
+    "dynamic": ("controller.quorum.bootstrap.servers=ADDRESS", ("--standalone",)),
+}
+WAIT_S = 90
+LOOK_MS = 2_000
+
+KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Formatting:
+    """Who formats, and at the level of which release."""
+
+    by: str
+    release: str
+
+    @property
+    def title(self) -> str:
+        """The first column of the table."""
+        return f"{program(self.by)}, `--release-version {self.release}`"
+
+
+def program(name: str) -> str:
+    """The title of a program."""
+    return name if name == QUORATE else f"Kafka {name}"
+
+
+FORMATTINGS = [
+    Formatting(by, release.rpartition(".")[0])
+    for by in (*RELEASES, QUORATE)
+    for release in RELEASES
+    if by == QUORATE or RELEASES.index(release) <= RELEASES.index(by)
+]
+STARTERS = (*RELEASES, QUORATE)
+
+
+def cells_of(page: Path) -> dict[str, list[str]]:
+    """The table of the page: the cells behind the first one of each row."""
+    section = page.read_text().partition(f"\n{HEADING}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    return {title: cells for title, *cells in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """A formatted directory, and where its controller has to listen: the voters of a dynamic quorum name it."""
+
+    directory: Path
+    address: str
+
+
+Format = Callable[[str, Formatting], Formatted]
+
+
+@pytest.fixture(scope="module")
+def formatted(tmp_path_factory: pytest.TempPathFactory) -> Format:
+    """`formatted(quorum, formatting)`: a directory that is made once and must be copied."""
+    done: dict[tuple[str, Formatting], Formatted] = {}
+
+    def make(quorum: str, formatting: Formatting) -> Formatted:
+        if (quorum, formatting) not in done:
+            place = tmp_path_factory.mktemp("formatted")
+            line, options = QUORUMS[quorum]
+            address = free_address()
+            config = write_config(place, line, address=address)
+            levels = [f"--feature={name}={level}" for name, level in FEATURES.items()]
+            arguments = ["--config", config, "--cluster-id", CLUSTER_ID, "--add-scram", ALICE, *levels]
+            arguments += ["--release-version", formatting.release, *options]
+            command = (
+                quorate_command("controller", "format", *arguments)
+                if formatting.by == QUORATE
+                else java_command(jars_of(formatting.by), "kafka.tools.StorageTool", "format", *arguments)
+            )
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+            done[quorum, formatting] = Formatted(place / "data", address)
+        return done[quorum, formatting]
+
+    return make
+
+
+def begun_with(command: list[str], address: str, log: Path) -> MetadataImage | str:
+    """What a node that follows the log of this controller learns, or the message with which the controller ended."""
+    config = AdminConfig.from_properties({}, bootstrap_controllers=[address])
+
+    with running(command, log) as process:
+
+        def look() -> MetadataImage | str | None:
+            if process.poll() is not None:
+                text = log.read_text(errors="replace")
+                found = re.search(r"(?:^error|Exception): (.+)$", text, re.MULTILINE)
+                return found[1] if found else text
+            try:
+                image = asyncio.run(load_live_image(config, timeout_ms=LOOK_MS))
+            except AdminError as error:
+                raise ConnectionError(str(error)) from error
+            return image if image.metadata_version else None
+
+        return eventually(look, WAIT_S, "the first records of the log", lambda: log.read_text()[-2000:])
+
+
+def judged(found: MetadataImage | str, formatting: Formatting) -> str:
+    """The cell of the table."""
+    if isinstance(found, str):
+        return f"refused: `{found}`"
+    level = metadata_version_named(formatting.release)
+    (alice,) = parse_scram_users([ALICE], generate_salt=bytes)
+    wanted = {METADATA_VERSION: level, **default_levels(level), **FEATURES}
+    users = {(alice.mechanism, alice.name): ScramCredential.from_record(alice)}
+    if dict(found.features) == wanted and dict(found.scram) == users:
+        return KEPT
+    others = len(found.features) - 1
+    return (
+        f"lost: {METADATA_VERSION} {metadata_version_name(found.metadata_version)}, {others or 'no'} other features, "
+        f"{len(found.scram) or 'no'} users"
+    )
+
+
+@pytest.mark.parametrize("starter", STARTERS)
+@pytest.mark.parametrize("formatting", FORMATTINGS, ids=lambda one: f"{one.by}-at-{one.release}")
+@pytest.mark.parametrize("quorum", QUORUMS)
+def test_what_was_formatted_is_what_the_cluster_begins_with(
+    formatted: Format, quorum: str, formatting: Formatting, starter: str, tmp_path: Path
+) -> None:
+    """Goal: level, features and user are kept, and where Kafka itself can't, docs say what becomes of them.
+
+    Method: start one controller on a copy of the directory, and follow its log as a broker does.
+    """
+    made = formatted(quorum, formatting)
+    shutil.copytree(made.directory, tmp_path / "data")
+    config = write_config(tmp_path, QUORUMS[quorum][0], address=made.address)
+    command = (
+        quorate_command("controller", "run", "--config", config)
+        if starter == QUORATE
+        else java_command(jars_of(starter), "kafka.Kafka", config)
+    )
+    cell = judged(begun_with(command, made.address, tmp_path / "controller.log"), formatting)
+    is_older = starter != QUORATE and metadata_version_named(starter) < metadata_version_named(
+        formatting.release if formatting.by == QUORATE else formatting.by
+    )
+    if not is_older:
+        assert cell == KEPT
+    documented = cells_of(PAGE)[formatting.title]
+    assert documented[STARTERS.index(starter)] == cell, f"{formatting.title} started by {program(starter)}"
+
+
+def test_the_page_has_the_whole_table() -> None:
+    """Goal: no row or column is missing or out of date. Method: compare the titles."""
+    titles = cells_of(PAGE)
+    assert list(titles) == ["formatted by", *(one.title for one in FORMATTINGS)]
+    assert titles["formatted by"] == [f"started by {program(starter)}" for starter in STARTERS]
