@@ -85,9 +85,7 @@ class RaftNode:
             RaftSafetyError: the step would break a promise. The process has to end.
         """
         replica = self._replica
-        if now_ms < replica.now_ms:
-            raise RaftSafetyError(f"time went back from {replica.now_ms} to {now_ms}")
-        replica.now_ms = now_ms
+        self._set_time(now_ms)
         match event:
             case RequestReceived():
                 self._on_request(event)
@@ -122,7 +120,7 @@ class RaftNode:
         Raises:
             ProtocolError: NOT_LEADER_OR_FOLLOWER; INVALID_UPDATE_VERSION with the reason.
         """
-        self._replica.now_ms = now_ms
+        self._set_time(now_ms)
         offset = membership.upgrade_kraft_version(self._replica, kraft_version, validate_only=validate_only)
         return offset, self._finish()
 
@@ -131,6 +129,11 @@ class RaftNode:
         membership.upgrade_kraft_version(self._replica, kraft_version, validate_only=True)
 
     # ------------------------------------------------------------------------------------------- events
+
+    def _set_time(self, now_ms: int) -> None:
+        if now_ms < self._replica.now_ms:
+            raise RaftSafetyError(f"time went back from {self._replica.now_ms} to {now_ms}")
+        self._replica.now_ms = now_ms
 
     def _on_request(self, event: RequestReceived) -> None:
         replica, token, listener = self._replica, event.token, event.listener
@@ -194,9 +197,12 @@ class RaftNode:
             raise RaftSafetyError(
                 f"only the leader appends: records proposed as {state.role} of epoch {state.epoch}"
             )
-        epochs_seen = {header.partition_leader_epoch for header in scan_batches(batches)}
+        headers = tuple(scan_batches(batches))
+        epochs_seen = {header.partition_leader_epoch for header in headers}
         if epochs_seen != {replica.epoch}:
             raise RaftSafetyError(f"batches of epochs {epochs_seen} proposed in {replica.epoch}")
+        if any(header.is_control for header in headers):
+            raise RaftSafetyError("control records proposed: only raft changes voters and kraft.version")
         replica.append(batches)
 
     def _finish(self) -> Ready:

@@ -18,9 +18,8 @@ from quorate_controller.raft.messages import (
     UpdateRaftVoterRequest,
     VoteRequest,
 )
-from quorate_controller.raft.model import Download, ReplicaKey, find_endpoint
+from quorate_controller.raft.model import Download, Endpoint, ReplicaKey, find_endpoint
 from quorate_controller.raft.peers import NEVER_MS
-from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
     from quorate_controller.raft.replica import Replica
@@ -181,21 +180,18 @@ def _known_peers(replica: "Replica") -> list[Destination]:
 
 
 def _send_to_voter(replica: "Replica", voter_id: int, request: RaftRequest) -> None:
-    voter = replica.voters.get(voter_id)
-    endpoint = None if voter is None else find_endpoint(voter.endpoints, replica.config.listener)
-    if endpoint is None or not replica.peers.is_ready(voter_id, replica.now_ms):
-        return
-    destination = Destination(node_id=voter_id, host=endpoint.host, port=endpoint.port)
-    replica.peers.send(replica.effects, destination, request, replica.now_ms)
+    _send(replica, voter_id, replica.voters.endpoints(voter_id), request)
 
 
 def _send_to_leader(replica: "Replica", request: RaftRequest) -> bool:
-    leader_id = replica.state.leader_id
-    endpoint = find_endpoint(replica.state.leader_endpoints, replica.config.listener)
-    if endpoint is None:
-        raise RaftSafetyError(f"leader {leader_id} is followed without an endpoint")
-    if not replica.peers.is_ready(leader_id, replica.now_ms):
+    return _send(replica, replica.state.leader_id, replica.state.leader_endpoints, request)
+
+
+def _send(replica: "Replica", node_id: int, endpoints: tuple[Endpoint, ...], request: RaftRequest) -> bool:
+    """Returns False if another request to that node is in flight, or it has no endpoint that we can use."""
+    endpoint = find_endpoint(endpoints, replica.config.listener)
+    if endpoint is None or not replica.peers.is_ready(node_id, replica.now_ms):
         return False
-    destination = Destination(node_id=leader_id, host=endpoint.host, port=endpoint.port)
+    destination = Destination(node_id=node_id, host=endpoint.host, port=endpoint.port)
     replica.peers.send(replica.effects, destination, request, replica.now_ms)
     return True

@@ -136,13 +136,16 @@ class Replica(ABC):
         Besides the voters that is a replica that has just been removed, until the removal is committed. It
         may be the only one with the record of it, and then nobody else could be elected (Ongaro's
         dissertation, 4.2.2). It does not count its own vote, and resigns once the removal is committed.
+        What a checkpoint has is committed, or was never removed: the bootstrap checkpoint.
         """
         if self.is_voter:
             return True
         previous, offset = self.history.previous_voters, self.history.voters_offset
-        if not self.config.can_vote or previous is None or offset is None or offset < self.high_watermark:
-            return False
-        return previous.is_voter(self.key)
+        snapshot_offset = -1 if self.log.snapshot_id is None else self.log.snapshot_id.offset
+        is_committed = offset is None or offset < max(self.high_watermark, snapshot_offset)
+        return (
+            self.config.can_vote and not is_committed and previous is not None and previous.is_voter(self.key)
+        )
 
     @property
     def is_only_voter(self) -> bool:
@@ -168,9 +171,12 @@ class Replica(ABC):
         return self.state.has_leader and bool(self.state.leader_endpoints)
 
     def random_election_timeout_ms(self) -> int:
-        """Kafka's election timeout: one to two times the configured one."""
-        timeout_ms = self.config.election_timeout_ms
-        return timeout_ms + self.rng.randrange(timeout_ms) if timeout_ms > 0 else 0
+        """Kafka's election timeout: one to two times the configured one, at least 1 ms.
+
+        After 0 ms a role would end in the step in which it began, and so would the next one.
+        """
+        timeout_ms = max(1, self.config.election_timeout_ms)
+        return timeout_ms + self.rng.randrange(timeout_ms)
 
     def fast_backoff_ms(self) -> int:
         """A short random pause before standing, to keep voters from standing all at once.

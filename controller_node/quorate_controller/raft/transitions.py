@@ -199,11 +199,9 @@ class ElectingReplica(Replica):
         records: list[ControlRecord] = [
             leader_change(leader_id=self.key.node_id, voters=voters, granting=tuple(granting))
         ]
-        if is_dynamic and (self.history.voters_offset == -1 or voters.needs_update(self.own_voter)):
+        updated = voters.update(self.own_voter)
+        if is_dynamic and updated is not None and (self.history.voters_offset == -1 or updated != voters):
             # The voters come from the bootstrap checkpoint, which is not replicated, or know us differently.
-            updated = voters.update(self.own_voter)
-            if updated is None:
-                raise RaftSafetyError(f"{self.key} leads epoch {self.epoch} and is no voter: {voters.ids}")
             records.append(kraft_version_record(self.history.kraft_version))
             records.append(updated.to_record())
         self.append_control(records)

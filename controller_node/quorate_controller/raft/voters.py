@@ -84,10 +84,12 @@ class VoterSet:
         known = self.get(voter.node_id)
         return known is not None and known.key.matches(voter.key) and known != voter
 
-    def add(self, voter: Voter) -> "VoterSet | None":
-        """The set with one more voter; None when its node id is taken."""
-        if voter.node_id in self.ids:
-            return None
+    def add(self, voter: Voter) -> "VoterSet":
+        """The set with one more voter.
+
+        Raises:
+            RaftSafetyError: its node id is taken.
+        """
         return VoterSet.of((*self.voters, voter))
 
     def remove(self, key: ReplicaKey) -> "VoterSet | None":

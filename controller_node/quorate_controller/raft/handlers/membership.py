@@ -26,7 +26,6 @@ from quorate_controller.raft.model import VersionRange, Voter, find_endpoint
 from quorate_controller.raft.records import kraft_version_record
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import ChangeKind, Leader, VoterChange
-from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
 
 if TYPE_CHECKING:
@@ -91,8 +90,6 @@ def _add_refusal(replica: "Replica", request: AddRaftVoterRequest) -> Refusal:
     voters_after = replica.voters.add(
         Voter(key=request.voter, endpoints=request.endpoints, kraft_versions=any_versions)
     )
-    if voters_after is None:
-        raise RaftSafetyError(f"the id of {request.voter} is taken in {replica.voters.ids}")
     message = voters_after.why_unwritable()
     return (ErrorCode.none if message is None else ErrorCode.invalid_request), message
 
@@ -122,8 +119,6 @@ def handle_probe_response(replica: "Replica", node_id: int, response: ApiVersion
         leader.end_change(replica, ErrorCode.request_timed_out, message)
         return True
     voters = replica.voters.add(Voter(key=change.voter, endpoints=change.endpoints, kraft_versions=supported))
-    if voters is None:
-        raise RaftSafetyError(f"{change.voter} was added meanwhile by another change: {replica.voters.ids}")
     change.offset = _append_voters(replica, voters)
     if not change.ack_when_committed:
         replica.effects.reply(change.token, AddRaftVoterResponse())
@@ -319,8 +314,6 @@ def upgrade_kraft_version(replica: "Replica", kraft_version: int, *, validate_on
         raise ProtocolError(
             ErrorCode.invalid_update_version, f"{how} because not all of the voters support it"
         )
-    if voters.ids != replica.voters.ids:
-        raise RaftSafetyError(f"the static voters {replica.voters.ids} are described as {voters.ids}")
     unknown = [voter.node_id for voter in voters if voter.key.directory_id is None]
     if unknown:
         raise ProtocolError(

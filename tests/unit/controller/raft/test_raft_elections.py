@@ -13,6 +13,7 @@ from quorate_controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from quorate_controller.raft.model import EPOCH_MAX
 from quorate_controller.raft.startup import HardState
 
 
@@ -339,3 +340,24 @@ def test_the_only_voter_leads_at_once(lab) -> None:
     assert node.node.role is Role.LEADER
     assert outcome.high_watermark == node.node.log_end_offset == 3
     assert not outcome.sends
+
+
+@pytest.mark.parametrize("voter_ids", [(1,), (1, 2, 3)])
+@pytest.mark.parametrize("epoch", [0, EPOCH_MAX])
+def test_timeouts_of_0_end_no_controller(lab, voter_ids: tuple[int, ...], epoch: int) -> None:
+    """Goal: Kafka's configs allow 0 for all timeouts of elections. Method: with 0, a voter that nobody answers, and
+    a single one, live for a while, also with an epoch that can't grow.
+    """
+    node = lab.node(
+        1,
+        log=lab.formatted(*voter_ids),
+        hard_state=HardState(leader_epoch=epoch),
+        election_timeout_ms=0,
+        fetch_timeout_ms=0,
+        election_backoff_ms_max=0,
+        fast_backoff_ms_max=0,
+    )
+    node.start()
+    node.wait(20)
+    is_leading = voter_ids == (1,) and epoch == 0
+    assert (node.node.role is Role.LEADER) == is_leading

@@ -229,6 +229,21 @@ def test_a_leader_without_an_endpoint_is_not_followed(lab) -> None:
     assert [note.event for note in outcome.warnings] == ["leader_unreachable"]
 
 
+def test_endpoints_without_our_listener_do_not_replace_the_leaders(lab) -> None:
+    """Goal: what a peer reports never leaves a follower without a way to its leader. Method: more endpoints than the
+    known one, none of them of our listener; the next Fetch goes where the last one went.
+    """
+    node, send = following(lab)
+    elsewhere = tuple(Endpoint(listener=name, host="host2", port=9) for name in ("OTHER", "ANOTHER"))
+    node.ask(
+        BeginQuorumEpochRequest(
+            cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=elsewhere
+        )
+    )
+    (following_send,) = node.answer(send, answer()).sends
+    assert following_send.destination == send.destination
+
+
 def test_what_a_resigned_leader_had_on_its_way_does_not_keep_it(lab) -> None:
     """Goal: a resignation ends the leader, although it may overtake an answer on another connection.
 

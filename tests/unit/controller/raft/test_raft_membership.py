@@ -19,7 +19,14 @@ from quorate_controller.raft.messages import (
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )
-from quorate_controller.raft.model import Endpoint, OffsetAndEpoch, ReplicaKey, VersionRange
+from quorate_controller.raft.model import (
+    BOOTSTRAP_SNAPSHOT_ID,
+    Endpoint,
+    OffsetAndEpoch,
+    ReplicaKey,
+    VersionRange,
+)
+from quorate_controller.raft.startup import KRaftVersionAt, VotersAt
 from quorate_controller.raft.voters import VoterSet
 from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.records.control import VotersRecord, decode_control, encode_control_batch
@@ -279,6 +286,26 @@ def test_a_removed_replica_stands_while_its_removal_is_uncommitted(lab) -> None:
     node.start()
     node.wait(5000)
     assert node.node.role is Role.UNATTACHED
+
+
+@pytest.mark.parametrize("snapshot_id", [BOOTSTRAP_SNAPSHOT_ID, OffsetAndEpoch(epoch=1, offset=10)])
+def test_a_voter_of_the_configuration_does_not_stand_against_a_checkpoint(
+    lab, snapshot_id: OffsetAndEpoch
+) -> None:
+    """Goal: a node that its bootstrap checkpoint does not name, or that was removed before the last checkpoint, has
+    no uncommitted removal to bring to the others. Method: `controller.quorum.voters` still names it.
+    """
+    log = lab.log(1, 2, 3, end=snapshot_id.offset, epochs=((1, 0),) if snapshot_id.offset else ())
+    log = replace(
+        log,
+        snapshot_id=snapshot_id,
+        voters=(VotersAt(offset=snapshot_id.offset - 1, voters=lab.voters(2, 3, 4)),),
+        kraft_versions=(KRaftVersionAt(offset=snapshot_id.offset - 1, kraft_version=1),),
+    )
+    node = lab.node(1, log=log, static_voters=lab.static_voters(1, 2, 3))
+    node.start()
+    node.wait(5000)
+    assert (node.node.role, node.node.epoch) == (Role.UNATTACHED, snapshot_id.epoch)
 
 
 def test_truncation_brings_the_former_voters_back(lab) -> None:

@@ -10,11 +10,19 @@ import quorate_controller.raft as package
 from quorate_controller.raft.handlers.common import leader_state
 from quorate_controller.raft.history import OffsetHistory
 from quorate_controller.raft.log import LogMetadata
-from quorate_controller.raft.messages import Destination, LogStartMoved, SnapshotRestored, SnapshotTaken
-from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, SnapshotId
+from quorate_controller.raft.messages import (
+    ApiVersionsProbe,
+    Destination,
+    LogStartMoved,
+    Propose,
+    SnapshotRestored,
+    SnapshotTaken,
+)
+from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, SnapshotId
 from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import EpochStart, LogState
 from quorate_controller.raft.voters import VoterSet
+from quorate_protocol.records.control import encode_control_batch
 
 
 def test_no_check_is_removed_by_optimization() -> None:
@@ -117,6 +125,36 @@ def _name_a_voter_twice(lab: Any) -> None:
     VoterSet(voters=(lab.voter(1), lab.voter(1)))
 
 
+def _add_a_voter_twice(lab: Any) -> None:
+    lab.voters(1, 2).add(lab.voter(2))
+
+
+def _begin_without_a_directory(lab: Any) -> None:
+    lab.node(key=ReplicaKey(node_id=1))
+
+
+def _receive_what_is_only_sent(lab: Any) -> None:
+    lab.leader().ask(ApiVersionsProbe())
+
+
+def _roles_that_end_as_they_begin(lab: Any) -> None:
+    node = lab.node(fast_backoff_ms_max=0)
+    node.node._replica.random_election_timeout_ms = int
+    node.start()
+
+
+def _propose_control_records(lab: Any) -> None:
+    leader = lab.leader()
+    records = [lab.voters(1, 2, 3, 4).to_record()]
+    offset = leader.node.log_end_offset
+    leader.step(Propose(batches=encode_control_batch(records, offset, leader.node.epoch, lab.start_ms)))
+
+
+def _upgrade_in_the_past(lab: Any) -> None:
+    leader = lab.leader()
+    leader.node.upgrade_kraft_version(1, validate_only=False, now_ms=leader.now_ms - 1)
+
+
 @pytest.mark.parametrize(
     ("breach", "message"),
     [
@@ -136,6 +174,12 @@ def _name_a_voter_twice(lab: Any) -> None:
         (_go_back_to_an_older_epoch, r"Role.LEADER of epoch \d+ to Role.UNATTACHED of \d+"),
         (_send_twice, r"node 2 is busy with an earlier request"),
         (_name_a_voter_twice, r"unique and ascending by node id: \[1, 1\]"),
+        (_add_a_voter_twice, r"unique and ascending by node id: \[1, 2, 2\]"),
+        (_begin_without_a_directory, r"^1 does not know its directory"),
+        (_propose_control_records, r"control records proposed: only raft changes voters"),
+        (_receive_what_is_only_sent, r"ApiVersionsProbe.* is for sending only"),
+        (_roles_that_end_as_they_begin, r"roles do not settle: Prospective|roles do not settle: Unattached"),
+        (_upgrade_in_the_past, r"time went back from \d+ to \d+"),
     ],
 )
 def test_a_breach_of_safety_is_refused_and_named(
