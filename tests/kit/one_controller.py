@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from quorate_operator.runtime.local.stock_kafka import Kafka
+
 NODE_ID = 3000
 
 
-def java_command(jars: Path, *arguments: object) -> list[str]:
+def java_command(kafka: Kafka, main_class: str, *arguments: object) -> list[str]:
     """A small JVM that starts fast."""
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx200m"]
-    return ["java", *options, "-cp", f"{jars}/*", *map(str, arguments)]
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx200m")
+    return kafka.command(main_class, *map(str, arguments), jvm=options)
 
 
 def quorate_command(*arguments: object) -> list[str]:

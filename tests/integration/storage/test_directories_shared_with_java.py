@@ -52,9 +52,9 @@ def java(stock_kafka: Kafka) -> Java:
     return run
 
 
-def running_kafka(jars: Path, config: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
+def running_kafka(kafka: Kafka, config: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A stock node, killed at the end."""
-    return running(java_command(jars, "kafka.Kafka", config), config.with_suffix(".log"))
+    return running(java_command(kafka, "kafka.Kafka", config), config.with_suffix(".log"))
 
 
 def without_times(path: Path) -> object:

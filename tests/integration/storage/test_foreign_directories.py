@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kit.kafka import RELEASES, jars_of
+from kit.kafka import RELEASES, stock_kafka_of
 from kit.one_controller import free_address, java_command, quorate_command, running, write_config
 from kit.waiting import eventually
 from quorate_admin.config import AdminConfig
@@ -109,7 +109,9 @@ def formatted(tmp_path_factory: pytest.TempPathFactory) -> Format:
             command = (
                 quorate_command("controller", "format", *arguments)
                 if formatting.by == QUORATE
-                else java_command(jars_of(formatting.by), "kafka.tools.StorageTool", "format", *arguments)
+                else java_command(
+                    stock_kafka_of(formatting.by), "kafka.tools.StorageTool", "format", *arguments
+                )
             )
             ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
             assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -172,7 +174,7 @@ def test_what_was_formatted_is_what_the_cluster_begins_with(
     command = (
         quorate_command("controller", "run", "--config", config)
         if starter == QUORATE
-        else java_command(jars_of(starter), "kafka.Kafka", config)
+        else java_command(stock_kafka_of(starter), "kafka.Kafka", config)
     )
     cell = judged(begun_with(command, made.address, tmp_path / "controller.log"), formatting)
     is_older = starter != QUORATE and metadata_version_named(starter) < metadata_version_named(
