@@ -9,10 +9,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from kit.kafka import RELEASES, stock_kafka_of
 from kit.one_controller import java_command, running, write_config
 from kit.waiting import eventually
 from quorate_controller.commands import app
 from quorate_controller.raft.startup import HardState
+from quorate_controller.storage.bootstrap import bootstrap_checkpoints, read_bootstrap_records
+from quorate_controller.storage.control_records import read_snapshot_quorum
 from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig
 from quorate_controller.storage.errors import DirectoryInUseError
 from quorate_controller.storage.log import LogConfig
@@ -76,45 +79,56 @@ def control_text(record: object) -> str:
     return str(control) if not hasattr(control, "last_contained_log_timestamp") else "header"
 
 
-@pytest.mark.parametrize(
-    ("lines", "roles", "arguments"),
-    [
-        pytest.param(["controller.quorum.bootstrap.servers=ADDRESS"], "controller", ["-N"], id="no voters"),
-        pytest.param(
-            ["controller.quorum.bootstrap.servers=ADDRESS"],
-            "controller",
-            ["-I", f"3000@h:9093:{DIRECTORY_ID},3001@i:9094:MvDxzVmcRsaTz33bUuRU6A"],
-            id="initial controllers",
-        ),
-        pytest.param(
-            ["controller.quorum.bootstrap.servers=ADDRESS"],
-            "broker",
-            ["-I", f"3001@h:9093:{DIRECTORY_ID}", "-r", "3.9"],
-            id="broker with voters",
-        ),
-        pytest.param(
-            ["controller.quorum.voters=3000@ADDRESS"],
-            "controller",
-            ["-f", "transaction.version=0", "-f", "metadata.version=29"],
-            id="static voters",
-        ),
-        pytest.param(["controller.quorum.voters=9@ADDRESS"], "broker", ["-r", "4.1"], id="broker"),
-        pytest.param(["controller.quorum.bootstrap.servers=ADDRESS"], "controller", ["-s"], id="standalone"),
-    ],
-)
-def test_format_gives_what_kafka_storage_gives(
-    java: Java, tmp_path: Path, lines: list[str], roles: str, arguments: list[str]
-):
-    """Format the same node with both: the same files, modes and contents but for times and random ids."""
+DYNAMIC = "controller.quorum.bootstrap.servers=ADDRESS"
+STATIC = "controller.quorum.voters=3000@ADDRESS"
+ALICE = "SCRAM-SHA-256=[name=alice,password=secret,iterations=8192,salt=c2FsdA==]"
+FORMATS = [
+    pytest.param([DYNAMIC], "controller", ["-N", "-r", "4.3"], id="no voters"),
+    pytest.param(
+        [DYNAMIC],
+        "controller",
+        ["-I", f"3000@h:9093:{DIRECTORY_ID},3001@i:9094:MvDxzVmcRsaTz33bUuRU6A", "-r", "4.3", "-S", ALICE],
+        id="initial controllers",
+    ),
+    pytest.param([STATIC], "controller", ["-f", "transaction.version=0", "-r", "4.2"], id="static voters"),
+    pytest.param([STATIC], "controller", ["-f", "metadata.version=29", "-S", ALICE], id="user"),
+    pytest.param([DYNAMIC], "controller", ["-s", "-r", "4.3"], id="standalone"),
+]
+BROKERS = [
+    pytest.param(
+        [DYNAMIC], "broker", ["-I", f"3001@h:9093:{DIRECTORY_ID}", "-r", "3.9"], id="broker with voters"
+    ),
+    pytest.param(["controller.quorum.voters=9@ADDRESS"], "broker", ["-r", "4.1"], id="broker"),
+]
+
+
+def format_with_both(
+    kafka: Kafka, tmp_path: Path, lines: list[str], roles: str, arguments: list[str]
+) -> tuple[Path, Path]:
+    """Format the same node with ours and with a release of Kafka. Returns the directories."""
     config = write_config(tmp_path, *lines, roles=roles)
-    data = tmp_path / "data"
+    data, ours = tmp_path / "data", tmp_path / "ours"
     result = CliRunner().invoke(app, ["format", "-c", str(config), "-t", CLUSTER_ID, *arguments])
     assert result.exit_code == 0, result.output
-    data.rename(tmp_path / "ours")
-    theirs = java("kafka.tools.StorageTool", "format", "-c", config, "-t", CLUSTER_ID, *arguments)
+    data.rename(ours)
+    command = java_command(kafka, "kafka.tools.StorageTool", "format", "-c", config, "-t", CLUSTER_ID)
+    theirs = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
     assert theirs.returncode == 0, theirs.stderr
     assert result.stdout.splitlines()[-1] in theirs.stdout
-    ours = tmp_path / "ours"
+    return ours, data
+
+
+@pytest.mark.parametrize(("lines", "roles", "arguments"), [*FORMATS, *BROKERS])
+def test_format_gives_what_kafka_storage_gives(
+    tmp_path: Path, lines: list[str], roles: str, arguments: list[str]
+):
+    """Format the same node with both: the same files, modes and contents but for times and random ids.
+
+    The files are those of Kafka 4.3, which 4.4 reads, too.
+    """
+    ours, data = format_with_both(stock_kafka_of("4.3.1"), tmp_path, lines, roles, arguments)
     names = sorted(path.relative_to(data) for path in data.rglob("*"))
     assert sorted(path.relative_to(ours) for path in ours.rglob("*")) == names
     standalone = "-s" in arguments
@@ -132,6 +146,26 @@ def test_format_gives_what_kafka_storage_gives(
             if "-I" not in arguments or roles == "broker":
                 assert len(mine_read.pop("directory.id")) == len(other_read.pop("directory.id")) == 22
             assert mine_read == other_read
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(("lines", "roles", "arguments"), FORMATS)
+def test_format_says_what_kafka_storage_says(
+    tmp_path: Path, release: str, lines: list[str], roles: str, arguments: list[str]
+):
+    """Format the same node with both: the same bootstrap records and voters, in whichever files they are."""
+    ours, data = format_with_both(stock_kafka_of(release), tmp_path, lines, roles, arguments)
+    mine, other = (read_bootstrap_records(OsFileSystem(), side) for side in (ours, data))
+    assert mine.records == other.records != ()
+    checkpoints = (bootstrap_checkpoints(side)[0] for side in (ours, data))
+    voters = [
+        read_snapshot_quorum(path.read_bytes()).voters if path.exists() else None for path in checkpoints
+    ]
+    if "-s" in arguments:
+        assert [[one.node_id for one in found or ()] for found in voters] == [[3000], [3000]]
+    else:
+        assert voters[0] == voters[1]
+        assert (voters[0] is not None) == ("-I" in arguments)
 
 
 @pytest.fixture
