@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TextIO
 
+from quorate_protocol.printable import printable
+
 LOGGER_NAME = "quorate_controller"
 REPEATS_MAX = 20
 REPEAT_INTERVAL_S = 10.0
@@ -41,10 +43,10 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         facts = "".join(f" {key}={_quoted(value)}" for key, value in _facts(record).items())
-        line = f"{_timestamp(record)} {record.levelname:<7} {_escaped(record.getMessage())}{facts}"
+        line = f"{_timestamp(record)} {record.levelname:<7} {printable(record.getMessage())}{facts}"
         if not record.exc_info:
             return line
-        return "\n".join([line, *map(_escaped, _traceback(record).split("\n"))])
+        return "\n".join([line, *map(printable, _traceback(record).split("\n"))])
 
 
 class JsonFormatter(logging.Formatter):
@@ -60,7 +62,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["traceback"] = _traceback(record)
-        return _escaped(json.dumps(fields, default=str, ensure_ascii=False))
+        return printable(json.dumps(fields, default=str, ensure_ascii=False))
 
 
 class RepeatFilter(logging.Filter):
@@ -142,18 +144,8 @@ def _traceback(record: logging.LogRecord) -> str:
     return "".join(traceback.format_exception(*record.exc_info)).rstrip() if record.exc_info else ""
 
 
-def _escaped(text: str) -> str:
-    """Returns a text without characters that end a line or that a terminal obeys, such as U+0085 and U+009B.
-
-    They are written as JSON writes them, so that JSON stays the same JSON.
-    """
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
-
-
 def _quoted(value: object) -> str:
     text = str(value)
     if text and not any(character in ' "=\\' or not character.isprintable() for character in text):
         return text
-    return _escaped(json.dumps(text, ensure_ascii=False))
+    return printable(json.dumps(text, ensure_ascii=False))

@@ -5,6 +5,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from quorate_protocol.printable import PrintableFormatter, printable
+
 KOPF_LOGGER = "kopf.objects"
 TEMPORARY = " failed temporarily: "
 """What kopf writes of a handler that is to be called again."""
@@ -22,7 +24,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False)
+        return printable(json.dumps(fields, ensure_ascii=False))
 
 
 class TemporaryIsNoError(logging.Filter):
@@ -40,7 +42,7 @@ def configure_logs(*, level: str, is_json: bool) -> None:
     """Logs from this level on. Libraries log only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        JsonFormatter() if is_json else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s %(message)s")
+        JsonFormatter() if is_json else PrintableFormatter("%(asctime)s %(levelname)-7s %(name)s %(message)s")
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("quorate_operator").setLevel(level.upper())

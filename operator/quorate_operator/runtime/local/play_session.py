@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from quorate_admin.files import read_bounded
+from quorate_protocol.printable import PrintableFormatter
 
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
@@ -319,7 +320,7 @@ def _check_left_out(
 def _log_to(file: Path) -> Iterator[None]:
     """Logs Quorate's own lines to a file while the context is open."""
     handler = RotatingFileHandler(file, maxBytes=LOG_SIZE_BYTES_MAX, backupCount=1)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
     ours = logging.getLogger("quorate_operator")
     ours.addHandler(handler)
     ours.setLevel(logging.INFO)
