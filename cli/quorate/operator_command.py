@@ -92,7 +92,11 @@ def run_command(
     ] = ":8080",
     web: Annotated[str | None, option("[HOST]:PORT", "The address that serves the status page.")] = None,
     web_token_file: Annotated[
-        Path | None, option(None, "A file with the token that permits pause and restart on the status page.")
+        Path | None,
+        option(
+            None,
+            "A file with the token, of 16 characters or more, that permits pause and restart on the status page.",
+        ),
     ] = None,
     log_format: Annotated[
         LogFormat, option(None, "The format of a log line.", case_sensitive=False)
@@ -139,14 +143,13 @@ def _address(option: str, text: str) -> tuple[str, int]:
 
 
 def _token(file: Path | None) -> str | None:
+    from quorate_operator.web.sessions import check_token
+
     if file is None:
         return None
     try:
-        token = read_bounded(file, TOKEN_SIZE_BYTES_MAX).decode().strip()
+        return check_token(read_bounded(file, TOKEN_SIZE_BYTES_MAX).decode())
     except OSError as error:
         raise typer.BadParameter(f"--web-token-file: {file}: {error.strerror}") from None
     except ValueError as error:
         raise typer.BadParameter(f"--web-token-file: {file}: {error}") from None
-    if not token:
-        raise typer.BadParameter(f"--web-token-file: {file}: is empty; it must hold the token")
-    return token

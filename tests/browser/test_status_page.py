@@ -14,6 +14,7 @@ from quorate_operator.planning.steps import Plan, StopNode
 from quorate_operator.web.port import ClusterKey
 
 WIDTHS = (360, 768, 1280)
+TOKEN = "a token of the page"
 CLUSTER = "/clusters/kafka/quorum"
 IS_LIVE = "document.getElementById('live').textContent === 'live'"
 FOCUSED = "document.activeElement.textContent || document.activeElement.id"
@@ -37,7 +38,7 @@ async def test_it_fits_phones_tablets_and_desks_by_day_and_by_night(
     """Goal: readable everywhere, nothing on the console. Method: open all kinds of pages, look at their size and
     colours, keep a picture (in QUORATE_SCREENSHOTS, if set).
     """
-    served = await serve(token="secret")
+    served = await serve(token=TOKEN)
     for snapshot in (busy(), replace(well(), key=ClusterKey("kafka", "calm"))):
         put(served.registry, snapshot)
     await tab.look(width=width, is_dark=is_dark)
@@ -75,7 +76,7 @@ async def test_it_changes_while_the_cluster_does(tab: Any, serve: Serve) -> None
 
 async def test_everything_can_be_done_with_the_keyboard(tab: Any, serve: Serve) -> None:
     """Goal: no mouse is needed, from the list to a restart. Method: press Tab and Enter alone."""
-    served = await serve(token="secret")
+    served = await serve(token=TOKEN)
     put(served.registry, busy())
     await tab.open(f"{served.url}/")
     await tab.press("Tab")
@@ -83,7 +84,7 @@ async def test_everything_can_be_done_with_the_keyboard(tab: Any, serve: Serve) 
     box = "document.activeElement.getBoundingClientRect()"
     assert await tab.evaluate(f"{box}.left >= 0 && {box}.top >= 0"), "what has the focus can be seen"
     await tab_to(tab, "document.activeElement.id === 'token'")
-    await tab.call("Input.insertText", text="secret")
+    await tab.call("Input.insertText", text=TOKEN)
     await enter(tab)
     await tab_to(tab, "document.activeElement.textContent === 'quorum'")
     await enter(tab)

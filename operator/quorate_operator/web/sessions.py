@@ -10,6 +10,8 @@ SESSION_MS: Final = 8 * 3_600_000
 SESSIONS_MAX: Final = 100
 FAILURES_MAX: Final = 10
 FAILURES_WINDOW_MS: Final = 60_000
+TOKEN_LENGTH_MIN: Final = 16
+"""Characters of the token. Nothing but its length limits guessing: all users may share one address."""
 
 
 class TooManyFailuresError(Exception):
@@ -24,13 +26,22 @@ class Session:
     until_ms: int
 
 
+def check_token(token: str) -> str:
+    """Returns the token without white space around it. Raises ValueError if it is too short."""
+    token = token.strip()
+    if len(token) < TOKEN_LENGTH_MIN:
+        raise ValueError(
+            f"the token of the status page has {len(token)} characters; at least {TOKEN_LENGTH_MIN} are needed, "
+            "long and random, as from `openssl rand -hex 20`; without a token the page is read-only"
+        )
+    return token
+
+
 class Sessions:
     """The sessions of users who entered the token; without a token there are none."""
 
     def __init__(self, token: str | None) -> None:
-        if token is not None and not token.strip():
-            raise ValueError("the token of the status page is empty; set one, or none for a read-only page")
-        self._token = token.strip() if token is not None else None
+        self._token = check_token(token) if token is not None else None
         self._sessions: dict[str, Session] = {}
         self._failures: deque[int] = deque(maxlen=FAILURES_MAX)
 

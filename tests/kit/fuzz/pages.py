@@ -27,7 +27,7 @@ from quorate_operator.web.port import ClusterKey, CommandError
 from quorate_operator.web.server import COOKIE, StatusPage
 from quorate_operator.web.snapshots import SnapshotRegistry
 
-TOKEN: Final = "right token"
+TOKEN: Final = "right token of users"
 SESSION: Final = b"@session@"
 """In an input: the cookie of an unlocked session."""
 CSRF: Final = b"@csrf@"
@@ -204,7 +204,7 @@ def _visits() -> Iterator[bytes]:
         yield _get(path)
     yield _get(_CLUSTER, cookie=SESSION)
     yield _get(f"{_CLUSTER}/events", cookie=SESSION)
-    for token in (b"token=right+token", b"token=%ff%00wrong"):
+    for token in (b"token=right+token+of+users", b"token=%ff%00wrong"):
         yield _form("/unlock", token)
     for action, more in (
         ("pause", b""),
@@ -214,7 +214,7 @@ def _visits() -> Iterator[bytes]:
     ):
         yield _form(f"{_CLUSTER}/{action}", b"csrf=" + CSRF + more, SESSION)
     yield _form("/lock", b"csrf=wrong", SESSION)
-    part = b'--x\r\nContent-Disposition: form-data; name="token"\r\n\r\nright token\r\n--x--\r\n'
+    part = b'--x\r\nContent-Disposition: form-data; name="token"\r\n\r\nright token of users\r\n--x--\r\n'
     yield _form("/unlock", part, kind="multipart/form-data; boundary=x")
     yield _form("/unlock", part, kind="application/x-www-form-urlencoded; charset=utf-16")
 

@@ -244,7 +244,7 @@ def test_the_rights_are_enough_for_a_real_operator(
     make a cluster and let it go again; look for refusals in what it says.
     """
     log, token = tmp_path / "operator.log", tmp_path / "token"
-    token.write_text("secret\n")
+    token.write_text("a token of the page\n")
     listen, web = free_ports(1), free_ports(1)
     command = [
         *DIE_WITH_PARENT,

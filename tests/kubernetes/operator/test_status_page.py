@@ -14,7 +14,7 @@ from kit.waiting import eventually
 
 FIRST = CONTROLLERS_FIRST
 STREAM_TIMEOUT_S = 60
-TOKEN = "open sesame"
+TOKEN = "open sesame, and close again"
 LEADS = "quorate.dev/leads"
 
 

@@ -24,7 +24,7 @@ from quorate_operator.web.sessions import (
 )
 from quorate_operator.web.snapshots import SnapshotRegistry
 
-TOKEN = "correct horse"
+TOKEN = "correct horse battery"
 CLUSTER = "/clusters/kafka/quorum"
 NOW_MS = 1_000_000
 
@@ -321,9 +321,14 @@ async def test_forms_that_can_not_be_read_are_refused(
     assert not caplog.records
 
 
-def test_an_empty_token_is_no_token() -> None:
-    """Goal: an empty Secret does not open the page to everybody. Method: blank tokens."""
-    with pytest.raises(ValueError, match="is empty"):
-        Sessions(" \n")
+@pytest.mark.parametrize(("token", "length"), [(" \n", 0), ("", 0), (f"  {'x' * 15}\n", 15)])
+def test_a_short_token_is_refused(token: str, length: int) -> None:
+    """Goal: neither an empty Secret nor a guess opens the page. Method: tokens just too short, with blanks around."""
+    with pytest.raises(ValueError, match=rf"has {length} characters; at least 16 are needed"):
+        Sessions(token)
+
+
+def test_white_space_around_a_token_does_not_count() -> None:
+    """Goal: a file may end with a line break. Method: the shortest token, with and without one; no token at all."""
+    assert Sessions(f"{'x' * 16}\n").unlock("x" * 16, NOW_MS) is not None
     assert Sessions(None).unlock("", NOW_MS) is None
-    assert Sessions(f"{TOKEN}\n").unlock(TOKEN, NOW_MS) is not None, "a file ends with a line break"
