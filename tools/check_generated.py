@@ -12,6 +12,7 @@ from pathlib import Path
 from kafka_jars import kafka_here
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
 from quorate_operator.runtime.local.stock_kafka import Kafka
+from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES
 
 TOOLS = Path(__file__).parent
 
@@ -19,21 +20,33 @@ TOOLS = Path(__file__).parent
 def main() -> int:
     """The exit code."""
     outdated = _outdated({"crds.py": [], "lake_tables.py": [], "reference_pages.py": [], "version.py": []})
-    try:
-        kafka = kafka_here()
-    except KafkaUnavailableError as error:
-        print(f"what is generated from Kafka's jars was not checked: {error}", file=sys.stderr)
-        return 1 if outdated or "kafka" in os.environ.get("QUORATE_REQUIRE", "").split(",") else 0
-    outdated += _outdated(_from_jars(kafka))
-    print(f"generated files: {'not up to date' if outdated else 'up to date'} with Kafka {kafka.version}")
-    return 1 if outdated else 0
+    found: dict[str, Kafka] = {}
+    problems = []
+    for release in RELEASES:
+        try:
+            kafka = kafka_here(release)
+            found[kafka.version] = kafka  # KAFKA_HOME's, whatever was asked for
+        except KafkaUnavailableError as error:
+            problems.append(str(error))
+    problems += [f"Kafka {release} is not there" for release in RELEASES if release not in found]
+    if problems:
+        print(
+            f"not all that is generated from Kafka's jars was checked: {'; '.join(problems)}", file=sys.stderr
+        )
+    if found:
+        outdated += _outdated(_from_jars(found))
+        checked = " and ".join(found)
+        print(f"generated files: {'not up to date' if outdated else 'up to date'} with Kafka {checked}")
+    is_required = "kafka" in os.environ.get("QUORATE_REQUIRE", "").split(",")
+    return 1 if outdated or (problems and is_required) else 0
 
 
-def _from_jars(kafka: Kafka) -> dict[str, list[str]]:
-    return {
-        "generate_records.py": ["--jars", str(kafka.libs)],
-        "generate_config_schema.py": ["--jars", str(kafka.libs), "--java", kafka.java],
-    }
+def _from_jars(found: Mapping[str, Kafka]) -> dict[str, list[str]]:
+    """The scripts that read jars, with those of the releases found; messages are generated from the newest one."""
+    jars = [text for kafka in found.values() for text in ("--jars", str(kafka.libs))]
+    java = next(kafka.java for kafka in found.values())
+    from_messages = {"generate_records.py": jars} if NEWEST_RELEASE in found else {}
+    return from_messages | {"generate_config_schema.py": [*jars, "--java", java]}
 
 
 def _outdated(commands: Mapping[str, list[str]]) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from generated import add_check, settle, version_of
-from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES
+from quorate_protocol.kafka.releases import NEWEST_RELEASE, OLDEST_RELEASE, RELEASES
 
 TOOLS = Path(__file__).resolve().parent
 CONTROL = TOOLS.parent / "controller_node" / "quorate_controller" / "control"
@@ -122,14 +122,13 @@ def merge(releases: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         ValueError: a release has dropped or changed a config. The controller would have to tell releases apart.
     """
     merged: dict[str, Any] = {}
-    oldest = next(iter(releases))
     for release, definitions in releases.items():
         for section, content in merged.items():
             known = definitions[section]
             differing = [name for name in content if known_as(content, name) != known_as(known, name)]
             if differing:
                 raise ValueError(f"Kafka {release} has other {section} than before: {', '.join(differing)}")
-        since = {} if release == oldest else {"since": release}
+        since = {} if release == OLDEST_RELEASE else {"since": release}
         merged = {
             section: {
                 name: merged.get(section, {}).get(name, value | since) for name, value in content.items()

@@ -9,6 +9,8 @@ from kio.schema.errors import ErrorCode
 
 __all__ = (
     "CONTROLLER_ID_NOT_REGISTERED",
+    "GROUP_DELETION_FAILED",
+    "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED",
     "CorruptBatch",
     "ErrorCode",
     "FrameTooLarge",
@@ -37,11 +39,21 @@ def _add_error_code(name: str, number: int, *, retriable: bool) -> ErrorCode:
     return code
 
 
+GROUP_DELETION_FAILED: Final = _add_error_code("group_deletion_failed", 134, retriable=False)
+STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED: Final = _add_error_code(
+    "streams_topology_description_update_failed", 135, retriable=False
+)
 CONTROLLER_ID_NOT_REGISTERED: Final = _add_error_code("controller_id_not_registered", 136, retriable=False)
-"""Kafka 4.4's error 136 (KIP-1312)."""
+"""The errors of Kafka 4.4 (KIP-1331, KIP-1312)."""
 
 _CODES_BY_NUMBER: Final[dict[int, ErrorCode]] = {
-    int(code): code for code in (*ErrorCode, CONTROLLER_ID_NOT_REGISTERED)
+    int(code): code
+    for code in (
+        *ErrorCode,
+        GROUP_DELETION_FAILED,
+        STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED,
+        CONTROLLER_ID_NOT_REGISTERED,
+    )
 }
 
 

@@ -15,8 +15,9 @@ from kit.requirements import missing
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.runtime.local import identity
 from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS, Kafka, KafkaTools, cache_directory
+from quorate_protocol.kafka import releases
 
-RELEASES: Final = ("4.3.1", "4.4.0")
+RELEASES: Final = tuple(releases.RELEASES)
 """The releases that Quorate supports, oldest first."""
 RELEASE: Final = os.environ.get("QUORATE_KAFKA_VERSION", KAFKA_VERSION)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from quorate_admin.errors import AdminError
 from quorate_protocol.kafka.apis import APIS, ListenerType
+from quorate_protocol.kafka.releases import OLDEST_RELEASE
 
 from quorate.console import CommandError, ToolCommand, run, show, tool_app, tool_options
 
@@ -28,8 +29,12 @@ def broker_api_versions(context: typer.Context) -> None:
     found = run(_ask_all, context)
     to_controllers = tool_options(context).bootstrap_controller is not None
     listener = ListenerType.CONTROLLER if to_controllers else ListenerType.BROKER
-    # A node need not have an API that no release of Kafka has yet.
-    expected = {key for key, api in APIS.items() if listener in api.listeners and api.is_released}
+    # A node need not have an API that a supported release lacks.
+    expected = {
+        key
+        for key, api in APIS.items()
+        if listener in api.listeners and api.version_max_in(OLDEST_RELEASE) is not None
+    }
     show(
         context,
         lambda: "".join(node_text(node, versions, expected) for node, versions in found),

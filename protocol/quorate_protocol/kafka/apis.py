@@ -19,7 +19,7 @@ from quorate_protocol.errors import UnknownApi, UnsupportedVersion
 from quorate_protocol.kafka.generated.api_keys import (
     API_SCHEMAS,
     GENERATED_VERSIONS,
-    NOT_RELEASED,
+    VERSIONS_LACKED,
     ApiKey,
 )
 
@@ -85,7 +85,7 @@ TOP_LEVEL_ERROR: Final = ErrorShape()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Api:
-    """One API, and its versions that we support: those of Kafka 4.3.1, and what Kafka 4.4 announced."""
+    """One API, and its versions that we support: those of the newest release of Kafka."""
 
     key: ApiKey
     name: str
@@ -95,8 +95,6 @@ class Api:
     """The first version with compact strings and tagged fields (KIP-482); None if no version has them."""
     listeners: frozenset[ListenerType]
     """The kinds of nodes on whose listeners Kafka accepts it."""
-    is_released: bool = True
-    """Whether a release of Kafka has it."""
     is_forwardable: bool = False
     """Whether a broker may forward it in an Envelope (KIP-590; ``ApiKeys.forwardable``)."""
     answered_by: AnsweredBy | None = None
@@ -128,6 +126,10 @@ class Api:
     def canonical_response(self) -> EntityClass:
         """The class in which all our code handles the response: that of the highest version."""
         return self.response_class(self.version_max)
+
+    def version_max_in(self, release: str) -> int | None:
+        """Return the highest version that a release of Kafka has; None if it does not have the API."""
+        return VERSIONS_LACKED.get(release, {}).get(self.key, self.version_max)
 
     def is_supported(self, version: int) -> bool:
         """Whether we support this version."""
@@ -303,7 +305,6 @@ def _api(schema: tuple[ApiKey, str, int, int, int | None, tuple[str, ...]]) -> A
         version_max=highest,
         flexible_since=flexible_since,
         listeners=frozenset(map(ListenerType, listeners)),
-        is_released=key not in NOT_RELEASED,
         is_forwardable=facts.is_forwardable,
         answered_by=facts.answered_by,
         error=facts.error,

@@ -58,5 +58,6 @@ RELEASES: Final = _rows(
 DEFAULT_RELEASE: Final = "4.3.1"
 """What clusters run unless they say otherwise; a new cluster gets its metadata.version."""
 
-NEWEST_RELEASE: Final = max(RELEASES, key=lambda version: tuple(int(number) for number in version.split(".")))
+OLDEST_RELEASE: Final = next(iter(RELEASES))
+NEWEST_RELEASE: Final = tuple(RELEASES)[-1]
 """Levels up to this release's are stable; our controllers support all of them."""

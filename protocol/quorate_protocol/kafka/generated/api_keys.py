@@ -96,6 +96,7 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
     UNREGISTER_CONTROLLER = 94
 
 
@@ -124,7 +125,7 @@ API_SCHEMAS: Final = (
     (ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3, ("broker",)),
     (ApiKey.END_TXN, "EndTxn", 0, 5, 3, ("broker",)),
     (ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, 1, ("broker",)),
-    (ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3, ("broker",)),
+    (ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 6, 3, ("broker",)),
     (ApiKey.DESCRIBE_ACLS, "DescribeAcls", 1, 3, 2, ("broker", "controller")),
     (ApiKey.CREATE_ACLS, "CreateAcls", 1, 3, 2, ("broker", "controller")),
     (ApiKey.DELETE_ACLS, "DeleteAcls", 1, 3, 2, ("broker", "controller")),
@@ -138,7 +139,7 @@ API_SCHEMAS: Final = (
     (ApiKey.RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 1, 2, 2, ("broker", "controller")),
     (ApiKey.EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 1, 2, 2, ("broker", "controller")),
     (ApiKey.DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 1, 3, 2, ("broker", "controller")),
-    (ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, 2, ("broker",)),
+    (ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 3, 2, ("broker",)),
     (ApiKey.ELECT_LEADERS, "ElectLeaders", 0, 2, 2, ("broker", "controller")),
     (ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1, ("broker", "controller")),
     (ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, 0, ("broker", "controller")),
@@ -184,17 +185,38 @@ API_SCHEMAS: Final = (
     (ApiKey.WRITE_SHARE_GROUP_STATE, "WriteShareGroupState", 0, 1, 0, ("broker",)),
     (ApiKey.DELETE_SHARE_GROUP_STATE, "DeleteShareGroupState", 0, 0, 0, ("broker",)),
     (ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, "ReadShareGroupStateSummary", 0, 1, 0, ("broker",)),
-    (ApiKey.STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", 0, 0, 0, ("broker",)),
-    (ApiKey.STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", 0, 0, 0, ("broker",)),
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", 0, 1, 0, ("broker",)),
+    (ApiKey.STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", 0, 1, 0, ("broker",)),
     (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0, 1, 0, ("broker",)),
     (ApiKey.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0, 0, ("broker",)),
     (ApiKey.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0, 0, ("broker",)),
+    (ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, "StreamsGroupTopologyDescriptionUpdate", 0, 0, 0, ("broker",)),
     (ApiKey.UNREGISTER_CONTROLLER, "UnregisterController", 0, 0, 0, ("broker", "controller")),
 )
 """Key, name, lowest, highest and first flexible version (None: none is), listeners."""
 
-NOT_RELEASED: Final = frozenset((ApiKey.UNREGISTER_CONTROLLER,))
-"""APIs that no release of Kafka has yet."""
+VERSIONS_LACKED: Final[dict[str, dict[ApiKey, int | None]]] = {
+    "4.3.1": {
+        ApiKey.API_VERSIONS: 4,
+        ApiKey.TXN_OFFSET_COMMIT: 5,
+        ApiKey.DELETE_GROUPS: 2,
+        ApiKey.STREAMS_GROUP_HEARTBEAT: 0,
+        ApiKey.STREAMS_GROUP_DESCRIBE: 0,
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: None,
+        ApiKey.UNREGISTER_CONTROLLER: None,
+    },
+}
+"""Older release -> API of which it has less -> its highest version; None: it does not have it."""
 
-GENERATED_VERSIONS: Final = frozenset(((ApiKey.API_VERSIONS, 5), (ApiKey.UNREGISTER_CONTROLLER, 0)))
+GENERATED_VERSIONS: Final = frozenset(
+    (
+        (ApiKey.API_VERSIONS, 5),
+        (ApiKey.TXN_OFFSET_COMMIT, 6),
+        (ApiKey.DELETE_GROUPS, 3),
+        (ApiKey.STREAMS_GROUP_HEARTBEAT, 1),
+        (ApiKey.STREAMS_GROUP_DESCRIBE, 1),
+        (ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0),
+        (ApiKey.UNREGISTER_CONTROLLER, 0),
+    )
+)
 """Versions whose message classes are generated into this package, since kio lacks them."""

@@ -19,6 +19,6 @@ class ApiVersionsRequest:
     client_software_version: str = field(metadata={"kafka_type": "string"}, default="")
     """The version of the client."""
     cluster_id: str | None = field(metadata={"kafka_type": "string"}, default=None)
-    """The cluster ID the client intends to connect to, if known."""
+    """The cluster ID the client intends to connect to. Provide both ClusterId and NodeId, if known."""
     node_id: int = field(metadata={"kafka_type": "int32"}, default=-1)
-    """The broker ID the client intends to connect to, if known."""
+    """The node ID the client intends to connect to. Provide both ClusterId and NodeId, if known."""

@@ -140,6 +140,10 @@ IGNORABLE_FIELDS: dict[int, set[str]] = {
     },
     28: {
         "TxnOffsetCommitRequestPartition.committed_leader_epoch",
+        "TxnOffsetCommitRequestTopic.name",
+        "TxnOffsetCommitRequestTopic.topic_id",
+        "TxnOffsetCommitResponseTopic.name",
+        "TxnOffsetCommitResponseTopic.topic_id",
     },
     32: {
         "DescribeConfigsResourceResult.config_type",
@@ -153,6 +157,9 @@ IGNORABLE_FIELDS: dict[int, set[str]] = {
     },
     36: {
         "SaslAuthenticateResponse.session_lifetime",
+    },
+    42: {
+        "DeletableGroupResult.error_message",
     },
     45: {
         "AlterPartitionReassignmentsResponse.allow_replication_factor_change",
@@ -205,6 +212,12 @@ IGNORABLE_FIELDS: dict[int, set[str]] = {
     },
     87: {
         "PartitionResult.delivery_complete_count",
+    },
+    88: {
+        "StreamsGroupHeartbeatResponse.acceptable_recovery_lag",
+    },
+    89: {
+        "DescribedGroup.assignor_name",
     },
     90: {
         "DescribeShareGroupOffsetsResponsePartition.lag",

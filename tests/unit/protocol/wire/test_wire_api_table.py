@@ -5,19 +5,18 @@ import re
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
+from kit.kafka import RELEASES, jars_of
 from quorate_protocol.errors import UnknownApi, UnsupportedVersion
 from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS, SERVED_APIS, AnsweredBy, api_of, find_api
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 
-NOT_RELEASED = {"ApiVersions": (0, 5), "UnregisterController": (0, 0)}
 
-
-def test_table_has_what_kafka_serves(kafka_jars: Path) -> None:
-    """Goal: keys, names, versions and listeners of Kafka 4.3.1. Method: compare with the request schemas."""
-    (jar,) = kafka_jars.glob("kafka-clients-*.jar")
+@pytest.mark.parametrize("release", RELEASES)
+def test_table_has_what_kafka_serves(release: str) -> None:
+    """Goal: keys, names, versions and listeners of each release. Method: compare with the request schemas."""
+    (jar,) = jars_of(release).glob("kafka-clients-*.jar")
     expected, on_controller = {}, set()
     with zipfile.ZipFile(jar) as archive:
         for name in archive.namelist():
@@ -30,22 +29,11 @@ def test_table_has_what_kafka_serves(kafka_jars: Path) -> None:
             expected[schema["apiKey"]] = (schema["name"].removesuffix("Request"), int(low), int(high or low))
             if "controller" in schema["listeners"]:
                 on_controller.add(schema["apiKey"])
-    released = {
-        key: (api.name, api.version_min, api.version_max)
-        for key, api in APIS.items()
-        if api.name not in NOT_RELEASED
-    }
-    assert released == {key: row for key, row in expected.items() if row[0] not in NOT_RELEASED}
-    for name, versions in NOT_RELEASED.items():
-        (api,) = (api for api in CONTROLLER_APIS.values() if api.name == name)
-        assert (api.version_min, api.version_max) == versions
-    assert set(CONTROLLER_APIS) == on_controller | {94}
-
-
-def test_forwardable_apis_are_those_of_kafka() -> None:
-    """Goal: brokers forward what controllers take from an Envelope. Method: the keys that ApiKeys marks so."""
-    forwardable = {19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81, 94}
-    assert {key for key, api in APIS.items() if api.is_forwardable} == forwardable
+    has = {key: api for key, api in APIS.items() if api.version_max_in(release) is not None}
+    assert {
+        key: (api.name, api.version_min, api.version_max_in(release)) for key, api in has.items()
+    } == expected
+    assert has.keys() & CONTROLLER_APIS.keys() == on_controller
 
 
 def test_served_apis_are_known_to_controllers_and_answered_by_one_part() -> None:
@@ -81,7 +69,7 @@ def test_classes_of_every_version_can_be_loaded(key: int) -> None:
 def test_unknown_keys_and_versions_are_typed_errors() -> None:
     """Goal: callers can tell them apart. Method: ask for what is not there."""
     with pytest.raises(UnknownApi):
-        find_api(93)
+        find_api(95)
     with pytest.raises(UnsupportedVersion, match="4 to 18"):
         find_api(1).request_class(3)
     with pytest.raises(UnsupportedVersion):

@@ -1,0 +1,103 @@
+"""Our tables of releases, feature levels, errors and forwarded APIs are what Kafka's classes say."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kit.kafka import RELEASES, jars_of
+from quorate_protocol import features
+from quorate_protocol.errors import error_code_of
+from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.kafka.releases import RELEASES as ROWS
+
+PROGRAM = Path(__file__).resolve().parents[1] / "kit" / "java" / "ReleaseFacts.java"
+NAMES = [
+    "3.3",
+    "3.9.2",
+    "4.0-IV1",
+    "4.2",
+    "4.3",
+    "4.3.1",
+    "4.4",
+    "4.4.0",
+    "4.4-IV0",
+    "4.4-IV2",
+    "4.5",
+    "4.5-IV0",
+    "5.0",
+]
+Facts = Callable[[str], list[list[str]]]
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    """Each release."""
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def facts(release: str) -> Facts:
+    """What ReleaseFacts.java prints, by the first word of its lines."""
+    jars = jars_of(release)
+    if shutil.which("java") is None:
+        pytest.skip("java is missing: install a JRE, version 17 or later")
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", str(jars / "*"), str(PROGRAM), *NAMES]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    lines = [line.split("\t") for line in printed.splitlines()]
+    return lambda kind: [rest for first, *rest in lines if first == kind]
+
+
+def test_levels_of_metadata_version(release: str, facts: Facts) -> None:
+    """Goal: names, marks and the level for production. Method: compare with our table, which has no level besides
+    those of the newest release.
+    """
+    known = [int(level) for level, *_ in facts("metadata.version")]
+    assert known == list(features.METADATA_VERSIONS)[: len(known)]
+    assert release != RELEASES[-1] or len(known) == len(features.METADATA_VERSIONS)
+    for level, name, changes_records in facts("metadata.version"):
+        ours = features.METADATA_VERSIONS[int(level)]
+        assert (ours.name, ours.changes_records) == (name, changes_records == "true")
+    assert facts("metadata.version.production") == [[str(ROWS[release].metadata_version)]]
+
+
+def test_levels_of_other_features(release: str, facts: Facts) -> None:
+    """Goal: a release's row, defaults and dependencies. Method: compare each level that the release knows."""
+    levels = {name: int(level) for name, level in facts("feature")}
+    assert levels == ROWS[release].feature_levels
+    for name, level, since, needed in facts("level"):
+        feature = features.FEATURES[name]
+        assert feature.needs_metadata_version.get(int(level), 0) == int(needed)
+        assert int(level) == 0 or feature.default_since[int(level)] == int(since)
+
+
+def test_names_mean_the_same_levels(release: str, facts: Facts) -> None:
+    """Goal: --release-version is read as Kafka reads it. Method: names; an older release does not know later ones."""
+    for text, level in facts("named"):
+        try:
+            ours = features.metadata_version_named(text)
+        except ValueError:
+            ours = None
+        if ours is not None and ours > ROWS[release].metadata_version and release != RELEASES[-1]:
+            continue
+        assert str(ours or "unknown") == level, text
+
+
+def test_error_codes(facts: Facts) -> None:
+    """Goal: numbers, names and what is retried. Method: compare each error of the release."""
+    for number, name, is_retriable in facts("error"):
+        code = error_code_of(int(number))
+        assert (int(code), code.name.upper()) == (int(number), name)
+        assert code.retriable == (is_retriable == "true"), name
+
+
+def test_forwarded_apis(release: str, facts: Facts) -> None:
+    """Goal: brokers forward what controllers take from an Envelope. Method: the keys that ApiKeys marks so."""
+    ours = {
+        key for key, api in APIS.items() if api.is_forwardable and api.version_max_in(release) is not None
+    }
+    assert ours == {int(key) for (key,) in facts("forwardable")}
