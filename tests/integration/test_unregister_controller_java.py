@@ -87,6 +87,23 @@ def code_of(refusal: ServerError | None) -> ErrorCode | None:
     return refusal.error_code if refusal is not None else None
 
 
+def test_a_stock_broker_forwards_to_our_controllers(tmp_path: Path) -> None:
+    """Goal: brokers of Kafka 4.4 know the request, and pass on what our controller says. Method: a voter, which ours
+    refuses also when it is not the leader, and an id that nobody has.
+    """
+    manifest = manifests(controllers=1, metadata_version="4.4")
+    cluster = Cluster.create(tmp_path / "cluster", jars_of(RELEASE), manifest)
+    try:
+        cluster.start_all()
+        at_broker = ("--bootstrap-server", cluster.bootstrap_servers)
+        voter = refused(quorate(*UNREGISTER, *at_broker, "--controller-id", str(cluster.controllers[0])))
+        assert "part of the voter set" in voter
+        nobody = refused(quorate(*UNREGISTER, *at_broker, "--controller-id", str(NOBODY)))
+        assert "CONTROLLER_ID_NOT_REGISTERED" in nobody
+    finally:
+        cluster.close()
+
+
 def test_the_order_of_java_s_checks_below_the_level(stock: Cluster) -> None:
     """Goal: Java checks leader, level and registration in this order. Method: requests with several things wrong."""
     leader = stock.await_leader()
@@ -112,6 +129,32 @@ def test_java_accepts_a_voter_that_runs_and_it_registers_again(stock: Cluster) -
         eventually(lambda: registered(stock) == set(stock.controllers), TIMEOUT_S, "it to register again")
         assert code_of(unregister(leader)) is ErrorCode.invalid_request
         assert code_of(unregister(NOBODY)) is CONTROLLER_ID_NOT_REGISTERED
+
+
+def test_the_doctor_names_a_voter_that_java_unregistered(stock: Cluster) -> None:
+    """Goal: what Java allows here, ours refuse for a reason: nobody knows what a voter without registration supports.
+
+    Method: unregister a voter that is stopped; it still is a voter, and the doctor says that it blocks every upgrade.
+    Start it, and the doctor finds nothing about it.
+    """
+    finalize(stock, UNREGISTRATION)
+    leader = stock.await_leader()
+    stopped = next(one for one in stock.controllers if one != leader)
+    left = ",".join(stock.address(one) for one in stock.controllers if one != stopped)
+
+    def findings() -> list[str]:
+        ran = quorate("doctor", "--bootstrap-controller", left, "-o", "json")
+        return [one["code"] for one in json.loads(ran.stdout)["findings"] if one["nodeId"] == stopped]
+
+    stock.terminate(stopped)
+    assert next(ways(stock))(stopped) is None
+    quorum = stock.quorum()
+    assert quorum is not None
+    assert stopped in [one.node_id for one in quorum.voters]
+    assert "voter-not-registered" in findings()
+    stock.start(stopped)
+    eventually(lambda: registered(stock) == set(stock.controllers), TIMEOUT_S, "it to register again")
+    eventually(lambda: findings() == [], TIMEOUT_S, "nothing to be found")
 
 
 def test_our_tools_remove_and_unregister_at_java_controllers(stock: Cluster) -> None:
@@ -147,20 +190,3 @@ def test_our_tools_remove_and_unregister_at_java_controllers(stock: Cluster) -> 
         assert [one for one in told["findings"] if one["nodeId"] == gone.node_id] == []
         who = ("--controller-id", str(gone.node_id))
         assert "CONTROLLER_ID_NOT_REGISTERED" in refused(quorate(*UNREGISTER, *bootstrap, *who))
-
-
-def test_a_stock_broker_forwards_to_our_controllers(tmp_path: Path) -> None:
-    """Goal: brokers of Kafka 4.4 know the request, and pass on what our controller says. Method: a voter, which ours
-    refuses also when it is not the leader, and an id that nobody has.
-    """
-    manifest = manifests(controllers=1, metadata_version="4.4")
-    cluster = Cluster.create(tmp_path / "cluster", jars_of(RELEASE), manifest)
-    try:
-        cluster.start_all()
-        at_broker = ("--bootstrap-server", cluster.bootstrap_servers)
-        voter = refused(quorate(*UNREGISTER, *at_broker, "--controller-id", str(cluster.controllers[0])))
-        assert "part of the voter set" in voter
-        nobody = refused(quorate(*UNREGISTER, *at_broker, "--controller-id", str(NOBODY)))
-        assert "CONTROLLER_ID_NOT_REGISTERED" in nobody
-    finally:
-        cluster.close()

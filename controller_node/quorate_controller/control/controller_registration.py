@@ -98,7 +98,8 @@ class ControllerManager:
 
         Raises:
             ControlError: INVALID_REQUEST for a voter, static or dynamic; UNSUPPORTED_VERSION below
-                metadata.version 33; CONTROLLER_ID_NOT_REGISTERED. In this order, as Kafka 4.4 announced.
+                metadata.version 33; CONTROLLER_ID_NOT_REGISTERED. In this order, as in Kafka 4.4, whose 4.4.0 refuses
+                no voter but the active controller.
         """
         controller_id = request.controller_id
         # The last voter set counts, committed or not: its record stands before ours in the log.
