@@ -31,14 +31,19 @@ def free_address() -> str:
 
 
 def write_config(
-    directory: Path, *lines: str, roles: str = "controller", data: str = "data", address: str | None = None
+    directory: Path,
+    *lines: str,
+    roles: str = "controller",
+    data: str = "data",
+    address: str | None = None,
+    node_id: int = NODE_ID,
 ) -> Path:
     """A node's file, which logs to `directory/data` and listens at `address`, for which ADDRESS in `lines` stands."""
     at = address or free_address()
     path = directory / f"{data}.properties"
     content = [
         f"process.roles={roles}",
-        f"node.id={NODE_ID}",
+        f"node.id={node_id}",
         "controller.listener.names=CONTROLLER",
         f"listeners={'PLAINTEXT' if roles == 'broker' else 'CONTROLLER'}://{at}",
         f"log.dirs={directory / data}",

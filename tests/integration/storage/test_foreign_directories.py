@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 from kit.kafka import RELEASES, stock_kafka_of
-from kit.one_controller import free_address, java_command, quorate_command, running, write_config
+from kit.metadata import end_offset, image_of
+from kit.one_controller import NODE_ID, free_address, java_command, quorate_command, running, write_config
 from kit.waiting import eventually
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError
 from quorate_admin.observing import load_live_image
+from quorate_admin.sync import SyncAdminClient
 from quorate_controller.directories.scram import parse_scram_users
 from quorate_protocol.features import (
     METADATA_VERSION,
@@ -27,6 +29,7 @@ from quorate_protocol.features import (
 )
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import ScramCredential
+from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 
 pytestmark = pytest.mark.integration
 
@@ -43,6 +46,8 @@ QUORUMS = {
 }
 WAIT_S = 90
 LOOK_MS = 2_000
+BEGUN_AT = 12
+"""Behind the leader's control records and the transaction with levels and user."""
 
 KEPT = "kept"
 
@@ -72,6 +77,15 @@ FORMATTINGS = [
     if by == QUORATE or RELEASES.index(release) <= RELEASES.index(by)
 ]
 STARTERS = (*RELEASES, QUORATE)
+
+
+def command_of(name: str, command: str, *arguments: object) -> list[str]:
+    """The command of a program that formats a node, or runs it; Kafka's name for it may be another."""
+    if name == QUORATE:
+        return quorate_command("controller", command, *arguments)
+    if command == "format":
+        return java_command(stock_kafka_of(name), "kafka.tools.StorageTool", "format", *arguments)
+    return java_command(stock_kafka_of(name), "kafka.Kafka", *arguments[1:])
 
 
 def cells_of(page: Path) -> dict[str, list[str]]:
@@ -106,13 +120,7 @@ def formatted(tmp_path_factory: pytest.TempPathFactory) -> Format:
             levels = [f"--feature={name}={level}" for name, level in FEATURES.items()]
             arguments = ["--config", config, "--cluster-id", CLUSTER_ID, "--add-scram", ALICE, *levels]
             arguments += ["--release-version", formatting.release, *options]
-            command = (
-                quorate_command("controller", "format", *arguments)
-                if formatting.by == QUORATE
-                else java_command(
-                    stock_kafka_of(formatting.by), "kafka.tools.StorageTool", "format", *arguments
-                )
-            )
+            command = command_of(formatting.by, "format", *arguments)
             ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
             assert ran.returncode == 0, ran.stdout + ran.stderr
             done[quorum, formatting] = Formatted(place / "data", address)
@@ -171,11 +179,7 @@ def test_what_was_formatted_is_what_the_cluster_begins_with(
     made = formatted(quorum, formatting)
     shutil.copytree(made.directory, tmp_path / "data")
     config = write_config(tmp_path, QUORUMS[quorum][0], address=made.address)
-    command = (
-        quorate_command("controller", "run", "--config", config)
-        if starter == QUORATE
-        else java_command(stock_kafka_of(starter), "kafka.Kafka", config)
-    )
+    command = command_of(starter, "run", "--config", config)
     cell = judged(begun_with(command, made.address, tmp_path / "controller.log"), formatting)
     is_older = starter != QUORATE and metadata_version_named(starter) < metadata_version_named(
         formatting.release if formatting.by == QUORATE else formatting.by
@@ -184,6 +188,51 @@ def test_what_was_formatted_is_what_the_cluster_begins_with(
         assert cell == KEPT
     documented = cells_of(PAGE)[formatting.title]
     assert documented[STARTERS.index(starter)] == cell, f"{formatting.title} started by {program(starter)}"
+
+
+def followed_by(observer_id: int, address: str) -> bool:
+    """Whether an observer has all that is committed, and the bootstrap records are."""
+    try:
+        with SyncAdminClient(bootstrap_controllers=[address]) as admin:
+            quorum = admin.describe_metadata_quorum(timeout_ms=LOOK_MS)
+    except AdminError as error:
+        raise ConnectionError(str(error)) from error
+    ends = {observer.node_id: observer.log_end_offset for observer in quorum.observers}
+    return BEGUN_AT <= quorum.high_watermark <= ends.get(observer_id, -1)
+
+
+@pytest.mark.parametrize(("formatter", "starter"), [(RELEASES[-1], QUORATE), (QUORATE, RELEASES[-1])])
+def test_one_that_joins_later_follows_whatever_formatted_it(
+    formatted: Format, formatter: str, starter: str, tmp_path: Path
+) -> None:
+    """Goal: bootstrap records of a follower have no effect, and nothing in its directory keeps it from following.
+
+    Method: it was formatted without voters and at another level than the running leader, which is ours; its copy of
+    the log must have the leader's features.
+    """
+    made = formatted("dynamic", Formatting(QUORATE, "4.3"))
+    shutil.copytree(made.directory, tmp_path / "leader")
+    line = f"controller.quorum.bootstrap.servers={made.address}"
+    leader = write_config(tmp_path, line, data="leader", address=made.address)
+    joiner = write_config(tmp_path, line, data="joiner", node_id=NODE_ID + 1)
+    arguments = ["--config", joiner, "--cluster-id", CLUSTER_ID, "--no-initial-controllers"]
+    subprocess.run(
+        command_of(formatter, "format", *arguments, "--release-version", "4.1"), check=True, timeout=WAIT_S
+    )
+    with (
+        running(command_of(QUORATE, "run", "--config", leader), tmp_path / "leader.log"),
+        running(command_of(starter, "run", "--config", joiner), tmp_path / "joiner.log"),
+    ):
+        eventually(
+            lambda: followed_by(NODE_ID + 1, made.address),
+            WAIT_S,
+            "a follower that has the features",
+            lambda: (tmp_path / "joiner.log").read_text()[-2000:],
+        )
+    partition = tmp_path / "joiner" / METADATA_DIRECTORY
+    followed = image_of(partition, end_offset(partition)).features
+    level = metadata_version_named("4.3")
+    assert dict(followed) == {METADATA_VERSION: level, **default_levels(level), **FEATURES}
 
 
 def test_the_page_has_the_whole_table() -> None:
