@@ -34,7 +34,12 @@ class ScriptedDisk:
         self.fails_at = ""
         self.failure: Exception = OSError("no failure was given")
         self.log = SimpleNamespace(start_offset=0, end_offset=0, read=self._read_log)
-        self.snapshots = SimpleNamespace(ids=(), size=lambda _id: 100, read=self._read_snapshot)
+        self.snapshots = SimpleNamespace(
+            ids=(),
+            serves=lambda one: one in self.snapshots.ids,
+            size=lambda _id: 100,
+            read=self._read_snapshot,
+        )
         self.log_start_moves_to: int | None = None
 
     def _do(self, operation: str, *facts: object) -> None:

@@ -63,6 +63,8 @@ class NodeStatus:
     election_count: int
     metadata_version: int = 0
     kraft_version: int = 0
+    unreadable_snapshot_count: int = 0
+    """Older checkpoints on the disk of this node that retention found damaged."""
     is_registered: bool = False
     """Whether the metadata has the registration of this process (KIP-919)."""
     controller_count: int = 0
@@ -114,6 +116,7 @@ def node_status(
         election_count=node.election_count,
         metadata_version=metadata.image.metadata_version,
         kraft_version=raft.kraft_version,
+        unreadable_snapshot_count=len(node.storage.snapshots.unreadable_ids),
         is_registered=node.is_registered,
         controller_count=image_counts.controllers,
         broker_states={broker_id: _broker_state(broker) for broker_id, broker in brokers.items()},

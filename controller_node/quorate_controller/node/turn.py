@@ -316,7 +316,7 @@ class ControllerNode:
     def _fill_snapshot(self, response: FetchSnapshotResponse) -> RaftAnswer:
         read = response.read
         assert read is not None
-        if read.snapshot_id not in self.storage.snapshots.ids:
+        if not self.storage.snapshots.serves(read.snapshot_id):
             return RaftAnswer(response=response.refused(ErrorCode.snapshot_not_found))
         size_bytes = self.storage.snapshots.size(read.snapshot_id)
         if not 0 <= read.position < size_bytes:

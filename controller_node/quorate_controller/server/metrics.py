@@ -102,6 +102,11 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[NodeStatus], float]], ...]] = (
     ),
     ("quorate_kraft_version", "Level of the finalized kraft.version", lambda s: s.kraft_version),
     ("quorate_log_start_offset", "Start offset of the metadata log", lambda s: s.log_start_offset),
+    (
+        "quorate_unreadable_checkpoints",
+        "Older checkpoints of this node that were found damaged",
+        lambda s: s.unreadable_snapshot_count,
+    ),
     ("quorate_caught_up", "1 when all that is known to be committed is applied", lambda s: s.is_caught_up),
     (
         "quorate_registered",

@@ -266,7 +266,8 @@ class ControllerStorage:
     def clean(self, now_ms: int) -> int | None:
         """Apply retention: delete what a newer snapshot covers; the latest snapshot always stays.
 
-        Gives the new log start offset if it moved. KafkaMetadataLog.maybeClean: by size, then by age.
+        Gives the new log start offset if it moved. KafkaMetadataLog.maybeClean: by size, then by age. A damaged
+        checkpoint that a later one replaces is reported, and deleted when the next one is as old as retention allows.
         """
         self._write_recovery_point()
         start_offset = self.log.start_offset
@@ -276,7 +277,7 @@ class ControllerStorage:
                 lambda _: self.log.size_bytes + self.snapshots.size_bytes > config.retention_bytes
             )
         if config.retention_ms >= 0:
-            self._clean_while(lambda oldest: now_ms - self._timestamp_ms(oldest) > config.retention_ms)
+            self._clean_while(lambda oldest: self._is_older(oldest, now_ms - config.retention_ms))
         return self.log.start_offset if self.log.start_offset != start_offset else None
 
     def close(self) -> None:
@@ -312,11 +313,26 @@ class ControllerStorage:
         for removed in self.snapshots.remove_before(snapshot_id):
             self._timestamps_ms.pop(removed, None)
 
-    def _timestamp_ms(self, snapshot_id: SnapshotId) -> int:
-        if snapshot_id not in self._timestamps_ms:
-            quorum = self.snapshot_quorum(snapshot_id)
-            self._timestamps_ms[snapshot_id] = quorum.last_contained_log_timestamp_ms
-        return self._timestamps_ms[snapshot_id]
+    def _is_older(self, snapshot_id: SnapshotId, time_ms: int) -> bool:
+        """Whether all records of a checkpoint are older. An unreadable one is at least as old as the next one."""
+        later = (known for known in self.snapshots.ids if known >= snapshot_id)
+        timestamp_ms = next((found for found in map(self._timestamp_ms, later) if found is not None), None)
+        return timestamp_ms is not None and timestamp_ms < time_ms
+
+    def _timestamp_ms(self, snapshot_id: SnapshotId) -> int | None:
+        """The time of the newest record in a checkpoint, None for one that can't be read."""
+        if snapshot_id not in self._timestamps_ms and snapshot_id not in self.snapshots.unreadable_ids:
+            try:
+                quorum = self.snapshot_quorum(snapshot_id)
+            except CorruptFileError as error:
+                _logger.warning(
+                    "checkpoint_unreadable",
+                    extra={"facts": {"snapshot": snapshot_file_name(snapshot_id), "problem": error.problem}},
+                )
+                self.snapshots.set_aside(snapshot_id)
+            else:
+                self._timestamps_ms[snapshot_id] = quorum.last_contained_log_timestamp_ms
+        return self._timestamps_ms.get(snapshot_id)
 
     def _match_log_and_snapshots(self) -> None:
         """Finish what a crash interrupted, and make the log start at a snapshot if not at 0 (KIP-630)."""

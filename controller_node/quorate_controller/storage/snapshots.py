@@ -81,6 +81,7 @@ class SnapshotStore:
         self.file_system = file_system
         self._directory = directory
         self._sizes: dict[SnapshotId, int] = {}
+        self._unreadable: set[SnapshotId] = set()
 
     @classmethod
     def open(cls, file_system: FileSystem, directory: Path) -> "SnapshotStore":
@@ -108,6 +109,19 @@ class SnapshotStore:
     def latest(self) -> SnapshotId | None:
         """The last of `ids`."""
         return max(self._sizes, default=None)
+
+    @property
+    def unreadable_ids(self) -> tuple[SnapshotId, ...]:
+        """Those of `ids` that were found damaged."""
+        return tuple(sorted(self._unreadable))
+
+    def serves(self, snapshot_id: SnapshotId) -> bool:
+        """Whether other replicas may fetch this checkpoint. Whoever does verifies what it got."""
+        return snapshot_id in self._sizes and snapshot_id not in self._unreadable
+
+    def set_aside(self, snapshot_id: SnapshotId) -> None:
+        """A checkpoint was found damaged: nobody fetches it any more. It stays until retention removes it."""
+        self._unreadable.add(snapshot_id)
 
     @property
     def size_bytes(self) -> int:
@@ -175,3 +189,4 @@ class SnapshotStore:
         """Delete one checkpoint."""
         self.file_system.remove(self._directory / snapshot_file_name(snapshot_id))
         del self._sizes[snapshot_id]
+        self._unreadable.discard(snapshot_id)
