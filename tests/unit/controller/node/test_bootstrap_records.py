@@ -7,17 +7,18 @@ from random import Random
 from uuid import UUID
 
 import pytest
+from kit.metadata import batches_in
 from quorate_controller.config import ControllerConfig
 from quorate_controller.node import ControllerNode
 from quorate_controller.node.assembly import open_node
-from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, VersionRange, Voter
+from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, SnapshotId, VersionRange, Voter
 from quorate_controller.raft.voters import VoterSet
 from quorate_controller.storage.bootstrap import bootstrap_checkpoints
 from quorate_controller.storage.errors import CorruptFileError, StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
-from quorate_protocol.image.snapshot import write_records
+from quorate_protocol.image.snapshot import read_checkpoint, write_checkpoint, write_records
 from quorate_protocol.records.batch import build_batch
-from quorate_protocol.records.framing import MetadataRecord, encode_record
+from quorate_protocol.records.framing import MetadataRecord, decode_record, encode_record
 from quorate_protocol.records.generated import (
     FeatureLevelRecord,
     NoOpRecord,
@@ -183,3 +184,66 @@ def test_a_log_needs_no_bootstrap_records(voter_config: ControllerConfig, files:
     node.close()
     files[0].write_bytes(checkpoint(levels(99)))
     assert bootstrap_of(voter_config) == levels(99)
+
+
+def test_the_first_leader_writes_the_records_once(node_config: ControllerConfig) -> None:
+    """Goal: brokers learn what Kafka 4.4 formatted, and 0-0.checkpoint may go then. Method: begin a cluster with its
+    layout, start again, and start without the file, which retention deleted.
+    """
+    first, second = bootstrap_checkpoints(node_config.storage.metadata_log_dir)
+    formatted = read_checkpoint([first.read_bytes()])
+    first.chmod(0o600)
+    first.write_bytes(
+        b"".join(
+            write_records(
+                (*levels(25, group_version=1), ALICE),
+                metadata_version=25,
+                now_ms=1,
+                kraft_version=formatted.kraft_version,
+                voters=formatted.voters,
+            )
+        )
+    )
+    second.unlink()
+    for starts in range(1, 4):
+        node = opened(node_config)
+        make_active(node)
+        image = node.metadata.image
+        assert image.features["group.version"] == 1
+        assert image.metadata_version == 25
+        assert [user for _, user in image.scram] == ["alice"]
+        if starts == 2:
+            take_snapshot(node)
+            node.storage.clean(now_ms=10**12)
+            assert BOOTSTRAP_SNAPSHOT_ID not in node.storage.snapshots.ids
+            assert node.storage.bootstrap_records() == ()
+        written = [
+            record
+            for batch in batches_in(first.parent)
+            if not batch.is_control
+            for record in map(decode_record, (one.value or b"" for one in batch.records))
+        ]
+        assert written.count(ALICE) == 1
+        node.close()
+
+
+def make_active(node: ControllerNode) -> None:
+    """Take turns when they are due, until the node is active and has committed what it began with."""
+    now_ms = NOW_MS
+    node.start(now_ms)
+    while not node.is_active or node.metadata.applied_offset < node.storage.log.end_offset:
+        now_ms = max(now_ms, node.deadline_ms)
+        node.turn([], now_ms)
+
+
+def take_snapshot(node: ControllerNode) -> None:
+    """Write a checkpoint of all that is committed, as the node does."""
+    stable = node.metadata.image.stable
+    writer = node.storage.create_snapshot(SnapshotId(offset=stable.end_offset, epoch=stable.epoch))
+    voters = node.raft.voters_at(stable.end_offset - 1)
+    assert voters is not None
+    for data in write_checkpoint(
+        node.metadata.image.committed_copy(), now_ms=NOW_MS, kraft_version=1, voters=voters.to_record()
+    ):
+        writer.append(data)
+    writer.freeze()
