@@ -38,7 +38,7 @@ def handle_fetch(
     leader = leader_state(replica)
     position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
     if position.is_valid and request.replica.node_id >= 0:
-        leader.record_fetch(replica, request.replica, request.fetch_offset)
+        leader.record_fetch(replica, request)
     response = answer_fetch(replica, request, position, leader.high_watermark, listener)
     has_news = response.read is not None or not position.is_valid or _is_behind(request, response)
     if has_news or request.max_wait_ms == 0:

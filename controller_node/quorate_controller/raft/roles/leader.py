@@ -8,7 +8,12 @@ from kio.schema.errors import ErrorCode
 
 from quorate_controller.raft import outgoing
 from quorate_controller.raft.held import HeldFetch, HeldFetches, answer_fetch, refuse_fetch
-from quorate_controller.raft.messages import AddRaftVoterResponse, RemoveRaftVoterResponse, Role
+from quorate_controller.raft.messages import (
+    AddRaftVoterResponse,
+    FetchRequest,
+    RemoveRaftVoterResponse,
+    Role,
+)
 from quorate_controller.raft.model import Endpoint, ReplicaKey
 from quorate_controller.raft.peers import NEVER_MS
 from quorate_controller.raft.progress import Progress
@@ -119,17 +124,28 @@ class Leader(RoleState):
             self.fetched.clear()
             self.check_quorum_deadline_ms = replica.now_ms + check_quorum_ms(replica.config.fetch_timeout_ms)
 
-    def record_fetch(self, replica: Replica, key: ReplicaKey, fetch_offset: int) -> None:
-        """A replica whose log is a prefix of ours has it up to `fetch_offset`, and durable."""
+    def record_fetch(self, replica: Replica, request: FetchRequest) -> None:
+        """A replica whose log is a prefix of ours has it up to the offset that it fetches from, and durable."""
+        key, fetch_offset = request.replica, request.fetch_offset
         known = self.progress.replica(key)
         if known is not None and known.end_offset is not None and fetch_offset < known.end_offset:
-            replica.effects.warn(
-                "fetch_offset_fell", replica=str(key), before=known.end_offset, now=fetch_offset
-            )
+            self._note_fall(replica, request, known.end_offset)
         self.progress.record_fetch(key, fetch_offset, replica.log.end_offset, replica.now_ms)
         self.heard_from(replica, key)
         if self.progress.voter(key) is not None:
             self.advance_high_watermark(replica)
+
+    def _note_fall(self, replica: Replica, request: FetchRequest, offset_before: int) -> None:
+        """A Fetch asks for records that the replica had: it is late, as after a cut link, or the records are lost.
+
+        Records are lost only with a restart, and a replica that has just started knows no high watermark.
+        """
+        facts = {"replica": str(request.replica), "before": offset_before, "now": request.fetch_offset}
+        if request.high_watermark is not None and request.high_watermark >= 0:
+            replica.effects.note("fetch_arrived_late", **facts)
+        else:
+            cause = "the replica lost records, or this request arrived late"
+            replica.effects.warn("fetch_offset_fell", **facts, cause=cause)
 
     def record_own_end(self, replica: Replica) -> None:
         """Our own log is durable further than before."""

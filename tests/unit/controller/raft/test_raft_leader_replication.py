@@ -310,10 +310,20 @@ def test_who_does_not_lead_describes_nothing(lab) -> None:
     assert description.error_code is ErrorCode.not_leader_or_follower
 
 
-def test_a_falling_fetch_offset_is_reported(lab) -> None:
-    """Goal: a voter that lost durable records is noticed. Method: fetch from before."""
+@pytest.mark.parametrize(
+    ("high_watermark", "event", "is_warning"),
+    [(None, "fetch_offset_fell", True), (-1, "fetch_offset_fell", True), (4, "fetch_arrived_late", False)],
+)
+def test_a_falling_fetch_offset_is_reported(
+    lab, high_watermark: int | None, event: str, is_warning: bool
+) -> None:
+    """Goal: a voter that lost durable records is noticed, and a late request, as after a cut link, is not taken for
+    that. Method: fetch from before, as a replica of an old version, one that has just started, and one that runs.
+    """
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
-    _, outcome = node.ask(fetch(lab, 2, 5, epoch=1))
-    assert [note.event for note in outcome.warnings] == ["fetch_offset_fell"]
+    _, outcome = node.ask(fetch(lab, 2, 5, epoch=1, high_watermark=high_watermark))
+    (note,) = (note for ready in outcome.readies for note in ready.notes)
+    assert (note.event, note.is_warning) == (event, is_warning)
+    assert (note.facts["before"], note.facts["now"]) == (11, 5)
     assert node.node.high_watermark == 11
