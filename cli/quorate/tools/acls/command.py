@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _RESOURCE = "Resource"
 _WHO = "Who may do what"
+_OR_BLOCK = "or, from metadata.version 4.4-IV1 on, a block of addresses such as 10.0.0.0/8"
 
 Names = list[str] | None
 
@@ -57,11 +58,13 @@ def acls(
     allow_principal: Annotated[
         Names, option("TYPE:NAME", "A principal to allow, for instance User:alice.", _WHO)
     ] = None,
-    allow_host: Annotated[Names, option("ADDRESS", "A host to allow. [default: *]", _WHO)] = None,
+    allow_host: Annotated[
+        Names, option("ADDRESS", f"A host {_OR_BLOCK} to allow. [default: *]", _WHO)
+    ] = None,
     deny_principal: Annotated[
         Names, option("TYPE:NAME", "A principal to deny; denying takes precedence.", _WHO)
     ] = None,
-    deny_host: Annotated[Names, option("ADDRESS", "A host to deny. [default: *]", _WHO)] = None,
+    deny_host: Annotated[Names, option("ADDRESS", f"A host {_OR_BLOCK} to deny. [default: *]", _WHO)] = None,
     producer: Annotated[
         bool, flag("--producer", "The ACLs of a producer: Write, Describe, Create on topics.", _WHO)
     ] = False,

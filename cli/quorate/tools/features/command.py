@@ -31,7 +31,7 @@ MetadataOption = Annotated[
 ]
 ReleaseVersionOption = Annotated[
     str | None,
-    option("VERSION", "The default levels of a release, for instance 4.3.", names=("--release-version",)),
+    option("VERSION", "The default levels of a release, for instance 4.4.", names=("--release-version",)),
 ]
 FeatureLevelsOption = Annotated[
     list[str] | None,
@@ -200,11 +200,13 @@ def _levels_of_release(text: str) -> dict[str, int]:
 
 
 def _check_known(name: str, level: int) -> None:
-    from quorate_protocol.features import SUPPORTED_FEATURES
+    from quorate_protocol.features import METADATA_VERSION, METADATA_VERSIONS, SUPPORTED_FEATURES
 
     if name not in SUPPORTED_FEATURES:
         raise CommandError(f"unknown feature {name!r}; known features are {', '.join(SUPPORTED_FEATURES)}")
     lowest, highest = SUPPORTED_FEATURES[name]
+    if name == METADATA_VERSION:
+        highest = max(METADATA_VERSIONS)  # with those that a release has for tests, as in Kafka's tool
     if not lowest <= level <= highest:
         raise CommandError(f"{name}={level}: unknown level; known levels are {lowest} to {highest}")
 

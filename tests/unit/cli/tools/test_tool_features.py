@@ -7,6 +7,8 @@ from quorate.tools.features.text import description_json, description_text, upda
 from quorate_admin.errors import ServerError
 from quorate_admin.types.cluster import FeatureDescription
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.features import metadata_version_name
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE, RELEASES
 
 REFUSED = ServerError(ErrorCode.invalid_update_version, "Broker 0 only supports versions 7-30")
 
@@ -106,6 +108,21 @@ async def test_levels_are_asked_of_the_named_node() -> None:
                 ("group.version", 1, 1),
             ],
         ),
+        *(
+            (
+                ["upgrade", "--release-version", release],
+                [
+                    ("metadata.version", 33, 1),
+                    ("kraft.version", 1, 1),
+                    ("transaction.version", 2, 1),
+                    ("group.version", 1, 1),
+                    ("eligible.leader.replicas.version", 1, 1),
+                    ("share.version", 2, 1),
+                    ("streams.version", 1, 1),
+                ],
+            )
+            for release in ("4.4", "4.4.0")
+        ),
         (
             ["downgrade", "--release-version", "3.9-IV0"],
             [
@@ -191,28 +208,36 @@ async def test_an_unknown_release_is_told_with_those_there_are(arguments: list[s
 
 
 async def test_the_levels_of_a_release_are_listed() -> None:
-    """Goal: version-mapping, as Kafka 4.3.1 prints it. Method: an old release, the newest, JSON."""
+    """Goal: version-mapping, as Kafka prints it. Method: an old release, the newest, that of new clusters, JSON."""
     assert (await run_tool("features", "version-mapping", "--release-version", "4.0")).stdout == (
         "metadata.version=25 (4.0)\nkraft.version=1\ntransaction.version=2\ngroup.version=1\n"
         "eligible.leader.replicas.version=0\nshare.version=0\nstreams.version=0\n"
     )
+    assert (await run_tool("features", "version-mapping", "--release-version", "4.4")).stdout == (
+        "metadata.version=33 (4.4)\nkraft.version=1\ntransaction.version=2\ngroup.version=1\n"
+        "eligible.leader.replicas.version=1\nshare.version=2\nstreams.version=1\n"
+    )
+    level = RELEASES[DEFAULT_RELEASE].metadata_version
     assert (await run_tool("features", "version-mapping")).stdout.startswith(
-        "metadata.version=30 (4.3-IV0)\n"
+        f"metadata.version={level} ({metadata_version_name(level)})\n"
     )
     told = await run_tool("features", "version-mapping", "--release-version", "3.3", "-o", "json")
     assert told.json["metadata.version"] == 7
 
 
 async def test_dependencies_are_listed() -> None:
-    """Goal: feature-dependencies, as Kafka 4.3.1 prints it. Method: with and without; text and JSON."""
+    """Goal: feature-dependencies, as Kafka prints it. Method: with and without; text and JSON."""
     asked = (
         "features", "feature-dependencies", "--feature", "eligible.leader.replicas.version=1", "--feature",
-        "metadata.version=30", "--feature", "group.version=1",
+        "metadata.version=30", "--feature", "group.version=1", "--feature", "share.version=2", "--feature",
+        "metadata.version=34",
     )  # fmt: skip
     assert (await run_tool(*asked)).stdout == (
         "eligible.leader.replicas.version=1 requires:\n    metadata.version=23 (4.0-IV1)\n"
         "metadata.version=30 (4.3-IV0) has no dependencies.\n"
         "group.version=1 has no dependencies.\n"
+        "share.version=2 has no dependencies.\n"
+        "metadata.version=34 (4.5-IV0) has no dependencies.\n"
     )
     assert (await run_tool(*asked, "-o", "json")).json[0] == {
         "feature": "eligible.leader.replicas.version",
@@ -226,7 +251,7 @@ async def test_dependencies_are_listed() -> None:
     [
         ("foo=1", "unknown feature 'foo'; known features are metadata.version, kraft.version"),
         ("group.version=9", "group.version=9: unknown level; known levels are 0 to 1"),
-        ("metadata.version=99", "metadata.version=99: unknown level; known levels are 7 to"),
+        ("metadata.version=99", "metadata.version=99: unknown level; known levels are 7 to 34"),
     ],
 )
 async def test_dependencies_of_what_does_not_exist(feature: str, told: str) -> None:
