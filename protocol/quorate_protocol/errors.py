@@ -11,6 +11,7 @@ __all__ = (
     "CONTROLLER_ID_NOT_REGISTERED",
     "GROUP_DELETION_FAILED",
     "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED",
+    "ArrayTooLong",
     "CorruptBatch",
     "ErrorCode",
     "FrameTooLarge",
@@ -22,6 +23,7 @@ __all__ = (
     "UnknownRecord",
     "UnsupportedCompression",
     "UnsupportedVersion",
+    "ValueTooLong",
     "error_code_of",
 )
 
@@ -92,11 +94,19 @@ class UnsupportedVersion(ProtocolError):  # noqa: N818
         super().__init__(ErrorCode.unsupported_version, message)
 
 
-class StringTooLong(ProtocolError):  # noqa: N818
-    """A string of more bytes than Kafka's messages and records may have: nobody could read it."""
+class ValueTooLong(ProtocolError):  # noqa: N818
+    """A value that is longer than Kafka's messages and records may have: nobody could read it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.invalid_request, message)
+
+
+class StringTooLong(ValueTooLong):
+    """A string of more bytes than that."""
+
+
+class ArrayTooLong(ValueTooLong):
+    """An array of more elements than that."""
 
 
 class RecordsTooLarge(ProtocolError):  # noqa: N818

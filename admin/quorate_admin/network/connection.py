@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from quorate_protocol.errors import ErrorCode, FrameTooLarge, ProtocolError, StringTooLong, UnsupportedVersion
+from quorate_protocol.errors import ErrorCode, FrameTooLarge, ProtocolError, UnsupportedVersion, ValueTooLong
 from quorate_protocol.kafka.apis import Api, ApiKey, api_of
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.versions import IDENTITY_SINCE, Negotiation, PeerVersions
@@ -237,7 +237,7 @@ class Connection:
                 return await answer
         except UnsupportedVersion as error:
             raise UnsupportedByServerError(f"{self.address}: {error}") from error
-        except StringTooLong as error:
+        except ValueTooLong as error:
             raise UnsupportedByServerError(f"no version of the request can express it: {error}") from error
         except (TimeoutError, asyncio.CancelledError) as error:
             # The response may arrive late or never, so the connection can't be used for the next request.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError, StringTooLong
+from quorate_protocol.errors import ProtocolError, ValueTooLong
 from quorate_protocol.image.loading import loading_checkpoint, replaying_log_batch
 from quorate_protocol.records.batch import (
     BATCH_SIZE_BYTES_MAX,
@@ -249,11 +249,11 @@ def _encode(record: MetadataRecord, metadata_version: int) -> bytes:
     """Encodes a record that Kafka's readers, and ours, accept.
 
     Raises:
-        ControlError: it has too long a string, or too many bytes.
+        ControlError: it has too long a string or array, or too many bytes.
     """
     try:
         value = encode_record_at(record, metadata_version)
-    except StringTooLong as error:
+    except ValueTooLong as error:
         is_config = isinstance(record, ConfigRecord)
         error_code = ErrorCode.invalid_config if is_config else ErrorCode.invalid_request
         raise ControlError(error_code, f"{type(record).__name__}: {error.message}") from error

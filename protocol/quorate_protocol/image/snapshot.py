@@ -177,7 +177,7 @@ def write_records(
     The records are written in the versions of ``metadata_version``.
 
     Raises:
-        StringTooLong: a record has a string that Kafka's readers refuse.
+        ValueTooLong: a record has a string or an array that Kafka's readers refuse.
         RecordsTooLarge: a record, or the head with the voters, fits no batch.
     """
     assert voters is None or kraft_version > 0, "kraft.version 0 has no VotersRecord"

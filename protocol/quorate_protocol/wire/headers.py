@@ -7,6 +7,7 @@ from typing import Final
 from quorate_protocol.errors import MalformedMessage
 
 from .reading import read_unsigned_varint
+from .schema import TAGGED_FIELDS_MAX
 
 __all__ = (
     "RequestHeader",
@@ -60,10 +61,14 @@ def skip_tagged_fields(data: bytes, offset: int) -> int:
     """Return the offset after a header's tagged fields, of which Kafka defines none yet.
 
     Raises:
-        MalformedMessage: they are truncated.
+        MalformedMessage: they are truncated, or too many.
     """
     try:
         count, offset = read_unsigned_varint(data, offset)
+        if count > TAGGED_FIELDS_MAX:
+            raise MalformedMessage(
+                f"a header has {count} tagged fields, at most {TAGGED_FIELDS_MAX} are allowed"
+            )
         for _ in range(count):
             _, offset = read_unsigned_varint(data, offset)
             size_bytes, offset = read_unsigned_varint(data, offset)

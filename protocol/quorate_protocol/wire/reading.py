@@ -17,19 +17,18 @@ from typing import Any, Final, TypeVar
 from quorate_protocol.errors import MalformedMessage, error_code_of
 
 from .schema import (
+    ARRAY_ELEMENTS_MAX,
     EPOCH,
     FIXED_FORMATS,
     MILLISECOND,
     STRING_SIZE_BYTES_MAX,
+    TAGGED_FIELDS_MAX,
     UUID_ZERO_BYTES,
     EntityClass,
     FieldSchema,
     schema_of,
     size_bytes_min,
 )
-
-ARRAY_ELEMENTS_MAX: Final = 1 << 20
-"""Elements of one array at most: more than any Kafka request needs, few enough to allocate."""
 
 Entity = TypeVar("Entity")
 Reader = Callable[[bytes, int], tuple[Any, int]]
@@ -178,7 +177,11 @@ def _array_reader(field: FieldSchema, *, is_flexible: bool) -> Reader:
                 return None, offset
             raise MalformedMessage(f"{field.name} has {length} elements")
         # Before anything is allocated: each element takes at least `width` bytes.
-        if length > ARRAY_ELEMENTS_MAX or length * width > len(data) - offset:
+        if length > ARRAY_ELEMENTS_MAX:
+            raise MalformedMessage(
+                f"{field.name} has {length} elements, at most {ARRAY_ELEMENTS_MAX} are allowed"
+            )
+        if length * width > len(data) - offset:
             raise MalformedMessage(
                 f"{field.name} has {length} elements, but {len(data) - offset} bytes are left"
             )
@@ -259,6 +262,10 @@ def _tag_reader(tagged: dict[int, tuple[int, Reader]]) -> Step:
 
     def read_tags(data: bytes, offset: int, values: list[Any]) -> int:
         count, offset = read_unsigned_varint(data, offset)
+        if count > TAGGED_FIELDS_MAX:
+            raise MalformedMessage(
+                f"there are {count} tagged fields, at most {TAGGED_FIELDS_MAX} are allowed"
+            )
         previous = -1
         for _ in range(count):
             tag, offset = read_unsigned_varint(data, offset)

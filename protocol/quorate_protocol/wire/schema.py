@@ -56,6 +56,13 @@ _IMPLICIT_DEFAULTS: Final[dict[str, object]] = {
 STRING_SIZE_BYTES_MAX: Final = 0x7FFF
 """The most bytes of a string, compact or not: Kafka neither writes nor reads a longer one (MessageDataGenerator)."""
 
+ARRAY_ELEMENTS_MAX: Final = 1_000_000
+TAGGED_FIELDS_MAX: Final = 10_000
+"""The most elements of an array and the most tagged fields that Kafka reads, from 4.4 on (MessageUtil).
+
+Kafka 4.3 reads more, as long as there are as many bytes.
+"""
+
 EntityClass = type[Any]
 
 

@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
 
-from quorate_protocol.errors import StringTooLong
+from quorate_protocol.errors import ArrayTooLong, StringTooLong
 
 from .schema import (
+    ARRAY_ELEMENTS_MAX,
     EPOCH,
     FIXED_FORMATS,
     MILLISECOND,
@@ -160,6 +161,10 @@ def _array_writer(field: FieldSchema, *, is_flexible: bool) -> Writer:
             assert field.is_nullable, f"{field.name} can't be null"
             write_length(buffer, -1)
             return
+        if len(values) > ARRAY_ELEMENTS_MAX:
+            raise ArrayTooLong(
+                f"{field.name} has {len(values)} elements, at most {ARRAY_ELEMENTS_MAX} are allowed"
+            )
         write_length(buffer, len(values))
         if is_plain:
             buffer += struct.pack(f">{len(values)}{number_format}", *values)
@@ -264,7 +269,7 @@ def write_entity(buffer: bytearray, entity: object) -> None:
     """Append an entity, encoded in the format of its class.
 
     Raises:
-        StringTooLong: a string has more bytes than Kafka's readers accept. Here and below.
+        ValueTooLong: a string or an array is longer than Kafka's readers accept. Here and below.
     """
     entity_writer(type(entity))(buffer, entity)
 

@@ -16,7 +16,8 @@ from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.image.snapshot import read_checkpoint, write_checkpoint
 from quorate_protocol.records.batch import BATCH_SIZE_BYTES_MAX, RECORD_SIZE_BYTES_MAX, scan_batches
-from quorate_protocol.records.generated import ConfigRecord, MetadataRecord
+from quorate_protocol.records.generated import ConfigRecord, DelegationTokenRecord, MetadataRecord
+from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX
 
 from tests.unit.controller.node.conftest import CLIENT_METRICS, Bench, alter_config, control_request
 
@@ -79,7 +80,7 @@ def assert_restarts(bench: Bench, config: ControllerConfig) -> None:
 
 def test_a_value_that_grows_is_counted_in_bytes(bench: Bench) -> None:
     """Goal: brokers can read every value. Method: 16,000 characters of two bytes are appended twice."""
-    append = lambda end: alter_config(CLIENT_METRICS, "s", "metrics", "é" * 16_000 + end, APPEND)  # noqa: E731
+    append = lambda end: alter_config(BROKER, "", "metric.reporters", "é" * 16_000 + end, APPEND)  # noqa: E731
     (first,), (second,) = (bench.ask(append(end))[0].responses for end in "ab")
     assert first.error_code is ErrorCode.none
     assert second.error_code is ErrorCode.invalid_config
@@ -109,6 +110,22 @@ def test_a_string_that_no_broker_can_read_is_refused(bench: Bench, request_: Any
     assert not [note for note in effects.notes if note.exception]
     assert bench.node.storage.log.end_offset == end_offset
     bench.assert_serves()
+
+
+def test_an_array_that_no_broker_can_read_is_refused(bench: Bench) -> None:
+    """Goal: what Kafka 4.4 does not read is not proposed. Method: more renewers of a token than an array may have."""
+    token = DelegationTokenRecord(
+        owner="User:a",
+        requester="User:a",
+        renewers=("",) * (ARRAY_ELEMENTS_MAX + 1),
+        issue_timestamp=0,
+        max_timestamp=0,
+        expiration_timestamp=0,
+        token_id="t",
+    )
+    with pytest.raises(ControlError, match="renewers has 1000001 elements, at most 1000000") as caught:
+        bench.node.metadata.encode_decision(ControlResult(records=(token,)))
+    assert caught.value.error_code is ErrorCode.invalid_request
 
 
 def test_a_string_of_another_record_is_an_invalid_request(bench: Bench) -> None:

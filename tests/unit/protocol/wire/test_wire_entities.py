@@ -18,13 +18,21 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from quorate_protocol.errors import (
     CONTROLLER_ID_NOT_REGISTERED,
+    ArrayTooLong,
     MalformedMessage,
     StringTooLong,
     error_code_of,
 )
 from quorate_protocol.kafka.generated.unregister_controller_response import UnregisterControllerResponse
-from quorate_protocol.records.generated import ClientQuotaRecord, EntityData, PartitionChangeRecord
-from quorate_protocol.wire.reading import ARRAY_ELEMENTS_MAX, decode, read_entity, read_unsigned_varint
+from quorate_protocol.records.generated import (
+    ClientQuotaRecord,
+    EntityData,
+    NoOpRecord,
+    PartitionChangeRecord,
+)
+from quorate_protocol.wire.headers import skip_tagged_fields
+from quorate_protocol.wire.reading import decode, read_entity, read_unsigned_varint
+from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from quorate_protocol.wire.writing import encode, write_unsigned_varint
 
 TOPIC_ID = uuid.UUID("b5a1c9b6-6f4e-4f0f-8f36-5d3c3f1a2b4c")
@@ -178,8 +186,35 @@ def test_array_has_a_bound_of_elements() -> None:
     """Goal: small elements in a large frame stay bounded. Method: one element more than the bound."""
     data = bytearray()
     write_unsigned_varint(data, ARRAY_ELEMENTS_MAX + 2)
-    with pytest.raises(MalformedMessage, match="elements"):
+    with pytest.raises(MalformedMessage, match="entity has 1000001 elements, at most 1000000 are allowed"):
         decode(ClientQuotaRecord, bytes(data) + bytes(4 * ARRAY_ELEMENTS_MAX))
+
+
+def test_arrays_have_the_length_that_kafka_reads() -> None:
+    """Goal: nobody writes an array that Kafka 4.4 refuses to read. Method: the longest one, then one element more."""
+    longest = PartitionChangeRecord(partition_id=0, topic_id=uuid.UUID(int=1), isr=(1,) * ARRAY_ELEMENTS_MAX)
+    assert decode(PartitionChangeRecord, encode(longest)) == longest
+    with pytest.raises(ArrayTooLong, match=r"^isr has 1000001 elements, at most 1000000 are allowed$"):
+        encode(replace(longest, isr=(1,) * (ARRAY_ELEMENTS_MAX + 1)))
+
+
+def test_tagged_fields_have_a_bound() -> None:
+    """Goal: as many as Kafka 4.4 reads, of a message and of its header. Method: the most, then one more."""
+    for count in (TAGGED_FIELDS_MAX, TAGGED_FIELDS_MAX + 1):
+        tags = bytearray()
+        write_unsigned_varint(tags, count)
+        for tag in range(100, 100 + count):
+            write_unsigned_varint(tags, tag)
+            tags.append(0)
+        empty = encode(NoOpRecord())[:-1]
+        if count == TAGGED_FIELDS_MAX:
+            assert decode(NoOpRecord, empty + bytes(tags)) == NoOpRecord()
+            assert skip_tagged_fields(bytes(tags), 0) == len(tags)
+            continue
+        with pytest.raises(MalformedMessage, match="10001 tagged fields, at most 10000 are allowed"):
+            decode(NoOpRecord, empty + bytes(tags))
+        with pytest.raises(MalformedMessage, match="10001 tagged fields, at most 10000 are allowed"):
+            skip_tagged_fields(bytes(tags), 0)
 
 
 def test_array_of_structs_is_measured_by_its_smallest_element() -> None:
