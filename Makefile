@@ -51,7 +51,9 @@ test-all: test test-rungs nightly ## every test
 # The jars first, so that no test waits for Maven.
 .PHONY: .jars
 .jars: $(VENV)/.all
-	@$(BIN)/python tools/kafka_jars.py >/dev/null || true
+	@for release in $$($(BIN)/python -c 'from quorate_protocol.kafka.releases import RELEASES; print(*RELEASES)'); do \
+		$(BIN)/python tools/kafka_jars.py --version $$release >/dev/null || true; \
+	done
 
 check: $(VENV)/.all ## formatting, lint, types, import contracts, generated files
 	$(BIN)/ruff format --check

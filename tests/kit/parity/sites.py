@@ -8,6 +8,8 @@ from kit.cluster import Cluster
 from kit.java.cluster import JavaCluster
 from kit.java.tools import JavaTools
 from kit.parity.harness import TOOLS, Site, site_of
+from quorate_controller.storage.bootstrap import read_bootstrap_records
+from quorate_controller.storage.os_filesystem import OsFileSystem
 
 QUICK = "default.api.timeout.ms=1500\nrequest.timeout.ms=1000\n"
 
@@ -64,9 +66,11 @@ def _metadata(cluster: Cluster, tools: JavaTools, directory: Path) -> dict[str, 
     tools(TOOLS["topics"].main_class, *where, "--create", "--topic", topic, "--partitions", "2").succeeded()
     config = ("--alter", "--topic", topic, "--add-config", "flush.ms=77")
     tools(TOOLS["configs"].main_class, *where, *config).succeeded()
+    began_with = read_bootstrap_records(OsFileSystem(), cluster.data(cluster.controllers[0])).path
+    assert began_with is not None
     files = {
         "log": min(cluster.metadata(cluster.await_quorum().leader_id).glob("*.log")),
-        "checkpoint": cluster.data(cluster.brokers[0]) / "bootstrap.checkpoint",
+        "checkpoint": began_with,
     }
     copies = directory / "data" / "copies"  # Kafka's shell locks the directory above the one of the file
     copies.mkdir(parents=True)
