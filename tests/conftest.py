@@ -7,6 +7,7 @@ import hypothesis
 pytest_plugins = (
     "kit.tiers",
     "kit.flaky",
+    "kit.compatibility",
     "kit.temporary",
     # fixtures of real parts
     "kit.kafka",

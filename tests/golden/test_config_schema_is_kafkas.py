@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from kit.kafka import RELEASES, jars_of
+from kit.kafka import jars_of
+from kit.releases import RELEASES
 
 GENERATOR = Path(__file__).resolve().parents[2] / "tools" / "generate_config_schema.py"
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kit.kafka import RELEASES, jars_of
+from kit.kafka import jars_of
+from kit.releases import RELEASES
 from quorate_protocol import features
 from quorate_protocol.errors import error_code_of
 from quorate_protocol.kafka.apis import APIS

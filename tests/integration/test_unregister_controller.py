@@ -32,6 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Itera
     manifest = manifests(
         controllers=4,
         brokers=0,
+        metadata_version="4.3",
         config={
             "metadata.log.max.record.bytes.between.snapshots": SNAPSHOT_EVERY_BYTES,
             "metadata.max.idle.interval.ms": FAST_NOOPS_MS,

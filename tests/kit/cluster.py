@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 import psutil
 import yaml
 from kit.java.class_archive import archive_options
+from kit.releases import LEVEL, RELEASE
 from kit.temporary import jvm_temporary
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
@@ -55,7 +56,7 @@ def manifests(
     java: Collection[int] = (),
     brokers: int = 1,
     quorum: str = "dynamic",
-    metadata_version: str | None = "4.3",
+    metadata_version: str | None = LEVEL,
     config: Mapping[str, object] | None = None,
     broker_config: Mapping[str, object] | None = None,
 ) -> str:
@@ -63,6 +64,7 @@ def manifests(
     ports = free_ports(controllers + brokers)
     spec: dict[str, Any] = {
         "replicas": controllers,
+        "version": RELEASE,
         "listeners": [{"name": "CONTROLLER", "port": ports}],
         "nodeIds": {"first": CONTROLLERS_FIRST},
         "quorum": quorum,
@@ -76,6 +78,7 @@ def manifests(
         pool = {
             "controllers": "quorum",
             "replicas": brokers,
+            "version": RELEASE,
             "listeners": [{"name": "PLAINTEXT", "port": ports + controllers}],
             "config": {**SMALL_FILES, **(broker_config or {})},
         }

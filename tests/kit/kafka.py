@@ -1,25 +1,15 @@
-"""Fixtures of stock Kafka beside our controllers: jars, ports, and the cluster that tests share.
-
-QUORATE_KAFKA_VERSION chooses the release that a test run has beside our controllers; tests of differences between
-releases name theirs.
-"""
+"""Fixtures of stock Kafka beside our controllers: jars, ports, and the cluster that tests share."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 from kit.cluster import Cluster, manifests
+from kit.releases import RELEASE
 from kit.requirements import missing
-from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.runtime.local import identity
 from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS, Kafka, KafkaTools, cache_directory
-from quorate_protocol.kafka import releases
-
-RELEASES: Final = tuple(releases.RELEASES)
-"""The releases that Quorate supports, oldest first."""
-RELEASE: Final = os.environ.get("QUORATE_KAFKA_VERSION", KAFKA_VERSION)
 
 
 def find_kafka_jars(version: str = RELEASE) -> Path | None:

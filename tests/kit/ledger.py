@@ -13,6 +13,8 @@ FLUSH_TIMEOUT_S = 60
 CONSUME_TIMEOUT_S = 60
 IN_FLIGHT_MAX = 200
 CREATE_EVERY_S = 0.03
+STEADY_PRODUCE_EVERY_S = 0.005
+STEADY_CREATE_EVERY_S = 0.4
 
 
 class Worker:
@@ -58,6 +60,21 @@ class Worker:
         """Let go of what the thread holds, whatever happened."""
 
 
+class Pauses:
+    """The longest time between two acknowledgements: what a client notices of a change."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._acknowledged_s: float | None = None
+
+    def acknowledge(self) -> None:
+        """Note an acknowledgement."""
+        now_s = time.monotonic()
+        if self._acknowledged_s is not None:
+            self.longest_s = max(self.longest_s, now_s - self._acknowledged_s)
+        self._acknowledged_s = now_s
+
+
 class ContinuousProducer(Worker):
     """Produces numbers to a topic with acks=all; `acknowledged` are those whose delivery was reported."""
 
@@ -65,6 +82,7 @@ class ContinuousProducer(Worker):
         super().__init__(f"producer to {topic}")
         self.acknowledged: list[int] = []
         self.failures: list[str] = []
+        self.pauses = Pauses()
         self._topic = topic
         self._next = 0
         self._producer = Producer(
@@ -95,22 +113,19 @@ class ContinuousProducer(Worker):
         assert isinstance(value, bytes)
         if error is None:
             self.acknowledged.append(int(value))
+            self.pauses.acknowledge()
         else:
             self.failures.append(str(error))
 
 
 class ContinuousTopics(Worker):
-    """Creates topics one by one; `acknowledged` are those that were answered without an error.
-
-    `pause_s_max` is the longest time between two acknowledgements: what a client notices of a change.
-    """
+    """Creates topics one by one; `acknowledged` are those that were answered without an error."""
 
     def __init__(self, bootstrap_servers: str, prefix: str, *, copies: int = 1) -> None:
         super().__init__(f"creator of {prefix} topics")
         self.acknowledged: list[str] = []
         self.failures: list[str] = []
-        self.pause_s_max = 0.0
-        self._acknowledged_s = 0.0
+        self.pauses = Pauses()
         self._prefix = prefix
         self._copies = copies
         self._count = 0
@@ -128,11 +143,33 @@ class ContinuousTopics(Worker):
             # No answer, or an error: it may or may not exist, and nothing was promised.
             self.failures.append(f"{name}: {error}")
         else:
-            now_s = time.monotonic()
-            if self.acknowledged:
-                self.pause_s_max = max(self.pause_s_max, now_s - self._acknowledged_s)
-            self._acknowledged_s = now_s
+            self.pauses.acknowledge()
             self.acknowledged.append(name)
+
+
+class SteadyProducer(ContinuousProducer):
+    """Produces some hundred records a second, so that others get their share of the machine."""
+
+    def _work(self) -> None:
+        super()._work()
+        self._ended.wait(STEADY_PRODUCE_EVERY_S)
+
+
+class SteadyTopics(ContinuousTopics):
+    """Creates some topics a second: brokers that restart have to load each of them."""
+
+    def _work(self) -> None:
+        super()._work()
+        self._ended.wait(STEADY_CREATE_EVERY_S)
+
+
+def create_replicated_topic(admin: AdminClient, topic: str, copies: int) -> None:
+    """Create a topic with as many partitions as copies, two of which must have each record."""
+    new = NewTopic(
+        topic, num_partitions=copies, replication_factor=copies, config={"min.insync.replicas": "2"}
+    )
+    for future in admin.create_topics([new]).values():
+        future.result()
 
 
 def consume_numbers(bootstrap_servers: str, topic: str, partitions: Sequence[int]) -> list[int]:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from kit.cluster import environment_for, free_ports
 from kit.waiting import eventually
+from quorate_admin.client import AdminClient
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import NotAnsweringError, NotRunningError
@@ -93,6 +94,16 @@ class Player:
     def until_ready(self) -> dict[str, Any]:
         """The status once it says ready."""
         return self.until(lambda status: status["ready"], 60, "a ready cluster")
+
+    def finalized_level(self) -> int:
+        """The finalized level of metadata.version."""
+        bootstrap_controllers = self.status()["bootstrapControllers"].split(",")
+
+        async def ask() -> int:
+            async with AdminClient(bootstrap_controllers=bootstrap_controllers) as client:
+                return (await client.describe_features()).finalized["metadata.version"]
+
+        return asyncio.run(ask())
 
     def processes(self) -> list[psutil.Process]:
         """Whatever runs with this directory on its command line: nodes and supervisors."""

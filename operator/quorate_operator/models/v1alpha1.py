@@ -256,7 +256,8 @@ class KafkaControllerSpec(_PoolSpec):
     )
     metadata_version: MetadataVersion | None = Field(
         default=None,
-        description="The metadata.version: 4.3 or 4.3-IV0. It is finalized when every registered node supports it.",
+        description="The metadata.version: 4.4 or 4.4-IV2. It is finalized when every registered node supports it. "
+        "Default: that of the oldest spec.version for a new cluster, and no change later.",
     )
     quorum: Literal["dynamic", "static"] = Field(
         default="dynamic",

@@ -3,6 +3,7 @@
 from quorate_admin.diagnosis import Blocker
 from quorate_protocol import features
 from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, metadata_version_name
+from quorate_protocol.kafka.releases import NEWEST_RELEASE, version_key
 
 from quorate_operator.planning.cluster import (
     DesiredCluster,
@@ -26,6 +27,17 @@ def target_level(desired: DesiredCluster) -> int | None:
         return features.metadata_version_named(desired.metadata_version)
     except ValueError:
         return None
+
+
+def initial_metadata_version(desired: DesiredCluster) -> str:
+    """Returns the metadata.version that volumes are formatted with: the desired one, else that of the oldest release.
+
+    A cluster that starts at the level of its oldest release has no node that can't register.
+    """
+    if desired.metadata_version is not None:
+        return desired.metadata_version
+    oldest = min((NEWEST_RELEASE, *(node.kafka_version for node in desired.nodes)), key=version_key)
+    return ".".join(oldest.split(".")[:2])
 
 
 def plan_features(desired: DesiredCluster, observed: ObservedCluster, pending: frozenset[int]) -> Part:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from quorate_operator.models.base import quantity_bytes
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
+from quorate_operator.planning.features import initial_metadata_version
 from quorate_operator.properties import initial_controllers
 from quorate_operator.resources.configs import (
     CONFIG_DIRECTORY,
@@ -137,8 +138,7 @@ def format_arguments(
             arguments += ["--initial-controllers", initial_controllers(founders)]
         elif desired.dynamic_quorum:
             arguments.append("--no-initial-controllers")
-        if desired.metadata_version is not None:
-            arguments += ["--release-version", desired.metadata_version]
+        arguments += ["--release-version", initial_metadata_version(desired)]
     return tuple(arguments)
 
 

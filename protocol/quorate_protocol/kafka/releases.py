@@ -5,6 +5,7 @@ levels for production (here), the levels themselves (:mod:`quorate_protocol.feat
 (``config_schema.json``), the API versions (:mod:`.apis`). The tests compare each row with the jars of its release.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -55,8 +56,14 @@ RELEASES: Final = _rows(
 )
 """The supported releases by version, oldest first."""
 
-DEFAULT_RELEASE: Final = "4.3.1"
+DEFAULT_RELEASE: Final = "4.4.0"
 """What clusters run unless they say otherwise; a new cluster gets its metadata.version."""
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Returns what orders versions: (4, 10, 0) for ``4.10.0``."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
 
 OLDEST_RELEASE: Final = next(iter(RELEASES))
 NEWEST_RELEASE: Final = tuple(RELEASES)[-1]

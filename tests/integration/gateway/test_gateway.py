@@ -228,7 +228,9 @@ def test_a_ghost_is_refreshed_and_unregistered(tmp_path: Path) -> None:
 
     Method: a ghost that keeps a controller of its own from metadata.version 33; it can't be unregistered below.
     """
-    cluster = Cluster.create(tmp_path / "cluster", None, manifests(controllers=1, brokers=0))
+    cluster = Cluster.create(
+        tmp_path / "cluster", None, manifests(controllers=1, brokers=0, metadata_version="4.3")
+    )
     gatekeeper = Gatekeeper(cluster)
     finalize = FinalizeFeature(feature="metadata.version", level=33, reason="test")
     unregister = UnregisterController(node_id=GHOST, reason="test")

@@ -11,8 +11,9 @@ import pytest
 from kit.addressed import MISROUTED, MISROUTED_PEERS, AddressedQuorum
 from kit.forwarder import Forwarder, Network
 from kit.forwarder import network as forwarders
-from kit.kafka import RELEASES, jars_of
+from kit.kafka import jars_of
 from kit.membership import lead_with
+from kit.releases import RELEASES
 from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration

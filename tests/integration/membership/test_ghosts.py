@@ -11,6 +11,7 @@ import pytest
 from kit.cluster import manifests
 from kit.membership import RANGE_OF_4_1, Membership, quorate, refused, succeeded
 from kit.metadata import assert_same_images, snapshots_in
+from kit.releases import LEVEL, NEWEST_LEVEL
 from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -64,7 +65,7 @@ def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membersh
     eventually(lambda: alive in registered(cluster), ALIVE_TIMEOUT_S, f"{alive} to be registered")
     cluster.leave_ghost(GHOST)
     low, high = RANGE_OF_4_1
-    why_not = refused(upgrade(cluster, "--feature", "metadata.version=30"))
+    why_not = refused(upgrade(cluster, "--feature", f"metadata.version={NEWEST_LEVEL}"))
     assert f"Controller {GHOST} only supports versions {low}-{high}" in why_not
     at = ("--bootstrap-controller", cluster.asks())
     not_that = refused(quorate("cluster", "refresh-controller", *at, "--controller-id", str(alive)))
@@ -77,7 +78,7 @@ def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membersh
     for command in blocker["commands"]:
         assert f"$ {command}\n" in printed
         succeeded(quorate(*shlex.split(command)[1:]))
-    succeeded(upgrade(cluster, "--release-version", "4.3"))
+    succeeded(upgrade(cluster, "--release-version", LEVEL))
     _, findings = doctor(cluster)
     assert [one for one in findings if one["severity"] == "blocked"] == []
     cluster.await_voters(cluster.founders[0])
@@ -86,12 +87,9 @@ def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membersh
 
 @pytest.fixture
 def newest(tmp_path: Path) -> Iterator[Membership]:
-    """Three controllers of ours at the level that 4.4 has announced, without brokers, which Kafka has not yet."""
-    config = {
-        "unstable.feature.versions.enable": True,
-        "metadata.log.max.record.bytes.between.snapshots": 1_000,
-    }
-    manifest = manifests(brokers=0, metadata_version="4.4-IV2", config=config)
+    """Three controllers of ours at the level of 4.4."""
+    config = {"metadata.log.max.record.bytes.between.snapshots": 1_000}
+    manifest = manifests(brokers=0, metadata_version="4.4", config=config)
     cluster = Membership.found(tmp_path / "cluster", None, manifest, founders=3)
     try:
         yield cluster.start_founders()

@@ -19,7 +19,6 @@ NEW = 3003
 GHOST = 3099
 GHOSTS = "Ghosts"
 REPEAT_TIMEOUT_S = 30
-UNSTABLE = {"unstable.feature.versions.enable": True}
 
 
 @pytest.fixture
@@ -89,7 +88,7 @@ def test_every_title_with_commands_is_followed_here() -> None:
 
 def test_controllers_come_and_go_as_the_page_says(found: Callable[..., Membership]) -> None:
     """Goal: look, add, replace a lost disk, remove and unregister. Method: follow the page, look at the voters."""
-    cluster = found(controllers=4, metadata_version="4.4-IV2", config=UNSTABLE)
+    cluster = found(controllers=4, metadata_version="4.4")
     status, *_ = follow(cluster, "Look first")
     assert "CurrentVoters" in status
     cluster.write_config(NEW)

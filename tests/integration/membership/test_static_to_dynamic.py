@@ -69,7 +69,7 @@ def test_a_static_quorum_becomes_dynamic_without_a_stop(static: Membership, tell
             static.forget_static_voters(node_id)
             static.await_voters(*VOTERS)
             await_progress(static, topics)
-        tell_pause(topics.pause_s_max)  # of the controllers: next, the only broker restarts
+        tell_pause(topics.pauses.longest_s)  # of the controllers: next, the only broker restarts
         for node_id in static.brokers:
             static.forget_static_voters(node_id)
         static.await_unfenced(*static.brokers)

@@ -74,7 +74,7 @@ def test_a_quorum_grows_to_five_and_shrinks_to_three(quorum: Membership, tell_pa
         quorum.await_voters(*THREE)
         await_progress(quorum, topics)
     assert_same_everywhere(quorum, topics.acknowledged, THREE)
-    tell_pause(topics.pause_s_max)
+    tell_pause(topics.pauses.longest_s)
 
 
 def test_a_voter_whose_disk_was_lost_is_replaced(quorum: Membership, tell_pause: TellPause) -> None:
@@ -105,7 +105,7 @@ def test_a_voter_whose_disk_was_lost_is_replaced(quorum: Membership, tell_pause:
             replace(node_id, lost)
             quorum.await_voters(*THREE)
     assert_same_everywhere(quorum, topics.acknowledged, THREE)
-    tell_pause(topics.pause_s_max)
+    tell_pause(topics.pauses.longest_s)
 
 
 def test_the_leader_is_removed(quorum: Membership, tell_pause: TellPause) -> None:
@@ -129,4 +129,4 @@ def test_the_leader_is_removed(quorum: Membership, tell_pause: TellPause) -> Non
             quorum.add(leader)
             quorum.await_voters(*THREE)
     assert_same_everywhere(quorum, topics.acknowledged, THREE)
-    tell_pause(topics.pause_s_max)
+    tell_pause(topics.pauses.longest_s)

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
-from confluent_kafka.admin import NewTopic
 from kit.cluster import free_ports
-from kit.ledger import ContinuousProducer, ContinuousTopics, Worker, consume_numbers
+from kit.ledger import SteadyProducer, SteadyTopics, Worker, consume_numbers, create_replicated_topic
 from kit.player import Player
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
@@ -27,8 +26,6 @@ OVERLAP_S = 4
 HOLD_S = 3
 """How long a client may go on with what it was told: the overlap, less what the telling took."""
 TOPIC, COPIES = "numbers", 3
-PRODUCE_EVERY_S = 0.005
-CREATE_EVERY_S = 0.4
 LOOK_EVERY_S = 0.3
 NODE_IDS = frozenset({0, 1, 2, *range(3000, 3006)})
 
@@ -107,22 +104,6 @@ class Truthfulness(Worker):
         self._runner.close()
 
 
-class SteadyProducer(ContinuousProducer):
-    """Produces some hundred records a second, so that others get their share of the machine."""
-
-    def _work(self) -> None:
-        super()._work()
-        self._ended.wait(PRODUCE_EVERY_S)
-
-
-class SteadyTopics(ContinuousTopics):
-    """Creates some topics a second: brokers that restart have to load each of them."""
-
-    def _work(self) -> None:
-        super()._work()
-        self._ended.wait(CREATE_EVERY_S)
-
-
 class ContinuousConsumer(Worker):
     """Reads a topic in a group, from its beginning on; `seen` is what it was given."""
 
@@ -168,7 +149,7 @@ def test_five_edits_with_clients_running(player: Player) -> None:
     bootstrap = player.status()["bootstrapServers"]
     assert all(address.startswith("127.1.1.1") for address in bootstrap.split(","))
     admin = ConfluentAdmin({"bootstrap.servers": bootstrap})
-    create_topic(admin)
+    create_replicated_topic(admin, TOPIC, COPIES)
     checker = Truthfulness(
         own_addresses(port_of(text, "PLAINTEXT"), 3),
         own_addresses(port_of(text, "CONTROLLER"), 6),
@@ -207,7 +188,7 @@ def test_five_edits_with_clients_running(player: Player) -> None:
     assert status["settled"]
     assert checker.violations == []
     assert checker.asked > 100
-    assert finalized(status["bootstrapControllers"]) >= 29
+    assert player.finalized_level() >= 29
     last = status["bootstrapServers"]
     numbers = consume_numbers(last, TOPIC, range(COPIES))
     assert set(producer.acknowledged) - set(numbers) == set()
@@ -215,22 +196,3 @@ def test_five_edits_with_clients_running(player: Player) -> None:
     names = ConfluentAdmin({"bootstrap.servers": last}).list_topics(timeout=30).topics
     assert set(topics.acknowledged) - names.keys() == set()
     assert len(topics.acknowledged) > 20
-
-
-def create_topic(admin: ConfluentAdmin) -> None:
-    """The topic that is produced to: each partition on every broker, two of which must have each record."""
-    topic = NewTopic(
-        TOPIC, num_partitions=COPIES, replication_factor=COPIES, config={"min.insync.replicas": "2"}
-    )
-    for future in admin.create_topics([topic]).values():
-        future.result()
-
-
-def finalized(bootstrap_controllers: str) -> int:
-    """The finalized level of metadata.version."""
-
-    async def ask() -> int:
-        async with AdminClient(bootstrap_controllers=bootstrap_controllers.split(",")) as client:
-            return (await client.describe_features()).finalized["metadata.version"]
-
-    return asyncio.run(ask())

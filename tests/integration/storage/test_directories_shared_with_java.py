@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from kit.kafka import RELEASES, stock_kafka_of
+from kit.kafka import stock_kafka_of
 from kit.one_controller import java_command, running, write_config
+from kit.releases import RELEASES
 from kit.waiting import eventually
 from quorate_controller.commands import app
 from quorate_controller.raft.startup import HardState

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kit.kafka import RELEASES, stock_kafka_of
+from kit.kafka import stock_kafka_of
 from kit.metadata import end_offset, image_of
 from kit.one_controller import NODE_ID, free_address, java_command, quorate_command, running, write_config
+from kit.releases import RELEASES
 from kit.waiting import eventually
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kit.cluster import CONTROLLERS_FIRST, Cluster, manifests
 from kit.membership import FEATURES_OF_4_1, quorate, refused, succeeded
+from kit.releases import NEWEST_LEVEL
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.types.cluster import ControllerListener, ControllerRegistration
@@ -18,7 +19,6 @@ pytestmark = pytest.mark.integration
 
 GHOST = 99
 METADATA_VERSION_OF_4_0 = 25
-NEWEST = 30
 TIMEOUT_S = 30
 
 
@@ -88,7 +88,7 @@ def listed(*bootstrap: str) -> list[int]:
 
 
 def test_a_ghost_on_stock_kafka_is_found_and_its_way_out_works(stock: Cluster) -> None:
-    """Goal: the promise of the command, on Kafka 4.3.1 as it is: what blocks what, and what to type.
+    """Goal: the promise of the command, on stock Kafka as it is: what blocks what, and what to type.
 
     Method: a controller of 4.1 that is not there. Ask through the broker, which can only be probed, and through
     the controller, whose log can be read; then type exactly what is proposed.
@@ -101,7 +101,7 @@ def test_a_ghost_on_stock_kafka_is_found_and_its_way_out_works(stock: Cluster) -
         assert codes(told) == [("feature-blocked", GHOST)], told
         assert told["registrationsFromLog"] is (bootstrap is by_controller)
         assert level(told) == (METADATA_VERSION_OF_4_0, FEATURES_OF_4_1["metadata.version"][1])
-        assert told["findings"][0]["blocks"]["metadata.version"] == [28, NEWEST]
+        assert told["findings"][0]["blocks"]["metadata.version"] == [28, NEWEST_LEVEL]
     for command in told["findings"][0]["commands"]:
         program, *arguments = shlex.split(command)
         assert program == "quorate"
@@ -109,7 +109,7 @@ def test_a_ghost_on_stock_kafka_is_found_and_its_way_out_works(stock: Cluster) -
     for bootstrap in (by_server, by_controller):
         # The broker may not have the new level yet.
         eventually(
-            lambda at=bootstrap: level(diagnosed(*at)) == (NEWEST, NEWEST),
+            lambda at=bootstrap: level(diagnosed(*at)) == (NEWEST_LEVEL, NEWEST_LEVEL),
             TIMEOUT_S,
             "the level",
             lambda at=bootstrap: diagnosed(*at),
@@ -122,7 +122,7 @@ def test_a_doctor_changes_nothing(stock: Cluster) -> None:
     arguments = ("features", "--bootstrap-controller", stock.bootstrap_controllers, "describe", "-o", "json")
     before = json.loads(succeeded(quorate(*arguments)))["features"]
     told = diagnosed("--bootstrap-server", stock.bootstrap_servers)
-    assert level(told) == (METADATA_VERSION_OF_4_0, NEWEST)
+    assert level(told) == (METADATA_VERSION_OF_4_0, NEWEST_LEVEL)
     assert [one["code"] for one in told["findings"]] == ["single-voter", "metadata-version-behind"]
     assert json.loads(succeeded(quorate(*arguments)))["features"] == before
 

@@ -13,6 +13,7 @@ from kit.java.tools import JavaTools
 from kit.membership import lead_with, quorate, succeeded
 from kit.metadata import snapshots_in
 from kit.names import unused
+from kit.releases import NEWEST_LEVEL
 from kit.waiting import eventually
 from quorate_admin.config import AdminConfig, addresses_of
 from quorate_admin.observing import MetadataFeed, load_live_image
@@ -175,7 +176,7 @@ def test_a_live_shell_sees_what_was_just_acknowledged(mixed: Cluster, implementa
     assert {f"/image/cluster/controllers/{one}" for one in mixed.controllers} <= registered.keys()
     assert registered["/image/cluster/controllers/3000"]["supportedFeatures"]["metadata.version"] == {
         "minVersion": 7,
-        "maxVersion": 30,
+        "maxVersion": NEWEST_LEVEL,
     }
     after = mixed.await_quorum()
     assert {one.node_id for one in after.observers} == {one.node_id for one in before.observers}

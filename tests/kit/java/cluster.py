@@ -13,6 +13,7 @@ from typing import Self
 from kit.cluster import Cluster, environment_for, free_ports, manifests
 from kit.java.tls import Certificates
 from kit.java.tools import JavaTools
+from kit.releases import TOOLS_LEVEL
 from quorate_operator.planning.cluster import DesiredNode, Role
 from quorate_operator.properties import render_properties
 from quorate_operator.runtime.local import play_session
@@ -99,7 +100,7 @@ class JavaCluster(Cluster):
         controllers: int = 1,
         brokers: int = 1,
         quorum: str = "dynamic",
-        metadata_version: str | None = "4.3",
+        metadata_version: str | None = TOOLS_LEVEL,
         properties: Mapping[str, str] | None = None,
     ) -> Self:
         """Settle ids, ports and certificates, and format every node; `properties` are for every node."""

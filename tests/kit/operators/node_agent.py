@@ -28,6 +28,7 @@ from typing import Any
 
 import kubernetes.client
 from kit.cluster import DIE_WITH_PARENT, HEAP
+from kit.releases import RELEASE
 from kubernetes.client import ApiException
 from quorate_operator.runtime.local.stock_kafka import find_kafka
 
@@ -42,7 +43,6 @@ HISTORY_ROOT = "/history"
 SIDE_CAR_GRACE_S = 5
 ADVERTISED = "advertised.listeners="
 KAFKA_START = "/opt/kafka/bin/kafka-server-start.sh"
-KAFKA_VERSION = "4.3.1"
 PROBE_TIMEOUT_S = 1
 TERMINATION_LOG = "/dev/termination-log"
 
@@ -404,7 +404,7 @@ class NodeAgent:
 
     def kafka_command(self, config: str) -> list[str]:
         """What runs a stock broker with this configuration. Raises KafkaUnavailableError."""
-        kafka = find_kafka(KAFKA_VERSION, self.environment, lambda _: None)
+        kafka = find_kafka(RELEASE, self.environment, lambda _: None)
         log4j = f"-Dlog4j2.configurationFile={Path(config).with_name('log4j2.properties')}"
         options = self.environment.get("KAFKA_HEAP_OPTS", " ".join(HEAP)).split()
         jvm = (*options, "-XX:+UseSerialGC", "-XX:-UsePerfData", log4j)

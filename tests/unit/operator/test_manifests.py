@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from quorate.play import command
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
+from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 
 QUICKSTART = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
 PACKAGED_QUICKSTART = Path(command.__file__).with_name("quickstart.yaml")
@@ -71,7 +72,11 @@ def test_defaults_fill_what_is_left_out() -> None:
         None,
     )
     (pool,) = manifests.brokers
-    assert (pool.spec.replicas, pool.spec.version, pool.spec.listeners[0].name) == (3, "4.3.1", "PLAINTEXT")
+    assert (pool.spec.replicas, pool.spec.version, pool.spec.listeners[0].name) == (
+        3,
+        KAFKA_VERSION,
+        "PLAINTEXT",
+    )
 
 
 def test_empty_documents_are_skipped() -> None:

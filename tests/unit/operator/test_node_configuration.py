@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from quorate_operator.models.manifests import load_manifests
+from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.properties import render_properties
 from quorate_operator.runtime.local.directory import PlayDirectory
@@ -37,7 +38,7 @@ spec: {{controllers: quorum, replicas: {brokers}}}
 
 def layout_of(tmp_path: Path, brokers: int = 1, quorum: str = "dynamic") -> Layout:
     """A layout in a directory that nobody uses."""
-    kafka = {"4.3.1": Kafka(version="4.3.1", java="/opt/java", libs=Path("/opt/libs"))}
+    kafka = {KAFKA_VERSION: Kafka(version=KAFKA_VERSION, java="/opt/java", libs=Path("/opt/libs"))}
     manifests = load_manifests(MANIFESTS.format(brokers=brokers, quorum=quorum), "test")
     desired = desired_cluster(manifests)
     directory = PlayDirectory(tmp_path / "quorum")

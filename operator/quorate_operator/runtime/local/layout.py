@@ -7,6 +7,7 @@ from pathlib import Path
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
+from quorate_operator.planning.features import initial_metadata_version
 from quorate_operator.properties import LOG4J2, initial_controllers, render_properties
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.identity import ClusterIdentity, quorum_facts
@@ -85,8 +86,7 @@ class Layout:
                 arguments += ["--initial-controllers", initial_controllers(founders)]
             elif self.identity.dynamic_quorum:
                 arguments.append("--no-initial-controllers")
-            if self.desired.metadata_version is not None:
-                arguments += ["--release-version", self.desired.metadata_version]
+            arguments += ["--release-version", initial_metadata_version(self.desired)]
             if node.implementation is Implementation.JAVA:
                 kafka = self.identity.kafka[node.kafka_version]
                 return kafka.command("kafka.tools.StorageTool", *arguments, jvm=("-XX:TieredStopAtLevel=1",))

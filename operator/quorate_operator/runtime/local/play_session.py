@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from quorate_admin.files import read_bounded
+from quorate_protocol.kafka.releases import version_key
 from quorate_protocol.printable import PrintableFormatter
 
 from quorate_operator.gateway.kafka import KafkaGateway
@@ -34,7 +35,7 @@ from quorate_operator.runtime.local.identity import (
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import QUORATE, Layout
 from quorate_operator.runtime.local.machine_addresses import complete
-from quorate_operator.runtime.local.stock_kafka import Kafka, Progress, find_kafka, version_key
+from quorate_operator.runtime.local.stock_kafka import Kafka, Progress, find_kafka
 from quorate_operator.runtime.local.supervisor import Snapshot, Supervisor
 from quorate_operator.runtime.local.tool_scripts import write_tools
 

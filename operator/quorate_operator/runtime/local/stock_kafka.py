@@ -14,6 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from quorate_protocol.kafka.releases import version_key
+
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
 
 JAVA_MAJOR_MIN = 17
@@ -63,11 +65,6 @@ class Kafka:
         if version_key(self.tools_version) >= (4, 4):
             main_class = _MOVED_TOOLS.get(main_class, main_class)
         return [self.java, *jvm, "-cp", f"{self.libs_of(main_class)}/*", main_class, *arguments]
-
-
-def version_key(version: str) -> tuple[int, ...]:
-    """Returns what orders versions: (4, 10, 0) for 4.10.0."""
-    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def find_kafka(version: str, environment: Mapping[str, str], progress: Progress) -> Kafka:

@@ -26,6 +26,7 @@ from quorate_admin.types.cluster import (
     RaftVoterEndpoint,
     ReplicaDescription,
 )
+from quorate_protocol.kafka.releases import RELEASES, Release
 
 NOW_MS = 1_700_000_000_000
 BOOTSTRAP = "--bootstrap-controller c:9093"
@@ -372,12 +373,22 @@ def test_a_live_node_needs_newer_software() -> None:
     assert finding.commands == (f"quorate features {BOOTSTRAP} upgrade --feature metadata.version=30",)
 
 
-def test_a_live_node_that_lacks_unreleased_levels_is_no_finding() -> None:
-    """Goal: stock brokers beside newer controllers are well. Method: levels after 30; those of a ghost are told."""
-    broker = Blocker(kind=NodeKind.BROKER, node_id=10, lowest=7, highest=30)
-    facts = blocked(broker, finalized=30, target=33)
-    assert codes(replace(facts, controllers=controllers(1, 2, 3))) == []
-    assert codes(blocked(replace(GHOST, highest=30), finalized=30, target=33)) == [Code.FEATURE_BLOCKED]
+@pytest.mark.parametrize("release", RELEASES.values(), ids=list(RELEASES))
+def test_a_live_node_that_lacks_levels_of_later_releases_is_no_finding(release: Release) -> None:
+    """Goal: stock brokers beside newer controllers are well. Method: brokers of each release, and a level after
+    theirs; those that a ghost lacks are told.
+    """
+    level = release.metadata_version
+    broker = Blocker(kind=NodeKind.BROKER, node_id=10, lowest=7, highest=level)
+    supported = {"metadata.version": (7, level)}
+    facts = replace(
+        blocked(broker, finalized=level, target=level + 1),
+        controllers=controllers(1, 2, 3),
+        brokers={10: RegisteredNode(kind=NodeKind.BROKER, node_id=10, features=supported)},
+    )
+    assert Code.FEATURE_BLOCKED not in codes(facts)
+    ghost = blocked(replace(GHOST, highest=level), finalized=level, target=level + 1)
+    assert codes(ghost) == [Code.FEATURE_BLOCKED]
 
 
 def test_a_broker_that_is_gone_is_unregistered() -> None:
@@ -497,13 +508,13 @@ def test_fenced_brokers(observers: Sequence[ReplicaDescription], advice: str | N
 
 
 @pytest.mark.parametrize(
-    ("finalized", "reachable", "level"), [(29, 30, 30), (27, 29, 29), (30, 33, None), (30, 30, None)]
+    ("finalized", "reachable", "level"), [(30, 33, 33), (27, 29, 29), (33, 34, None), (33, 33, None)]
 )
 def test_a_metadata_version_that_could_be_newer_is_a_note(
     finalized: int, reachable: int, level: int | None
 ) -> None:
-    """Goal: what could be done at once, but not to levels that no release has. Method: around 30."""
-    outlook = FeatureOutlook(feature="metadata.version", finalized=finalized, target=33, reachable=reachable)
+    """Goal: what could be done at once, but not to levels that no release has. Method: around 33."""
+    outlook = FeatureOutlook(feature="metadata.version", finalized=finalized, target=34, reachable=reachable)
     facts = healthy(outlooks=(outlook,), features=features(finalized))
     if level is None:
         assert codes(facts) == []

@@ -36,7 +36,7 @@ def test_format_prints_what_kafka_storage_does(config_file: Path, tmp_path: Path
     result = call(*arguments)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
-        f"Formatting dynamic metadata voter directory {tmp_path}/data with metadata.version 4.3-IV0.\n"
+        f"Formatting dynamic metadata voter directory {tmp_path}/data with metadata.version 4.4-IV2.\n"
     )
     result = call(*arguments)
     assert (result.exit_code, result.stdout) == (1, "")

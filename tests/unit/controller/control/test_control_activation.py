@@ -75,12 +75,12 @@ def test_eligible_leader_replicas_bring_min_insync_replicas_along():
 
 
 def test_the_default_bootstrap_is_that_of_the_latest_release():
-    """Goal: as `kafka-storage format` of 4.3.1 does it. Method: compare with what it was seen to write."""
+    """Goal: as `kafka-storage format` of 4.4.0 does it. Method: compare with what it was seen to write."""
     assert default_bootstrap().records == (
-        level("metadata.version", 30),
+        level("metadata.version", 33),
         level("eligible.leader.replicas.version", 1),
         level("group.version", 1),
-        level("share.version", 1),
+        level("share.version", 2),
         level("streams.version", 1),
         level("transaction.version", 2),
     )
@@ -114,7 +114,7 @@ def test_a_partial_bootstrap_is_begun_again(written):
     result = activate(image)
     assert result.records == (ABORT, *bootstrap)
     replay(image, *result.records)
-    assert image.metadata_version == 30
+    assert image.metadata_version == 33
     assert image.transaction is None
 
 

@@ -144,12 +144,12 @@ def test_others_get_no_voters(
 
 
 def test_features_follow_the_release(os_files: OsFileSystem, tmp_path: Path):
-    """Defaults are those of 4.3.1; an older release has fewer; single features can be set."""
+    """Defaults are those of 4.4.0; an older release has fewer; single features can be set."""
     defaults = {
-        "metadata.version": 30,
+        "metadata.version": 33,
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
-        "share.version": 1,
+        "share.version": 2,
         "streams.version": 1,
         "transaction.version": 2,
     }

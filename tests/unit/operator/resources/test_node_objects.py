@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from kit.desired_cluster import Cluster, Make
 from quorate_controller.config import load_config, load_format_target
+from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.planning.cluster import Address
 from quorate_operator.resources.configs import DATA_DIRECTORY, config_map
 from quorate_operator.resources.facts import SecretFacts
@@ -200,7 +201,7 @@ def test_which_image_runs_what(make: Make) -> None:
         return spec["initContainers"][0]["image"], spec["containers"][0]["image"]
 
     assert images(3000) == ("quorate:9", "own:1")
-    assert images(3001) == ("quorate:9", "apache/kafka:4.3.1")
+    assert images(3001) == ("quorate:9", f"apache/kafka:{KAFKA_VERSION}")
     assert images(0) == ("quorate:9", "apache/kafka:4.2.0")
 
 

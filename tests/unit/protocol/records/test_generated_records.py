@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from kit.kafka import RELEASES, jars_of
+from kit.kafka import jars_of
+from kit.releases import RELEASES
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.records import generated
 from quorate_protocol.records.generated import RECORD_CLASSES

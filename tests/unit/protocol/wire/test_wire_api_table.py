@@ -7,7 +7,8 @@ import sys
 import zipfile
 
 import pytest
-from kit.kafka import RELEASES, jars_of
+from kit.kafka import jars_of
+from kit.releases import RELEASES
 from quorate_protocol.errors import UnknownApi, UnsupportedVersion
 from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS, SERVED_APIS, AnsweredBy, api_of, find_api
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest

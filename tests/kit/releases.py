@@ -1,0 +1,20 @@
+"""The release of stock Kafka that a test run has beside our controllers; QUORATE_KAFKA_VERSION chooses another."""
+
+import os
+from typing import Final
+
+from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
+from quorate_protocol.kafka.releases import RELEASES as _ROWS
+
+RELEASES: Final = tuple(_ROWS)
+"""The supported releases, oldest first."""
+RELEASE: Final = os.environ.get("QUORATE_KAFKA_VERSION", DEFAULT_RELEASE)
+if RELEASE not in RELEASES:
+    raise ValueError(f"QUORATE_KAFKA_VERSION is {RELEASE}: must be one of {', '.join(RELEASES)}")
+LEVEL: Final = ".".join(RELEASE.split(".")[:2])
+"""Its metadata.version, as `--release-version` and manifests take it: `4.4`."""
+TOOLS_LEVEL: Final = ".".join(BORROWED_TOOLS.get(RELEASE, RELEASE).split(".")[:2])
+"""The metadata.version of the stock tools beside it: they can't read the records of a later one."""
+NEWEST_LEVEL: Final = _ROWS[RELEASE].metadata_version
+"""The highest metadata.version that its nodes support: 33."""
