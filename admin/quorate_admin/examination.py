@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from quorate_protocol.image import BrokerRegistration, ControllerRegistration, MetadataImage
 
 from quorate_admin.client import AdminClient
-from quorate_admin.config import AdminConfig
+from quorate_admin.config import Address, AdminConfig
 from quorate_admin.diagnosis import (
     FETCH_SILENCE_MS_MAX,
     Examination,
@@ -70,6 +70,7 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> Examination:
         controllers=_listed(cluster, NodeKind.CONTROLLER) if config.is_to_controllers else None,
         brokers=None if config.is_to_controllers else _listed(cluster, NodeKind.BROKER),
         unreachable=spoken.reasons,
+        misrouted=spoken.misrouted,
     )
     if log is not None:
         facts = replace(
@@ -108,10 +109,11 @@ async def _with_new_leader_heard(admin: AdminClient, facts: Examination) -> Exam
 
 @dataclass(slots=True)
 class _Spoken:
-    """The responses of single nodes, and the reasons why others did not answer."""
+    """The responses of single nodes, the reasons why others did not answer, and addresses of other nodes."""
 
     answers: dict[int, NodeApiVersions] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
+    misrouted: dict[int, str] = field(default_factory=dict)
 
 
 async def _quorum(admin: AdminClient) -> tuple[QuorumDescription | None, str | None]:
@@ -130,7 +132,15 @@ async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _Spoken
         except AdminError as error:
             spoken.reasons[node_id] = str(error)
 
-    await asyncio.gather(*(ask(node.node_id) for node in cluster.nodes))
+    async def recognize(node_id: int, address: Address) -> None:
+        is_there = await admin.is_node_at(address, node_id, cluster.cluster_id, timeout_ms=NODE_TIMEOUT_MS)
+        if is_there is False:
+            spoken.misrouted[node_id] = str(address)
+
+    await asyncio.gather(
+        *(ask(node.node_id) for node in cluster.nodes),
+        *(recognize(node.node_id, Address(node.host, node.port)) for node in cluster.nodes),
+    )
     return spoken
 
 

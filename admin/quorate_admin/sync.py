@@ -121,6 +121,7 @@ class SyncAdminClient:
     list_groups = _blocking(AdminClient.list_groups)
     list_partition_reassignments = _blocking(AdminClient.list_partition_reassignments)
     list_topics = _blocking(AdminClient.list_topics)
+    is_node_at = _blocking(AdminClient.is_node_at)
     node_api_versions = _blocking(AdminClient.node_api_versions)
     refresh_controller = _blocking(AdminClient.refresh_controller)
     register_controller = _blocking(AdminClient.register_controller)

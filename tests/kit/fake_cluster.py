@@ -139,6 +139,8 @@ class FakeNode:
             return self.api_versions(request)
         if name == "DescribeCluster":
             return self.describe_cluster(request)
+        if name == "DescribeConfigs":
+            return self.describe_configs(request)
         return HANG_UP
 
     def api_versions(self, request: Request) -> Any:
@@ -172,9 +174,26 @@ class FakeNode:
         cluster_id, node_id = request.body.cluster_id, request.body.node_id
         if (cluster_id is None) != (node_id == -1):
             return answer("ApiVersions", error_code=ErrorCode.invalid_request)
-        if cluster_id is not None and (cluster_id, node_id) != (self.cluster_id, self.node_id):
+        is_meant = (cluster_id, node_id) == (self.cluster_id, self.node_id)
+        if self.cluster.checks_identity and cluster_id is not None and not is_meant:
             return answer("ApiVersions", error_code=ErrorCode.rebootstrap_required)
         return told
+
+    def describe_configs(self, request: Request) -> Any:
+        """Nothing of its own configuration, and INVALID_REQUEST for that of other nodes."""
+        results = tuple(
+            nested(
+                "DescribeConfigs",
+                "DescribeConfigsResult",
+                error_code=ErrorCode.none
+                if one.resource_name == str(self.node_id)
+                else ErrorCode.invalid_request,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+            )
+            for one in request.body.resources
+        )
+        return answer("DescribeConfigs", results=results)
 
     def describe_cluster(self, request: Request) -> Any:
         """The nodes of the cluster, if they are of the kind that was asked for (KIP-919)."""
@@ -209,7 +228,8 @@ class FakeNode:
 class FakeCluster:
     """Brokers, or controllers with `is_controllers=True`.
 
-    `api_versions_max=4` makes them as old as Kafka 4.3, which checks no identity.
+    `api_versions_max=4` makes them as old as Kafka 4.3, which checks no identity. `checks_identity=False` makes them
+    controllers of Kafka 4.4, which accept any.
     """
 
     def __init__(
@@ -219,11 +239,13 @@ class FakeCluster:
         is_controllers: bool = False,
         cluster_id: str = CLUSTER_ID,
         api_versions_max: int = 5,
+        checks_identity: bool = True,
         handlers: Mapping[str, Handler] | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         self.is_controllers = is_controllers
         self.ssl_context = ssl_context
+        self.checks_identity = checks_identity
         self.handlers: dict[str, Handler] = dict(handlers or {})
         self.controller_id = node_ids[0]
         """What DescribeCluster tells: the active controller, or the broker that writes go through."""

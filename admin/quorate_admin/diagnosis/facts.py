@@ -73,8 +73,8 @@ class Examination:
 
     `controllers` and `brokers` are the registrations by node id. They are complete if they were read from the
     metadata log (`is_log_read`); those from DescribeCluster lack registrations without listeners. `unreachable` has
-    the reason for each node that was asked and did not answer. The leader was elected at
-    `leader_since_ms` or before, in Unix milliseconds of its own clock.
+    the reason for each node that was asked and did not answer, `misrouted` the address of each node at which
+    another node answers. The leader was elected at `leader_since_ms` or before, in Unix milliseconds of its clock.
     """
 
     cluster_id: str | None = None
@@ -88,6 +88,7 @@ class Examination:
     brokers: Mapping[int, RegisteredNode] | None = None
     is_log_read: bool = False
     unreachable: Mapping[int, str] = field(default_factory=dict)
+    misrouted: Mapping[int, str] = field(default_factory=dict)
 
     def finalized(self, feature: str) -> int:
         """Returns the finalized level of a feature, 0 if it has none."""

@@ -32,6 +32,7 @@ class Code(StrEnum):
     VOTER_LAGGING = "voter-lagging"
     VOTER_NOT_REGISTERED = "voter-not-registered"
     VOTER_ENDPOINTS_DIFFER = "voter-endpoints-differ"
+    ADDRESS_LEADS_ELSEWHERE = "address-leads-elsewhere"
     OBSERVER_LAGGING = "observer-lagging"
     GHOST_CONTROLLER = "ghost-controller"
     BROKER_FENCED = "broker-fenced"

@@ -1,4 +1,4 @@
-"""What is wrong with registrations: ghosts, fenced brokers, and what keeps feature levels down."""
+"""What is wrong with registrations: ghosts, fenced brokers, wrong addresses, and what keeps feature levels down."""
 
 from collections.abc import Iterable, Iterator
 
@@ -32,6 +32,9 @@ def find_in_registrations(facts: Examination, judged: ClusterFacts, commands: Co
     for broker in _brokers(facts):
         if broker.fenced and (NodeKind.BROKER, broker.node_id) not in blocking:
             yield _fenced(judged, broker, commands)
+    for node_id, address in sorted(facts.misrouted.items()):
+        if node_id not in judged.ghosts:  # somebody else may have the address of a node that is gone
+            yield _misrouted(facts, node_id, address, commands)
     yield from _behind(facts, commands)
     if facts.outlook_problem is not None:
         yield Finding(
@@ -41,6 +44,21 @@ def find_in_registrations(facts: Examination, judged: ClusterFacts, commands: Co
             evidence=facts.outlook_problem,
             commands=(commands.doctor(),),
         )
+
+
+def _misrouted(facts: Examination, node_id: int, address: str, commands: Commands) -> Finding:
+    # Those that were asked are of the kind that the client connects to.
+    kind = NodeKind.BROKER if facts.controllers is None else NodeKind.CONTROLLER
+    return Finding(
+        severity=Severity.WARNING,
+        code=Code.ADDRESS_LEADS_ELSEWHERE,
+        message=f"The address of {kind} {node_id} leads to another node",
+        evidence=f"Seen from here, who answers at {address} is not {kind} {node_id} of this cluster.",
+        advice="Correct the DNS record, Service or proxy behind that address; restart nothing.",
+        commands=(commands.doctor(),),
+        node_kind=kind,
+        node_id=node_id,
+    )
 
 
 def _blocks(

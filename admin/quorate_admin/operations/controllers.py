@@ -10,9 +10,16 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC
 
 from quorate_admin.config import Address
-from quorate_admin.errors import AdminError, ConnectionFailedError, RefreshRefusedError, ServerError
+from quorate_admin.errors import (
+    AdminError,
+    ConnectionFailedError,
+    RebootstrapRequiredError,
+    RefreshRefusedError,
+    ServerError,
+)
 from quorate_admin.network.connection import Connection, Identity
 from quorate_admin.network.routing import To
+from quorate_admin.network.transport import describe_cluster_request
 from quorate_admin.operations.cluster import ClusterOperations, api_versions_of
 from quorate_admin.types.cluster import (
     ControllerRegistration,
@@ -231,33 +238,55 @@ class ControllerOperations(ClusterOperations):
         except AdminError as error:
             return f"a server listens at {address}, and it is unknown whether it is this controller: {error}"
         try:
-            if connection.identity == identity:
-                return f"it answers at {address}"
-            return await self._recognized(connection, identity.node_id)
+            return f"it answers at {address}" if await self._is_node(connection, identity) else None
         except AdminError as error:
             return f"a server answers at {address}, and it is unknown whether it is this controller: {error}"
         finally:
             await connection.close()
 
-    async def _recognized(self, connection: Connection, node_id: int) -> str | None:
-        """As `_seen_at`, for servers that do not check the identity (before KIP-1242).
+    async def is_node_at(
+        self, address: Address, node_id: int, cluster_id: str, *, timeout_ms: int = PROBE_TIMEOUT_MS
+    ) -> bool | None:
+        """Whether a node of a cluster answers at an address. None if nobody answers, or does not say who it is."""
+        identity = Identity(cluster_id, node_id)
+        try:
+            connection = await self._transport.open_separate(address, identity, timeout_ms=timeout_ms)
+        except RebootstrapRequiredError:
+            return False
+        except (AdminError, OSError):
+            return None
+        try:
+            return await self._is_node(connection, identity, timeout_ms)
+        except AdminError:
+            return None
+        finally:
+            await connection.close()
 
+    async def _is_node(
+        self, connection: Connection, identity: Identity, timeout_ms: int = PROBE_TIMEOUT_MS
+    ) -> bool:
+        """Whether a server says that it is this node. Raises AdminError if it does not say who it is.
+
+        That it has accepted the identity in ApiVersions says nothing: Java controllers of Kafka 4.4 accept any.
         A node describes only its own configuration: it answers INVALID_REQUEST for the id of another node.
         """
         from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 
+        described = await connection.request(
+            describe_cluster_request(is_to_controllers=self._to_controllers), timeout_ms
+        )
+        if described.error_code is ErrorCode.none and described.cluster_id != identity.cluster_id:
+            return False
         node = DescribeConfigsResource(
             # BROKER stands for controllers too.
             resource_type=ConfigResourceType.BROKER,
-            resource_name=str(node_id),
+            resource_name=str(identity.node_id),
             configuration_keys=("node.id",),
         )
-        response = await connection.request(DescribeConfigsRequest(resources=(node,)), PROBE_TIMEOUT_MS)
+        response = await connection.request(DescribeConfigsRequest(resources=(node,)), timeout_ms)
         code = response.results[0].error_code if response.results else ErrorCode.unknown_server_error
-        if code is ErrorCode.invalid_request:
-            return None
-        if code is ErrorCode.none:
-            return f"it answers at {connection.address}"
+        if code in (ErrorCode.none, ErrorCode.invalid_request):
+            return code is ErrorCode.none
         raise ServerError(code, response.results[0].error_message if response.results else None)
 
     async def node_api_versions(

@@ -4,6 +4,7 @@ Java controllers neither say whom they mean nor check it (KIP-1242 leaves connec
 finds out by what they ask and answer. Only new connections are led elsewhere where one node alone is to be misled.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from kit.addressed import MISROUTED, MISROUTED_PEERS, AddressedQuorum
 from kit.forwarder import Forwarder, Network
 from kit.forwarder import network as forwarders
 from kit.kafka import jars_of
-from kit.membership import lead_with
+from kit.membership import lead_with, quorate
 from kit.releases import RELEASES
 from kit.waiting import eventually
 
@@ -111,6 +112,28 @@ def test_a_java_follower_that_answers_us_for_the_leader_is_named(
     )
     network.lead([(address_of(mixed, leader), mixed.peer_port(leader))])
     mixed.await_quorum()
+
+
+def test_the_doctor_finds_an_address_that_leads_to_another_java_controller(
+    mixed: AddressedQuorum, network: Network
+) -> None:
+    """Goal: what a client's address of a node leads to is found from where the client is.
+
+    Method: lead the address for clients of the Java leader to the Java follower, and run the doctor, which starts at
+    other addresses; lead it back, and run it again.
+    """
+    leader, follower = java_pair(mixed)
+    address = mixed.client_addresses[mixed.controllers.index(leader)]
+
+    def wrong() -> list[int]:
+        ran = quorate("doctor", "--bootstrap-controller", ",".join(mixed.bootstrap), "-o", "json")
+        findings = json.loads(ran.stdout)["findings"]
+        return [one["nodeId"] for one in findings if one["code"] == "address-leads-elsewhere"]
+
+    network.lead([(address, mixed.client_ports[follower])])
+    assert wrong() == [leader]
+    network.lead([(address, mixed.client_ports[leader])])
+    assert wrong() == []
 
 
 def test_a_java_follower_that_reaches_another_cluster_is_named_there(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.fake_cluster import FakeCluster, answer, nested
+from kit.fake_cluster import HANG_UP, FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import (
     AdminError,
@@ -153,6 +153,7 @@ async def test_a_node_that_does_not_answer_is_an_error_of_its_resources() -> Non
     """Goal: partial results. Method: one of two nodes hangs up; then both do."""
     async with FakeCluster((1, 2)) as cluster:
         cluster.nodes[1].handlers["DescribeConfigs"] = described
+        cluster.nodes[2].handlers["DescribeConfigs"] = lambda _: HANG_UP
         async with AdminClient(bootstrap_servers=cluster.bootstrap, retries=0) as admin:
             broker_1 = ConfigResource(ConfigResourceType.BROKER, "1")
             results = await admin.describe_configs([broker_1, BROKER_2, LOGGER_2])

@@ -121,6 +121,21 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
     assert found(healthy()).is_healthy
 
 
+def test_an_address_that_leads_elsewhere_is_found_unless_its_node_is_gone() -> None:
+    """Goal: whoever asks learns which address is wrong. Method: other nodes at the addresses of a voter and a ghost,
+    seen from controllers; at that of a broker, seen from brokers.
+    """
+    facts = healthy(controllers=controllers(1, 2, 3, 99), misrouted={3: "h:9093", 99: "h:9094"})
+    (finding,) = (one for one in found(facts).findings if one.code is Code.ADDRESS_LEADS_ELSEWHERE)
+    assert (finding.severity, finding.node_kind, finding.node_id) == (
+        Severity.WARNING,
+        NodeKind.CONTROLLER,
+        3,
+    )
+    assert "h:9093" in finding.evidence
+    assert only(healthy(controllers=None, misrouted={10: "h:9092"})).node_kind is NodeKind.BROKER
+
+
 def test_only_notes_are_healthy_and_the_worst_comes_first() -> None:
     """Goal: the exit code, and the order of reading. Method: a note alone; a silent voter in a quorum of two."""
     assert found(healthy(quorum=quorum(replica(1)), controllers=controllers(1))).is_healthy

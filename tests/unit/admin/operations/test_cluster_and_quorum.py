@@ -5,7 +5,7 @@ import uuid
 from typing import Any
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer, nested
+from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode, answer, nested
 from quorate_admin.client import AdminClient
 from quorate_admin.config import Address
 from quorate_admin.diagnosis import judgement
@@ -252,8 +252,8 @@ def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
 class Ghost:
     """A cluster of controllers 1 and 2, of which 2 may be a ghost."""
 
-    def __init__(self, told: Any, *, api_versions_max: int = 5) -> None:
-        self.cluster = FakeCluster((1, 2), is_controllers=True, api_versions_max=api_versions_max)
+    def __init__(self, told: Any, **options: Any) -> None:
+        self.cluster = FakeCluster((1, 2), is_controllers=True, **options)
         self.cluster.handle("DescribeQuorum", lambda _: told)
         self.cluster.handle("ControllerRegistration", lambda _: answer("ControllerRegistration"))
 
@@ -326,13 +326,44 @@ async def test_an_old_node_is_recognized_by_its_configuration(tells: ErrorCode, 
     assert (resource.resource_type, resource.resource_name) == (4, "2")
 
 
-async def test_another_node_at_a_ghosts_address_is_no_sign_of_life() -> None:
+OLD_OR_NEW = pytest.mark.parametrize(
+    "options",
+    [{}, {"checks_identity": False}, {"api_versions_max": 4}],
+    ids=["ours", "Kafka 4.4", "Kafka 4.3"],
+)
+
+
+@OLD_OR_NEW
+async def test_another_node_at_a_ghosts_address_is_no_sign_of_life(options: dict[str, Any]) -> None:
     """Goal: an address that was given away. Method: the ghost is listed where controller 1 listens."""
-    ghost = Ghost(quorum())
+    ghost = Ghost(quorum(), **options)
     async with ghost.cluster as cluster:
         await cluster.nodes[2].stop()
         cluster.nodes[2].advertised = cluster.nodes[1].address
         assert len(await ghost.refresh()) == 1
+
+
+@OLD_OR_NEW
+async def test_who_is_at_an_address_is_known_of_any_release(options: dict[str, Any]) -> None:
+    """Goal: the doctor finds addresses that lead elsewhere. Method: the right node, another node, a node with the
+    same id of another cluster, nobody, and one that does not say who it is.
+    """
+    async with (
+        FakeCluster((1, 2), is_controllers=True, **options) as cluster,
+        FakeCluster((1,), is_controllers=True, cluster_id="other", **options) as other,
+        AdminClient(bootstrap_controllers=cluster.bootstrap) as admin,
+    ):
+
+        async def is_one_at(node: FakeNode) -> bool | None:
+            return await admin.is_node_at(Address.parse(node.address), 1, CLUSTER_ID)
+
+        assert await is_one_at(cluster.nodes[1]) is True
+        assert await is_one_at(cluster.nodes[2]) is False
+        assert await is_one_at(other.nodes[1]) is False
+        cluster.nodes[1].handlers["DescribeConfigs"] = lambda _: HANG_UP
+        assert await is_one_at(cluster.nodes[1]) is None
+        await cluster.nodes[2].stop()
+        assert await is_one_at(cluster.nodes[2]) is None
 
 
 async def test_a_controller_without_endpoints_is_refreshed_if_that_is_meant() -> None:
