@@ -13,6 +13,7 @@ from typing import Any, Self
 import aiohttp
 import pytest_asyncio
 from kit.requirements import missing
+from kit.waiting import until
 from quorate_operator.web.port import ClusterKey
 from quorate_operator.web.server import StatusPage
 from quorate_operator.web.snapshots import SnapshotRegistry
@@ -188,10 +189,13 @@ async def tab(tmp_path: Path) -> AsyncIterator[Tab]:
 async def _debugging_port(profile: Path, process: asyncio.subprocess.Process) -> int:
     """The port that Chromium writes down when it listens."""
     file = profile / "DevToolsActivePort"
-    while not (file.exists() and "\n" in file.read_text()):
+
+    def written() -> str | None:
         assert process.returncode is None, f"Chromium ended: {(profile.parent / 'chromium.log').read_text()}"
-        await asyncio.sleep(0.05)
-    return int(file.read_text().splitlines()[0])
+        text = file.read_text() if file.exists() else ""
+        return text if "\n" in text else None
+
+    return int((await until(written, "Chromium to listen")).splitlines()[0])
 
 
 class Recorder:

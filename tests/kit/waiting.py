@@ -7,6 +7,7 @@ from typing import TypeVar
 
 POLL_EVERY_S_MIN = 0.05
 POLL_EVERY_S_MAX = 0.25
+LOOK_EVERY_S = 0.01
 HANG_S = 60
 """For waits that last as long only if something hangs: no machine is so slow."""
 
@@ -18,6 +19,15 @@ async def turn_until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(HANG_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0)
+
+
+async def until(look: Callable[[], _Found | None], what: str, timeout_s: float = HANG_S) -> _Found:
+    """The first true value that `look` returns while the event loop turns; fails if none comes in time."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (found := look()):
+        assert time.monotonic() < deadline_s, f"waited {timeout_s:g} s for {what}"
+        await asyncio.sleep(LOOK_EVERY_S)
+    return found
 
 
 def eventually(

@@ -15,7 +15,7 @@ from kit.forwarder import network as forwarders
 from kit.java.routed_client import RoutedClient
 from kit.kafka import jars_of
 from kit.names import unused
-from kit.waiting import eventually
+from kit.waiting import eventually, until
 from quorate_admin.client import AdminClient
 from quorate_admin.types.configs import ConfigResource
 from quorate_admin.types.topics import NewTopic
@@ -143,9 +143,7 @@ def test_our_client_begins_again_at_stock_brokers(cluster: Routed, network: Netw
             assert client.misrouted_connections == 0
             network.lead([(cluster.addresses[broker], wrong_port)])
             asked = asyncio.create_task(client.describe_configs([resource]))
-            async with asyncio.timeout(NOTICE_TIMEOUT_S):
-                while client.misrouted_connections == 0:  # noqa: ASYNC110 - the client has no event for it
-                    await asyncio.sleep(0.01)
+            await until(lambda: client.misrouted_connections, "the client to notice", NOTICE_TIMEOUT_S)
             assert not asked.done()
             network.lead([(cluster.addresses[broker], cluster.port(broker))])
             (await asked).raise_any()

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from kit.waiting import HANG_S
+from kit.waiting import until
 from quorate_controller import commands
 from quorate_controller.config import ControllerConfig, load_config
 from quorate_controller.driver import Clock, Driver
@@ -119,11 +119,8 @@ async def test_idle_connections_that_close_depose_nobody(
             lost = [one for one in caplog.records if one.message == "peer_connection_lost"]
             return sum(one.facts["peer"].startswith(f"{leader_id} ") for one in lost)  # type: ignore[attr-defined]
 
-        async with asyncio.timeout(HANG_S):
-            while (before := agreed()) is None:  # noqa: ASYNC110 - the controllers run meanwhile
-                await asyncio.sleep(0.01)
-            while closed_by(before[0]) < len(drivers) - 1:  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.01)
+        before = await until(agreed, "a leader with which all are registered")
+        await until(lambda: closed_by(before[0]) >= len(drivers) - 1, "idle connections to close")
         end_s = asyncio.get_running_loop().time() + PERIODS * IDLE_MS / 1000
         while asyncio.get_running_loop().time() < end_s:
             assert agreed() == before

@@ -6,13 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from kit.waiting import HANG_S
+from kit.waiting import HANG_S, until
 from quorate.play.logs import follow, print_tail
 from quorate_operator.runtime.local import child_process
 from quorate_operator.runtime.local.child_process import ChildProcess, describe_exit
@@ -34,10 +33,7 @@ async def started(tmp_path: Path, script: str) -> tuple[ChildProcess, asyncio.Ev
 
 async def said(tmp_path: Path, text: str) -> None:
     """Wait until the child has written something."""
-    deadline = time.monotonic() + HANG_S
-    while text not in (tmp_path / "node.log").read_text():
-        assert time.monotonic() < deadline, f"the child does not say {text!r}"
-        await asyncio.sleep(0.01)
+    await until(lambda: text in (tmp_path / "node.log").read_text(), f"the child to say {text!r}")
 
 
 async def test_an_end_is_reported_once_with_its_reason(tmp_path: Path) -> None:
