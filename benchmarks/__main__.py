@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks import tables
 from benchmarks.controllers import Measurements, measure
 from benchmarks.lake import RECORDS, LakeMeasurements, estimate, measure_lake
 from benchmarks.operators import OperatorMeasurements, measure_operator
@@ -32,41 +32,27 @@ from benchmarks.tools import ToolMeasurements, measure_tools
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MEBIBYTE: Final = 1024 * 1024
-
 Row = tuple[str, str, "Callable[[float], str]", str]
 """Name in JSON, label, text of a value, aim."""
 
 
-def _seconds(value: float) -> str:
-    return f"{value:.2f} s"
-
-
-def _milliseconds(value: float) -> str:
-    return f"{value * 1000:.2f} ms"
-
-
-def _mebibytes(value: float) -> str:
-    return f"{value / MEBIBYTE:.0f} MiB"
-
-
 ROWS: Final[tuple[Row, ...]] = (
-    ("start_seconds", "cold start until all three are registered", _seconds, "<= 0.2x"),
-    ("resident_bytes", "idle resident memory of the three", _mebibytes, "<= 0.2x"),
-    ("failover_seconds", "kill -9 of the active one until a commit", _seconds, "<= 0.25x"),
-    ("create_p50_seconds", "CreateTopics, one client, p50", _milliseconds, "<= 0.1x"),
-    ("create_p99_seconds", "CreateTopics, one client, p99", _milliseconds, "none"),
+    ("start_seconds", "cold start until all three are registered", tables.seconds, "<= 0.2x"),
+    ("resident_bytes", "idle resident memory of the three", tables.mebibytes, "<= 0.2x"),
+    ("failover_seconds", "kill -9 of the active one until a commit", tables.seconds, "<= 0.25x"),
+    ("create_p50_seconds", "CreateTopics, one client, p50", tables.milliseconds, "<= 0.1x"),
+    ("create_p99_seconds", "CreateTopics, one client, p99", tables.milliseconds, "none"),
 )
 OPERATOR_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
-    ("clusters", "clusters in one operator", lambda value: f"{value:.0f}"),
-    ("resident_bytes", "resident memory of the operator", _mebibytes),
-    ("settle_seconds", "operator's start until all are looked at", _seconds),
+    ("clusters", "clusters in one operator", tables.count),
+    ("resident_bytes", "resident memory of the operator", tables.mebibytes),
+    ("settle_seconds", "operator's start until all are looked at", tables.seconds),
     ("idle_requests_per_minute", "requests to the API server when idle", lambda value: f"{value:.0f} /min"),
-    ("first_step_seconds", "change of a spec until its first step is done", _milliseconds),
+    ("first_step_seconds", "change of a spec until its first step is done", tables.milliseconds),
 )
 TOOL_ROWS: Final[tuple[Row, ...]] = (
-    ("metadata_quorum_seconds", "metadata-quorum describe --status", _seconds, "<= 0.25x"),
-    ("topics_list_seconds", "topics --list", _seconds, "<= 0.25x"),
+    ("metadata_quorum_seconds", "metadata-quorum describe --status", tables.seconds, "<= 0.25x"),
+    ("topics_list_seconds", "topics --list", tables.seconds, "<= 0.25x"),
 )
 
 
@@ -227,7 +213,7 @@ def _json(
 
 
 def _print_operator(operator: OperatorMeasurements) -> None:
-    table = _table("One operator, a real API server", "Quorate")
+    table = tables.table("One operator, a real API server", "Quorate")
     for name, label, text in OPERATOR_ROWS:
         table.add_row(label, text(getattr(operator, name)))
     Console(width=110).print(table)
@@ -236,8 +222,8 @@ def _print_operator(operator: OperatorMeasurements) -> None:
 def _print_lake(lake: LakeMeasurements) -> None:
     """Rates are of records a second; a ratio above 1 is in favour of the lake, but for memory."""
     two, one, dump = lake.two_cores, lake.one_core, lake.dump
-    title = f"Reading a metadata log of {lake.records:,} records, {_mebibytes(lake.segment_bytes)}"
-    table = _table(title, "Quorate", "DumpLogSegments", "ratio", "aim")
+    title = f"Reading a metadata log of {lake.records:,} records, {tables.mebibytes(lake.segment_bytes)}"
+    table = tables.table(title, "Quorate", "DumpLogSegments", "ratio", "aim")
 
     def rate(label: str, ours: float, theirs: float, aim: str) -> None:
         our, their = lake.records / ours, lake.records / theirs
@@ -249,7 +235,7 @@ def _print_lake(lake: LakeMeasurements) -> None:
     rate("per second of processor time", two.cpu_seconds, dump.cpu_seconds, "none")
     ours, theirs = two.resident_bytes_max, dump.resident_bytes_max
     ratio = f"{ours / theirs:.1f}x"
-    table.add_row("memory, all processes", _mebibytes(ours), _mebibytes(theirs), ratio, "none")
+    table.add_row("memory, all processes", tables.mebibytes(ours), tables.mebibytes(theirs), ratio, "none")
     scaling = one.read_seconds / two.read_seconds
     table.add_row("from one core to two", f"{scaling:.2f}x", "", "", "none")
     small = f"{lake.small_clusters:,} clusters of {lake.small_records} records in one job"
@@ -264,16 +250,8 @@ def _print_lake(lake: LakeMeasurements) -> None:
     )
 
 
-def _table(title: str, *headings: str) -> Table:
-    table = Table(title=title)
-    table.add_column("")
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    return table
-
-
 def _print_table(title: str, rows: Sequence[Row], ours: object, theirs: object) -> None:
-    table = _table(title, "Quorate", "Kafka 4.3.1", "ratio", "aim")
+    table = tables.table(title, "Quorate", tables.KAFKA, "ratio", "aim")
     for name, label, text, aim in rows:
         our, their = getattr(ours, name), getattr(theirs, name)
         table.add_row(label, text(our), text(their), f"{our / their:.3f}x", aim)

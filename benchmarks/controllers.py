@@ -6,19 +6,20 @@ import itertools
 import statistics
 import time
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 
 from benchmarks.broker import HeartbeatingBroker
 from benchmarks.client import Connection
 from benchmarks.quorum import Implementation, Quorum
+from benchmarks.topics import check_created, create_topics, new_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from kio.schema.create_topics.v7.request import CreateTopicsRequest
 
 IDLE_SECONDS: Final = 5.0
 SEQUENTIAL_REQUESTS: Final = 300
@@ -70,10 +71,7 @@ def measure(
 
 
 def _create(number: int) -> CreateTopicsRequest:
-    topic = CreatableTopic(
-        name=f"topic-{number}", num_partitions=1, replication_factor=1, assignments=(), configs=()
-    )
-    return CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=30))
+    return create_topics([new_topic(f"topic-{number}")])
 
 
 def _sequential(quorum: Quorum, topics: itertools.count[int]) -> list[float]:
@@ -82,10 +80,9 @@ def _sequential(quorum: Quorum, topics: itertools.count[int]) -> list[float]:
     with Connection(quorum.addresses[quorum.active()]) as connection:
         for number in itertools.islice(topics, WARM_UP_REQUESTS + SEQUENTIAL_REQUESTS):
             started = time.perf_counter()
-            error_code = connection.ask(_create(number)).topics[0].error_code
+            response = connection.ask(_create(number))
             seconds.append(time.perf_counter() - started)
-            if error_code is not ErrorCode.none:
-                raise RuntimeError(f"CreateTopics was refused: {error_code.name}")
+            check_created(response)
     return seconds[WARM_UP_REQUESTS:]
 
 

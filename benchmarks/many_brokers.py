@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
-
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
-from kio.schema.errors import ErrorCode
 
 from benchmarks.client import Connection, describe_quorum
 from benchmarks.fleet import Fleet
-from benchmarks.quorum import Quorum
+from benchmarks.quorum import Quorum, linger
+from benchmarks.topics import check_created, create_topics, new_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +37,7 @@ def measure_many_brokers(
     progress: Callable[[str], None],
 ) -> dict[str, float | str]:
     """Measures on a fresh quorum without partitions; leaves no process behind."""
-    properties = {} if linger_ms is None else {"controller.quorum.append.linger.ms": str(linger_ms)}
-    quorum = Quorum(implementation, directory, ports, properties)
+    quorum = Quorum(implementation, directory, ports, linger(linger_ms))
     fleet: Fleet | None = None
     observers: Fleet | None = None
     figures: dict[str, float | str] = {}
@@ -103,9 +99,10 @@ def _observed(quorum: Quorum, fleet: Fleet) -> dict[str, float | str]:
         for number in range(WARM_UP_TOPICS + TOPICS):
             if number == WARM_UP_TOPICS:
                 before, started = quorum.processor_seconds(active), time.monotonic()
-            taken, response = connection.timed_ask(_one_topic(number))
-            if response.topics[0].error_code is not ErrorCode.none:
-                raise RuntimeError(f"CreateTopics was refused: {response.topics[0].error_code.name}")
+            taken, response = connection.timed_ask(
+                create_topics([new_topic(f"observed-{number}", replicas=REPLICAS)])
+            )
+            check_created(response)
             seconds.append(taken)
     # Without what the observers cost anyway, who ask twice a second when nothing is written.
     idle = (time.monotonic() - started) * idle_share
@@ -117,10 +114,3 @@ def _observed(quorum: Quorum, fleet: Fleet) -> dict[str, float | str]:
         "observed_create_p99_seconds": statistics.quantiles(latencies, n=100)[98],
         "observed_create_cpu_seconds": spent / len(latencies),
     }
-
-
-def _one_topic(number: int) -> CreateTopicsRequest:
-    topic = CreatableTopic(
-        name=f"observed-{number}", num_partitions=1, replication_factor=REPLICAS, assignments=(), configs=()
-    )
-    return CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=30))

@@ -45,6 +45,11 @@ class Implementation:
     environment: dict[str, str]
 
 
+def linger(linger_ms: int | None) -> dict[str, str]:
+    """The property that sets Kafka's linger; none for its default."""
+    return {} if linger_ms is None else {"controller.quorum.append.linger.ms": str(linger_ms)}
+
+
 def quorate_command(interpreter: str) -> tuple[str, ...]:
     """What starts Quorate as its users do: the script beside the interpreter, or the module without one."""
     script = Path(interpreter).with_name("quorate")

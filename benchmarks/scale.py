@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,
@@ -18,12 +16,15 @@ from kio.schema.incremental_alter_configs.v1.request import (
 
 from benchmarks.client import Connection, describe_quorum
 from benchmarks.fleet import Fleet
-from benchmarks.quorum import Quorum
+from benchmarks.quorum import Quorum, linger
 from benchmarks.snapshots import SnapshotWatch
+from benchmarks.topics import create_topics, new_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from kio.schema.create_topics.v7.request import CreatableTopic
 
     from benchmarks.fleet import Sample
     from benchmarks.quorum import Implementation
@@ -59,14 +60,12 @@ Figures = dict[str, float | str]
 def properties_for(partitions: int, linger_ms: int | None) -> dict[str, str]:
     """No snapshot while topics are created, and one soon after; nothing written that was not asked for."""
     snapshot_bytes = 4 * 1024 * 1024 + int(1.3 * LOG_BYTES_PER_PARTITION * partitions)
-    properties = {
+    return {
         "metadata.log.max.record.bytes.between.snapshots": str(snapshot_bytes),
         "metadata.max.idle.interval.ms": "0",
         "auto.leader.rebalance.enable": "false",
+        **linger(linger_ms),
     }
-    if linger_ms is not None:
-        properties["controller.quorum.append.linger.ms"] = str(linger_ms)
-    return properties
 
 
 class ScaleRun:
@@ -267,7 +266,9 @@ class ScaleRun:
             for address in quorum.living_addresses():
                 try:
                     with Connection(address, timeout_seconds=BOUND_SECONDS) as connection:
-                        response = connection.ask(_request(self._new_topics(1, 1)))
+                        response = connection.ask(
+                            create_topics(self._new_topics(1, 1), timeout_seconds=BOUND_SECONDS)
+                        )
                 except OSError:
                     continue
                 if response.topics[0].error_code is ErrorCode.none:
@@ -280,19 +281,13 @@ class ScaleRun:
 
     def _new_topics(self, count: int, partitions: int) -> list[CreatableTopic]:
         return [
-            CreatableTopic(
-                name=f"orders-of-region-{number}",
-                num_partitions=partitions,
-                replication_factor=REPLICAS,
-                assignments=(),
-                configs=(),
-            )
+            new_topic(f"orders-of-region-{number}", partitions=partitions, replicas=REPLICAS)
             for number in itertools.islice(self._names, count)
         ]
 
     def _create_topics(self, topics: Sequence[CreatableTopic]) -> float:
         """Creates topics, at another active controller if the first one loses its leadership. Returns the seconds."""
-        request = _request(topics)
+        request = create_topics(topics, timeout_seconds=BOUND_SECONDS)
         started, lost = time.perf_counter(), 0.0
         while time.perf_counter() - started < BOUND_SECONDS:
             try:
@@ -320,10 +315,6 @@ class ScaleRun:
             time.sleep(QUIET_SECONDS)
             if self._quorum.all_processor_seconds() - before < QUIET_SECONDS / 2:
                 return
-
-
-def _request(topics: Sequence[CreatableTopic]) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=tuple(topics), timeout=timedelta(seconds=BOUND_SECONDS))
 
 
 def _ballast(number: int) -> IncrementalAlterConfigsRequest:

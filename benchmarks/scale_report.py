@@ -7,8 +7,8 @@ import statistics
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks import tables
 from benchmarks.many_brokers import BROKERS, OBSERVERS, measure_many_brokers
 from benchmarks.quorum import java_implementation, python_implementation
 from benchmarks.scale import ScaleRun
@@ -16,6 +16,8 @@ from benchmarks.scale import ScaleRun
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from rich.table import Table
 
     from benchmarks.quorum import Implementation
     from benchmarks.scale import Figures
@@ -26,70 +28,66 @@ SMALL_HEAP, LARGE_HEAP = "1G", "3G"
 """Kafka's own, and one that holds 1,000,000 partitions, both images of them, and a snapshot."""
 
 
-def _seconds(value: float) -> str:
-    return f"{value:.2f} s"
-
-
-def _milliseconds(value: float) -> str:
-    return f"{value * 1000:.1f} ms"
-
-
-def _microseconds(value: float) -> str:
-    return f"{value * 1e6:.0f} us"
-
-
-def _mebibytes(value: float) -> str:
-    return f"{value / 1024 / 1024:.0f} MiB"
-
-
-def _percent(value: float) -> str:
-    return f"{value * 100:.1f} %"
-
-
-def _count(value: float) -> str:
-    return f"{value:.0f}"
-
-
 Row = tuple[str, str, "Callable[[float], str]", str]
 """Name of the figure, label, text of a value, phase that it is of."""
 
 ROWS: Final[tuple[Row, ...]] = (
-    ("create_seconds", "create them, 2,000 a request", _seconds, "create"),
-    ("create_cpu_seconds", "the same, processor time of the three", _seconds, "create"),
-    ("create_max_seconds", "the slowest of these requests", _seconds, "create"),
-    ("create_elections", "changes of the active controller meanwhile", _count, "create"),
-    ("large_topic_seconds", "create a topic of 5,000 partitions", _seconds, "large topic"),
-    ("large_topic_elections", "changes of the active controller meanwhile", _count, "large topic"),
-    ("resident_bytes", "resident memory of the three", _mebibytes, "memory"),
-    ("heartbeat_idle_p50_seconds", "heartbeat, p50", _milliseconds, "snapshot"),
-    ("heartbeat_idle_p99_seconds", "heartbeat, p99", _milliseconds, "snapshot"),
-    ("heartbeat_idle_max_seconds", "heartbeat, longest", _milliseconds, "snapshot"),
-    ("heartbeat_snapshot_p50_seconds", "heartbeat during snapshots, p50", _milliseconds, "snapshot"),
-    ("heartbeat_snapshot_p99_seconds", "heartbeat during snapshots, p99", _milliseconds, "snapshot"),
-    ("heartbeat_snapshot_max_seconds", "heartbeat during snapshots, longest", _milliseconds, "snapshot"),
-    ("snapshot_seconds", "write a snapshot", _seconds, "snapshot"),
-    ("snapshot_cpu_seconds", "the same, processor time of one", _seconds, "snapshot"),
-    ("fence_seconds", "fence one of 30 brokers, all moves committed", _seconds, "fence"),
-    ("fence_cpu_seconds", "the same, processor time of the three", _seconds, "fence"),
-    ("fence_elections", "changes of the active controller meanwhile", _count, "fence"),
-    ("load_seconds", "restart of a standby until it is caught up", _seconds, "load"),
-    ("load_cpu_seconds", "the same, its processor time", _seconds, "load"),
-    ("failover_seconds", "kill -9 of the active one until a commit", _seconds, "failover"),
+    ("create_seconds", "create them, 2,000 a request", tables.seconds, "create"),
+    ("create_cpu_seconds", "the same, processor time of the three", tables.seconds, "create"),
+    ("create_max_seconds", "the slowest of these requests", tables.seconds, "create"),
+    ("create_elections", "changes of the active controller meanwhile", tables.count, "create"),
+    ("large_topic_seconds", "create a topic of 5,000 partitions", tables.seconds, "large topic"),
+    ("large_topic_elections", "changes of the active controller meanwhile", tables.count, "large topic"),
+    ("resident_bytes", "resident memory of the three", tables.mebibytes, "memory"),
+    ("heartbeat_idle_p50_seconds", "heartbeat, p50", tables.milliseconds, "snapshot"),
+    ("heartbeat_idle_p99_seconds", "heartbeat, p99", tables.milliseconds, "snapshot"),
+    ("heartbeat_idle_max_seconds", "heartbeat, longest", tables.milliseconds, "snapshot"),
+    ("heartbeat_snapshot_p50_seconds", "heartbeat during snapshots, p50", tables.milliseconds, "snapshot"),
+    ("heartbeat_snapshot_p99_seconds", "heartbeat during snapshots, p99", tables.milliseconds, "snapshot"),
+    (
+        "heartbeat_snapshot_max_seconds",
+        "heartbeat during snapshots, longest",
+        tables.milliseconds,
+        "snapshot",
+    ),
+    ("snapshot_seconds", "write a snapshot", tables.seconds, "snapshot"),
+    ("snapshot_cpu_seconds", "the same, processor time of one", tables.seconds, "snapshot"),
+    ("fence_seconds", "fence one of 30 brokers, all moves committed", tables.seconds, "fence"),
+    ("fence_cpu_seconds", "the same, processor time of the three", tables.seconds, "fence"),
+    ("fence_elections", "changes of the active controller meanwhile", tables.count, "fence"),
+    ("load_seconds", "restart of a standby until it is caught up", tables.seconds, "load"),
+    ("load_cpu_seconds", "the same, its processor time", tables.seconds, "load"),
+    ("failover_seconds", "kill -9 of the active one until a commit", tables.seconds, "failover"),
 )
 MANY_BROKERS_ROWS: Final[tuple[Row, ...]] = (
     *(
         row
         for brokers in BROKERS
         for row in (
-            (f"heartbeats_{brokers}_cpu_seconds", f"{brokers:,} brokers: processor time", _microseconds, ""),
-            (f"heartbeats_{brokers}_p50_seconds", f"{brokers:,} brokers: p50", _milliseconds, ""),
-            (f"heartbeats_{brokers}_p99_seconds", f"{brokers:,} brokers: p99", _milliseconds, ""),
+            (
+                f"heartbeats_{brokers}_cpu_seconds",
+                f"{brokers:,} brokers: processor time",
+                tables.microseconds,
+                "",
+            ),
+            (f"heartbeats_{brokers}_p50_seconds", f"{brokers:,} brokers: p50", tables.milliseconds, ""),
+            (f"heartbeats_{brokers}_p99_seconds", f"{brokers:,} brokers: p99", tables.milliseconds, ""),
         )
     ),
-    ("observed_idle_share", f"{OBSERVERS} observers, nothing written: processor", _percent, "observed"),
-    ("observed_create_p50_seconds", f"CreateTopics, {OBSERVERS} observers: p50", _milliseconds, "observed"),
-    ("observed_create_p99_seconds", f"CreateTopics, {OBSERVERS} observers: p99", _milliseconds, "observed"),
-    ("observed_create_cpu_seconds", "the same, processor time of one", _milliseconds, "observed"),
+    ("observed_idle_share", f"{OBSERVERS} observers, nothing written: processor", tables.percent, "observed"),
+    (
+        "observed_create_p50_seconds",
+        f"CreateTopics, {OBSERVERS} observers: p50",
+        tables.milliseconds,
+        "observed",
+    ),
+    (
+        "observed_create_p99_seconds",
+        f"CreateTopics, {OBSERVERS} observers: p99",
+        tables.milliseconds,
+        "observed",
+    ),
+    ("observed_create_cpu_seconds", "the same, processor time of one", tables.milliseconds, "observed"),
 )
 
 Results = dict[str, "Figures"]
@@ -192,9 +190,7 @@ def print_growth(results: dict[int, Results]) -> None:
     sizes = {size: by_name for size, by_name in results.items() if size}
     if len(sizes) < 2:
         return
-    table = Table(title="Exponent of growth with the number of partitions")
-    for heading in ("", "Quorate", "Kafka 4.3.1"):
-        table.add_column(heading, justify="right" if heading else "left")
+    table = tables.table("Exponent of growth with the number of partitions", "Quorate", tables.KAFKA)
     for row, label, *_ in ROWS:
         values = [exponent(_numbers(sizes, name, row)) for name in ("Quorate", "Kafka")]
         if any(value is not None for value in values):
@@ -203,9 +199,7 @@ def print_growth(results: dict[int, Results]) -> None:
 
 
 def _table(title: str, rows: Sequence[Row], ours: Figures, theirs: Figures) -> Table:
-    table = Table(title=title)
-    for heading in ("", "Quorate", "Kafka 4.3.1", "Kafka/Quorate"):
-        table.add_column(heading, justify="right" if heading else "left")
+    table = tables.table(title, "Quorate", tables.KAFKA, "Kafka/Quorate")
     for name, label, text, phase in rows:
         our, their = ours.get(name), theirs.get(name)
         ratio = ""
