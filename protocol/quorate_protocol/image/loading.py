@@ -13,26 +13,16 @@ from quorate_protocol.records.generated import MetadataRecord
 __all__ = ("load_checkpoint", "loading_checkpoint", "replay_log_batch", "replaying_log_batch")
 
 
-def replay_log_batch(image: MetadataImage, batch: RecordBatch) -> list[MetadataRecord]:
-    """Replay the next batch of the log and return its metadata records; a control batch has none.
-
-    The caller commits the image.
+def replay_log_batch(image: MetadataImage, batch: RecordBatch) -> None:
+    """Replay the next batch of the log. The caller commits the image.
 
     Raises:
-        ReplayError: a record does not fit the image.
+        ReplayError: a record does not fit. The image may have a part of the batch, but none of it is stable; here and
+            below.
         ProtocolError: UnknownRecord or MalformedMessage for a record that can't be decoded.
     """
-    if batch.is_control:
-        _advance(image, batch)
-        return []
-    records = [decode_record(record.value or b"") for record in batch.records]
-    image.replay_batch(
-        records,
-        base_offset=batch.base_offset,
-        epoch=batch.partition_leader_epoch,
-        timestamp_ms=batch.max_timestamp_ms,
-    )
-    return records
+    for _ in replaying_log_batch(image, batch):
+        pass
 
 
 def replaying_log_batch(
@@ -40,7 +30,7 @@ def replaying_log_batch(
 ) -> Generator[None, None, list[MetadataRecord]]:
     """Do what :func:`replay_log_batch` does in steps of RECORDS_PER_STEP records, so that its caller can pause.
 
-    In between the image has a part of the batch, and after an error too; what is stable of it has none.
+    Returns the metadata records of the batch; a control batch has none. In between the image has a part of the batch.
     """
     records: list[MetadataRecord] = []
     if not batch.is_control:
@@ -50,16 +40,12 @@ def replaying_log_batch(
             image.replay_all(decoded, base_offset=batch.base_offset + start)
             records += decoded
             yield
-    _advance(image, batch)
-    return records
-
-
-def _advance(image: MetadataImage, batch: RecordBatch) -> None:
     image.advance(
         end_offset=batch.last_offset + 1,
         epoch=batch.partition_leader_epoch,
         timestamp_ms=batch.max_timestamp_ms,
     )
+    return records
 
 
 def load_checkpoint(image: MetadataImage, chunks: Iterable[bytes], *, end_offset: int, epoch: int) -> None:

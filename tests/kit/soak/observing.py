@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import aiohttp
 from kit.soak.checker import PAGE, QUORUM
@@ -27,6 +28,23 @@ class Seen:
 
     quorum: QuorumDescription
     at_s: float
+
+
+class _Asked(NamedTuple):
+    """Which process was asked, and with which of its disks."""
+
+    node: int
+    process: int
+    disk: int
+
+
+class _Status(NamedTuple):
+    """What a controller said of itself."""
+
+    state: str
+    epoch: int
+    leader: int
+    high_watermark: int
 
 
 class Observer:
@@ -114,29 +132,20 @@ class Observer:
             is_leader = await self._look_at_page(session, node_id)
             if not is_leader:
                 return
-        process, disk = self._cluster.pid(node_id), self.disks[node_id]
+        asked = self._asked(node_id)
         try:
             quorum = await client.describe_metadata_quorum()
         except AdminError:
             return
-        if quorum.leader_id != node_id or process != self._cluster.pid(node_id):
+        if quorum.leader_id != node_id or asked.process != self._cluster.pid(node_id):
             return
         if self._seen is None or quorum.leader_epoch >= self._seen.quorum.leader_epoch:
             self._seen = Seen(quorum, time.monotonic())
-        self._recorder.note(
-            What.STATUS,
-            source=QUORUM,
-            node=node_id,
-            process=process,
-            disk=disk,
-            state="leader",
-            epoch=quorum.leader_epoch,
-            leader=quorum.leader_id,
-            high_watermark=quorum.high_watermark,
-        )
+        status = _Status("leader", quorum.leader_epoch, quorum.leader_id, quorum.high_watermark)
+        self._note_status(QUORUM, asked, status)
 
     async def _look_at_page(self, session: aiohttp.ClientSession, node_id: int) -> bool:
-        process, disk = self._cluster.pid(node_id), self.disks[node_id]
+        asked = self._asked(node_id)
         try:
             async with session.get(
                 f"http://{self._cluster.network.host(node_id)}:{HTTP_PORT}/readyz"
@@ -144,17 +153,14 @@ class Observer:
                 page = await answer.json()
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return False
-        if process != self._cluster.pid(node_id):
+        if asked.process != self._cluster.pid(node_id):
             return False  # asked of one process, and answered by the next
-        self._recorder.note(
-            What.STATUS,
-            source=PAGE,
-            node=node_id,
-            process=process,
-            disk=disk,
-            state=page["state"],
-            epoch=page["leaderEpoch"],
-            leader=page["leaderId"],
-            high_watermark=page["highWatermark"],
-        )
+        status = _Status(page["state"], page["leaderEpoch"], page["leaderId"], page["highWatermark"])
+        self._note_status(PAGE, asked, status)
         return bool(page["state"] == "leader")
+
+    def _asked(self, node_id: int) -> _Asked:
+        return _Asked(node_id, self._cluster.pid(node_id), self.disks[node_id])
+
+    def _note_status(self, source: str, asked: _Asked, status: _Status) -> None:
+        self._recorder.note(What.STATUS, source=source, **asked._asdict(), **status._asdict())
