@@ -19,13 +19,13 @@ from quorate_controller.server.misrouting import UNKNOWN_NODE_ID, Answering, Mis
 from quorate_controller.server.peer_lane import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 
     from quorate_controller.server.peer_lane import PeerLane
 
 log = logging.getLogger(__name__)
 
-REQUEST_TIMEOUT_S: Final = 1.0
+TIMEOUT_S: Final = 1.0
 PAUSE_S: Final = 1.0
 """The least time between two examinations of one route that found nothing wrong."""
 NODE_IDS_MAX: Final = 100
@@ -54,8 +54,7 @@ class Examiner:
         is_early = self._loop.time() < self._not_before_s.get(route, 0.0)
         if route in self._tasks or route in self._told or is_early:
             return
-        task = self._tasks[route] = self._loop.create_task(self._examine(route, address, doubt))
-        task.add_done_callback(lambda _: self._tasks.pop(route, None))
+        self._start(route, self._resolve(route, address, doubt))
 
     def served(self, route: Hashable, address: Address) -> None:
         """The node that is meant has served a request."""
@@ -67,56 +66,79 @@ class Examiner:
         self._told.pop(route, None)
         self._not_before_s.pop(route, None)
 
+    def confirm(self, address: Address, then: Callable[[bool], None]) -> None:
+        """Ask who answers at a new address; `then` gets whether it may be the node that is meant."""
+
+        async def confirm() -> None:
+            what = await self._examine(address, None)
+            then(what is None)
+
+        self._start(object(), confirm())
+
     def close(self) -> None:
         """End what is being asked."""
         for task in self._tasks.values():
             task.cancel()
 
-    async def _examine(self, route: Hashable, address: Address, doubt: Misrouting) -> None:
+    def _start(self, key: Hashable, examination: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks[key] = self._loop.create_task(examination)
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+
+    async def _resolve(self, route: Hashable, address: Address, doubt: Misrouting) -> None:
+        what = await self._examine(address, doubt)
+        if what is None:
+            self._not_before_s[route] = self._loop.time() + PAUSE_S
+        else:
+            self._told[route] = what
+
+    async def _examine(self, address: Address, doubt: Misrouting | None) -> Misrouting | None:
+        """Find out who answers; a node that is not meant is logged and reported."""
         # A connection that names nobody: one to the node that is meant might be refused, and says less.
         lane = self._open_lane(Address(node_id=UNKNOWN_NODE_ID, host=address.host, port=address.port))
         try:
             answering = await _who_answers(lane, address.node_id)
         finally:
             lane.close()
-        self._not_before_s[route] = self._loop.time() + PAUSE_S
         what = verdict(doubt, answering, cluster_id=self._cluster_id)
-        if what is None:
-            return
-        self._told[route] = what
-        facts = {
-            "peer": str(address),
-            "meant": what.value,
-            "cluster_id": self._cluster_id,
-            "found_cluster_id": answering.cluster_id,
-            "found_node_id": answering.node_id,
-        }
-        log.warning("peer_misrouted", extra={"facts": facts})
-        self._on_misrouted()
+        if what is not None:
+            facts = {
+                "peer": str(address),
+                "meant": what.value,
+                "cluster_id": self._cluster_id,
+                "found_cluster_id": answering.cluster_id,
+                "found_node_id": answering.node_id,
+            }
+            log.warning("peer_misrouted", extra={"facts": facts})
+            self._on_misrouted()
+        return what
 
 
 async def _who_answers(lane: PeerLane, meant: int) -> Answering:
-    cluster_id, node_ids = None, {meant}
+    cluster_id, node_ids = None, [meant]
     try:
-        described = await lane.ask(_cluster_question(), REQUEST_TIMEOUT_S)
-        if described.error_code is ErrorCode.none:
-            cluster_id = described.cluster_id
-            node_ids |= {node.broker_id for node in described.brokers[:NODE_IDS_MAX]}
-        configs = await lane.ask(_node_question(node_ids), REQUEST_TIMEOUT_S)
-    except OSError:
+        async with asyncio.timeout(TIMEOUT_S):
+            described = await lane.ask(_cluster_question(), TIMEOUT_S)
+            if described.error_code is ErrorCode.none:
+                cluster_id = described.cluster_id
+                node_ids += [node.broker_id for node in described.brokers[:NODE_IDS_MAX]]
+            configs = await lane.ask(_node_question(node_ids), TIMEOUT_S)
+    except OSError:  # TimeoutError, too
         return Answering(cluster_id=cluster_id)
-    return answering_of(meant, cluster_id, configs.results)
+    return answering_of(node_ids, cluster_id, configs.results)
 
 
-def answering_of(meant: int, cluster_id: str | None, results: Iterable[Any]) -> Answering:
-    """Returns who answers, by its cluster and its results of DescribeConfigs.
+def answering_of(node_ids: Sequence[int], cluster_id: str | None, results: Iterable[Any]) -> Answering:
+    """Returns who answers, by its cluster and its results of DescribeConfigs; the first id is the one that is meant.
 
     A node describes itself and refuses other ids with INVALID_REQUEST. Any other error says nothing.
     """
     codes = {one.resource_name: one.error_code for one in results}
     known: dict[ErrorCode | None, bool] = {ErrorCode.none: True, ErrorCode.invalid_request: False}
-    node_id = next((int(name) for name, code in codes.items() if code is ErrorCode.none), None)
-    return Answering(cluster_id=cluster_id, is_meant=known.get(codes.get(str(meant))), node_id=node_id)
+    return Answering(
+        cluster_id=cluster_id,
+        is_meant=known.get(codes.get(str(node_ids[0]))),
+        node_id=next((one for one in node_ids if codes.get(str(one)) is ErrorCode.none), None),
+    )
 
 
 def _cluster_question() -> DescribeClusterRequest:
@@ -136,6 +158,6 @@ def _node_question(node_ids: Iterable[int]) -> DescribeConfigsRequest:
                 resource_name=str(node_id),
                 configuration_keys=("node.id",),
             )
-            for node_id in sorted(node_ids)
+            for node_id in sorted(set(node_ids))
         )
     )

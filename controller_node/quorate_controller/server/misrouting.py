@@ -140,8 +140,8 @@ class Answering:
     node_id: int | None = None
 
 
-def verdict(doubt: Misrouting, answering: Answering, *, cluster_id: str) -> Misrouting | None:
-    """Returns what is wrong with an address, by a doubt and by who answers there; None if it is as it should be."""
+def verdict(doubt: Misrouting | None, answering: Answering, *, cluster_id: str) -> Misrouting | None:
+    """Returns what is wrong with an address, by a doubt (if any) and who answers there; None if nothing is."""
     if answering.cluster_id not in (None, cluster_id):
         return Misrouting.CLUSTER
     if answering.is_meant is False:

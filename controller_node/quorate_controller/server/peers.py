@@ -169,7 +169,18 @@ class PeerConnections:
             self._raft_failed(send.request_id, FailureReason.DISCONNECTED)
             return
         self._judge(send, message)
-        self._on_raft_event(ResponseReceived(request_id=send.request_id, response=message))
+        received = ResponseReceived(request_id=send.request_id, response=message)
+        if isinstance(send.request, messages.ApiVersionsProbe) and message.error_code is ErrorCode.none:
+            # The address of a new voter: its response does not say whose it is.
+            self._examiner.confirm(_address(send.destination), partial(self._probed, received))
+            return
+        self._on_raft_event(received)
+
+    def _probed(self, received: ResponseReceived, is_meant: bool) -> None:
+        if is_meant:
+            self._on_raft_event(received)
+        else:
+            self._raft_failed(received.request_id, FailureReason.MISROUTED)
 
     def _judge(self, send: messages.Send, response: messages.RaftResponse) -> None:
         """Have the node examined when its response makes it doubtful that it is the one that is meant."""

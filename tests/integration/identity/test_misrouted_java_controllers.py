@@ -5,17 +5,20 @@ finds out by what they ask and answer. Only new connections are led elsewhere wh
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kit.addressed import MISROUTED, MISROUTED_PEERS, AddressedQuorum
-from kit.forwarder import Forwarder, Network
+from kit.forwarder import HOST, Forwarder, Network
 from kit.forwarder import network as forwarders
 from kit.kafka import jars_of
 from kit.membership import lead_with, quorate
 from kit.releases import RELEASES
 from kit.waiting import eventually
+from quorate_admin.client import AdminClient
+from quorate_admin.errors import ServerError
+from quorate_admin.types.cluster import RaftVoterEndpoint
 
 pytestmark = pytest.mark.integration
 
@@ -134,6 +137,42 @@ def test_the_doctor_finds_an_address_that_leads_to_another_java_controller(
     assert wrong() == [leader]
     network.lead([(address, mixed.client_ports[leader])])
     assert wrong() == []
+
+
+def test_a_java_voter_is_not_added_with_the_address_of_another(mixed: AddressedQuorum) -> None:
+    """Goal: the voter set gets no address that leads elsewhere.
+
+    Method: have our controller lead, remove a Java voter, add it with the address of the other one, which is refused,
+    and with its own.
+    """
+    leader = lead_with(mixed, "python")
+    voter, other = mixed.controllers_in("java")
+    quorum = mixed.await_quorum()
+    (directory_id,) = (one.directory_id for one in quorum.voters if one.node_id == voter)
+
+    def at_leader(change: Callable[[AdminClient], Awaitable[None]]) -> ServerError | None:
+        refusals: list[ServerError] = []
+
+        async def attempt(client: AdminClient) -> bool:
+            try:
+                await change(client)
+            except ServerError as error:
+                refusals.append(error)
+            return True
+
+        assert mixed.ask(attempt, controllers=[leader])
+        return refusals[0] if refusals else None
+
+    def add_at(node_id: int) -> ServerError | None:
+        endpoint = RaftVoterEndpoint(name="CONTROLLER", host=HOST, port=address_of(mixed, node_id).port)
+        return at_leader(lambda client: client.add_raft_voter(voter, directory_id, [endpoint]))
+
+    assert at_leader(lambda client: client.remove_raft_voter(voter, directory_id)) is None
+    refusal = add_at(other)
+    assert refusal is not None
+    assert "another node, or a node of another cluster, answers at" in str(refusal)
+    eventually(lambda: add_at(voter) is None, NOTICE_TIMEOUT_S, "the voter to be added")
+    mixed.await_quorum()
 
 
 def test_a_java_follower_that_reaches_another_cluster_is_named_there(

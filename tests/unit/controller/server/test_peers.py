@@ -366,7 +366,7 @@ async def test_who_answers_is_asked_before_a_node_is_called_misrouted(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, answers: dict[int, Any], counted: int
 ) -> None:
     """Goal: no false alarm. Method: a peer that does not lead, and is the one that is meant, or not, or silent."""
-    monkeypatch.setattr(examining, "REQUEST_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(examining, "TIMEOUT_S", 0.05)
     bench.peer.answers |= {1: not_leader, **answers}
     await bench.start()
     bench.send(FETCH)
@@ -573,6 +573,7 @@ async def test_idle_connections_are_closed_without_a_hint(bench: Bench) -> None:
 
 async def test_a_probe_asks_for_the_range_of_kraft_version(bench: Bench) -> None:
     """Goal: AddRaftVoter checks the new voter. Method: the probe is an ApiVersions request."""
+    bench.peer.answers |= who_answers(2)
     await bench.start()
     probe = bench.send(m.ApiVersionsProbe())
     assert await bench.wait_events(1) == [
@@ -581,6 +582,29 @@ async def test_a_probe_asks_for_the_range_of_kraft_version(bench: Bench) -> None
             response=m.ApiVersionsProbeResponse(kraft_versions=VersionRange(lowest=0, highest=1)),
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_refused"),
+    [(who_answers(3), True), (who_answers(2, "other"), True), ({}, False)],
+    ids=["another node", "a node of another cluster", "nobody that says who it is"],
+)
+async def test_a_probe_finds_out_whose_the_address_of_a_new_voter_is(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, answers: dict[int, Any], is_refused: bool
+) -> None:
+    """Goal: no voter is added with the address of another Java controller, which accepts any identity. Method: a peer
+    that says that it is another one, or does not say who it is.
+    """
+    monkeypatch.setattr(examining, "TIMEOUT_S", 0.05)
+    bench.peer.answers |= answers
+    await bench.start()
+    probe = bench.send(m.ApiVersionsProbe())
+    (event,) = await bench.wait_events(1)
+    if is_refused:
+        assert event == RequestFailed(request_id=probe, reason=FailureReason.MISROUTED)
+    else:
+        assert isinstance(event, ResponseReceived)
+    assert bench.counters.misrouted_peer_connections == is_refused
 
 
 def registration(port: int) -> RegistrationSend:
