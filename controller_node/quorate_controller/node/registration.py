@@ -10,6 +10,8 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE
 from quorate_protocol.kafka.enums import SecurityProtocol
 
+from quorate_controller.raft.model import find_endpoint
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from quorate_protocol.image import ControllerRegistration
 
     from quorate_controller.config.endpoints import ListenerAddress
+    from quorate_controller.raft.model import Endpoint
+    from quorate_controller.raft.node import RaftNode
 
 BACKOFF_INITIAL_MS: Final = 50
 BACKOFF_MAX_MS: Final = 5_000
@@ -70,6 +74,13 @@ class ControllerIdentity:
         if registration.supported_features != self.features:
             return "other feature levels are registered"
         return None
+
+
+def endpoint_to_register_at(raft: RaftNode, listener: str) -> Endpoint | None:
+    """Returns the leader's endpoint of that listener; None while the leader, or what is committed, is unknown."""
+    if raft.high_watermark < 0 or raft.leader_id < 0:
+        return None
+    return find_endpoint(raft.leader_endpoints, listener)
 
 
 class RegistrationKeeper:

@@ -8,28 +8,27 @@ count the appended records as ours.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.features import KRAFT_VERSION
 
 from quorate_controller.control.api import ControlError, RequestContext
+from quorate_controller.node.elections import ElectionCounts
 from quorate_controller.node.events import (
     ControlAnswer,
     ControlRequest,
     Effects,
-    RaftAnswer,
     RaftReply,
     RegistrationFailed,
     RegistrationResponse,
     RegistrationSend,
 )
 from quorate_controller.node.latency import LatencyHistogram
+from quorate_controller.node.registration import endpoint_to_register_at
+from quorate_controller.node.served import answer_from_disk
 from quorate_controller.raft.messages import (
     Destination,
-    FetchResponse,
-    FetchSnapshotResponse,
     LogStartMoved,
     Note,
     Persisted,
@@ -40,7 +39,6 @@ from quorate_controller.raft.messages import (
     SnapshotTaken,
     Tick,
 )
-from quorate_controller.raft.model import find_endpoint
 from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
@@ -93,12 +91,9 @@ class ControllerNode:
         self.metadata = metadata
         self.snapshotter = snapshotter
         self.loader = loader
-        self.new_active_count = 0
-        self.election_count = 0
+        self.election_counts = ElectionCounts()
         self.commit_latency = LatencyHistogram()
         self._proposals: deque[tuple[int, int]] = deque()
-        self._last_role = Role.UNATTACHED
-        self._last_leader = (0, -1)
         self._registration = registration
         self._listener = listener
         self.now_ms = now_ms
@@ -187,7 +182,8 @@ class ControllerNode:
         self._settle()
         self._write_snapshot()
         for reply in self._replies:
-            self._effects.raft_replies.append(RaftReply(token=reply.token, answer=self._fill(reply)))
+            answer = answer_from_disk(reply.response, self.storage)
+            self._effects.raft_replies.append(RaftReply(token=reply.token, answer=answer))
         effects, self._effects, self._replies = self._effects, Effects(), []
         return effects
 
@@ -257,13 +253,7 @@ class ControllerNode:
         self._perform(self.raft.step(outcome, self.now_ms))
 
     def _role_changed(self, change: RoleChange) -> None:
-        standing = {Role.PROSPECTIVE, Role.CANDIDATE}
-        if change.role in {*standing, Role.LEADER} and self._last_role not in standing:
-            self.election_count += 1
-        self._last_role = change.role
-        if change.leader_id >= 0 and (change.epoch, change.leader_id) != self._last_leader:
-            self._last_leader = (change.epoch, change.leader_id)
-            self.new_active_count += 1
+        self.election_counts.role_changed(change)
         if change.role is not Role.LEADER and self.is_active:
             self._release(self.metadata.abandon(), _not_controller())
             self._proposals.clear()
@@ -298,31 +288,6 @@ class ControllerNode:
         self._note("active", epoch=self.raft.epoch, offset=self.metadata.applied_offset)
         self._decide_unasked("activation", self.metadata.control.activate)
         return True
-
-    def _fill(self, reply: Reply) -> RaftAnswer:
-        """Adds the bytes of log or snapshot that a reply carries."""
-        match reply.response:
-            case FetchResponse(read=read) if read is not None:
-                log = self.storage.log
-                if not log.start_offset <= read.start_offset <= log.end_offset:
-                    return RaftAnswer(response=reply.response)
-                data = log.read(read.start_offset, read.size_bytes_max, min(read.end_offset, log.end_offset))
-                return RaftAnswer(response=reply.response, data=data)
-            case FetchSnapshotResponse(read=read) if read is not None:
-                return self._fill_snapshot(reply.response)
-            case response:
-                return RaftAnswer(response=response)
-
-    def _fill_snapshot(self, response: FetchSnapshotResponse) -> RaftAnswer:
-        read = response.read
-        assert read is not None
-        if not self.storage.snapshots.serves(read.snapshot_id):
-            return RaftAnswer(response=response.refused(ErrorCode.snapshot_not_found))
-        size_bytes = self.storage.snapshots.size(read.snapshot_id)
-        if not 0 <= read.position < size_bytes:
-            return RaftAnswer(response=response.refused(ErrorCode.position_out_of_range))
-        data = self.storage.snapshots.read(read.snapshot_id, read.position, read.size_bytes_max)
-        return RaftAnswer(response=replace(response, size_bytes=size_bytes), data=data)
 
     # ---------------------------------------------------------------------------------------- decisions
 
@@ -483,12 +448,8 @@ class ControllerNode:
 
     def _registration_endpoint(self) -> Endpoint | None:
         """Returns the endpoint for registrations; None while the active controller is unknown or not yet active."""
-        raft = self.raft
-        if raft.high_watermark < 0 or raft.leader_id < 0:
-            return None
-        if raft.leader_id == self.node_id and not self.is_active:
-            return None
-        return find_endpoint(raft.leader_endpoints, self._listener)
+        endpoint = endpoint_to_register_at(self.raft, self._listener)
+        return None if self.raft.leader_id == self.node_id and not self.is_active else endpoint
 
     def _registration_answered(self, error_code: ErrorCode | None, message: str | None) -> None:
         """Notes the active controller's response; None when there will be none."""

@@ -285,7 +285,7 @@ def test_a_leader_is_active_once_its_log_is_replayed(bench: TurnBench) -> None:
     assert [note.event for note in effects.notes if note.event == "active"] == ["active"]
     bench.node.turn([], NOW_MS)
     assert bench.done().count("activate") == 1
-    assert bench.node.new_active_count == 1
+    assert bench.node.election_counts.leaders == 1
 
 
 def test_who_is_deposed_within_a_turn_refuses_what_waits(bench: TurnBench) -> None:
@@ -339,7 +339,8 @@ def test_elections_and_leaders_are_counted_once(bench: TurnBench) -> None:
     ):
         bench.answer(ConnectionLost, Ready(role=change))
         bench.node.turn([LOST], NOW_MS)
-    assert (bench.node.election_count, bench.node.new_active_count) == (1, 2)
+    counts = bench.node.election_counts
+    assert (counts.elections, counts.leaders) == (1, 2)
 
 
 def test_raft_ticks_once_a_turn_and_after_the_events(bench: TurnBench) -> None:
