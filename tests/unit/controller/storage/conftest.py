@@ -6,6 +6,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from kit.storage_parts import SMALL, prepare
+from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig
 from quorate_controller.storage.errors import CorruptFileError, DirectoryInUseError, FileMissingError
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.records.batch import build_batch
@@ -211,3 +213,15 @@ def make_batches() -> MakeBatches:
         )
 
     return make
+
+
+@pytest.fixture
+def open_storage(os_files: OsFileSystem, tmp_path: Path) -> Callable[..., ControllerStorage]:
+    """`open_storage(**config)` opens the node's directory, which is formatted by then."""
+    prepare(os_files, tmp_path / "meta")
+
+    def open_it(**changes: object) -> ControllerStorage:
+        config = {"node_id": 1, "metadata_log_dir": tmp_path / "meta", "log": SMALL} | changes
+        return ControllerStorage.open(os_files, StorageConfig(**config))  # type: ignore[arg-type]
+
+    return open_it

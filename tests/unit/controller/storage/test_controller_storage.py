@@ -1,26 +1,22 @@
-"""The whole of a controller's disk: opening, the state for raft, snapshots, retention, crashes."""
+"""The whole of a controller's disk: opening, the state for raft, snapshots, crashes."""
 
 import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from uuid import UUID
 
 import pytest
+from kit.storage_parts import DIRECTORY_ID, PARTITION, SMALL, add_snapshot, prepare, voters_checkpoint
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, SnapshotId
 from quorate_controller.raft.records import check_fetched
 from quorate_controller.raft.startup import EpochStart, HardState, KRaftVersionAt
-from quorate_controller.raft.voters import VoterSet
-from quorate_controller.storage.bootstrap import encode_voters_checkpoint
 from quorate_controller.storage.controller_storage import (
     RECOVERY_POINT_INTERVAL_MS,
     ControllerStorage,
     StorageConfig,
 )
 from quorate_controller.storage.errors import CorruptFileError, DirectoryInUseError, StorageError
-from quorate_controller.storage.filesystem import FileSystem
-from quorate_controller.storage.log import LogConfig
 from quorate_controller.storage.meta_properties import MetaProperties, write_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_controller.storage.recovery_point import RECOVERY_POINTS
@@ -28,46 +24,7 @@ from quorate_protocol.kafka.enums import ControlRecordType
 from quorate_protocol.records.batch import Record, RecordBatch, encode_batch
 from quorate_protocol.records.control import KRaftVersionRecord, encode_control_batch
 
-DIRECTORY_ID = UUID("18c84144-6502-49a8-9f28-cc7613f0f26e")
-PARTITION = "__cluster_metadata-0"
-SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 Open = Callable[..., ControllerStorage]
-
-
-@pytest.fixture
-def open_storage(os_files: OsFileSystem, tmp_path: Path) -> Open:
-    """`open_storage(**config)` opens the node's directory, which is formatted by then."""
-    prepare(os_files, tmp_path / "meta")
-
-    def open_it(**changes: object) -> ControllerStorage:
-        config = {"node_id": 1, "metadata_log_dir": tmp_path / "meta", "log": SMALL} | changes
-        return ControllerStorage.open(os_files, StorageConfig(**config))  # type: ignore[arg-type]
-
-    return open_it
-
-
-def prepare(file_system: FileSystem, directory: Path, directory_id: UUID | None = DIRECTORY_ID) -> None:
-    """Write meta.properties."""
-    file_system.make_directory(directory)
-    properties = MetaProperties(cluster_id="c", node_id=1, directory_id=directory_id)
-    write_meta_properties(file_system, directory, properties)
-
-
-def voters_checkpoint(timestamp_ms: int = 1000) -> bytes:
-    """A checkpoint with an empty set of voters."""
-
-    return encode_voters_checkpoint(VoterSet().to_record(), 1, timestamp_ms)
-
-
-def add_snapshot(
-    storage: ControllerStorage, offset: int, epoch: int = 1, timestamp_ms: int = 1000
-) -> SnapshotId:
-    """Write a checkpoint as the node does."""
-    snapshot_id = SnapshotId(offset=offset, epoch=epoch)
-    writer = storage.create_snapshot(snapshot_id)
-    writer.append(voters_checkpoint(timestamp_ms))
-    writer.freeze()
-    return snapshot_id
 
 
 def test_new_node_starts_empty(open_storage: Open):
@@ -337,109 +294,6 @@ def test_snapshot_that_is_none_is_refused(open_storage: Open, make_batches):
             storage.log_state()
         storage.snapshots.remove(snapshot_id)
     storage.close()
-
-
-def test_size_retention_keeps_the_latest_snapshot(open_storage: Open, tmp_path: Path, make_batches):
-    """Over the bound, the oldest snapshots go, and the segments that a newer one covers; one always stays."""
-    storage = open_storage(retention_bytes=10_000, retention_ms=-1)
-    for start in range(100):
-        storage.append(make_batches(start, 1))
-    storage.flush()
-    for offset in (20, 50, 80):
-        add_snapshot(storage, offset)
-    assert storage.clean(0) is None
-    storage.close()
-    storage = open_storage(retention_bytes=1, retention_ms=-1)
-    assert storage.clean(0) == 80
-    assert [snapshot_id.offset for snapshot_id in storage.snapshots.ids] == [80]
-    assert storage.log.start_offset == 80
-    first = min(int(path.name[:20]) for path in (tmp_path / "meta" / PARTITION).glob("*.log"))
-    assert 60 < first <= 80, "whole segments before the start are deleted, the others stay"
-    assert storage.clean(0) is None
-    assert storage.log_state().earliest_snapshot_id == SnapshotId(offset=80, epoch=1)
-    storage.close()
-    storage = open_storage()
-    assert storage.log.start_offset == 80, "the log starts at a snapshot again after a restart"
-    storage.close()
-
-
-def test_age_retention_looks_at_the_snapshots_records(open_storage: Open, make_batches):
-    """What counts is the newest record in a snapshot, not when it was written."""
-    storage = open_storage(retention_bytes=-1, retention_ms=1000)
-    for start in range(100):
-        storage.append(make_batches(start, 1))
-    for offset, timestamp_ms in ((20, 1000), (50, 2000), (80, 3000)):
-        add_snapshot(storage, offset, timestamp_ms=timestamp_ms)
-    assert storage.clean(2000) is None
-    assert storage.clean(2001) == 50
-    assert storage.clean(1_000_000) == 80
-    assert [snapshot_id.offset for snapshot_id in storage.snapshots.ids] == [80]
-    storage.close()
-
-
-def test_age_retention_goes_on_with_damaged_checkpoints(
-    open_storage: Open, tmp_path: Path, make_batches, caplog: pytest.LogCaptureFixture
-):
-    """Goal: an older checkpoint that a later one replaces does not end a healthy controller, is served to nobody, and
-    is deleted. Method: damage two of four; they go with the one that follows them, and each is reported once.
-    """
-    storage = open_storage(retention_bytes=-1, retention_ms=1000)
-    for start in range(100):
-        storage.append(make_batches(start, 1))
-    first, second, third, latest = (
-        add_snapshot(storage, offset, timestamp_ms=timestamp_ms)
-        for offset, timestamp_ms in ((20, 1000), (40, 2000), (60, 3000), (80, 4000))
-    )
-    for name in ("00000000000000000020-0000000001", "00000000000000000040-0000000001"):
-        file = tmp_path / "meta" / PARTITION / f"{name}.checkpoint"
-        content = file.read_bytes()
-        file.chmod(0o600)
-        file.write_bytes(content[:40] + bytes([content[40] ^ 1]) + content[41:])
-    assert storage.clean(4000) is None
-    assert storage.snapshots.unreadable_ids == (first, second)
-    assert [storage.snapshots.serves(each) for each in (first, second, third, latest)] == [
-        False,
-        False,
-        True,
-        True,
-    ]
-    assert [record.msg for record in caplog.records].count("checkpoint_unreadable") == 2
-    assert storage.clean(4000) is None
-    assert [record.msg for record in caplog.records].count("checkpoint_unreadable") == 2
-    assert storage.clean(4001) == 80
-    assert (storage.snapshots.ids, storage.snapshots.unreadable_ids) == ((latest,), ())
-    storage.close()
-
-
-def test_a_checkpoint_is_not_too_old_if_none_behind_it_can_be_read(
-    open_storage: Open, tmp_path: Path, make_batches
-):
-    """Goal: without a time nothing is deleted by age. Method: damage all checkpoints."""
-    storage = open_storage(retention_bytes=-1, retention_ms=1000)
-    for start in range(100):
-        storage.append(make_batches(start, 1))
-    ids = tuple(add_snapshot(storage, offset) for offset in (20, 80))
-    for file in (tmp_path / "meta" / PARTITION).glob("*.checkpoint"):
-        file.chmod(0o600)
-        file.write_bytes(b"x" * 100)
-    assert storage.clean(1_000_000) is None
-    assert storage.snapshots.ids == ids
-    storage.close()
-
-
-def test_log_without_its_snapshot_is_refused(open_storage: Open, tmp_path: Path, make_batches):
-    """A log that starts behind 0 is worth nothing without a snapshot of what was before."""
-    storage = open_storage(retention_bytes=1)
-    for start in range(100):
-        storage.append(make_batches(start, 1))
-    storage.flush()
-    for offset in (20, 80):
-        add_snapshot(storage, offset)
-    storage.clean(0)
-    storage.close()
-    (tmp_path / "meta" / PARTITION / "00000000000000000080-0000000001.checkpoint").unlink()
-    with pytest.raises(CorruptFileError, match="no snapshot covers the records before it"):
-        open_storage()
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
