@@ -1,10 +1,11 @@
-"""Capture golden bytes from stock Kafka 4.3.1 for tests/golden.
+"""Capture golden bytes from stock Kafka for tests/golden.
 
 Starts Java controllers and a broker from Kafka's jars on loopback, behind small proxies that record each
 request and response, lets Kafka's own tools work on them, and keeps a few samples of each API and version,
 the metadata log, a checkpoint and the other files of a directory.
 
-    python tools/capture_golden.py --jars ~/kafka/libs --out tests/golden/data
+    python tools/capture_golden.py --jars ~/kafka-4.3.1/libs --out tests/golden/data
+    python tools/capture_golden.py --jars ~/kafka-4.4.0/libs --tools ~/kafka-4.3.1/libs --out tests/golden/data/4.4.0
 
 Two scenarios: "current" (three controllers with a dynamic quorum at the newest metadata.version, one broker)
 and "oldest" (a combined node with a static quorum at metadata.version 3.3-IV3, for old record versions).
@@ -148,11 +149,15 @@ class Kafka:
     """Starts Java programs from the jars."""
 
     jars: Path
+    tools: Path
+    """The jars of the command line tools, which may be of another release."""
     work: Path
 
     def command(self, main: str, *arguments: str) -> list[str]:
         """The command line of a Java main class."""
-        return ["java", *JAVA_OPTIONS, "-cp", f"{self.jars}/*", main, *arguments]
+        is_tool = main.startswith(("org.apache.kafka.tools.", "kafka.admin."))
+        jars = self.tools if is_tool else self.jars
+        return ["java", *JAVA_OPTIONS, "-cp", f"{jars}/*", main, *arguments]
 
     def tool(self, main: str, *arguments: str, may_fail: bool = False) -> None:
         """Run a tool to its end."""
@@ -488,17 +493,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--jars", type=Path, required=True, help="directory with the jars of Kafka 4.3.1")
+    parser.add_argument("--jars", type=Path, required=True, help="directory with the jars of a release")
+    parser.add_argument("--tools", type=Path, help="directory with the jars of command line tools; the same")
     parser.add_argument("--out", type=Path, required=True, help="directory to write to")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    out = options.out
+    out.mkdir(parents=True, exist_ok=True)
+    jars = options.jars.absolute()
+    tools = options.tools.absolute() if options.tools else jars
     for name, capture in (("current", capture_current), ("oldest", capture_oldest)):
         work = Path(tempfile.mkdtemp(prefix=f"quorate-golden-{name}-"))
-        exchanges = capture(Kafka(jars=options.jars.absolute(), work=work), options.out)
-        write_exchanges(exchanges, options.out / f"{name}.jsonl")
+        exchanges = capture(Kafka(jars=jars, tools=tools, work=work), out)
+        write_exchanges(exchanges, out / f"{name}.jsonl")
         shutil.rmtree(work)
-    sizes = sum(path.stat().st_size for path in options.out.rglob("*") if path.is_file())
-    print(f"{sizes} bytes in {options.out}; node processes of {os.getpid()} have ended")
+    sizes = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    print(f"{sizes} bytes in {out}; node processes of {os.getpid()} have ended")
 
 
 if __name__ == "__main__":

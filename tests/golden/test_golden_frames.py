@@ -1,4 +1,4 @@
-"""Requests and responses captured from stock Kafka 4.3.1 (see data/README.md), both directions."""
+"""Requests and responses captured from stock Kafka (see data/README.md), both directions."""
 
 import pytest
 from kit.captured import Captured, captured_exchanges

@@ -1,4 +1,4 @@
-"""The metadata image against stock Kafka 4.3.1: its log replayed by us, compared with its own checkpoints."""
+"""The metadata image against stock Kafka: its log replayed by us, compared with its own checkpoints."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,9 +20,9 @@ from quorate_protocol.records.framing import decode_record, encode_record, recor
 from quorate_protocol.records.generated import MetadataRecord
 
 DATA = Path(__file__).parent / "data"
-SNAPSHOTS = sorted(DATA.glob("current/*.checkpoint"))
+SNAPSHOTS = sorted(DATA.rglob("current/*.checkpoint"))
 SNAPSHOTS = [path for path in SNAPSHOTS if path.name != "bootstrap.checkpoint"]
-CHECKPOINTS = sorted(DATA.glob("*/*.checkpoint"))
+CHECKPOINTS = sorted(DATA.rglob("*.checkpoint"))
 
 
 def identify(path: object) -> str:

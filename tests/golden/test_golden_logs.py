@@ -1,4 +1,4 @@
-"""Metadata logs and checkpoints written by stock Kafka 4.3.1 (see data/README.md), both directions."""
+"""Metadata logs and checkpoints written by stock Kafka (see data/README.md), both directions."""
 
 import itertools
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from quorate_protocol.records.control import ControlRecord, decode_control, enco
 from quorate_protocol.records.framing import decode_record, encode_record
 
 DATA = Path(__file__).parent / "data"
-FILES = sorted([*DATA.glob("*/*.log"), *DATA.glob("*/*.checkpoint")])
+FILES = sorted([*DATA.rglob("*.log"), *DATA.rglob("*.checkpoint")])
 
 
 def identify(path: object) -> str:

@@ -1,4 +1,4 @@
-"""Requests and responses captured from stock Kafka 4.3.1: see tests/golden/data/README.md."""
+"""Requests and responses captured from stock Kafka: see tests/golden/data/README.md."""
 
 import base64
 import json
@@ -61,8 +61,9 @@ def decode_response(api: Api, version: int, response: bytes) -> tuple[int, Any]:
 
 def captured_exchanges() -> Iterator[Captured]:
     """All captured exchanges, and those that Envelopes carry."""
-    for name in ("current", "oldest"):
-        for number, line in enumerate((DATA / f"{name}.jsonl").read_text().splitlines()):
+    for path in sorted(DATA.rglob("*.jsonl")):
+        name = path.relative_to(DATA).with_suffix("")
+        for number, line in enumerate(path.read_text().splitlines()):
             exchange = json.loads(line)
             request, response = (base64.b64decode(exchange[key]) for key in ("request", "response"))
             outer = Captured(source=f"{name}:{number}", request=request, response=response)
