@@ -12,18 +12,21 @@ from quorate_admin.types.acls import AccessControlEntry, AclBinding, AclBindingF
 from quorate_admin.types.cluster import FeatureUpdate
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
+from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[JavaCluster]:
-    """A controller of Kafka 4.4.0 with an authorizer, at metadata.version 4.3-IV0."""
-    kafka = stock_kafka_of("4.4.0")
+    """A controller of the newest release with an authorizer, at metadata.version 4.3-IV0."""
+    kafka = stock_kafka_of(NEWEST_RELEASE)
     tools = JavaTools(kafka)
     cluster = None
     try:
-        cluster = JavaCluster.prepared(tmp_path / "cluster", kafka.libs, tools, brokers=0)
+        cluster = JavaCluster.prepared(
+            tmp_path / "cluster", kafka.libs, tools, brokers=0, metadata_version="4.3"
+        )
         yield cluster.start_all()
     finally:
         if cluster is not None:
