@@ -33,7 +33,7 @@ REFUSES_ITSELF = "Controller cannot unregister itself while it is active."
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three Java controllers of Kafka 4.4 at metadata.version 4.3-IV0, and a broker."""
-    manifest = manifests(java=(3000, 3001, 3002))
+    manifest = manifests(java=(3000, 3001, 3002), metadata_version="4.3")
     cluster = Cluster.create(tmp_path_factory.mktemp("stock") / "cluster", jars_of(RELEASE), manifest)
     try:
         cluster.start_all()

@@ -16,6 +16,7 @@ from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 NODES = 3
+OLDEST_LEVEL = "4.3"  # which the jars of every supported release know
 SCRAPE_TIMEOUT_S = 5
 MISROUTED = "kafka_network_socketserver_misroutedconnectioncount"
 MISROUTED_PEERS = "kafka_server_raftchannelmetrics_misrouted_connection_count"
@@ -41,14 +42,17 @@ class AddressedQuorum(Cluster):
         nodes: int = NODES,
         jars: Path | None = None,
         java: Collection[int] = (),
+        brokers: int = 0,
     ) -> Self:
         """Settle addresses, and format every node. Clients are told of addresses that lead to the nodes.
 
-        `java` lists the ids of the controllers that stock Kafka runs, out of `jars`.
+        `java` lists the ids of the controllers that stock Kafka runs, out of `jars`, which brokers need, too.
         """
         # An election that needs another try should not take a second of a test.
         config = {"controller.quorum.election.timeout.ms": 500, "controller.quorum.fetch.timeout.ms": 1000}
-        manifest = manifests(controllers=nodes, java=java, brokers=0, config=config)
+        manifest = manifests(
+            controllers=nodes, java=java, brokers=brokers, metadata_version=OLDEST_LEVEL, config=config
+        )
         cluster = cls.settle(directory, jars, manifest)
         first = free_ports(2 * nodes)
         cluster.client_ports = {one: first + place for place, one in enumerate(cluster.controllers)}
@@ -58,7 +62,7 @@ class AddressedQuorum(Cluster):
         peers = [cluster.peer_port(one) for one in cluster.controllers]
         cluster.peer_addresses = network.addresses(peers) if peers_forwarded else []
         cluster.advertise(network.addresses(list(cluster.client_ports.values())))
-        cluster.format(*cluster.controllers)
+        cluster.format(*cluster.controllers, *cluster.brokers)
         return cluster
 
     def advertise(self, addresses: Sequence[Forwarder]) -> None:
@@ -83,7 +87,8 @@ class AddressedQuorum(Cluster):
 
     def address(self, node_id: int) -> str:
         """Where a client always reaches this node."""
-        return f"{HOST}:{self.client_ports[node_id]}"
+        port = self.client_ports.get(node_id)
+        return super().address(node_id) if port is None else f"{HOST}:{port}"
 
     @property
     def bootstrap(self) -> list[str]:

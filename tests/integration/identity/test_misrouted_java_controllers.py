@@ -74,6 +74,35 @@ def await_finding(quorum: AddressedQuorum, meant: str, before: float) -> None:
     eventually(lambda: quorum.counted(metric) > before, NOTICE_TIMEOUT_S, f"a finding: {meant}")
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_stock_broker_that_takes_a_follower_for_the_leader_is_named(
+    network: Network, tmp_path: Path, release: str
+) -> None:
+    """Goal: brokers that were misled are found as controllers are: they follow the log, too.
+
+    Method: start a broker while the leader's address leads to a follower; lead it back, and the broker is in service.
+    """
+    quorum = AddressedQuorum.prepare(
+        tmp_path / "cluster", network=network, peers_forwarded=True, jars=jars_of(release), brokers=1
+    )
+    try:
+        quorum.start(*quorum.controllers)
+        leader = quorum.await_quorum().leader_id
+        follower = next(one for one in quorum.controllers if one != leader)
+        (broker,) = quorum.brokers
+        network.lead([(address_of(quorum, leader), quorum.peer_port(follower))], cut=False)
+        quorum.start(broker)
+        await_finding(quorum, "leader", 0)
+        named = lines_of(quorum, follower, "misrouted_connection")
+        assert any(f"sender={broker}-" in line and f"meant_leader_id={leader}" in line for line in named), (
+            named
+        )
+        network.lead([(address_of(quorum, leader), quorum.peer_port(leader))])
+        quorum.await_unfenced(broker)
+    finally:
+        quorum.close()
+
+
 def test_a_java_follower_that_takes_us_for_the_leader_is_named(
     mixed: AddressedQuorum, network: Network
 ) -> None:
