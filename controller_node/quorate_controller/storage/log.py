@@ -18,7 +18,7 @@ from quorate_controller.raft.startup import EpochStart
 from quorate_controller.storage.batch_spans import BatchSpan
 from quorate_controller.storage.checkpoint_files import (
     ensure_partition_metadata,
-    refresh_leader_epochs,
+    settle_leader_epochs,
     write_leader_epochs,
 )
 from quorate_controller.storage.errors import DAMAGE_ADVICE, CorruptFileError, unreadable_content
@@ -69,7 +69,8 @@ class MetadataLog:
 
         Raises:
             StorageError: a file cannot be used.
-            CorruptFileError: batches that were durable are damaged or missing. Nothing was cut off.
+            CorruptFileError: batches that were durable are damaged or missing, or their epochs are not those of
+                leader-epoch-checkpoint. No durable batch was cut off.
         """
         log = cls(file_system, directory, config or LogConfig())
         file_system.make_directory(directory)
@@ -83,7 +84,7 @@ class MetadataLog:
             if durable_end_offset:
                 raise _lost_records(segment_path(directory, 0), 0, 0, durable_end_offset)
             log._create_segment(0)
-        refresh_leader_epochs(file_system, directory, log._epochs)
+        settle_leader_epochs(file_system, directory, log._epochs, log.end_offset)
         # Names that a killed predecessor left may not be durable, though we can see them.
         file_system.sync_directory(directory)
         file_system.sync_directory(directory.parent)
@@ -128,10 +129,11 @@ class MetadataLog:
             assert header.base_offset == expected_offset, (header, expected_offset)
             expected_offset = header.last_offset + 1
             self._note(header)
+        if len(self._epochs) != epoch_count:
+            # Before the batches, whose checksums do not cover it: see checkpoint_files.
+            write_leader_epochs(self._file_system, self._directory, self._epochs)
         self._is_dirty = True
         self._segments[-1].append(batches, headers)
-        if len(self._epochs) != epoch_count:
-            write_leader_epochs(self._file_system, self._directory, self._epochs)
         return self.end_offset
 
     def flush(self) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from quorate_controller.raft.startup import EpochStart
-from quorate_controller.storage.errors import CorruptFileError
+from quorate_controller.storage.errors import CorruptFileError, StorageError
 from quorate_controller.storage.log import LogConfig, MetadataLog
 from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_controller.storage.segment import Segment
 from quorate_protocol.records.batch import scan_batches
 from quorate_protocol.records.control import LeaderChangeMessage, encode_control_batch
 
@@ -107,6 +108,97 @@ def test_truncation_drops_segments_epochs_and_index_entries(
     assert [log.read(start, 1) for start in range(36)] == expected
     assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n9 33\n"
     log.close()
+
+
+EPOCH_POSITION = 12
+"""Where a batch has the epoch of the leader that wrote it, which its checksum does not cover."""
+
+
+def test_an_epoch_that_changed_on_disk_is_refused(os_files: OsFileSystem, tmp_path: Path, make_batches):
+    """Goal: a bit that turned in an epoch lets nobody win an election with a log that ends too early. Method: turn
+    each bit of the last batch's epoch that makes it higher; the file is as it was, and nothing was cut off.
+    """
+    log = MetadataLog.open(os_files, tmp_path)
+    log.append(make_batches(0, 3, epoch=1))
+    log.append(make_batches(3, 2, epoch=6))
+    log.close()
+    path = tmp_path / "00000000000000000000.log"
+    written = path.read_bytes()
+    position = list(scan_batches(written))[-1].position
+    for bit in (0, 3, 13, 30):
+        damaged = bytearray(written)
+        damaged[position + EPOCH_POSITION + 3 - bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(
+            CorruptFileError, match="leader-epoch-checkpoint has epoch 6 at offset 4"
+        ) as refused:
+            MetadataLog.open(os_files, tmp_path)
+        assert "remove this node from the voter set" in str(refused.value)
+        assert path.read_bytes() == damaged
+    path.write_bytes(written)
+    MetadataLog.open(os_files, tmp_path).close()
+
+
+def test_epochs_are_written_before_their_first_batch(os_files: OsFileSystem, tmp_path: Path, make_batches):
+    """Goal: no crash makes a healthy log look damaged. Method: what is on disk when power fails around an append,
+    a truncation and an advanced start: the file of epochs may be ahead of the log, or begin later.
+    """
+    log = MetadataLog.open(os_files, tmp_path)
+    log.append(make_batches(0, 5, epoch=1))
+    log.append(make_batches(5, 5, epoch=2))
+    log.close()
+    epochs = tmp_path / "leader-epoch-checkpoint"
+    for text in (
+        "0\n3\n1 0\n2 5\n7 10\n",  # a batch of epoch 7 was about to be appended
+        "0\n4\n1 0\n2 5\n3 12\n4 20\n",  # the log was cut at 10
+        "0\n1\n2 7\n",  # the start was advanced to 7; the segment is still there
+        "0\n0\n",  # it was advanced to the end
+    ):
+        epochs.write_text(text)
+        log = MetadataLog.open(os_files, tmp_path)
+        assert log.epochs == (EpochStart(epoch=1, start_offset=0), EpochStart(epoch=2, start_offset=5))
+        log.close()
+        assert epochs.read_text() == "0\n2\n1 0\n2 5\n"
+
+
+def test_an_append_that_fails_leaves_its_epoch_known(
+    os_files: OsFileSystem, tmp_path: Path, make_batches, monkeypatch: pytest.MonkeyPatch
+):
+    """Goal: the file has an epoch before the log. Method: the segment can't be written, as on a full disk."""
+    log = MetadataLog.open(os_files, tmp_path)
+    log.append(make_batches(0, 5, epoch=1))
+
+    def full(*_: object) -> None:
+        raise StorageError(tmp_path, "no space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Segment, "append", full)
+        with pytest.raises(StorageError):
+            log.append(make_batches(5, 1, epoch=2))
+    assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n2 5\n"
+    log.close()
+    log = MetadataLog.open(os_files, tmp_path)
+    assert log.epochs == (EpochStart(epoch=1, start_offset=0),)
+    log.close()
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "0\n", "1\n0\n", "0\n2\n1 0\n", "0\nx\n", "0\n1\n1\n", "0\n1\n\xff 0\n"]
+)
+def test_a_file_of_epochs_that_says_nothing_is_written_again(
+    os_files: OsFileSystem, tmp_path: Path, make_batches, text: str | None
+):
+    """Goal: a file that is lost or unreadable keeps no node down: the log has the epochs. Method: files."""
+    log = MetadataLog.open(os_files, tmp_path)
+    log.append(make_batches(0, 5, epoch=1))
+    log.close()
+    epochs = tmp_path / "leader-epoch-checkpoint"
+    if text is None:
+        epochs.unlink()
+    else:
+        epochs.write_text(text)
+    MetadataLog.open(os_files, tmp_path).close()
+    assert epochs.read_text() == "0\n1\n1 0\n"
 
 
 def test_truncating_inside_a_batch_drops_the_batch(os_files: OsFileSystem, tmp_path: Path, make_batches):
