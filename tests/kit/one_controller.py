@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from kit.java.class_archive import JVM, archive_options
 from quorate_operator.runtime.local.stock_kafka import Kafka
 
 NODE_ID = 3000
@@ -14,7 +15,7 @@ NODE_ID = 3000
 
 def java_command(kafka: Kafka, main_class: str, *arguments: object) -> list[str]:
     """A small JVM that starts fast."""
-    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx200m")
+    options = (*JVM, *archive_options(kafka.libs_of(main_class)), "-Xmx200m")
     return kafka.command(main_class, *map(str, arguments), jvm=options)
 
 
