@@ -1,4 +1,4 @@
-"""Asks who answers at the address of a controller, when the responses from there make that doubtful.
+"""Asks who answers at the address of a controller: of a new voter, or one whose responses make that doubtful.
 
 Java controllers answer whoever reaches them, and do not say who they are. But every controller tells its cluster
 (DescribeCluster), and describes no configuration but its own (DescribeConfigs). It is asked on another connection.
@@ -75,10 +75,12 @@ class Examiner:
 
         self._start(object(), confirm())
 
-    def close(self) -> None:
-        """End what is being asked."""
-        for task in self._tasks.values():
+    async def close(self) -> None:
+        """End what is being asked, and its connections."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, key: Hashable, examination: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[key] = self._loop.create_task(examination)

@@ -123,7 +123,7 @@ class PeerConnections:
         """Close all connections; requests in flight end without an event."""
         self._is_closed = True
         self._sweep.cancel()
-        self._examiner.close()
+        await self._examiner.close()
         for lane in self._lanes.values():
             lane.close()
         self._lanes.clear()
