@@ -1,15 +1,19 @@
 """Elections from the side of who stands: pre-vote, candidacy, victory, defeat (KIP-595, KIP-996)."""
 
+from dataclasses import replace
+
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     ConnectionLost,
     EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
     FailureReason,
     FetchResponse,
     LeaderEndpoint,
     Role,
+    Shutdown,
     VoteRequest,
     VoteResponse,
 )
@@ -361,3 +365,55 @@ def test_timeouts_of_0_end_no_controller(lab, voter_ids: tuple[int, ...], epoch:
     node.wait(20)
     is_leading = voter_ids == (1,) and epoch == 0
     assert (node.node.role is Role.LEADER) == is_leading
+
+
+@pytest.mark.parametrize("is_end", [False, True], ids=["begin", "end"])
+def test_a_leader_of_another_cluster_is_not_heard(lab, is_end: bool) -> None:
+    """Goal: clusters that share an address do not depose each other's leaders. Method: a leader with another cluster
+    id begins a higher epoch, or ends the one of ours.
+    """
+    node, _ = follower(lab)
+    begin = replace(begin_epoch(lab, leader=3, epoch=6), cluster_id="other")
+    end = EndQuorumEpochRequest(
+        cluster_id="other", leader_id=2, leader_epoch=5, preferred_candidates=(lab.key(1),)
+    )
+    response, _ = node.ask(end if is_end else begin)
+    assert response.top_level_error_code is ErrorCode.inconsistent_cluster_id
+    assert (node.node.role, node.node.leader_id, node.node.epoch) == (Role.FOLLOWER, 2, 5)
+
+
+def test_the_leader_of_the_own_epoch_is_followed_when_it_shows(lab) -> None:
+    """Goal: who missed the election joins its leader. Method: a vote request brings the epoch, then the leader."""
+    node = lab.node(1, log=lab.log(1, 2, 3))
+    node.start()
+    node.ask(
+        VoteRequest(
+            cluster_id=lab.cluster_id,
+            voter=lab.key(1),
+            replica=lab.key(2),
+            replica_epoch=5,
+            last_offset=10,
+            last_offset_epoch=1,
+            pre_vote=False,
+        )
+    )
+    assert (node.node.role, node.node.epoch) == (Role.UNATTACHED, 5)
+    node.ask(begin_epoch(lab, leader=2, epoch=5))
+    assert (node.node.role, node.node.leader_id, node.node.epoch) == (Role.FOLLOWER, 2, 5)
+
+
+def test_a_higher_epoch_without_a_leader_ends_the_following(lab) -> None:
+    """Goal: a leader that was deposed is not fetched from. Method: its answer names a higher epoch and nobody."""
+    node, outcome = follower(lab)
+    deposed = FetchResponse(error_code=ErrorCode.fenced_leader_epoch, leader_id=-1, leader_epoch=9)
+    node.answer(outcome.sends[-1], deposed)
+    assert (node.node.role, node.node.leader_id, node.node.epoch) == (Role.UNATTACHED, -1, 9)
+
+
+def test_a_voter_that_knows_of_the_resignation_is_not_told_again(lab) -> None:
+    """Goal: EndQuorumEpoch is repeated only to who has not answered. Method: one voter answers, one refuses once."""
+    node = lab.leader()
+    sends = {send.destination.node_id: send for send in node.step(Shutdown(timeout_ms=5000)).sends}
+    acknowledged = node.answer(sends[2], EndQuorumEpochResponse(leader_id=1, leader_epoch=node.node.epoch))
+    again = [*acknowledged.sends, *node.fail(sends[3], FailureReason.TIMED_OUT).sends, *node.wait(1000).sends]
+    assert {(send.destination.node_id, type(send.request)) for send in again} == {(3, EndQuorumEpochRequest)}

@@ -229,7 +229,9 @@ def test_a_snapshot_that_is_gone_is_given_up(lab) -> None:
     """Goal: the next Fetch tells of a newer one. Method: SNAPSHOT_NOT_FOUND."""
     node, send = offered(lab)
     gone = chunk(0, b"", error_code=ErrorCode.snapshot_not_found, snapshot_id=None)
-    assert isinstance(node.answer(send, gone).sends[0].request, FetchRequest)
+    outcome = node.answer(send, gone)
+    assert isinstance(outcome.sends[0].request, FetchRequest)
+    assert not outcome.warnings
 
 
 def test_wrong_chunks_end_the_download(lab) -> None:
