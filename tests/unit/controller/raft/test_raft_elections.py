@@ -201,6 +201,17 @@ def test_answers_of_a_former_role_are_ignored(lab) -> None:
     assert node.node.role is Role.CANDIDATE
 
 
+def test_a_failure_of_a_former_role_is_ignored(lab) -> None:
+    """Goal: a broken connection to the last leader is no reason to doubt the next one. Method: follow another leader,
+    then fail the Fetch to the first.
+    """
+    node, outcome = follower(lab)
+    node.ask(begin_epoch(lab, leader=3, epoch=6))
+    assert node.fail(outcome.sends[-1]).roles == []
+    assert node.wait(lab.config(1).fast_backoff_ms_max).roles == []
+    assert (node.node.role, node.node.leader_id) == (Role.FOLLOWER, 3)
+
+
 def test_a_fetch_that_breaks_off_is_sent_again_at_once_and_a_refusal_starts_a_pre_vote(lab) -> None:
     """Goal: failover does not wait for the fetch timeout. Method: the Fetch in flight breaks off, the one that
     follows without any time passing is refused; wait the fast backoff.
