@@ -12,6 +12,8 @@ from quorate_protocol import features
 from quorate_protocol.errors import error_code_of
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.releases import RELEASES as ROWS
+from quorate_protocol.records.framing import record_version_for
+from quorate_protocol.records.generated import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord
 
 PROGRAM = Path(__file__).resolve().parents[1] / "kit" / "java" / "ReleaseFacts.java"
 NAMES = [
@@ -74,6 +76,40 @@ def test_levels_of_other_features(release: str, facts: Facts) -> None:
         feature = features.FEATURES[name]
         assert feature.needs_metadata_version.get(int(level), 0) == int(needed)
         assert int(level) == 0 or feature.default_since[int(level)] == int(since)
+
+
+SINCE = {
+    "isScramSupported": features.SCRAM_SINCE,
+    "isMetadataTransactionSupported": features.TRANSACTIONS_SINCE,
+    "isDelegationTokenSupported": features.DELEGATION_TOKENS_SINCE,
+    "isControllerRegistrationSupported": features.CONTROLLER_REGISTRATION_SINCE,
+    "isDirectoryAssignmentSupported": features.DIRECTORY_ASSIGNMENT_SINCE,
+    "isElrSupported": features.ELIGIBLE_LEADER_REPLICAS_SINCE,
+    "isCordonedLogDirsSupported": features.CORDONED_DIRECTORIES_SINCE,
+    "isControllerUnregistrationSupported": features.CONTROLLER_UNREGISTRATION_SINCE,
+}
+NOT_OURS = {"isMigrationSupported", "isCidrAclSupported"}
+"""Our controllers neither migrate from ZooKeeper nor serve ACLs."""
+RECORDS = {
+    "registerBrokerRecordVersion": RegisterBrokerRecord,
+    "partitionRecordVersion": PartitionRecord,
+    "partitionChangeRecordVersion": PartitionChangeRecord,
+}
+
+
+def test_what_a_level_can_do(facts: Facts) -> None:
+    """Goal: capabilities begin, and record versions change, where Kafka has it. Method: each that the release has."""
+    for name, text, answer in facts("capability"):
+        level = int(text)
+        if name in RECORDS:
+            assert record_version_for(RECORDS[name], level) == int(answer), (name, level)
+            assert level == features.METADATA_VERSION_MIN or record_version_for(
+                RECORDS[name], level - 1
+            ) < int(answer)
+        elif name == "isLeaderEpochBumpRequiredOnIsrShrink":
+            assert (answer == "false") == (level == features.KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE)
+        elif name not in NOT_OURS:
+            assert (answer == "true") == (level == SINCE[name]), (name, level)
 
 
 def test_names_mean_the_same_levels(release: str, facts: Facts) -> None:

@@ -89,7 +89,7 @@ def registered_outlooks(
 
     `supported` has the highest level that any node runs, `nodes` are all brokers and controllers with their
     `features`, `voter_ids` those that have to be registered. Dependencies on metadata.version are those of
-    Kafka 4.3.1.
+    Kafka 4.4.0.
     """
     registered = list(nodes)
     missing = missing_voters(finalized, registered, voter_ids)

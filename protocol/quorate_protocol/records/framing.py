@@ -28,7 +28,7 @@ _VERSIONS_BY_LEVEL: Final[dict[str, tuple[tuple[int, int], ...]]] = {
 def record_version_for(record_type: type[MetadataRecord], metadata_version: int) -> int:
     """Return the version to write a record in at a finalized metadata.version (a level, such as 30 for 4.3-IV0).
 
-    Source: Kafka 4.3.1, MetadataVersion.registerBrokerRecordVersion and its siblings.
+    Source: MetadataVersion.registerBrokerRecordVersion and its siblings.
     """
     for level, version in _VERSIONS_BY_LEVEL.get(record_type.__name__, ()):
         if metadata_version >= level:

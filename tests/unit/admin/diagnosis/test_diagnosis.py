@@ -406,6 +406,30 @@ def test_a_live_node_that_lacks_levels_of_later_releases_is_no_finding(release: 
     assert codes(ghost) == [Code.FEATURE_BLOCKED]
 
 
+def test_a_live_broker_of_an_older_release_than_another_is_a_finding() -> None:
+    """Goal: an upgrade that stopped half way is told. Method: a broker of each release, both alive."""
+    older, newer = list(RELEASES.values())[-2:]
+    level = older.metadata_version
+    old = Blocker(kind=NodeKind.BROKER, node_id=10, lowest=7, highest=level)
+    brokers = {
+        node_id: RegisteredNode(
+            kind=NodeKind.BROKER,
+            node_id=node_id,
+            features={"metadata.version": (7, release.metadata_version)},
+        )
+        for node_id, release in ((10, older), (11, newer))
+    }
+    facts = replace(
+        blocked(old, finalized=level, target=newer.metadata_version),
+        quorum=quorum(replica(1), replica(2), replica(3), observers=[replica(10), replica(11)]),
+        controllers=controllers(1, 2, 3),
+        brokers=brokers,
+    )
+    finding = only(facts)
+    assert (finding.code, finding.node_id) == (Code.FEATURE_BLOCKED, 10)
+    assert finding.advice == "Upgrade the software of broker 10 and restart it."
+
+
 def test_a_broker_that_is_gone_is_unregistered() -> None:
     """Goal: the command for brokers. Method: a registered broker that does not follow the log."""
     finding = only(broker_blocks(11))
