@@ -46,7 +46,7 @@ QUORUMS = {
     "dynamic": ("controller.quorum.bootstrap.servers=ADDRESS", ("--standalone",)),
 }
 WAIT_S = 90
-LOOK_MS = 2_000
+LOOK_MS = 5_000
 BEGUN_AT = 12
 """Behind the leader's control records and the transaction with levels and user."""
 
