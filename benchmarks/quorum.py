@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 POLL_SECONDS: Final = 0.005
+LEVELS_OF: Final = "4.3"
+"""The release whose feature levels a quorum begins with: our controllers would begin with later ones than Kafka's."""
 NODE_IDS: Final = (3000, 3001, 3002)
 QUORATE_CONTROLLER: Final = (sys.executable, "-m", "quorate", "controller")
 
@@ -113,6 +115,7 @@ class Quorum:
             _output(
                 *(*QUORATE_CONTROLLER, "format", "--config", str(self._properties_file(node_id))),
                 *("--cluster-id", self.cluster_id, "--initial-controllers", voters),
+                *("--release-version", LEVELS_OF),
             )
 
     def start(self) -> None:
