@@ -21,17 +21,11 @@ from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from quorate_controller.control import broker_transitions
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
 from quorate_controller.control.controller import QuorumController
+from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.records.framing import decode_record, encode_record, record_version_for
 
 SESSION_MS = 9_000
-FEATURES = {
-    "metadata.version": (7, 33),
-    "kraft.version": (0, 1),
-    "transaction.version": (0, 2),
-} | dict.fromkeys(
-    ["group.version", "eligible.leader.replicas.version", "share.version", "streams.version"], (0, 1)
-)
 
 broker_ids = st.integers(1, 3)
 incarnations = st.integers(1, 3)
@@ -123,7 +117,7 @@ class BrokerLife(RuleBasedStateMachine):
             listeners=(Listener(name="A", host="h", port=1, security_protocol=0),),
             features=tuple(
                 Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in FEATURES.items()
+                for name, (low, high) in SUPPORTED_FEATURES.items()
             ),
             rack=None,
             log_dirs=(UUID(int=2_000 + 10 * broker_id), UUID(int=2_001 + 10 * broker_id)),

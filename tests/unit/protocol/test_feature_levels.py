@@ -2,6 +2,7 @@
 
 import pytest
 from quorate_protocol import features
+from quorate_protocol.kafka.releases import RELEASES, Release
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,11 @@ def test_downgrades_across_changed_records_lose_something(current, target, loses
     assert features.loses_records(current, target) is loses
 
 
+def _recorded(release: Release) -> dict[str, int]:
+    """The levels for production but for kraft.version, which is no record of the metadata log."""
+    return {name: level for name, level in release.feature_levels.items() if name != features.KRAFT_VERSION}
+
+
 @pytest.mark.parametrize(
     ("metadata_version", "levels"),
     [
@@ -53,6 +59,7 @@ def test_downgrades_across_changed_records_lose_something(current, target, loses
                 "transaction.version": 2,
             },
         ),
+        *((release.metadata_version, _recorded(release)) for release in RELEASES.values()),
     ],
 )
 def test_default_levels_follow_metadata_version(metadata_version, levels):
