@@ -342,3 +342,32 @@ def test_a_wrong_address_does_not_put_off_an_election(lab) -> None:
         waited_ms += 5
     assert node.node.role is Role.PROSPECTIVE
     assert waited_ms <= 200
+
+
+def test_an_answer_of_an_older_epoch_is_ignored(lab) -> None:
+    """Goal: records come from the leader of the epoch. Method: the same node answers as leader of an older one."""
+    node, send = following(lab)
+    assert not node.answer(send, answer(leader_epoch=4, records=lab.batch(10, 4))).appended
+    assert node.node.epoch == 5
+
+
+def test_a_refusal_of_the_whole_request_is_reported(lab) -> None:
+    """Goal: a wrong cluster id at the leader's address is seen in the log. Method: an error at the top level."""
+    node, send = following(lab)
+    refused = answer(top_level_error_code=ErrorCode.inconsistent_cluster_id, records=lab.batch(10, 5))
+    outcome = node.answer(send, refused)
+    assert not outcome.appended
+    (warning,) = outcome.warnings
+    assert (warning.event, warning.facts["error"]) == ("request_refused", "inconsistent_cluster_id")
+
+
+def test_who_asked_the_leader_by_chance_follows_it_and_takes_its_records(lab) -> None:
+    """Goal: the answer that shows the leader is not asked for twice. Method: a node that knows the epoch but not its
+    leader looks for one, and the leader itself answers.
+    """
+    node = lab.node(4, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5))
+    (send,) = node.start().sends
+    leader = LeaderEndpoint(node_id=2, host="host2", port=9002)
+    outcome = node.answer(send, answer(leader_endpoint=leader, records=lab.batch(10, 5)))
+    assert (node.node.role, node.node.leader_id, node.node.epoch) == (Role.FOLLOWER, 2, 5)
+    assert outcome.appended == lab.batch(10, 5)

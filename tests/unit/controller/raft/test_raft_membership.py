@@ -16,6 +16,7 @@ from quorate_controller.raft.messages import (
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
     Role,
+    Tick,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )
@@ -119,6 +120,43 @@ def test_an_unfit_voter_is_not_added(
     assert reply.response.error_code is error_code
     assert reply.response.error_message
     assert not outcome.appended
+
+
+def test_a_voter_that_just_failed_to_answer_is_not_probed_at_once(lab) -> None:
+    """Goal: a client that repeats its request does not end the leader, which has one request to a node at a time.
+    Method: the probe fails, and the same request comes again.
+    """
+    node = leading(lab)
+    _, outcome = node.ask(add(lab))
+    node.fail(outcome.sends[0])
+    response, outcome = node.ask(add(lab))
+    assert response.error_code is ErrorCode.request_timed_out
+    assert "is not ready to receive requests" in response.error_message
+    assert not outcome.sends
+
+
+def test_a_probe_that_is_answered_late_adds_nobody(lab) -> None:
+    """Goal: a client that was told of a timeout can rely on it. Method: answer the probe after the change expired."""
+    node = leading(lab)
+    node.ask(lab.fetch(4, 11))
+    _, outcome = node.ask(add(lab))
+    (probe,) = outcome.sends
+    node.ask(lab.fetch(2, 11))
+    expired = node.step(Tick(), after_ms=lab.config(1).request_timeout_ms)
+    assert [reply.response.error_code for reply in expired.replies] == [ErrorCode.request_timed_out]
+    assert not node.answer(probe, SUPPORTED).appended
+    assert node.node.voters.ids == (1, 2, 3)
+
+
+def test_one_voter_is_probed_at_a_time(lab) -> None:
+    """Goal: changes of the voters do not overlap. Method: another addition, and a removal, during a probe."""
+    node = leading(lab)
+    node.ask(add(lab, 4))
+    for request in (add(lab, 5), remove(lab, 3)):
+        response, outcome = node.ask(request)
+        assert response.error_code is ErrorCode.request_timed_out
+        assert "previous voter change request" in response.error_message
+        assert not outcome.sends
 
 
 def test_a_voter_that_cannot_be_reached_is_not_added(lab) -> None:

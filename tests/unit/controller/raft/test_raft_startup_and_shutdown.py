@@ -1,6 +1,9 @@
 """What a restart makes of the disk, and how a replica leaves."""
 
+from dataclasses import replace
+
 import pytest
+from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     ConnectionLost,
@@ -190,3 +193,12 @@ def test_a_leader_whose_voters_leave_with_it_does_not_wait(lab) -> None:
         assert not node.node.is_shut_down
         node.step(ConnectionLost(node_id=node_id))
     assert node.node.is_shut_down
+
+
+def test_a_leader_that_leaves_at_once_refuses_what_still_comes(lab) -> None:
+    """Goal: nobody takes an answer of a node that ends for one of the leader. Method: a shutdown without time."""
+    node = lab.leader()
+    node.step(Shutdown(timeout_ms=0))
+    assert node.node.is_shut_down
+    response, _ = node.ask(replace(lab.fetch(2, 3, 1), current_leader_epoch=node.node.epoch))
+    assert response.error_code is ErrorCode.broker_not_available
