@@ -44,6 +44,14 @@ def test_finds_a_log_that_is_read_without_its_checksums(monkeypatch: pytest.Monk
     assert first_violation(Shape.rotten).name in {"ConsistentCommittedData", "SameImages"}
 
 
+def test_finds_a_log_whose_epochs_are_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a log that ends in a higher epoch by damage alone is found: it wins elections, or can't take part in one.
+    Method: recovery takes the epochs of batches as they are.
+    """
+    monkeypatch.setattr(log, "settle_leader_epochs", lambda *_: None)
+    assert first_violation(Shape.rotten).name in {"ConsistentCommittedData", "Liveness"}
+
+
 def test_finds_a_log_that_is_cut_off_at_any_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a node that forgets what it promised is found, though nobody misses it. Method: recovery takes all damage
     in the last file for a torn write.

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from quorate_controller.storage.errors import DirectoryInUseError, FileMissingError, StorageError
+from quorate_protocol.errors import ProtocolError
+from quorate_protocol.records.batch import scan_batches
 
 if TYPE_CHECKING:
     from random import Random
+
+
+EPOCH_ROTS: Final = 0.3
+"""How often a bit that turns in a log is one of an epoch: no checksum covers it, and it decides elections."""
+EPOCH_POSITION: Final = 12
+"""Where a batch has its epoch."""
 
 
 class PowerLoss(Exception):  # noqa: N818 - an event of the world, not a fault of the code under test
@@ -68,6 +76,15 @@ class Rot:
 
     def __str__(self) -> str:
         return f"{self.path.name} at byte {self.position}, bit {self.bit}"
+
+
+def _position_of_epoch(rng: Random, data: bytes) -> int | None:
+    """A byte of some batch's epoch, which no checksum covers; None for a file without whole batches."""
+    try:
+        headers = list(scan_batches(data))
+    except ProtocolError:
+        return None
+    return rng.choice(headers).position + EPOCH_POSITION + rng.randrange(4) if headers else None
 
 
 class SimulatedFile:
@@ -178,7 +195,10 @@ class SimulatedDisk:
             return None
         path = rng.choice(paths)
         inode = self._names[path]
-        found = Rot(path, inode, rng.randrange(len(inode.data)), rng.randrange(8))
+        position = rng.randrange(len(inode.data))
+        if path.suffix == ".log" and rng.random() < EPOCH_ROTS:
+            position = _position_of_epoch(rng, bytes(inode.data)) or position
+        found = Rot(path, inode, position, rng.randrange(8))
         found.turn()
         return found
 
