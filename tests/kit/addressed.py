@@ -16,7 +16,6 @@ from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 NODES = 3
-OLDEST_LEVEL = "4.3"  # which the jars of every supported release know
 SCRAPE_TIMEOUT_S = 5
 MISROUTED = "kafka_network_socketserver_misroutedconnectioncount"
 MISROUTED_PEERS = "kafka_server_raftchannelmetrics_misrouted_connection_count"
@@ -50,9 +49,7 @@ class AddressedQuorum(Cluster):
         """
         # An election that needs another try should not take a second of a test.
         config = {"controller.quorum.election.timeout.ms": 500, "controller.quorum.fetch.timeout.ms": 1000}
-        manifest = manifests(
-            controllers=nodes, java=java, brokers=brokers, metadata_version=OLDEST_LEVEL, config=config
-        )
+        manifest = manifests(controllers=nodes, java=java, brokers=brokers, config=config)
         cluster = cls.settle(directory, jars, manifest)
         first = free_ports(2 * nodes)
         cluster.client_ports = {one: first + place for place, one in enumerate(cluster.controllers)}

@@ -2,7 +2,8 @@
 
 A client asks in its highest version. A peer that does not know that version answers UNSUPPORTED_VERSION in version 0,
 with the versions that it knows (KIP-511); then the client asks again. Since version 5 the request names the cluster
-and the node that the client means, and any other node answers REBOOTSTRAP_REQUIRED (KIP-1242).
+and the node that the client means, and any other node answers REBOOTSTRAP_REQUIRED (KIP-1242), unless it is a Java
+controller: those of Kafka 4.4 accept any.
 """
 
 from collections.abc import Mapping

@@ -12,9 +12,7 @@ import pytest
 from kit.addressed import MISROUTED, MISROUTED_PEERS, AddressedQuorum
 from kit.forwarder import HOST, Forwarder, Network
 from kit.forwarder import network as forwarders
-from kit.kafka import jars_of
 from kit.membership import lead_with, quorate
-from kit.releases import RELEASES
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError
@@ -33,16 +31,16 @@ def network() -> Iterator[Network]:
         yield made
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module")
 def mixed(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, network: Network
+    tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path, network: Network
 ) -> Iterator[AddressedQuorum]:
     """Two Java controllers and one of ours, known to each other by addresses that can be led elsewhere."""
     quorum = AddressedQuorum.prepare(
         tmp_path_factory.mktemp("mixed") / "cluster",
         network=network,
         peers_forwarded=True,
-        jars=jars_of(request.param),
+        jars=kafka_jars,
         java=(3000, 3001),
     )
     try:
@@ -74,16 +72,15 @@ def await_finding(quorum: AddressedQuorum, meant: str, before: float) -> None:
     eventually(lambda: quorum.counted(metric) > before, NOTICE_TIMEOUT_S, f"a finding: {meant}")
 
 
-@pytest.mark.parametrize("release", RELEASES)
 def test_a_stock_broker_that_takes_a_follower_for_the_leader_is_named(
-    network: Network, tmp_path: Path, release: str
+    network: Network, tmp_path: Path, kafka_jars: Path
 ) -> None:
     """Goal: brokers that were misled are found as controllers are: they follow the log, too.
 
     Method: start a broker while the leader's address leads to a follower; lead it back, and the broker is in service.
     """
     quorum = AddressedQuorum.prepare(
-        tmp_path / "cluster", network=network, peers_forwarded=True, jars=jars_of(release), brokers=1
+        tmp_path / "cluster", network=network, peers_forwarded=True, jars=kafka_jars, brokers=1
     )
     try:
         quorum.start(*quorum.controllers)

@@ -1,7 +1,7 @@
 """KIP-1242 between stock brokers and stock clients of Kafka 4.4, and between these brokers and our client.
 
-A broker's advertised address comes to lead to another broker. The controllers are ours. The clients start at
-addresses that always lead to the right brokers.
+A broker's advertised address comes to lead to another broker of the cluster, or to a broker of another cluster.
+The controllers of both clusters are ours. The clients start at addresses that always lead to their cluster.
 """
 
 import asyncio
@@ -78,10 +78,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, network: Network) -> Itera
         made.close()
 
 
-@pytest.fixture
-def wrong_port(cluster: Routed) -> int:
-    """Where the address of the first broker will lead: to the other broker."""
-    return cluster.port(cluster.brokers[1])
+@pytest.fixture(scope="module")
+def other_cluster(tmp_path_factory: pytest.TempPathFactory, network: Network) -> Iterator[Routed]:
+    """A cluster of one broker, running."""
+    made = Routed.prepare(tmp_path_factory.mktemp("second") / "cluster", network, brokers=1)
+    try:
+        yield made.start_all()
+    finally:
+        made.close()
+
+
+@pytest.fixture(params=["broker", "cluster"])
+def wrong_port(request: pytest.FixtureRequest, cluster: Routed) -> int:
+    """Where the address of the first broker will lead: to the other broker, or to the other cluster."""
+    if request.param == "broker":
+        return cluster.port(cluster.brokers[1])
+    other: Routed = request.getfixturevalue("other_cluster")
+    return other.port(other.brokers[0])
 
 
 def test_stock_clients_begin_again_and_lose_nothing(
@@ -89,9 +102,8 @@ def test_stock_clients_begin_again_and_lose_nothing(
 ) -> None:
     """Goal: stock producers and consumers of Kafka 4.4 that are led to a wrong broker find back by themselves.
 
-    Method: they write and read a topic of one broker without pause. Lead the broker's
-    address elsewhere: both are told REBOOTSTRAP_REQUIRED. Lead it back: they go on, and every record that was
-    acknowledged is read.
+    Method: they write and read a topic of one broker without pause. Lead the broker's address elsewhere: both are
+    told REBOOTSTRAP_REQUIRED. Lead it back: they go on, and every record that was acknowledged is read.
     """
     broker = cluster.brokers[0]
     topic = unused("routed")
