@@ -400,6 +400,21 @@ def test_a_moved_voter_is_written_down(lab) -> None:
     assert not outcome.appended
 
 
+def test_a_voter_waits_to_be_updated_until_the_change_under_way_is_over(lab) -> None:
+    """Goal: a VotersRecord follows one that is committed. Method: update a voter while another one is probed, and
+    before the update of another one is committed.
+    """
+    probing, updated = leading(lab), leading(lab)
+    probing.ask(add(lab))
+    assert updated.ask(update(lab, 3))[0].error_code is ErrorCode.none
+    for node in (probing, updated):
+        response, outcome = node.ask(update(lab))
+        assert response.error_code is ErrorCode.request_timed_out
+        assert not outcome.appended
+    updated.ask(lab.fetch(2, 12))
+    assert updated.ask(update(lab))[0].error_code is ErrorCode.none
+
+
 @pytest.mark.parametrize(
     ("changes", "error_code"),
     [

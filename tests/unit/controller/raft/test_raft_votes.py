@@ -283,3 +283,14 @@ def test_nobody_stands_when_the_epochs_are_used_up(lab) -> None:
         assert (node.node.epoch, node.node.role) != (EPOCH_MAX + 1, Role.CANDIDATE)
     assert node.node.epoch == EPOCH_MAX
     assert turns < 200
+
+
+def test_who_has_voted_still_grants_pre_votes_to_logs_that_are_not_behind(lab) -> None:
+    """Goal: a pre-vote binds nobody, and the vote of the epoch is no answer to it (KIP-996). Method: vote for one,
+    then be asked for pre-votes by another, with a log that reaches as far and with one that does not.
+    """
+    node = started(lab)
+    assert node.ask(vote(lab))[0].vote_granted
+    asked = vote(lab, replica=lab.key(3), pre_vote=True)
+    assert node.ask(asked)[0].vote_granted
+    assert not node.ask(replace(asked, last_offset=9))[0].vote_granted
