@@ -374,7 +374,7 @@ def use_other_tools(kafka: Kafka, by_broker: tuple[str, str], by_controller: tup
     kafka.tool(f"{tools}.AclCommand", *by_controller, "--list")
     feature = f"{tools}.FeatureCommand"
     kafka.tool(feature, *by_controller, "describe")
-    kafka.tool(feature, *by_broker, "upgrade", "--feature", "share.version=1")
+    kafka.tool(feature, *by_broker, "upgrade", "--feature", "transaction.version=2")
     kafka.tool(feature, *by_controller, "downgrade", "--feature", "group.version=0")
     kafka.tool(f"{tools}.MetadataQuorumCommand", *by_controller, "describe", "--status")
     kafka.tool(f"{tools}.MetadataQuorumCommand", *by_broker, "describe", "--replication")
