@@ -327,3 +327,16 @@ def test_a_falling_fetch_offset_is_reported(
     assert (note.event, note.is_warning) == (event, is_warning)
     assert (note.facts["before"], note.facts["now"]) == (11, 5)
     assert node.node.high_watermark == 11
+
+
+def test_a_late_fetch_takes_nothing_back_that_is_committed(lab) -> None:
+    """Goal: the high watermark that a leader answers never falls. Method: two records of its epoch are committed, and
+    a Fetch arrives that the same voter sent before.
+    """
+    node = leading(lab)
+    node.step(Propose(batches=lab.batch(11, 2, 2)))
+    node.ask(fetch(lab, 2, 13, high_watermark=11))
+    assert node.node.describe_quorum(node.now_ms).high_watermark == 13
+    response, _ = node.ask(fetch(lab, 2, 12, high_watermark=11))
+    assert response.high_watermark == 13
+    assert node.node.describe_quorum(node.now_ms).high_watermark == 13
