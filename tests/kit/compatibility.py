@@ -18,6 +18,7 @@ COUNTERPARTS: Final = {
     "brokers of the release, Quorate's controllers": (
         "tests/integration/admin/test_operations_python.py",
         "tests/integration/gateway/",
+        "tests/integration/identity/test_rebootstrap_at_stock_brokers.py",
         "tests/integration/play/",
         "tests/integration/test_client_libraries.py",
         "tests/integration/test_failures_of_nodes.py",
@@ -39,6 +40,7 @@ COUNTERPARTS: Final = {
     "stock command line tools, compared with Quorate's": ("tests/integration/parity/",),
     "Quorate's tools and admin client, stock clusters": (
         "tests/integration/admin/",
+        "tests/integration/test_unregister_controller_java.py",
         "tests/integration/tools/",
     ),
 }
