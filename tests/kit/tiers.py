@@ -69,6 +69,7 @@ NIGHTLY = {
     f"{_OPERATOR}/test_operators_that_die_draining.py": "kills an operator after each of its steps",
     f"{_OPERATOR}/test_operators_that_die_recovering.py": "kills an operator after each of its steps",
     f"{_OPERATOR}/test_operators_that_die_renaming.py": "the same; failed once on a loaded machine",
+    "tests/integration/play/test_release_upgrade.py": "three rolls of six nodes, four of them JVMs",
     "tests/integration/test_soak.py": "needs root, and makes namespaces of the network",
     "tests/kubernetes/kind/": "kind: builds images, three machines, 12 to 15 minutes",
 }
