@@ -94,8 +94,10 @@ def render_properties(properties: Mapping[str, str], comment: str) -> str:
     return f"# {comment}\n{format_properties(properties, is_plain=True)}"
 
 
+# Without a hook of its own, log4j2 writes what a node says while it shuts down.
 LOG4J2 = """\
 status = error
+shutdownHook = disable
 appender.out.type = Console
 appender.out.name = out
 appender.out.layout.type = PatternLayout
