@@ -19,6 +19,7 @@ from kit.waiting import eventually
 from kubernetes.client import ApiException
 from quorate_operator.web.port import ClusterKey
 
+PAGE_TOKEN = "a-token-of-the-page"
 TIMEOUT_S = 150  # it looks after the clusters of other tests as well
 OPERATOR = "quorate"
 # The kinds of the Prometheus operator, as far as an API server has to know them to take objects.
@@ -244,7 +245,7 @@ def test_the_rights_are_enough_for_a_real_operator(
     make a cluster and let it go again; look for refusals in what it says.
     """
     log, token = tmp_path / "operator.log", tmp_path / "token"
-    token.write_text("a token of the page\n")
+    token.write_text(f"{PAGE_TOKEN}\n")
     listen, web = free_ports(1), free_ports(1)
     command = [
         *DIE_WITH_PARENT,
@@ -308,7 +309,7 @@ def test_the_rights_are_enough_for_a_real_operator(
         eventually(lambda: "conditions" in (resource() or {}).get("status", {}), TIMEOUT_S, "a status")
         events = kubernetes.client.EventsV1Api(api_client)
         eventually(lambda: events.list_namespaced_event(installed.clusters).items, TIMEOUT_S, "an Event")
-        press_pause(f"http://127.0.0.1:{web}", ClusterKey(installed.clusters, "quorum"), "secret")
+        press_pause(f"http://127.0.0.1:{web}", ClusterKey(installed.clusters, "quorum"), PAGE_TOKEN)
         annotations = resource()["metadata"]["annotations"]
         assert annotations["quorate.dev/pause"] == "true"
         gone = kubectl(
