@@ -16,6 +16,10 @@ ROOT: Final = Path(__file__).parents[1]
 REPORTS: Final = ROOT / "test-reports" / "compatibility"
 PAGE: Final = ROOT / "docs" / "compatibility.md"
 BEGIN, END = "<!-- tools/compatibility.py -->\n", "<!-- end -->\n"
+HEAD: Final = """\
+Integration tests beside each release ([kit/compatibility.py](../tests/kit/compatibility.py) has their files):
+
+"""
 
 
 def table(reports: dict[str, dict[str, dict[str, int]]]) -> str:
@@ -49,7 +53,7 @@ def main() -> int:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     reports = {version: json.loads(file.read_text()) for version, file in files.items()}
-    PAGE.write_text(f"{before}{BEGIN}{table(reports)}{END}{after}")
+    PAGE.write_text(f"{before}{BEGIN}{HEAD}{table(reports)}{END}{after}")
     return 0
 
 

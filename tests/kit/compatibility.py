@@ -19,10 +19,8 @@ COUNTERPARTS: Final = {
         "tests/integration/admin/test_operations_python.py",
         "tests/integration/gateway/",
         "tests/integration/identity/test_rebootstrap_at_stock_brokers.py",
-        "tests/integration/play/",
         "tests/integration/test_client_libraries.py",
         "tests/integration/test_failures_of_nodes.py",
-        "tests/integration/test_play.py",
         "tests/integration/test_shipping.py",
     ),
     "Java controllers and Quorate's in one quorum": (

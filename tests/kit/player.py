@@ -11,11 +11,13 @@ from typing import Any
 import psutil
 import pytest
 from kit.cluster import environment_for, free_ports
+from kit.kafka import jars_of
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import NotAnsweringError, NotRunningError
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 QUORATE = str(Path(sys.executable).with_name("quorate"))
 TIMEOUT_S = 600
@@ -157,11 +159,14 @@ class Player:
 
 
 @pytest.fixture
-def player(tmp_path: Path, kafka_jars: Path) -> Iterator[Player]:
-    """A player whose cluster is controllers alone, until the test writes another manifest."""
+def player(tmp_path: Path) -> Iterator[Player]:
+    """A player whose cluster is controllers alone, until the test writes another manifest.
+
+    It has the default release, whatever the run has: examples name theirs.
+    """
     path = tmp_path / "play"
     path.mkdir()
-    player = Player(path, environment_for(kafka_jars, tmp_path))
+    player = Player(path, environment_for(jars_of(DEFAULT_RELEASE), tmp_path))
     yield player
     player.run("stop")
     player.close()
