@@ -6,8 +6,8 @@ of an epoch, and after a truncation, so that a crash leaves it ahead of the log 
 """
 
 import logging
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC_ID
@@ -46,17 +46,32 @@ def settle_leader_epochs(
     known = _parse_leader_epochs(content) if content is not None else None
     if known is None and (content is not None or epochs):
         _logger.warning("leader_epochs_written_again", extra={"facts": {"file": str(path)}})
-    if known:
-        # The log may begin earlier than the file: a start that advances deletes whole segments.
-        offset, expected, found = _difference(known, epochs, known[0].start_offset, end_offset)
-        if expected != found:
-            raise CorruptFileError(
-                path.parent,
-                f"{LEADER_EPOCH_CHECKPOINT} has epoch {expected} at offset {offset}, the log has epoch {found}; "
-                "one of them is damaged",
-                advice=DAMAGE_ADVICE,
-            )
+    difference = _first_difference(known or [], epochs, end_offset)
+    if difference is not None:
+        offset, expected, found = difference
+        raise CorruptFileError(
+            path.parent,
+            f"{LEADER_EPOCH_CHECKPOINT} has epoch {expected} at offset {offset}, the log has epoch {found}; "
+            "one of them is damaged",
+            advice=DAMAGE_ADVICE,
+        )
     write_leader_epochs(file_system, directory, epochs)
+
+
+def epochs_within(epochs: Iterable[EpochStart], start_offset: int, end_offset: int) -> list[EpochStart]:
+    """Returns the epochs of the offsets from `start_offset` to below `end_offset`; `epochs` ascend.
+
+    The first begins at `start_offset` if `epochs` reach back that far.
+    """
+    within: list[EpochStart] = []
+    for entry in epochs:
+        if max(entry.start_offset, start_offset) >= end_offset:
+            break
+        if entry.start_offset <= start_offset:
+            within = [EpochStart(epoch=entry.epoch, start_offset=start_offset)]
+        else:
+            within.append(entry)
+    return within
 
 
 def ensure_partition_metadata(file_system: FileSystem, directory: Path) -> None:
@@ -85,21 +100,30 @@ def _parse_leader_epochs(content: bytes) -> list[EpochStart] | None:
         return None
 
 
-def _difference(
-    known: Sequence[EpochStart], found: Sequence[EpochStart], start_offset: int, end_offset: int
-) -> tuple[int, int | None, int | None]:
-    """Returns the first offset within the bounds at which the epochs differ, with both; else two equal epochs."""
-    starts = {start_offset, *(one.start_offset for one in (*known, *found))}
-    for offset in sorted(starts):
-        if start_offset <= offset < end_offset and found and found[0].start_offset <= offset:
-            epochs = _epoch_at(known, offset), _epoch_at(found, offset)
-            if epochs[0] != epochs[1]:
-                return offset, *epochs
-    return start_offset, None, None
+def _first_difference(
+    known: Sequence[EpochStart], found: Sequence[EpochStart], end_offset: int
+) -> tuple[int, int, int] | None:
+    """Returns the first offset at which the epochs differ and both epochs there; None if they agree.
 
-
-def _epoch_at(epochs: Sequence[EpochStart], offset: int) -> int | None:
-    return next((one.epoch for one in reversed(epochs) if one.start_offset <= offset), None)
+    Compares the offsets that both cover. The log may begin earlier than the file, since a start that advances deletes
+    whole segments, and the file may be ahead of the log's end.
+    """
+    if not known or not found:
+        return None
+    start_offset = max(known[0].start_offset, found[0].start_offset)
+    expected_epoch = found_epoch = -1
+    for expected, actual in zip_longest(
+        epochs_within(known, start_offset, end_offset), epochs_within(found, start_offset, end_offset)
+    ):
+        if expected != actual:
+            offset = min(one.start_offset for one in (expected, actual) if one is not None)
+            if expected is not None and expected.start_offset == offset:
+                expected_epoch = expected.epoch
+            if actual is not None and actual.start_offset == offset:
+                found_epoch = actual.epoch
+            return offset, expected_epoch, found_epoch
+        expected_epoch = found_epoch = expected.epoch
+    return None
 
 
 def _leader_epochs_text(epochs: list[EpochStart]) -> bytes:

@@ -18,6 +18,7 @@ from quorate_controller.raft.startup import EpochStart
 from quorate_controller.storage.batch_spans import BatchSpan
 from quorate_controller.storage.checkpoint_files import (
     ensure_partition_metadata,
+    epochs_within,
     settle_leader_epochs,
     write_leader_epochs,
 )
@@ -172,7 +173,7 @@ class MetadataLog:
             # The newest first: whatever a crash leaves is a log without a gap.
             self._delete_segment(self._segments.pop())
         self._segments[-1].truncate_to(offset)
-        self._epochs = [entry for entry in self._epochs if entry.start_offset < self.end_offset]
+        self._epochs = epochs_within(self._epochs, self._start_offset, self.end_offset)
         self._control_offsets = [base for base in self._control_offsets if base < self.end_offset]
         write_leader_epochs(self._file_system, self._directory, self._epochs)
 
@@ -198,11 +199,7 @@ class MetadataLog:
             # The oldest first: whatever a crash leaves is a log without a gap.
             self._delete_segment(self._segments.pop(0))
             deleted += 1
-        kept = [entry for entry in self._epochs if entry.start_offset > offset]
-        current = [entry for entry in self._epochs if entry.start_offset <= offset]
-        if current and offset < (kept[0].start_offset if kept else self.end_offset):
-            kept.insert(0, EpochStart(epoch=current[-1].epoch, start_offset=offset))
-        self._epochs = kept
+        self._epochs = epochs_within(self._epochs, offset, self.end_offset)
         self._control_offsets = [base for base in self._control_offsets if base >= offset]
         write_leader_epochs(self._file_system, self._directory, self._epochs)
         return deleted
