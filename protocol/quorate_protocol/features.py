@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from quorate_protocol.kafka.releases import DEFAULT_RELEASE, NEWEST_RELEASE, RELEASES
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE, NEWEST_RELEASE, RELEASES, release_line
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
@@ -122,11 +122,11 @@ def metadata_version_named(text: str) -> int:
     Raises:
         ValueError: there is no such version; the message lists those that exist.
     """
-    release = ".".join(text.split(".")[:2])
+    line = release_line(text)
     for version in reversed(tuple(METADATA_VERSIONS.values())):
         if version.name == text:
             return version.level
-        if version.release == release and "-" not in text and version.level <= METADATA_VERSION_MAX:
+        if version.release == line and "-" not in text and version.level <= METADATA_VERSION_MAX:
             return version.level
     known = ", ".join(version.name for version in METADATA_VERSIONS.values())
     raise ValueError(f"Unknown metadata.version '{text}'. Supported metadata.version are: {known}")

@@ -4,7 +4,7 @@ import os
 from typing import Final
 
 from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS
-from quorate_protocol.kafka.releases import DEFAULT_RELEASE
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE, release_line
 from quorate_protocol.kafka.releases import RELEASES as _ROWS
 
 RELEASES: Final = tuple(_ROWS)
@@ -12,9 +12,9 @@ RELEASES: Final = tuple(_ROWS)
 RELEASE: Final = os.environ.get("QUORATE_KAFKA_VERSION", DEFAULT_RELEASE)
 if RELEASE not in RELEASES:
     raise ValueError(f"QUORATE_KAFKA_VERSION is {RELEASE}: must be one of {', '.join(RELEASES)}")
-LEVEL: Final = ".".join(RELEASE.split(".")[:2])
+LEVEL: Final = release_line(RELEASE)
 """Its metadata.version, as `--release-version` and manifests take it: `4.4`."""
-TOOLS_LEVEL: Final = ".".join(BORROWED_TOOLS.get(RELEASE, RELEASE).split(".")[:2])
+TOOLS_LEVEL: Final = release_line(BORROWED_TOOLS.get(RELEASE, RELEASE))
 """The metadata.version of the stock tools beside it: they can't read the records of a later one."""
 NEWEST_LEVEL: Final = _ROWS[RELEASE].metadata_version
 """The highest metadata.version that its nodes support: 33."""

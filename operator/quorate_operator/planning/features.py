@@ -3,7 +3,7 @@
 from quorate_admin.diagnosis import Blocker
 from quorate_protocol import features
 from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, metadata_version_name
-from quorate_protocol.kafka.releases import NEWEST_RELEASE, version_key
+from quorate_protocol.kafka.releases import NEWEST_RELEASE, release_line, version_key
 
 from quorate_operator.planning.cluster import (
     DesiredCluster,
@@ -37,7 +37,7 @@ def initial_metadata_version(desired: DesiredCluster) -> str:
     if desired.metadata_version is not None:
         return desired.metadata_version
     oldest = min((NEWEST_RELEASE, *(node.kafka_version for node in desired.nodes)), key=version_key)
-    return ".".join(oldest.split(".")[:2])
+    return release_line(oldest)
 
 
 def plan_features(desired: DesiredCluster, observed: ObservedCluster, pending: frozenset[int]) -> Part:
@@ -79,12 +79,12 @@ def forbids_version(node: DesiredNode, observed: ObservedCluster) -> Refusal | N
 
 
 def _highest_level(kafka_version: str) -> int | None:
-    release = tuple(int(part) for part in kafka_version.split(".")[:2])
+    line = version_key(release_line(kafka_version))
     return max(
         (
             level
             for level, version in features.METADATA_VERSIONS.items()
-            if tuple(int(part) for part in version.release.split(".")) <= release
+            if version_key(version.release) <= line
         ),
         default=None,
     )

@@ -65,6 +65,11 @@ def version_key(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
+def release_line(version: str) -> str:
+    """Returns the line that a version is of: ``4.3`` for ``4.3.1``."""
+    return ".".join(version.split(".")[:2])
+
+
 OLDEST_RELEASE: Final = next(iter(RELEASES))
 NEWEST_RELEASE: Final = tuple(RELEASES)[-1]
 """Levels up to this release's are stable; our controllers support all of them."""
