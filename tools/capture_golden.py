@@ -4,8 +4,8 @@ Starts Java controllers and a broker from Kafka's jars on loopback, behind small
 request and response, lets Kafka's own tools work on them, and keeps a few samples of each API and version,
 the metadata log, a checkpoint and the other files of a directory.
 
-    python tools/capture_golden.py --jars ~/kafka-4.3.1/libs --out tests/golden/data
-    python tools/capture_golden.py --jars ~/kafka-4.4.0/libs --tools ~/kafka-4.3.1/libs --out tests/golden/data/4.4.0
+    python tools/capture_golden.py --version 4.3.1 --out tests/golden/data
+    python tools/capture_golden.py --version 4.4.0 --out tests/golden/data/4.4.0
 
 Two scenarios: "current" (three controllers with a dynamic quorum at the newest metadata.version, one broker)
 and "oldest" (a combined node with a static quorum at metadata.version 3.3-IV3, for old record versions).
@@ -29,6 +29,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
+
+from kafka_jars import kafka_here
+from quorate_operator.runtime.local import stock_kafka
 
 CREDENTIAL = (
     "SCRAM-SHA-256=[name=admin,iterations=4096,salt=MWx2NHBkbnc0ZndxN25vdGN4bTB5Y2x0NWQ=,password=secret]"
@@ -146,18 +149,14 @@ class ProxyLoop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka:
-    """Starts Java programs from the jars."""
+    """Starts Java programs of a release in a directory."""
 
-    jars: Path
-    tools: Path
-    """The jars of the command line tools, which may be of another release."""
+    stock: stock_kafka.Kafka
     work: Path
 
     def command(self, main: str, *arguments: str) -> list[str]:
         """The command line of a Java main class."""
-        is_tool = main.startswith(("org.apache.kafka.tools.", "kafka.admin."))
-        jars = self.tools if is_tool else self.jars
-        return ["java", *JAVA_OPTIONS, "-cp", f"{jars}/*", main, *arguments]
+        return self.stock.command(main, *arguments, jvm=JAVA_OPTIONS)
 
     def tool(self, main: str, *arguments: str, may_fail: bool = False) -> None:
         """Run a tool to its end."""
@@ -493,17 +492,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--jars", type=Path, required=True, help="directory with the jars of a release")
-    parser.add_argument("--tools", type=Path, help="directory with the jars of command line tools; the same")
+    parser.add_argument("--version", required=True, help="the release of Kafka")
     parser.add_argument("--out", type=Path, required=True, help="directory to write to")
     options = parser.parse_args()
     out = options.out
     out.mkdir(parents=True, exist_ok=True)
-    jars = options.jars.absolute()
-    tools = options.tools.absolute() if options.tools else jars
+    stock = kafka_here(options.version)
     for name, capture in (("current", capture_current), ("oldest", capture_oldest)):
         work = Path(tempfile.mkdtemp(prefix=f"quorate-golden-{name}-"))
-        exchanges = capture(Kafka(jars=jars, tools=tools, work=work), out)
+        exchanges = capture(Kafka(stock=stock, work=work), out)
         write_exchanges(exchanges, out / f"{name}.jsonl")
         shutil.rmtree(work)
     sizes = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
