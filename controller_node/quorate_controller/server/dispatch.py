@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
 from datetime import timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from quorate_controller.node.events import RaftAnswer
     from quorate_controller.node.port import NodePort
-    from quorate_controller.raft.messages import RaftRequest
+    from quorate_controller.raft.messages import RaftRequest, RaftResponse
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.listener import Exchange, Peer
     from quorate_controller.server.misrouting import ConnectionFindings
@@ -86,6 +87,7 @@ class Call:
         "_envelope",
         "_exchange",
         "_future",
+        "_judge",
         "_started_s",
         "_timer",
         "caller",
@@ -119,6 +121,7 @@ class Call:
         self._counters = counters
         self._envelope = envelope
         self._future: Future[Any] | None = None
+        self._judge: Callable[[RaftResponse], None] | None = None
         self._timer: TimerHandle | None = None
         self._started_s = 0.0
 
@@ -197,9 +200,12 @@ class Call:
 
     # ------------------------------------------------------------------------------- answers that take time
 
-    def wait_for_raft(self, future: Future[RaftAnswer]) -> None:
-        """Answer with raft's reply. Raft keeps the time itself: a Fetch may wait, a vote does not."""
-        self._future = future
+    def wait_for_raft(self, future: Future[RaftAnswer], judge: Callable[[RaftResponse], None] | None) -> None:
+        """Answer with raft's reply, which `judge` gets, too.
+
+        Raft keeps the time itself: a Fetch may wait, a vote does not.
+        """
+        self._future, self._judge = future, judge
         self._exchange.on_abandoned(future.cancel)
         future.add_done_callback(self._raft_answered)
 
@@ -220,7 +226,10 @@ class Call:
         if error is not None:
             self._refuse_because(error)
             return
-        self._answer_of_raft(future.result())
+        reply = future.result()
+        self._answer_of_raft(reply)
+        if self._judge is not None:
+            self._judge(reply.response)
 
     def _answer_of_raft(self, reply: RaftAnswer) -> None:
         if self._envelope is not None and reply.response.error_code is ErrorCode.not_leader_or_follower:
@@ -346,24 +355,21 @@ class Dispatcher:
             else:
                 call.refuse(refusal.error_code, refusal.message)
             return
-        future = self._node.raft(request, call.caller.listener)
-        if not call.caller.forwarded:
-            future.add_done_callback(partial(self._judge, call, request))
-        call.wait_for_raft(future)
+        judge = None if call.caller.forwarded else partial(self._judge, call, request)
+        call.wait_for_raft(self._node.raft(request, call.caller.listener), judge)
 
-    def _judge(self, call: Call, request: RaftRequest, future: Future[RaftAnswer]) -> None:
+    def _judge(self, call: Call, request: RaftRequest, response: RaftResponse) -> None:
         """Find out whether the sender of a Raft request meant this node, see `misrouting`."""
-        if future.cancelled() or future.exception() is not None:
-            return
-        response = future.result().response
         what = misrouting.of_request(request, response, node_id=self._node.node_id)
         if what is None:
             if isinstance(request, FetchRequest) and response.error_code is ErrorCode.none:
                 call.findings.served()
             return
+        if call.findings.is_told(what):
+            return
         if what is Misrouting.LEADER and self._node.status().current_state != Role.FOLLOWER.value:
             return  # this node has lost the leader, too
-        if call.findings.take(what, int(future.get_loop().time() * 1000)):
+        if call.findings.take(what, int(time.monotonic() * 1000)):
             self._note_misrouting(call, what, misrouting.meant_by(request, response))
 
     def _api_versions(self, call: Call) -> None:

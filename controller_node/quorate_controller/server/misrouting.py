@@ -160,9 +160,13 @@ class ConnectionFindings:
         self._told: frozenset[Misrouting] = frozenset()
         self._leader_doubts_ms: deque[int] = deque(maxlen=LEADER_DOUBTS_MIN)
 
+    def is_told(self, what: Misrouting) -> bool:
+        """Whether this was told already."""
+        return what in self._told
+
     def take(self, what: Misrouting, now_ms: int) -> bool:
         """Returns whether this is to be told: it is certain, and news."""
-        if what in self._told:
+        if self.is_told(what):
             return False
         if what is Misrouting.LEADER and not self._is_leader_certain(now_ms):
             return False
