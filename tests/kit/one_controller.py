@@ -1,12 +1,12 @@
 """One node without a cluster, of stock Kafka or ours: its file, its commands, its process."""
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from kit.cluster import free_ports
 from kit.java.class_archive import JVM, archive_options
 from quorate_operator.runtime.local.stock_kafka import Kafka
 
@@ -26,9 +26,7 @@ def quorate_command(*arguments: object) -> list[str]:
 
 def free_address() -> str:
     """An address of this machine where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_ports(1)}"
 
 
 def write_config(

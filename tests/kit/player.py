@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -158,15 +159,24 @@ class Player:
         return found
 
 
+@contextmanager
+def playing(directory: Path, environment: dict[str, str]) -> Iterator[Player]:
+    """A player in `directory`, which has ended when the context ends."""
+    path = directory / "play"
+    path.mkdir()
+    player = Player(path, environment)
+    try:
+        yield player
+        player.run("stop")
+    finally:
+        player.close()
+
+
 @pytest.fixture
 def player(tmp_path: Path) -> Iterator[Player]:
     """A player whose cluster is controllers alone, until the test writes another manifest.
 
     It has the default release, whatever the run has: examples name theirs.
     """
-    path = tmp_path / "play"
-    path.mkdir()
-    player = Player(path, environment_for(jars_of(DEFAULT_RELEASE), tmp_path))
-    yield player
-    player.run("stop")
-    player.close()
+    with playing(tmp_path, environment_for(jars_of(DEFAULT_RELEASE), tmp_path)) as player:
+        yield player

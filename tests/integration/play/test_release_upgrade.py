@@ -10,7 +10,7 @@ from kit.cluster import HEAP, free_ports
 from kit.kafka import jars_of
 from kit.ledger import SteadyProducer, SteadyTopics, consume_numbers, create_replicated_topic
 from kit.pauses import PAUSE_S_MAX
-from kit.player import Player
+from kit.player import Player, playing
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
@@ -26,13 +26,9 @@ def player(tmp_path: Path) -> Iterator[Player]:
     """A player that finds both releases where `quorate play` looks for them."""
     for version in ("4.3.1", "4.4.0"):
         jars_of(version)
-    path = tmp_path / "play"
-    path.mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "KAFKA_HOME"}
-    player = Player(path, environment | {"KAFKA_HEAP_OPTS": " ".join(HEAP)})
-    yield player
-    player.run("stop")
-    player.close()
+    with playing(tmp_path, environment | {"KAFKA_HEAP_OPTS": " ".join(HEAP)}) as player:
+        yield player
 
 
 class Files:
