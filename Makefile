@@ -64,7 +64,7 @@ check: $(VENV)/.all ## formatting, lint, types, import contracts, generated file
 	$(BIN)/python tools/check_generated.py
 
 bench: $(VENV)/.all ## our controllers and tools beside those of Kafka; ONLY=scale: with up to 1,000,000 partitions
-	@jars=$$($(BIN)/python tools/kafka_jars.py --version 4.3.1) && $(BIN)/python -m benchmarks --jars "$$jars" $(if $(ONLY),--only $(ONLY))
+	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; SHAPE=membership: of its operator
 	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(SHAPE),--shape $(SHAPE))

@@ -1,9 +1,10 @@
-"""`python -m benchmarks --jars DIR [--only PART] [-o json]`: a row per figure, ours beside stock Kafka's."""
+"""`python -m benchmarks [--jars DIR] [--only PART] [-o json]`: a row per figure, ours beside stock Kafka's."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import socket
 import statistics
 import sys
@@ -12,6 +13,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from quorate_operator.runtime.local.errors import KafkaUnavailableError
+from quorate_operator.runtime.local.stock_kafka import find_kafka
 from rich.console import Console
 
 from benchmarks import tables
@@ -73,7 +76,9 @@ def _median(runs: list[Measurements]) -> Measurements:
 def main() -> int:
     """Measures in rounds, the two in turn, and prints medians and their ratio."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("--jars", type=Path, help="directory with Kafka's jars; the operator does without")
+    parser.add_argument(
+        "--jars", type=Path, help=f"directory with the jars of {tables.KAFKA}; fetched if missing"
+    )
     parser.add_argument("--python", default=sys.executable, help="interpreter that runs what is ours")
     for option, default, meaning in (
         ("--rounds", 3, "runs of controllers, of which medians are printed"),
@@ -95,9 +100,13 @@ def main() -> int:
     parser.add_argument("--kafka-linger-ms", type=int, help="Kafka's linger for scale (default: Kafka's)")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
-    if options.jars is None and options.only != "operator":
-        parser.error("--jars: missing; it must be given, unless --only operator")
     console = Console(stderr=True)
+    if options.jars is None and options.only != "operator":
+        try:
+            options.jars = find_kafka(tables.RELEASE, os.environ, console.print).libs
+        except KafkaUnavailableError as error:
+            console.print(f"{error}", markup=False)
+            return 1
     if options.only == "scale":
         return _scale(options, console)
     jars = options.jars.resolve() if options.jars else Path()

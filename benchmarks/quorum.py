@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psutil
+from quorate_protocol.kafka.releases import release_line
 from quorate_protocol.properties import format_properties
 
 from benchmarks.client import CONTROLLER_ENDPOINTS, describe_cluster
+from benchmarks.tables import RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 POLL_SECONDS: Final = 0.005
-LEVELS_OF: Final = "4.3"
-"""The release whose feature levels a quorum begins with: our controllers would begin with later ones than Kafka's."""
+LEVELS_OF: Final = release_line(RELEASE)
+"""The line whose feature levels a quorum begins with: our controllers would begin with later ones than Kafka's."""
 NODE_IDS: Final = (3000, 3001, 3002)
 QUORATE_CONTROLLER: Final = (sys.executable, "-m", "quorate", "controller")
 

@@ -6,7 +6,9 @@ from typing import Final
 
 from rich.table import Table
 
-KAFKA: Final = "Kafka 4.3.1"
+RELEASE: Final = "4.3.1"
+"""The release of Kafka that is measured."""
+KAFKA: Final = f"Kafka {RELEASE}"
 MEBIBYTE: Final = 1024 * 1024
 
 
