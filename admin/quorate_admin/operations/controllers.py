@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.identity import is_node, node_question
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC
 
 from quorate_admin.config import Address
@@ -268,26 +268,18 @@ class ControllerOperations(ClusterOperations):
         """Whether a server says that it is this node. Raises AdminError if it does not say who it is.
 
         That it has accepted the identity in ApiVersions says nothing: Java controllers of Kafka 4.4 accept any.
-        A node describes only its own configuration: it answers INVALID_REQUEST for the id of another node.
         """
-        from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-
         described = await connection.request(
             describe_cluster_request(is_to_controllers=self._to_controllers), timeout_ms
         )
         if described.error_code is ErrorCode.none and described.cluster_id != identity.cluster_id:
             return False
-        node = DescribeConfigsResource(
-            # BROKER stands for controllers too.
-            resource_type=ConfigResourceType.BROKER,
-            resource_name=str(identity.node_id),
-            configuration_keys=("node.id",),
-        )
-        response = await connection.request(DescribeConfigsRequest(resources=(node,)), timeout_ms)
+        response = await connection.request(node_question([identity.node_id]), timeout_ms)
         code = response.results[0].error_code if response.results else ErrorCode.unknown_server_error
-        if code in (ErrorCode.none, ErrorCode.invalid_request):
-            return code is ErrorCode.none
-        raise ServerError(code, response.results[0].error_message if response.results else None)
+        answer = is_node(code)
+        if answer is None:
+            raise ServerError(code, response.results[0].error_message if response.results else None)
+        return answer
 
     async def node_api_versions(
         self, node: int | Address, *, timeout_ms: int | None = None

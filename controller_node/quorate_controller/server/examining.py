@@ -11,9 +11,9 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
-from quorate_protocol.kafka.enums import ConfigResourceType, EndpointType
+from quorate_protocol.kafka.enums import EndpointType
+from quorate_protocol.kafka.identity import is_node, node_question
 
 from quorate_controller.server.misrouting import UNKNOWN_NODE_ID, Answering, Misrouting, verdict
 from quorate_controller.server.peer_lane import Address
@@ -123,23 +123,19 @@ async def _who_answers(lane: PeerLane, meant: int) -> Answering:
             if described.error_code is ErrorCode.none:
                 cluster_id = described.cluster_id
                 node_ids += [node.broker_id for node in described.brokers[:NODE_IDS_MAX]]
-            configs = await lane.ask(_node_question(node_ids), TIMEOUT_S)
+            configs = await lane.ask(node_question(node_ids), TIMEOUT_S)
     except OSError:  # TimeoutError, too
         return Answering(cluster_id=cluster_id)
     return answering_of(node_ids, cluster_id, configs.results)
 
 
 def answering_of(node_ids: Sequence[int], cluster_id: str | None, results: Iterable[Any]) -> Answering:
-    """Returns who answers, by its cluster and its results of DescribeConfigs; the first id is the one that is meant.
-
-    A node describes itself and refuses other ids with INVALID_REQUEST. Any other error says nothing.
-    """
-    codes = {one.resource_name: one.error_code for one in results}
-    known: dict[ErrorCode | None, bool] = {ErrorCode.none: True, ErrorCode.invalid_request: False}
+    """Returns who answers, by its cluster and its results of `node_question`; the first id is the one meant."""
+    answers = {one.resource_name: is_node(one.error_code) for one in results}
     return Answering(
         cluster_id=cluster_id,
-        is_meant=known.get(codes.get(str(node_ids[0]))),
-        node_id=next((one for one in node_ids if codes.get(str(one)) is ErrorCode.none), None),
+        is_meant=answers.get(str(node_ids[0])),
+        node_id=next((one for one in node_ids if answers.get(str(one))), None),
     )
 
 
@@ -148,18 +144,4 @@ def _cluster_question() -> DescribeClusterRequest:
         include_cluster_authorized_operations=False,
         endpoint_type=EndpointType.CONTROLLER,
         include_fenced_brokers=False,
-    )
-
-
-def _node_question(node_ids: Iterable[int]) -> DescribeConfigsRequest:
-    return DescribeConfigsRequest(
-        resources=tuple(
-            # BROKER stands for controllers, too.
-            DescribeConfigsResource(
-                resource_type=ConfigResourceType.BROKER,
-                resource_name=str(node_id),
-                configuration_keys=("node.id",),
-            )
-            for node_id in sorted(set(node_ids))
-        )
     )

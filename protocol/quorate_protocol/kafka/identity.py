@@ -1,0 +1,38 @@
+"""Asks a node for its id, which no response of Kafka's says outright.
+
+A node describes its own configuration only, and answers INVALID_REQUEST for the id of another node (DescribeConfigs).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from quorate_protocol.kafka.enums import ConfigResourceType
+
+
+def node_question(node_ids: Iterable[int]) -> Any:
+    """Returns the canonical request that asks a node whether it has one of these ids."""
+    from kio.schema.describe_configs.v4.request import (  # noqa: PLC0415 - tools that fail early do not need it
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+    )
+
+    return DescribeConfigsRequest(
+        resources=tuple(
+            DescribeConfigsResource(
+                # BROKER stands for controllers, too.
+                resource_type=ConfigResourceType.BROKER,
+                resource_name=str(node_id),
+                configuration_keys=("node.id",),
+            )
+            for node_id in sorted(set(node_ids))
+        )
+    )
+
+
+def is_node(error_code: ErrorCode) -> bool | None:
+    """Whether a node has an id, by the error code of the result for that id; None if the result does not say."""
+    if error_code is ErrorCode.none:
+        return True
+    return False if error_code is ErrorCode.invalid_request else None
