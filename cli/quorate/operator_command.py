@@ -16,6 +16,7 @@ from quorate.console import option, report_failures
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 PORT_MAX = 65_535
 TOKEN_SIZE_BYTES_MAX = 64 * 1024
+_VERSION = "{version}"
 
 
 class LogFormat(StrEnum):
@@ -66,6 +67,15 @@ def run_command(
         str | None,
         option(None, "The image of controllers, by default quorate:<version>.", envvar="QUORATE_IMAGE"),
     ] = None,
+    kafka_image: Annotated[
+        str,
+        option(
+            None,
+            "The image of brokers and Java controllers, unless a KafkaBroker has spec.image; {version} is "
+            "spec.version.",
+            envvar="QUORATE_KAFKA_IMAGE",
+        ),
+    ] = "apache/kafka:{version}",
     lake_image: Annotated[
         str | None,
         option(
@@ -119,6 +129,7 @@ def run_command(
         identity=identity or f"{socket.gethostname()}-{os.getpid()}",
         images=Images(
             quorate=image or f"quorate:{version_of('quorate')}",
+            kafka=_image_of_releases("--kafka-image", kafka_image),
             lake=lake_image or f"quorate-lake:{version_of('quorate')}",
         ),
         namespaces=tuple(namespace) if namespace else None,
@@ -140,6 +151,15 @@ def _address(option: str, text: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or len(port) > 5 or int(port) > PORT_MAX:
         raise typer.BadParameter(f"{option}: {text!r}: must be HOST:PORT, or :PORT for every address")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - probes come from other machines
+
+
+def _image_of_releases(option: str, text: str) -> str:
+    if any(letter.isspace() for letter in text) or text.count(_VERSION) != 1:
+        raise typer.BadParameter(
+            f"{option}: {text!r}: must be an image with {_VERSION} in place of the Kafka release, "
+            f"for instance registry.example.com/kafka:{_VERSION}"
+        )
+    return text
 
 
 def _token(file: Path | None) -> str | None:

@@ -130,7 +130,7 @@ class _PoolSpec(Model):
     node_ids: NodeIds
     version: KafkaVersion = Field(default=KAFKA_VERSION, description="The version of Apache Kafka.")
     image: Image | None = Field(
-        default=None, description="The image of the pods. Default: the image of the version."
+        default=None, description="The image of the brokers. Default: the operator's --kafka-image."
     )
     config: Properties = Field(
         default_factory=dict,
@@ -253,6 +253,11 @@ class KafkaControllerSpec(_PoolSpec):
         default=None,
         description="The cluster id, as kafka-storage random-uuid prints one. Default: random. "
         "It can't be changed.",
+    )
+    image: Image | None = Field(
+        default=None,
+        description="The image of the Python controllers. Default: the operator's --image. Java controllers have "
+        "its --kafka-image.",
     )
     metadata_version: MetadataVersion | None = Field(
         default=None,

@@ -28,6 +28,7 @@ class Images:
 
     quorate: str
     kafka: str = "apache/kafka:{version}"
+    """Of brokers and Java controllers."""
     lake: str = "quorate-lake"
     pull_policy: str | None = None
 

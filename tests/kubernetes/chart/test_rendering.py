@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from quorate_operator.resources.facts import Images
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "quorate"
@@ -23,6 +24,7 @@ EVERYTHING: dict[str, Any] = {
     "image": {"repository": "registry.example.com/quorate", "digest": f"sha256:{'a' * 64}"},
     "imagePullSecrets": [{"name": "pull"}],
     "operator": {"env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]},
+    "kafka": {"image": {"repository": "registry.example.com/kafka", "tag": "{version}-jre21"}},
     "lake": {"image": {"repository": "registry.example.com/quorate-lake", "digest": f"sha256:{'b' * 64}"}},
     "podAnnotations": {"a": "b"},
     "podLabels": {"c": "d"},
@@ -76,6 +78,8 @@ def test_helm_finds_nothing_to_complain_about(helm: Callable[..., Any], values: 
         ({"metrics": {"podMonitor": {"interval": "0s"}}}, "metrics/podMonitor/interval"),
         ({"networkPolicy": {"webFrom": [{}]}}, "networkPolicy/webFrom/0"),
         ({"crds": {"keep": "yes"}}, "crds/keep"),
+        ({"kafka": {"image": {"tag": "4.4.0"}}}, "kafka/image/tag"),
+        ({"kafka": {"image": {"repository": "kafka:{version}"}}}, "kafka/image/repository"),
         ({"lake": {"image": {"pullPolicy": "Never"}}}, "pullPolicy"),
         ({"lake": {"sparkApplication": {"create": True}}}, "lake/sparkApplication/claimName"),
         ({"lake": {"sparkApplication": {"target": "/lake"}}}, "lake/sparkApplication/target"),
@@ -200,17 +204,22 @@ def test_the_operator_knows_its_options(render: Callable[..., Any], values: dict
     assert (context.params["web_token_file"] is not None) == bool(values)
 
 
-def test_the_operator_is_told_which_image_makes_lakes(render: Callable[..., Any]) -> None:
-    """Goal: one place to name it. Method: the default, a tag, a digest."""
+def test_the_operator_is_told_which_images_run_kafka_and_make_lakes(render: Callable[..., Any]) -> None:
+    """Goal: one place to name each. Method: the defaults, a tag, other registries."""
 
-    def image(values: dict[str, Any]) -> str:
+    def images(values: dict[str, Any]) -> tuple[str, str]:
         (deployment,) = of_kind(render(values), "Deployment")
         environment = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
-        return next(str(one["value"]) for one in environment if one["name"] == "QUORATE_LAKE_IMAGE")
+        told = {one["name"]: one.get("value") for one in environment}
+        return told["QUORATE_KAFKA_IMAGE"], told["QUORATE_LAKE_IMAGE"]
 
-    assert image({}) == "quorate-lake:0.1.0"
-    assert image({"lake": {"image": {"tag": "9"}}}) == "quorate-lake:9"
-    assert image(EVERYTHING) == f"registry.example.com/quorate-lake@sha256:{'b' * 64}"
+    default = Images(quorate="").kafka
+    assert images({}) == (default, "quorate-lake:0.1.0")
+    assert images({"lake": {"image": {"tag": "9"}}}) == (default, "quorate-lake:9")
+    assert images(EVERYTHING) == (
+        "registry.example.com/kafka:{version}-jre21",
+        f"registry.example.com/quorate-lake@sha256:{'b' * 64}",
+    )
 
 
 def test_an_application_of_spark_does_what_the_job_does(render: Callable[..., Any]) -> None:

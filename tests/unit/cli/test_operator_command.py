@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from quorate.main import app
+from quorate_operator.handlers import logs, process
 from typer.testing import CliRunner
 
 
@@ -19,3 +20,32 @@ def test_a_short_token_of_the_status_page_is_refused(tmp_path: Path, content: by
     assert ran.exit_code == 2
     assert f"has {length} characters; at least 16 are needed" in told
     assert "fifteen letters" not in told
+
+
+@pytest.mark.parametrize("image", ["kafka:4.4.0", "", "kafka:{version}-{version}", "a kafka:{version}"])
+def test_an_image_of_kafka_without_its_release_is_refused(image: str) -> None:
+    """Goal: an upgrade changes the image, and the message says how. Method: names that would not, or are none."""
+    ran = CliRunner().invoke(app, ["operator", "run", f"--kafka-image={image}"], prog_name="quorate")
+    told = " ".join(ran.stderr.replace("\u2502", " ").split())
+    assert ran.exit_code == 2
+    assert f"--kafka-image: {image!r}: must be an image with {{version}}" in told
+
+
+def test_the_operator_is_told_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a registry of one's own serves every pod. Method: the chart's variables, as the operator gets them."""
+    told = []
+
+    async def run_operator(options: process.OperatorOptions) -> None:
+        told.append(options.images)
+
+    monkeypatch.setattr(process, "run_operator", run_operator)
+    monkeypatch.setattr(logs, "configure_logs", lambda **_: None)  # of this process, and of every test in it
+    variables = {
+        "QUORATE_IMAGE": "mine/quorate:1",
+        "QUORATE_KAFKA_IMAGE": "mine/kafka:{version}",
+        "QUORATE_LAKE_IMAGE": "mine/lake:1",
+    }
+    ran = CliRunner().invoke(app, ["operator", "run"], env=variables, prog_name="quorate")
+    assert ran.exit_code == 0, ran.output
+    (images,) = told
+    assert (images.quorate, images.kafka, images.lake) == tuple(variables.values())

@@ -11,7 +11,7 @@ from quorate_controller.config import load_config, load_format_target
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.planning.cluster import Address
 from quorate_operator.resources.configs import DATA_DIRECTORY, config_map
-from quorate_operator.resources.facts import SecretFacts
+from quorate_operator.resources.facts import Images, SecretFacts
 from quorate_operator.resources.names import exposure_name, parse_address
 from quorate_operator.resources.pods import (
     format_arguments,
@@ -203,6 +203,10 @@ def test_which_image_runs_what(make: Make) -> None:
     assert images(3000) == ("quorate:9", "own:1")
     assert images(3001) == ("quorate:9", f"apache/kafka:{KAFKA_VERSION}")
     assert images(0) == ("quorate:9", "apache/kafka:4.2.0")
+    own = Images(quorate="quorate:9", kafka="registry.example.com/kafka:{version}-jre21")
+    cluster = make("nodes: [{nodeId: 3001, implementation: java}]", "version: 4.2.0", images=own)
+    assert images(3001) == ("quorate:9", f"registry.example.com/kafka:{KAFKA_VERSION}-jre21")
+    assert images(0) == ("quorate:9", "registry.example.com/kafka:4.2.0-jre21")
 
 
 def test_a_volume_outlives_its_resource(make: Make) -> None:
