@@ -61,11 +61,20 @@ def read_uuid_bytes(raw: bytes) -> uuid.UUID | None:
     return None if raw == UUID_ZERO_BYTES else _known_uuid(raw)
 
 
+_DURATION_MS_MIN: Final = timedelta.min // MILLISECOND
+_DURATION_MS_MAX: Final = timedelta.max // MILLISECOND
+
+
+def _duration(value: int) -> timedelta:
+    """Milliseconds of 64 bits; a duration is at most 2.7 million years."""
+    return timedelta(milliseconds=max(_DURATION_MS_MIN, min(value, _DURATION_MS_MAX)))
+
+
 _CONVERTERS: Final[dict[str, Callable[[Any], object]]] = {
     "uuid": read_uuid_bytes,
     "error_code": error_code_of,
     "timedelta_i32": lambda value: timedelta(milliseconds=value),
-    "timedelta_i64": lambda value: timedelta(milliseconds=value),
+    "timedelta_i64": _duration,
     "datetime_i64": lambda value: EPOCH + value * MILLISECOND,
 }
 

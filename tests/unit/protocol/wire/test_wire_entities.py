@@ -12,6 +12,7 @@ from kio.schema.create_delegation_token.v3.response import CreateDelegationToken
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v18.request import FetchRequest
+from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
@@ -367,3 +368,12 @@ def test_strings_have_javas_length(entity: Any) -> None:
     if entity is FLEXIBLE:
         with pytest.raises(MalformedMessage, match="text has length 32768"):
             decode(Flexible, kio_encode(replace(entity, text="a" * 32_768)))
+
+
+@pytest.mark.parametrize("period_ms", [2**63 - 1, -(2**63)])
+def test_a_duration_that_python_has_no_room_for(period_ms: int) -> None:
+    """Goal: "forever" is a duration, not a malformed message. Method: the bounds of 64 bits."""
+    raw = b"\x02x" + struct.pack(">q", period_ms) + b"\x00"
+    period = decode(RenewDelegationTokenRequest, raw).renew_period
+    assert abs(period) > timedelta(days=365) * 2_000_000
+    assert (period > timedelta(0)) == (period_ms > 0)
