@@ -14,9 +14,11 @@ INTEGERS = {f"kio.static.primitive.{sign}{bits}" for sign in "iu" for bits in (8
     "kio.schema.types.ProducerId",
 }
 STRINGS = {f"kio.schema.types.{name}" for name in ("GroupId", "TopicName", "TransactionalId")}
-OTHERS = {"kio.static.primitive.f64": "builtins.float", "kio.static.primitive.Records": "builtins.bytes"} | {
-    f"kio.static.primitive.{name}": "datetime.timedelta" for name in ("i32Timedelta", "i64Timedelta")
-}
+OTHERS = {
+    "kio.static.primitive.f64": "builtins.float",
+    "kio.static.primitive.Records": "builtins.bytes",
+    "kio.static.primitive.TZAware": "datetime.datetime",
+} | {f"kio.static.primitive.{name}": "datetime.timedelta" for name in ("i32Timedelta", "i64Timedelta")}
 
 
 class KioPlugin(Plugin):

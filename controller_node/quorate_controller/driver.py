@@ -9,8 +9,13 @@ import asyncio
 import itertools
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
+
+from quorate_controller.control.client_quotas import host_names
+from quorate_controller.host_names import HostNames
 from quorate_controller.node.events import ControlRequest, RegistrationFailed, RegistrationResponse
 from quorate_controller.node.latency import LatencyHistogram
 from quorate_controller.node.port import FinalizedFeatures
@@ -80,6 +85,7 @@ class Driver:
         self._events: list[NodeEvent] = []
         self._oldest_event_s = 0.0
         self._event_queue_time = LatencyHistogram()
+        self._host_names = HostNames()
         self._tokens = itertools.count()
         self._raft_futures: dict[int, Future[RaftAnswer]] = {}
         self._control_futures: dict[int, Future[Payload]] = {}
@@ -236,8 +242,23 @@ class Driver:
         future: Future[Payload] = self._loop.create_future()
         self._control_futures[token] = future
         deadline_ms = self._clock.now_ms() + caller.request_timeout_ms
-        self._enqueue(ControlRequest(token=token, request=request, caller=caller, deadline_ms=deadline_ms))
+        event = ControlRequest(token=token, request=request, caller=caller, deadline_ms=deadline_ms)
+        names = host_names(request) if isinstance(request, AlterClientQuotasRequest) else None
+        if not names:
+            self._enqueue(event)
+            return future
+        task = self._loop.create_task(self._resolve_and_enqueue(event, names))
+
+        def given_up(_done: Future[Payload]) -> None:
+            task.cancel()
+            self._control_futures.pop(token, None)
+
+        future.add_done_callback(given_up)
         return future
+
+    async def _resolve_and_enqueue(self, event: ControlRequest, names: frozenset[str]) -> None:
+        unresolved = await self._host_names.unresolved(names)
+        self._enqueue(replace(event, unresolved_hosts=unresolved))
 
     def raft(self, request: messages.RaftRequest, listener: str) -> Future[RaftAnswer]:
         """See `NodePort.raft`."""

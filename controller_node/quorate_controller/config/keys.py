@@ -31,10 +31,12 @@ _MEANINGFUL: Final = frozenset(
     """
     advertised.listeners auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id
     broker.session.timeout.ms connections.max.idle.ms controller.listener.names
-    default.replication.factor delete.topic.enable internal.metadata.log.segment.bytes
-    leader.imbalance.check.interval.seconds listener.security.protocol.map listeners log.dir log.dirs
-    max.connections min.insync.replicas node.id num.partitions process.roles queued.max.request.bytes
-    socket.request.max.bytes unclean.leader.election.enable unclean.leader.election.interval.ms
+    default.replication.factor delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+    delegation.token.max.lifetime.ms delegation.token.secret.key delete.topic.enable
+    internal.metadata.log.segment.bytes leader.imbalance.check.interval.seconds
+    listener.security.protocol.map listeners log.dir log.dirs max.connections min.insync.replicas node.id
+    num.partitions process.roles queued.max.request.bytes socket.request.max.bytes
+    unclean.leader.election.enable unclean.leader.election.interval.ms
     """.split()  # noqa: SIM905 - a table of names
 )
 """Kafka's keys that change what a controller does, besides those with a prefix above.

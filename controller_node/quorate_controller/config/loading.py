@@ -6,7 +6,7 @@ of which a stock file has many, are accepted and noted.
 
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from quorate_protocol.properties import parse_properties
@@ -93,9 +93,9 @@ class ControllerConfig:
     broker_session_timeout_ms: int
     http_listener: tuple[str, int] | None
     """quorate.http.listener: where /metrics, /healthz and /readyz are served."""
-    values: Mapping[str, ConfigValue]
+    values: Mapping[str, ConfigValue] = field(repr=False)
     """Every key of Kafka with its value or default, typed (log.dirs -> tuple of str, and so on)."""
-    explicit: Mapping[str, str]
+    explicit: Mapping[str, str] = field(repr=False)
     """What the file says, as written."""
     notes: tuple[str, ...]
     """For the log at start: keys that are accepted, but mean nothing on a controller."""

@@ -54,6 +54,10 @@ class RequestContext:
     request_timeout_ms: int = 30_000
     forwarded: bool = False
     """Came in an Envelope: a broker has already checked what only brokers know."""
+    token_authenticated: bool = False
+    """The client has logged in with a delegation token."""
+    unresolved_hosts: frozenset[str] = frozenset()
+    """Names of the request that the system does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +109,12 @@ class ControlConfig:
     """The incarnation of this process. With None, registrations with our id are not checked."""
     max_idle_interval_ms: int = 500
     """Kafka's `metadata.max.idle.interval.ms`: a NoOpRecord is due after this silence; 0 means never."""
-    static_configs: Mapping[str, str] = field(default_factory=dict)
+    delegation_token_secret: str | None = field(default=None, repr=False)
+    """Kafka's `delegation.token.secret.key`; with None there are no tokens."""
+    delegation_token_max_lifetime_ms: int = 604_800_000
+    delegation_token_expiry_time_ms: int = 86_400_000
+    delegation_token_expiry_check_interval_ms: int = 3_600_000
+    static_configs: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The properties of this controller's own file: below dynamic configs, above defaults."""
 
 

@@ -4,13 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
+from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.alter_partition_reassignments.v1.request import AlterPartitionReassignmentsRequest
+from kio.schema.alter_user_scram_credentials.v0.request import AlterUserScramCredentialsRequest
 from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRequest
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
+from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
@@ -18,8 +21,10 @@ from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.errors import ErrorCode
+from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
 from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
@@ -33,9 +38,11 @@ from quorate_controller.control.api import (
     RequestContext,
 )
 from quorate_controller.control.broker_transitions import PartitionTransitions
+from quorate_controller.control.client_quotas import ClientQuotaManager
 from quorate_controller.control.cluster import ClusterManager
 from quorate_controller.control.config_changes import ConfigManager, topics_with_new_min_insync_replicas
 from quorate_controller.control.controller_registration import ControllerManager
+from quorate_controller.control.delegation_tokens import DelegationTokenManager
 from quorate_controller.control.describe import ClusterDescriber, ConfigDescriber
 from quorate_controller.control.effective_configs import EffectiveConfigs
 from quorate_controller.control.elections import Elections
@@ -45,6 +52,7 @@ from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.producer_ids import ProducerIdManager
 from quorate_controller.control.reassignments import ReassignmentManager
 from quorate_controller.control.schedule import Schedule
+from quorate_controller.control.scram_credentials import ScramManager
 from quorate_controller.control.topics import TopicManager
 
 if TYPE_CHECKING:
@@ -73,7 +81,8 @@ class QuorumController:
         self._elections = Elections(image, self._configs)
         self._transitions = PartitionTransitions(image, self._configs)
         self._heartbeats = HeartbeatManager(image, self._transitions, config.broker_session_timeout_ms)
-        self._schedule = Schedule(config, self._elections)
+        self._tokens = DelegationTokenManager(config, image, rng)
+        self._schedule = Schedule(config, self._elections, self._tokens)
         self._is_active = False
         self._writes = self._write_handlers(quorum, rng)
         self._reads = self._read_handlers(quorum)
@@ -106,6 +115,13 @@ class QuorumController:
             AlterPartitionReassignmentsRequest: _without_context(reassignments.alter),
             ListPartitionReassignmentsRequest: _without_context(reassignments.list),
             ElectLeadersRequest: self._elections.elect_leaders,
+            AlterClientQuotasRequest: ClientQuotaManager(image).alter_client_quotas,
+            AlterUserScramCredentialsRequest: _without_context(
+                ScramManager(image).alter_user_scram_credentials
+            ),
+            CreateDelegationTokenRequest: self._tokens.create,
+            RenewDelegationTokenRequest: self._tokens.renew,
+            ExpireDelegationTokenRequest: self._tokens.expire,
         }
 
     def _read_handlers(self, quorum: QuorumView) -> dict[type, Decide]:
@@ -179,7 +195,7 @@ class QuorumController:
 
     def tick(self, now_ms: int) -> ControlResult | None:
         """Does one thing that is due: fences one expired broker, moves partitions away from inactive ones, writes a
-        NoOpRecord, elects leaders.
+        NoOpRecord, elects leaders, removes delegation tokens.
 
         Returns:
             None when nothing is to be written.

@@ -3,18 +3,16 @@
 import base64
 import binascii
 import hashlib
-import hmac
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.records.generated import UserScramCredentialRecord
 
+from quorate_controller.control.scram_credentials import ITERATIONS_MAX, ITERATIONS_MIN, credential_record
 from quorate_controller.directories.format import FormatError
 
 ITERATIONS_DEFAULT: Final = 4096
-_ITERATIONS_MIN: Final = 4096
-_ITERATIONS_MAX: Final = 16384
 _FORM: Final = "SCRAM-SHA-256=[name=USER,password=PASSWORD]"
 _MECHANISMS: Final = {
     mechanism.mechanism_name: mechanism
@@ -59,15 +57,7 @@ def _record(entry: str, generate_salt: Callable[[], bytes]) -> UserScramCredenti
     iterations = _iterations(values.get("iterations", str(ITERATIONS_DEFAULT)))
     salt = _decoded("salt", values["salt"]) if "salt" in values else generate_salt()
     salted = _salted_password(mechanism, values, salt, iterations)
-    client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
-    return UserScramCredentialRecord(
-        name=user,
-        mechanism=int(mechanism),
-        salt=salt,
-        stored_key=hashlib.new(mechanism.hash_name, client_key).digest(),
-        server_key=hmac.digest(salted, b"Server Key", mechanism.hash_name),
-        iterations=iterations,
-    )
+    return credential_record(user, mechanism, salt=salt, salted_password=salted, iterations=iterations)
 
 
 def _values(text: str) -> dict[str, str]:
@@ -86,10 +76,10 @@ def _values(text: str) -> dict[str, str]:
 
 
 def _iterations(text: str) -> int:
-    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_ITERATIONS_MAX))
-    if not is_number or not _ITERATIONS_MIN <= int(text) <= _ITERATIONS_MAX:
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(ITERATIONS_MAX))
+    if not is_number or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
         raise FormatError(
-            f"--add-scram: iterations must be a number from {_ITERATIONS_MIN} to {_ITERATIONS_MAX}"
+            f"--add-scram: iterations must be a number from {ITERATIONS_MIN} to {ITERATIONS_MAX}"
         )
     return int(text)
 

@@ -149,8 +149,19 @@ def control_config(
         leader_imbalance_check_interval_ms=_number(values["leader.imbalance.check.interval.seconds"]) * 1000,
         unclean_election_check_interval_ms=_number(values["unclean.leader.election.interval.ms"]),
         max_idle_interval_ms=config.max_idle_interval_ms,
+        delegation_token_secret=_text(values["delegation.token.secret.key"]),
+        delegation_token_max_lifetime_ms=_number(values["delegation.token.max.lifetime.ms"]),
+        delegation_token_expiry_time_ms=_number(values["delegation.token.expiry.time.ms"]),
+        delegation_token_expiry_check_interval_ms=_number(
+            values["delegation.token.expiry.check.interval.ms"]
+        ),
         static_configs=config.explicit,
     )
+
+
+def _text(value: object) -> str | None:
+    """A text that is set; an empty one is not."""
+    return value if isinstance(value, str) and value else None
 
 
 def _number(value: object) -> int:

@@ -59,13 +59,15 @@ class RaftAnswer:
 class ControlRequest:
     """A canonical request for the active controller, or a read for any; `token` returns in the answer.
 
-    After `deadline_ms` (Unix time) it is answered with REQUEST_TIMED_OUT, and not decided.
+    After `deadline_ms` (Unix time) it is answered with REQUEST_TIMED_OUT, and not decided. `unresolved_hosts` are
+    the names in it that the system does not know.
     """
 
     token: int
     request: Payload
     caller: Caller
     deadline_ms: int
+    unresolved_hosts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

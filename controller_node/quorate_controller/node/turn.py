@@ -311,6 +311,8 @@ class ControllerNode:
             listener=caller.listener,
             request_timeout_ms=caller.request_timeout_ms,
             forwarded=caller.forwarded,
+            token_authenticated=caller.principal.token_authenticated,
+            unresolved_hosts=event.unresolved_hosts,
         )
         self._decide_request(event.request, context, event.token)
 

@@ -33,6 +33,9 @@ def error_response(
     error = _Error(error_code, message)
     api = api_of(request)
     fields = _fields(api.error, request, api.canonical_response, error)
+    if version is not None and api.error.constants:
+        known = {schema.name for schema in schema_of(api.response_class(version))}
+        fields = {name: value for name, value in fields.items() if name in known}
     response: Payload = error.fill(api.canonical_response, fields)
     if version is not None and version < api.error.top_error_since:
         response = replace(response, error_code=ErrorCode.none)
@@ -74,6 +77,7 @@ def _item_class(entity_class: Any, name: str) -> type[Any]:
 def _fields(shape: ErrorShape, asked: Any, entity_class: Any, error: _Error) -> dict[str, object]:
     """Values for an `entity_class` that answers `asked`, a request or an item of one."""
     values: dict[str, object] = {name: getattr(asked, source) for name, source in shape.copied.items()}
+    values.update(shape.constants)
     if shape.own_value is not None:
         values[shape.own_value] = asked
     if shape.per_item is not None:

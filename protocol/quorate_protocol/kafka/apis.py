@@ -11,6 +11,7 @@ import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from typing import Any, Final
@@ -68,6 +69,8 @@ class ErrorShape:
 
     copied: Mapping[str, str] = field(default_factory=dict)
     """Field of the response -> field of the request (or of its item) whose value it repeats."""
+    constants: Mapping[str, object] = field(default_factory=dict)
+    """Field of the response -> a value that is not the default of its type."""
     own_value: str | None = None
     """Field of the response that repeats the item itself, where items are no structs."""
     per_item: str | None = None
@@ -200,6 +203,19 @@ _RESOURCES: Final = _each("responses", "resources", _same("resource_type", "reso
 _PARTITIONS: Final = ErrorShape(
     copied={"name": "name"}, per_item="partitions", items=("partitions",), item=_same("partition_index")
 )
+_BEFORE_1970: Final = datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+"""-1 on the wire: no time."""
+_NO_TOKEN: Final = ErrorShape(
+    constants={
+        "principal_type": "User",
+        "principal_name": "ANONYMOUS",
+        "token_requester_principal_type": "User",
+        "token_requester_principal_name": "ANONYMOUS",
+        "issue_timestamp": _BEFORE_1970,
+        "expiry_timestamp": _BEFORE_1970,
+        "max_timestamp": _BEFORE_1970,
+    }
+)
 
 _FACTS: Final[Mapping[ApiKey, _Facts]] = {
     ApiKey.FETCH: _Facts(_RAFT, error=_same("session_id")),
@@ -217,9 +233,9 @@ _FACTS: Final[Mapping[ApiKey, _Facts]] = {
     ApiKey.ALTER_CONFIGS: _Facts(_ACTIVE, _FORWARDABLE, _RESOURCES),
     ApiKey.SASL_AUTHENTICATE: _Facts(_LISTENER),
     ApiKey.CREATE_PARTITIONS: _Facts(_ACTIVE, _FORWARDABLE, _each("results", "topics", _same("name"))),
-    ApiKey.CREATE_DELEGATION_TOKEN: _Facts(None, _FORWARDABLE),
-    ApiKey.RENEW_DELEGATION_TOKEN: _Facts(None, _FORWARDABLE),
-    ApiKey.EXPIRE_DELEGATION_TOKEN: _Facts(None, _FORWARDABLE),
+    ApiKey.CREATE_DELEGATION_TOKEN: _Facts(_ACTIVE, _FORWARDABLE, _NO_TOKEN),
+    ApiKey.RENEW_DELEGATION_TOKEN: _Facts(_ACTIVE, _FORWARDABLE),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _Facts(_ACTIVE, _FORWARDABLE),
     ApiKey.ELECT_LEADERS: _Facts(
         _ACTIVE,
         _FORWARDABLE,
@@ -261,13 +277,13 @@ _FACTS: Final[Mapping[ApiKey, _Facts]] = {
         ),
     ),
     ApiKey.ALTER_CLIENT_QUOTAS: _Facts(
-        None,
+        _ACTIVE,
         _FORWARDABLE,
         _each("entries", "entries", _each("entity", "entity", _same("entity_type", "entity_name"))),
     ),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _Facts(error=_each("results", "users", TOP_LEVEL_ERROR)),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _Facts(
-        None,
+        _ACTIVE,
         _FORWARDABLE,
         ErrorShape(
             per_item="results", items=("deletions", "upsertions"), item=ErrorShape(copied={"user": "name"})

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller
 from kit.waiting import turn_until
@@ -232,3 +233,32 @@ async def test_shutting_down_waits_for_raft_within_a_bound(
     await ending
     assert node.closed == 1
     assert [record.msg for record in caplog.records] == ([] if is_answered else ["shutdown_timed_out"])
+
+
+async def test_host_names_of_quotas_are_looked_up_before_the_turn() -> None:
+    """Goal: no turn waits for the system's resolver. Method: a request with a name that is none beside addresses and
+    this machine; the event has it among the unresolved. One that is given up meanwhile reaches no turn.
+    """
+
+    def quotas(*names: str) -> AlterClientQuotasRequest:
+        return AlterClientQuotasRequest(
+            entries=tuple(
+                EntryData(entity=(EntityData(entity_type="ip", entity_name=name),), ops=()) for name in names
+            ),
+            validate_only=False,
+        )
+
+    node, failures = FakeNode(), list[Exception]()
+    driver = new_driver(node, SetClock(), failures)
+    given_up = driver.control(quotas("localhost"), CALLER)
+    given_up.cancel()
+    waiting = driver.control(quotas("not a host", "nul\0", "10.0.0.1", "localhost", "[::1]"), CALLER)
+    async with asyncio.timeout(30):
+        await node.turned.wait()
+    (event,) = (event for events, _ in node.calls for event in events)
+    assert event.unresolved_hosts >= {"not a host", "nul\0"}
+    assert not event.unresolved_hosts & {"10.0.0.1", "localhost"}
+    assert event.token == 1
+    assert not waiting.done()
+    assert list(driver._control_futures) == [1]
+    driver.stop()

@@ -101,22 +101,20 @@ class Harness:
         self.replay(*(result.records if result else ()))
         return result.response if result else None
 
-    def decide(
-        self, request: Any, api_version: int | None = None, *, forwarded: bool = False
-    ) -> ControlResult:
-        """The decision on a request of the newest version, not yet replayed."""
+    def decide(self, request: Any, api_version: int | None = None, **known: Any) -> ControlResult:
+        """The decision on a request of the newest version, not yet replayed; `known` is of its context."""
         context = RequestContext(
             now_ms=self.now_ms,
             next_offset=self.image.end_offset,
             api_version=type(request).__version__ if api_version is None else api_version,
             listener="CONTROLLER",
-            forwarded=forwarded,
+            **known,
         )
         return self.control.decide(request, context)
 
-    def apply(self, request: Any, api_version: int | None = None, *, forwarded: bool = False) -> Any:
+    def apply(self, request: Any, api_version: int | None = None, **known: Any) -> Any:
         """Decides and replays; gives the response."""
-        return self.take(self.decide(request, api_version, forwarded=forwarded))
+        return self.take(self.decide(request, api_version, **known))
 
     def refusal(self, request: Any) -> ControlError:
         """The error with which a request is refused as a whole."""

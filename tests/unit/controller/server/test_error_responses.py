@@ -15,9 +15,6 @@ KAFKA_TEXT = "This is not the correct controller for this cluster."
 WITH_TEXT = {32, 49, 55, 64, 70, 80, 81}
 """APIs in whose responses Kafka repeats the code's own text; elsewhere it leaves that to the client."""
 
-DELEGATION_TOKENS = {38}
-"""Its error response has times of -1, which only the later work on tokens has a use for."""
-
 FETCH, FIRST_FETCH_WITH_IDS = 1, 13
 """Before, Kafka's generic error repeats the topics; a raft listener never sends that one."""
 
@@ -38,7 +35,7 @@ def captured() -> list[tuple[int, int, bytes, bytes]]:
     [
         pytest.param(*row, id=f"{CONTROLLER_APIS[row[0]].name}-{row[1]}")
         for row in captured()
-        if row[0] not in DELEGATION_TOKENS and not (row[0] == FETCH and row[1] < FIRST_FETCH_WITH_IDS)
+        if not (row[0] == FETCH and row[1] < FIRST_FETCH_WITH_IDS)
     ],
 )
 def test_error_response_equals_kafkas(

@@ -1,0 +1,190 @@
+"""Limits of users, clients and addresses: AlterClientQuotas (KIP-546, KIP-599, KIP-612)."""
+
+import ipaddress
+import math
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntryData, OpData
+from kio.schema.alter_client_quotas.v1.response import (
+    AlterClientQuotasResponse,
+)
+from kio.schema.alter_client_quotas.v1.response import EntityData as AnsweredEntity
+from kio.schema.alter_client_quotas.v1.response import EntryData as AnsweredEntry
+from kio.schema.errors import ErrorCode
+from quorate_protocol.image.security import quota_entity
+from quorate_protocol.kafka.enums import ConfigType
+from quorate_protocol.records.generated import ClientQuotaRecord, EntityData
+
+from quorate_controller.control.api import (
+    RECORDS_PER_BATCH_MAX,
+    ControlError,
+    ControlResult,
+    RequestContext,
+)
+
+if TYPE_CHECKING:
+    from quorate_protocol.image import MetadataImage
+
+CLIENT_ID: Final = "client-id"
+USER: Final = "user"
+IP: Final = "ip"
+_TYPES: Final = (CLIENT_ID, USER, IP)
+"""In the order in which Java prints the parts of an entity: that of their hashes."""
+
+_USER_AND_CLIENT_KEYS: Final = {
+    "producer_byte_rate": ConfigType.LONG,
+    "consumer_byte_rate": ConfigType.LONG,
+    "request_percentage": ConfigType.DOUBLE,
+    "controller_mutation_rate": ConfigType.DOUBLE,
+}
+_IP_KEYS: Final = {"connection_creation_rate": ConfigType.INT}
+_TYPE_MAX: Final = {ConfigType.INT: float(2**31 - 1), ConfigType.LONG: float(2**63 - 1)}
+_FRACTION_MAX: Final = 1e-6
+"""A number this close above a whole one counts as whole."""
+
+Entity = Mapping[str, str | None]
+"""The name of each type; None is the default of the type."""
+
+
+def host_names(request: AlterClientQuotasRequest) -> frozenset[str]:
+    """The names of ip entities that are no addresses: whether they resolve is known outside of this package."""
+    return frozenset(
+        part.entity_name
+        for entry in request.entries
+        for part in entry.entity
+        if part.entity_type == IP and part.entity_name and not _is_address(part.entity_name)
+    )
+
+
+class ClientQuotaManager:
+    """Sets and removes quotas. Stateless."""
+
+    def __init__(self, image: "MetadataImage") -> None:
+        self._image = image
+
+    def alter_client_quotas(
+        self, request: AlterClientQuotasRequest, context: RequestContext
+    ) -> ControlResult:
+        """AlterClientQuotas 0-1: each entity succeeds or fails alone; errors stand in the response.
+
+        An entity that is named again is an error. What its first entry asked for is done, as in Kafka.
+
+        Raises:
+            ControlError: POLICY_VIOLATION when it takes more records than one batch may have.
+        """
+        records: list[ClientQuotaRecord] = []
+        outcomes: dict[tuple[tuple[str, str | None], ...], tuple[Entity, ControlError | None]] = {}
+        for entry in request.entries:
+            entity = {part.entity_type: part.entity_name for part in entry.entity}
+            key = tuple(sorted(entity.items()))
+            error = None
+            try:
+                if key in outcomes or _has_duplicates(entry.ops):
+                    raise _invalid(f"Ignoring duplicate entity {_java_text(entity)}")
+                records += self._change(entity, entry, context)
+            except ControlError as refused:
+                error = refused
+            outcomes[key] = (entity, error)
+        if len(records) > RECORDS_PER_BATCH_MAX:
+            raise ControlError(
+                ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
+            )
+        response = AlterClientQuotasResponse(
+            throttle_time=timedelta(0),
+            entries=tuple(_answer(entity, error) for entity, error in outcomes.values()),
+        )
+        return ControlResult(records=() if request.validate_only else tuple(records), response=response)
+
+    def _change(self, entity: Entity, entry: EntryData, context: RequestContext) -> list[ClientQuotaRecord]:
+        """The records for one entity; none for a value that it has, or the removal of one that it lacks."""
+        _check_types(entity)
+        key_types = _key_types(entity, context.unresolved_hosts)
+        parts = tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items())
+        current = self._image.client_quotas.get(quota_entity(parts)) or {}
+        records = []
+        for op in entry.ops:
+            if op.remove:
+                if op.key in current:
+                    records.append(ClientQuotaRecord(entity=parts, key=op.key, value=0.0, remove=True))
+                continue
+            _check_value(key_types, op.key, op.value)
+            if current.get(op.key) != op.value:
+                records.append(ClientQuotaRecord(entity=parts, key=op.key, value=op.value, remove=False))
+        return records
+
+
+def _has_duplicates(ops: Iterable[OpData]) -> bool:
+    keys = [op.key for op in ops]
+    return len(set(keys)) < len(keys)
+
+
+def _answer(entity: Entity, error: ControlError | None) -> AnsweredEntry:
+    return AnsweredEntry(
+        error_code=error.error_code if error else ErrorCode.none,
+        error_message=error.message if error else None,
+        entity=tuple(AnsweredEntity(entity_type=kind, entity_name=name) for kind, name in entity.items()),
+    )
+
+
+def _invalid(message: str) -> ControlError:
+    return ControlError(ErrorCode.invalid_request, message)
+
+
+def _java_text(entity: Entity) -> str:
+    """An entity as Kafka's ClientQuotaEntity prints itself."""
+    ordered = [kind for kind in _TYPES if kind in entity] + [kind for kind in entity if kind not in _TYPES]
+    parts = (f"{kind}={'null' if entity[kind] is None else entity[kind]}" for kind in ordered)
+    return f"ClientQuotaEntity(entries={{{', '.join(parts)}}})"
+
+
+def _check_types(entity: Entity) -> None:
+    if not entity:
+        raise _invalid("Invalid empty client quota entity")
+    for kind, name in entity.items():
+        if kind not in _TYPES:
+            raise _invalid(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise _invalid(f"Empty {kind} not supported")
+
+
+def _key_types(entity: Entity, unresolved_hosts: frozenset[str]) -> Mapping[str, ConfigType]:
+    """The quotas that an entity of these types can have."""
+    if IP not in entity:
+        return _USER_AND_CLIENT_KEYS
+    if len(entity) > 1:
+        # Kafka's text lacks the space, too.
+        raise _invalid(
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+        )
+    if entity[IP] in unresolved_hosts:
+        raise _invalid(f"{entity[IP]} is not a valid IP or resolvable host.")
+    return _IP_KEYS
+
+
+def _check_value(key_types: Mapping[str, ConfigType], key: str, value: float) -> None:
+    key_type = key_types.get(key)
+    if key_type is None:
+        raise _invalid(f"Invalid configuration key {key}")
+    if not math.isfinite(value):
+        raise _invalid(f"Quota {key} must be a finite number")
+    if value <= 0:
+        raise _invalid(f"Quota {key} must be greater than 0")
+    if key_type is ConfigType.DOUBLE:
+        return
+    if value > _TYPE_MAX[key_type]:
+        raise _invalid(
+            f"Proposed value for {key} is too large for {'an' if key_type is ConfigType.INT else 'a'} "
+            f"{key_type.name}."
+        )
+    if math.fmod(value, 1.0) > _FRACTION_MAX:
+        raise _invalid(f"{key} cannot be a fractional value.")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return "%" not in name  # the interface after it may not exist

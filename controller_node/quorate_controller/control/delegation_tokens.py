@@ -1,0 +1,253 @@
+"""Delegation tokens: CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken (KIP-48, KIP-373, KIP-900).
+
+A token's HMAC, with which its user logs in, is derived from its id and the secret that all nodes share. It is
+never stored.
+"""
+
+import hmac
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import UUID
+
+from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
+from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
+from kio.schema.expire_delegation_token.v2.response import ExpireDelegationTokenResponse
+from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
+from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
+from quorate_protocol import features
+from quorate_protocol.image.security import DelegationToken
+from quorate_protocol.records.generated import RemoveDelegationTokenRecord
+from quorate_protocol.uuids import random_uuid, uuid_to_text
+from quorate_protocol.wire.schema import EPOCH, MILLISECOND
+
+from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from quorate_protocol.image import MetadataImage
+
+Response = TypeVar("Response", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)
+
+USER_TYPE: Final = "User"
+ERROR_TIMESTAMP_MS: Final = -1
+REQUESTER_SINCE: Final = 3
+"""The first version of CreateDelegationToken whose response names the requester (KIP-373)."""
+SWEPT_TOKENS_MAX: Final = 1_000
+"""Tokens that one step of a sweep removes, as in Kafka."""
+TIMESTAMP_MS_MAX: Final = (datetime.max.replace(tzinfo=EPOCH.tzinfo) - EPOCH) // MILLISECOND
+"""The last millisecond that a response can have: the year 9999 ends."""
+
+
+class DelegationTokenManager:
+    """Creates, renews and expires tokens, and removes those whose time is over."""
+
+    def __init__(self, config: ControlConfig, image: "MetadataImage", rng: "Random") -> None:
+        self._secret = config.delegation_token_secret
+        self._lifetime_ms_max = config.delegation_token_max_lifetime_ms
+        self._renewal_ms_max = config.delegation_token_expiry_time_ms
+        self._image = image
+        self._rng = rng
+        self._hmacs: dict[str, bytes] = {}
+        self._token_ids: dict[bytes, str] = {}
+
+    def create(self, request: CreateDelegationTokenRequest, context: RequestContext) -> ControlResult:
+        """CreateDelegationToken 1-3. Errors stand in the response, beside owner and requester.
+
+        Raises:
+            ControlError: UNKNOWN_SERVER_ERROR for an owner without a type.
+        """
+        owner = context.principal
+        if request.owner_principal_name:
+            if request.owner_principal_type is None:
+                raise ControlError(ErrorCode.unknown_server_error)
+            owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+        if not _is_allowed(context):
+            refused = _no_token(owner, ERROR_TIMESTAMP_MS)
+            error_code = ErrorCode.delegation_token_request_not_allowed
+            return ControlResult(response=_created(error_code, refused, context, b""))
+        error_code = self._unavailable()
+        if error_code is ErrorCode.none and any(one.principal_type != USER_TYPE for one in request.renewers):
+            error_code = ErrorCode.invalid_principal_type
+        if error_code is not ErrorCode.none:
+            return ControlResult(response=_created(error_code, _no_token(owner, 0), context, b""))
+        lifetime_ms = request.max_lifetime // MILLISECOND
+        max_timestamp_ms = _later(
+            context.now_ms,
+            min(self._lifetime_ms_max, lifetime_ms) if lifetime_ms > 0 else self._lifetime_ms_max,
+        )
+        token = DelegationToken(
+            token_id=uuid_to_text(random_uuid(lambda: UUID(int=self._rng.getrandbits(128), version=4))),
+            owner=owner,
+            requester=context.principal,
+            renewers=tuple(f"{one.principal_type}:{one.principal_name}" for one in request.renewers),
+            issue_timestamp_ms=context.now_ms,
+            max_timestamp_ms=max_timestamp_ms,
+            expiration_timestamp_ms=min(max_timestamp_ms, _later(context.now_ms, self._renewal_ms_max)),
+        )
+        response = _created(ErrorCode.none, token, context, self._hmac(token.token_id))
+        return ControlResult(records=(token.to_record(),), response=response)
+
+    def renew(self, request: RenewDelegationTokenRequest, context: RequestContext) -> ControlResult:
+        """RenewDelegationToken 1-2: the expiry moves, at most to the end of the token's life."""
+        if not _is_allowed(context):
+            return _refused(RenewDelegationTokenResponse)
+        try:
+            token = self._token(request.hmac)
+            _check_time(token, context)
+            _check_renewer(token, context)
+        except ControlError as error:
+            return ControlResult(response=_answer(RenewDelegationTokenResponse, error.error_code, 0))
+        period_ms = request.renew_period // MILLISECOND
+        if period_ms <= 0:
+            period_ms = self._renewal_ms_max
+        period_ms = min(period_ms, self._renewal_ms_max)
+        return _expires_at(RenewDelegationTokenResponse, token, _later(context.now_ms, period_ms))
+
+    def expire(self, request: ExpireDelegationTokenRequest, context: RequestContext) -> ControlResult:
+        """ExpireDelegationToken 1-2: the expiry moves; a negative period removes the token at once."""
+        if not _is_allowed(context):
+            return _refused(ExpireDelegationTokenResponse)
+        period_ms = request.expiry_time_period // MILLISECOND
+        try:
+            token = self._token(request.hmac)
+            _check_renewer(token, context)
+            if period_ms >= 0:
+                _check_time(token, context)
+        except ControlError as error:
+            return ControlResult(response=_answer(ExpireDelegationTokenResponse, error.error_code, 0))
+        if period_ms < 0:
+            response = _answer(ExpireDelegationTokenResponse, ErrorCode.none, context.now_ms)
+            return ControlResult(records=(_removal(token),), response=response)
+        return _expires_at(ExpireDelegationTokenResponse, token, _later(context.now_ms, period_ms))
+
+    def sweep(self, now_ms: int) -> tuple[ControlResult, bool]:
+        """Removes tokens whose time is over, a bounded number. Also returns whether there may be more."""
+        over = (token for token in self._image.delegation_tokens.values() if _is_over(token, now_ms))
+        records = tuple(map(_removal, islice(over, SWEPT_TOKENS_MAX)))
+        return ControlResult(records=records, atomic=False), len(records) == SWEPT_TOKENS_MAX
+
+    # Parts
+
+    def _unavailable(self) -> ErrorCode:
+        """Why there are no tokens in this cluster; `none` if there can be."""
+        if self._secret is None:
+            return ErrorCode.delegation_token_auth_disabled
+        if self._image.metadata_version < features.DELEGATION_TOKENS_SINCE:
+            return ErrorCode.unsupported_version
+        return ErrorCode.none
+
+    def _hmac(self, token_id: str) -> bytes:
+        assert self._secret is not None
+        return hmac.digest(self._secret.encode(), token_id.encode(), "sha512")
+
+    def _token(self, token_hmac: bytes) -> DelegationToken:
+        """The token with this HMAC.
+
+        Raises:
+            ControlError: there are no tokens in this cluster, or DELEGATION_TOKEN_NOT_FOUND.
+        """
+        error_code = self._unavailable()
+        if error_code is not ErrorCode.none:
+            raise ControlError(error_code)
+        if token_hmac not in self._token_ids:
+            self._learn_hmacs()
+        token = self._image.delegation_tokens.get(self._token_ids.get(token_hmac, ""))
+        if token is None:
+            raise ControlError(ErrorCode.delegation_token_not_found)
+        return token
+
+    def _learn_hmacs(self) -> None:
+        """Computes the HMACs of new tokens and forgets those of removed ones. An id has one HMAC for all time."""
+        self._hmacs = {
+            token_id: self._hmacs.get(token_id) or self._hmac(token_id)
+            for token_id in self._image.delegation_tokens
+        }
+        self._token_ids = {token_hmac: token_id for token_id, token_hmac in self._hmacs.items()}
+
+
+def _is_allowed(context: RequestContext) -> bool:
+    """Tokens are for clients that have authenticated with something else, which is known of forwarded requests."""
+    return context.forwarded and not context.token_authenticated
+
+
+def _later(now_ms: int, duration_ms: int) -> int:
+    return min(now_ms + duration_ms, TIMESTAMP_MS_MAX)
+
+
+def _is_over(token: DelegationToken, now_ms: int) -> bool:
+    return token.max_timestamp_ms < now_ms or token.expiration_timestamp_ms < now_ms
+
+
+def _check_time(token: DelegationToken, context: RequestContext) -> None:
+    if _is_over(token, context.now_ms):
+        raise ControlError(ErrorCode.delegation_token_expired)
+
+
+def _check_renewer(token: DelegationToken, context: RequestContext) -> None:
+    if context.principal != token.owner and context.principal not in token.renewers:
+        raise ControlError(ErrorCode.delegation_token_owner_mismatch)
+
+
+def _removal(token: DelegationToken) -> RemoveDelegationTokenRecord:
+    return RemoveDelegationTokenRecord(token_id=token.token_id)
+
+
+def _timestamp(unix_ms: int) -> datetime:
+    return EPOCH + unix_ms * MILLISECOND
+
+
+def _expires_at(response_class: type[Response], token: DelegationToken, wanted_ms: int) -> ControlResult:
+    """The token expires then, or when its life ends."""
+    expiry_ms = min(token.max_timestamp_ms, wanted_ms)
+    record = replace(token, expiration_timestamp_ms=expiry_ms).to_record()
+    return ControlResult(records=(record,), response=_answer(response_class, ErrorCode.none, expiry_ms))
+
+
+def _refused(response_class: type[Response]) -> ControlResult:
+    error_code = ErrorCode.delegation_token_request_not_allowed
+    return ControlResult(response=_answer(response_class, error_code, ERROR_TIMESTAMP_MS))
+
+
+def _answer(response_class: type[Response], error_code: ErrorCode, expiry_ms: int) -> Response:
+    return response_class(
+        error_code=error_code, expiry_timestamp=_timestamp(expiry_ms), throttle_time=timedelta(0)
+    )
+
+
+def _no_token(owner: str, timestamp_ms: int) -> DelegationToken:
+    """What the answer to a refused creation shows."""
+    return DelegationToken(
+        token_id="",
+        owner=owner,
+        requester="",
+        renewers=(),
+        issue_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
+        expiration_timestamp_ms=timestamp_ms,
+    )
+
+
+def _created(
+    error_code: ErrorCode, token: DelegationToken, context: RequestContext, token_hmac: bytes
+) -> CreateDelegationTokenResponse:
+    owner_type, _, owner_name = token.owner.partition(":")
+    requester = context.principal if context.api_version >= REQUESTER_SINCE else ""
+    requester_type, _, requester_name = requester.partition(":")
+    return CreateDelegationTokenResponse(
+        error_code=error_code,
+        principal_type=owner_type,
+        principal_name=owner_name,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester_name,
+        issue_timestamp=_timestamp(token.issue_timestamp_ms),
+        expiry_timestamp=_timestamp(token.expiration_timestamp_ms),
+        max_timestamp=_timestamp(token.max_timestamp_ms),
+        token_id=token.token_id,
+        hmac=token_hmac,
+        throttle_time=timedelta(0),
+    )

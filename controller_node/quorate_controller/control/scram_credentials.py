@@ -1,0 +1,123 @@
+"""SCRAM credentials: AlterUserScramCredentials (KIP-554), and what servers store of a password (RFC 5802)."""
+
+import hashlib
+import hmac
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.alter_user_scram_credentials.v0.request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kio.schema.alter_user_scram_credentials.v0.response import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from kio.schema.errors import ErrorCode
+from quorate_protocol import features
+from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.records.generated import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+
+from quorate_controller.control.api import ControlError, ControlResult
+
+if TYPE_CHECKING:
+    from quorate_protocol.image import MetadataImage
+
+ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 16384
+
+Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+def credential_record(
+    user: str, mechanism: ScramMechanism, *, salt: bytes, salted_password: bytes, iterations: int
+) -> UserScramCredentialRecord:
+    """What servers store: keys from which neither the password nor its salted hash can be derived."""
+    client_key = hmac.digest(salted_password, b"Client Key", mechanism.hash_name)
+    return UserScramCredentialRecord(
+        name=user,
+        mechanism=int(mechanism),
+        salt=salt,
+        stored_key=hashlib.new(mechanism.hash_name, client_key).digest(),
+        server_key=hmac.digest(salted_password, b"Server Key", mechanism.hash_name),
+        iterations=iterations,
+    )
+
+
+class ScramManager:
+    """Sets and deletes credentials. Stateless."""
+
+    def __init__(self, image: "MetadataImage") -> None:
+        self._image = image
+
+    def alter_user_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> ControlResult:
+        """AlterUserScramCredentials 0: each user succeeds or fails alone; errors stand in the response.
+
+        A user can be named once, whatever the mechanism. Nothing is done for one that is named twice.
+        """
+        accepted: dict[str, Alteration] = {}
+        errors: dict[str, ControlError] = {}
+        alterations: tuple[Alteration, ...] = (*request.deletions, *request.upsertions)
+        for alteration in alterations:
+            user = alteration.name
+            if user in errors:
+                continue
+            try:
+                self._check(alteration, is_second=accepted.pop(user, None) is not None)
+                accepted[user] = alteration
+            except ControlError as error:
+                errors[user] = error
+        results = [
+            AlterUserScramCredentialsResult(user=user, error_code=ErrorCode.none, error_message=None)
+            for user in accepted
+        ]
+        results += [
+            AlterUserScramCredentialsResult(
+                user=user,
+                error_code=error.error_code,
+                error_message=None if error.error_code is ErrorCode.unknown_server_error else error.message,
+            )
+            for user, error in errors.items()
+        ]
+        response = AlterUserScramCredentialsResponse(throttle_time=timedelta(0), results=tuple(results))
+        return ControlResult(records=tuple(map(_record, accepted.values())), response=response)
+
+    def _check(self, alteration: Alteration, *, is_second: bool) -> None:
+        if is_second:
+            raise ControlError(
+                ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request"
+            )
+        if self._image.metadata_version < features.SCRAM_SINCE:
+            raise ControlError(
+                ErrorCode.unsupported_version, "The current metadata.version does not support SCRAM"
+            )
+        if not alteration.name:
+            raise ControlError(ErrorCode.unacceptable_credential, "Username must not be empty")
+        mechanism = ScramMechanism(alteration.mechanism)
+        if mechanism is ScramMechanism.UNKNOWN:
+            raise ControlError(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
+        if isinstance(alteration, ScramCredentialDeletion):
+            if (mechanism, alteration.name) not in self._image.scram:
+                raise ControlError(
+                    ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist"
+                )
+        elif alteration.iterations < ITERATIONS_MIN:
+            raise ControlError(ErrorCode.unacceptable_credential, "Too few iterations")
+        elif alteration.iterations > ITERATIONS_MAX:
+            raise ControlError(ErrorCode.unacceptable_credential, "Too many iterations")
+        elif not alteration.salted_password:
+            # Java's HMAC refuses an empty key.
+            raise ControlError(ErrorCode.unknown_server_error)
+
+
+def _record(alteration: Alteration) -> UserScramCredentialRecord | RemoveUserScramCredentialRecord:
+    if isinstance(alteration, ScramCredentialDeletion):
+        return RemoveUserScramCredentialRecord(name=alteration.name, mechanism=alteration.mechanism)
+    return credential_record(
+        alteration.name,
+        ScramMechanism(alteration.mechanism),
+        salt=alteration.salt,
+        salted_password=alteration.salted_password,
+        iterations=alteration.iterations,
+    )

@@ -1,0 +1,280 @@
+"""Delegation tokens: who gets them, who may renew and expire them, when they end."""
+
+import hmac
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.create_delegation_token.v3.request import CreatableRenewers, CreateDelegationTokenRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.errors import ErrorCode
+from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
+from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
+from quorate_controller.control.delegation_tokens import SWEPT_TOKENS_MAX, TIMESTAMP_MS_MAX
+from quorate_protocol.image.security import DelegationToken
+from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.records.generated import DelegationTokenRecord, RemoveDelegationTokenRecord
+from quorate_protocol.wire.schema import EPOCH, MILLISECOND
+
+SECRET = "a secret"
+LIFETIME_MS, RENEWAL_MS, CHECK_MS = 10_000, 4_000, 60_000
+SETTINGS = {
+    "delegation_token_secret": SECRET,
+    "delegation_token_max_lifetime_ms": LIFETIME_MS,
+    "delegation_token_expiry_time_ms": RENEWAL_MS,
+    "delegation_token_expiry_check_interval_ms": CHECK_MS,
+    "max_idle_interval_ms": 0,
+}
+ALICE = {"principal": "User:alice", "forwarded": True}
+BOB = {"principal": "User:bob", "forwarded": True}
+EVE = {"principal": "User:eve", "forwarded": True}
+
+
+def ms(value: Any) -> int:
+    """Unix milliseconds of a response's time."""
+    unix_ms: int = (value - EPOCH) // MILLISECOND
+    return unix_ms
+
+
+def create(
+    *renewers: tuple[str, str], owner: tuple[str | None, str] | None = None, lifetime_ms: int = -1
+) -> CreateDelegationTokenRequest:
+    return CreateDelegationTokenRequest(
+        owner_principal_type=owner[0] if owner else None,
+        owner_principal_name=owner[1] if owner else None,
+        renewers=tuple(
+            CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in renewers
+        ),
+        max_lifetime=timedelta(milliseconds=lifetime_ms),
+    )
+
+
+def renew(token_hmac: bytes, period_ms: int = -1) -> RenewDelegationTokenRequest:
+    return RenewDelegationTokenRequest(hmac=token_hmac, renew_period=timedelta(milliseconds=period_ms))
+
+
+def expire(token_hmac: bytes, period_ms: int = -1) -> ExpireDelegationTokenRequest:
+    return ExpireDelegationTokenRequest(hmac=token_hmac, expiry_time_period=timedelta(milliseconds=period_ms))
+
+
+@pytest.fixture
+def tokens(new_harness: Any) -> Any:
+    """A cluster with tokens."""
+    return new_harness(**SETTINGS)
+
+
+def test_a_token_is_its_owners(tokens: Any) -> None:
+    """Goal: response, record and image say the same, and the HMAC is Kafka's. Method: alice makes a token for bob
+    that carol may renew.
+    """
+    response = tokens.apply(create(("User", "carol"), owner=("User", "bob")), **ALICE)
+    assert response.error_code is ErrorCode.none
+    assert (response.principal_type, response.principal_name) == ("User", "bob")
+    assert response.token_requester_principal_name == "alice"
+    assert response.hmac == hmac.digest(SECRET.encode(), response.token_id.encode(), "sha512")
+    now_ms = tokens.now_ms
+    assert tokens.image.delegation_tokens[response.token_id] == DelegationToken(
+        token_id=response.token_id,
+        owner="User:bob",
+        requester="User:alice",
+        renewers=("User:carol",),
+        issue_timestamp_ms=now_ms,
+        max_timestamp_ms=now_ms + LIFETIME_MS,
+        expiration_timestamp_ms=now_ms + RENEWAL_MS,
+    )
+    times = (response.issue_timestamp, response.expiry_timestamp, response.max_timestamp)
+    assert [ms(time) - now_ms for time in times] == [0, RENEWAL_MS, LIFETIME_MS]
+    assert SECRET not in repr(tokens.config)
+
+
+@pytest.mark.parametrize(
+    ("lifetime_ms", "given_ms"),
+    [(-1, LIFETIME_MS), (0, LIFETIME_MS), (LIFETIME_MS + 1, LIFETIME_MS), (5_000, 5_000), (7, 7)],
+)
+def test_a_lifetime_is_at_most_the_clusters(tokens: Any, lifetime_ms: int, given_ms: int) -> None:
+    """Goal: nobody outlives `delegation.token.max.lifetime.ms`. Method: shorter, longer and no wishes."""
+    response = tokens.apply(create(lifetime_ms=lifetime_ms), **ALICE)
+    assert ms(response.max_timestamp) - tokens.now_ms == given_ms
+    assert ms(response.expiry_timestamp) - tokens.now_ms == min(given_ms, RENEWAL_MS)
+
+
+def test_the_longest_lifetime_that_can_be_configured(new_harness: Any) -> None:
+    """Goal: no time that an answer can't have. Method: Kafka's greatest lifetime."""
+    harness = new_harness(**{**SETTINGS, "delegation_token_max_lifetime_ms": 2**63 - 1})
+    response = harness.apply(create(), **ALICE)
+    assert ms(response.max_timestamp) == TIMESTAMP_MS_MAX
+
+
+def test_the_requester_is_named_since_version_3(tokens: Any) -> None:
+    """Goal: an old client gets an answer that its version has room for. Method: ask as it does."""
+    response = tokens.apply(create(), 2, **ALICE)
+    assert (response.error_code, response.principal_name) == (ErrorCode.none, "alice")
+    assert response.token_requester_principal_type == response.token_requester_principal_name == ""
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [
+        {"principal": "User:ANONYMOUS"},
+        {"principal": "User:alice", "forwarded": True, "token_authenticated": True},
+    ],
+)
+def test_tokens_are_for_those_who_logged_in_without_one(tokens: Any, caller: dict[str, Any]) -> None:
+    """Goal: a token can't prolong itself, and nobody gets one on a listener without authentication. Method: all three
+    requests directly, and forwarded for a principal that has logged in with a token.
+    """
+    token = tokens.apply(create(), **ALICE)
+    created = tokens.apply(create(), **caller)
+    assert (created.error_code, ms(created.issue_timestamp), created.hmac) == (
+        ErrorCode.delegation_token_request_not_allowed,
+        -1,
+        b"",
+    )
+    for request in (renew(token.hmac), expire(token.hmac)):
+        response = tokens.apply(request, **caller)
+        assert response.error_code is ErrorCode.delegation_token_request_not_allowed
+        assert ms(response.expiry_timestamp) == -1
+        assert tokens.records == []
+
+
+def test_clusters_without_tokens(new_harness: Any) -> None:
+    """Goal: the answer says why there are none. Method: no secret; a secret at the last level without tokens."""
+    for harness, error_code in (
+        (new_harness(), ErrorCode.delegation_token_auth_disabled),
+        (new_harness(13, **SETTINGS), ErrorCode.unsupported_version),
+    ):
+        created = harness.apply(create(("Group", "x")), **ALICE)
+        assert (created.error_code, created.principal_name) == (error_code, "alice")
+        assert ms(created.issue_timestamp) == ms(created.max_timestamp) == 0
+        for request in (renew(b"x"), expire(b"x")):
+            assert harness.apply(request, **ALICE).error_code is error_code
+    assert new_harness(14, **SETTINGS).apply(create(), **ALICE).error_code is ErrorCode.none
+
+
+def test_principals_that_cannot_be(tokens: Any) -> None:
+    """Goal: renewers are users, and an owner has a type. Method: a renewer that is a group; an owner without type."""
+    response = tokens.apply(create(("User", "bob"), ("Group", "g")), **ALICE)
+    assert response.error_code is ErrorCode.invalid_principal_type
+    request = create(owner=(None, "bob"))
+    assert tokens.refusal(request).error_code is ErrorCode.unknown_server_error
+
+
+def test_renewal_ends_with_the_tokens_life(tokens: Any) -> None:
+    """Goal: expiry moves by at most the cluster's period, never behind the end. Method: renew at several times."""
+    token = tokens.apply(create(("User", "bob")), **ALICE)
+    start_ms = tokens.now_ms
+    for passed_ms, period_ms, left_ms, caller in (
+        (1_000, -1, RENEWAL_MS, ALICE),
+        (2_000, 1_500, 1_500, BOB),
+        (3_400, 99_999, RENEWAL_MS, BOB),
+        (7_000, 0, LIFETIME_MS - 7_000, ALICE),
+    ):
+        tokens.now_ms = start_ms + passed_ms
+        response = tokens.apply(renew(token.hmac, period_ms), **caller)
+        assert response.error_code is ErrorCode.none
+        assert ms(response.expiry_timestamp) - tokens.now_ms == left_ms
+        stored = tokens.image.delegation_tokens[token.token_id]
+        assert stored.expiration_timestamp_ms == ms(response.expiry_timestamp)
+        assert stored.max_timestamp_ms == start_ms + LIFETIME_MS
+
+
+def test_expiry_now_and_later(tokens: Any) -> None:
+    """Goal: a period moves the expiry, a negative one removes the token, also one that is over. Method: each."""
+    token = tokens.apply(create(), **ALICE)
+    response = tokens.apply(expire(token.hmac, 99_999), **ALICE)
+    assert ms(response.expiry_timestamp) == tokens.now_ms + LIFETIME_MS
+    response = tokens.apply(expire(token.hmac, 0), **ALICE)
+    assert ms(response.expiry_timestamp) == tokens.now_ms
+    tokens.now_ms += 1
+    assert tokens.apply(expire(token.hmac, 1), **ALICE).error_code is ErrorCode.delegation_token_expired
+    assert tokens.apply(renew(token.hmac), **ALICE).error_code is ErrorCode.delegation_token_expired
+    assert tokens.records == []
+    response = tokens.apply(expire(token.hmac), **ALICE)
+    assert (response.error_code, ms(response.expiry_timestamp)) == (ErrorCode.none, tokens.now_ms)
+    assert tokens.records == [RemoveDelegationTokenRecord(token_id=token.token_id)]
+    assert tokens.apply(renew(token.hmac), **ALICE).error_code is ErrorCode.delegation_token_not_found
+
+
+def test_only_owner_and_renewers_may_touch_a_token(tokens: Any) -> None:
+    """Goal: neither strangers nor the requester of another's token may. Method: renew and expire as each of them, and
+    with an unknown HMAC.
+    """
+    token = tokens.apply(create(owner=("User", "bob")), **ALICE)
+    for caller, error_code in (
+        (EVE, ErrorCode.delegation_token_owner_mismatch),
+        (ALICE, ErrorCode.delegation_token_owner_mismatch),
+        (BOB, ErrorCode.none),
+    ):
+        assert tokens.apply(renew(token.hmac), **caller).error_code is error_code
+        assert tokens.apply(expire(token.hmac, 1_000), **caller).error_code is error_code
+    assert tokens.apply(renew(b"unknown"), **BOB).error_code is ErrorCode.delegation_token_not_found
+
+
+def test_a_token_of_the_leader_before_is_found(tokens: Any) -> None:
+    """Goal: a new leader knows the tokens of the log by their HMAC. Method: replay one that this node did not make,
+    remove it, and replay it again.
+    """
+    record = DelegationTokenRecord(
+        owner="User:alice",
+        requester="User:alice",
+        renewers=(),
+        issue_timestamp=0,
+        max_timestamp=tokens.now_ms + 5,
+        expiration_timestamp=tokens.now_ms + 5,
+        token_id="an-id",
+    )
+    token_hmac = hmac.digest(SECRET.encode(), b"an-id", "sha512")
+    for _ in range(2):
+        tokens.replay(record)
+        assert tokens.apply(renew(token_hmac), **ALICE).error_code is ErrorCode.none
+        assert tokens.apply(expire(token_hmac), **ALICE).error_code is ErrorCode.none
+        assert tokens.apply(renew(token_hmac), **ALICE).error_code is ErrorCode.delegation_token_not_found
+
+
+def test_the_sweep_removes_what_is_over(tokens: Any) -> None:
+    """Goal: expired tokens leave the log's state, at most so many at once, and others stay. Method: more than one
+    step removes, one that is still valid, and the time of the check.
+    """
+    for number in range(SWEPT_TOKENS_MAX + 1):
+        tokens.apply(create(lifetime_ms=1 + number % 2), **ALICE)
+    tokens.now_ms += CHECK_MS - 1
+    living = tokens.apply(create(), **ALICE).token_id
+    due_ms = tokens.control.deadline_ms
+    tokens.now_ms = due_ms
+    tokens.take(tokens.control.tick(due_ms))
+    assert len(tokens.records) == SWEPT_TOKENS_MAX
+    assert {type(record) for record in tokens.records} == {RemoveDelegationTokenRecord}
+    tokens.run_until(due_ms + 100)
+    assert list(tokens.image.delegation_tokens) == [living]
+
+
+def test_without_a_secret_nothing_is_swept(new_harness: Any) -> None:
+    """Goal: the tokens of a cluster wait for controllers that have its secret. Method: an old token, and a day."""
+    harness = new_harness(max_idle_interval_ms=0)
+    token = DelegationTokenRecord(
+        owner="User:alice",
+        requester="User:alice",
+        renewers=(),
+        issue_timestamp=0,
+        max_timestamp=1,
+        expiration_timestamp=1,
+        token_id="an-id",
+    )
+    harness.replay(token)
+    assert harness.run_until(harness.now_ms + 86_400_000) == []
+
+
+def test_the_secret_is_not_described(new_harness: Any) -> None:
+    """Goal: who may describe a controller can't make tokens. Method: configs of a controller whose file has it."""
+    key = "delegation.token.secret.key"
+    harness = new_harness(static_configs={key: SECRET}, **SETTINGS)
+    resource = DescribeConfigsResource(
+        resource_type=ConfigResourceType.BROKER, resource_name="3000", configuration_keys=None
+    )
+    request = DescribeConfigsRequest(
+        resources=(resource,), include_synonyms=True, include_documentation=False
+    )
+    response = harness.apply(request)
+    (described,) = (one for one in response.results[0].configs if one.name == key)
+    assert described.is_sensitive
+    assert SECRET not in repr(response)
