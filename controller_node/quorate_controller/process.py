@@ -13,6 +13,7 @@ import uvloop
 from quorate_protocol.features import SUPPORTED_FEATURES
 
 from quorate_controller.driver import Clock, Driver
+from quorate_controller.log_levels import ProcessLoggers
 from quorate_controller.node.assembly import open_node
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peers import PeerConnections
@@ -63,7 +64,9 @@ class _Process:
         load_libraries(config)
         rng = SystemRandom()
         clock = Clock()
-        node = open_node(config, file_system=OsFileSystem(), rng=rng, clock=clock.now_ms)
+        node = open_node(
+            config, file_system=OsFileSystem(), rng=rng, clock=clock.now_ms, loggers=ProcessLoggers()
+        )
         driver = Driver(
             node,
             clock=clock,

@@ -34,6 +34,7 @@ from quorate_controller.control.api import (
     QuorumView,
     RequestContext,
 )
+from quorate_controller.control.broker_loggers import LoggerManager, is_logger
 from quorate_controller.control.config_schema import (
     Definition,
     broker_definitions,
@@ -97,10 +98,14 @@ class ConfigManager:
     """Decides on dynamic configs. Implements `TopicConfigs`."""
 
     def __init__(
-        self, node_id: int, image: "MetadataImage", effective: EffectiveConfigs, quorum: QuorumView
+        self,
+        image: "MetadataImage",
+        effective: EffectiveConfigs,
+        quorum: QuorumView,
+        loggers: LoggerManager,
     ) -> None:
-        self._node_id = node_id
         self._image = image
+        self._loggers = loggers
         self._effective = effective
         self._quorum = quorum
         self._plain_topic: dict[str, EffectiveConfig] = {}
@@ -113,9 +118,17 @@ class ConfigManager:
     ) -> ControlResult:
         """IncrementalAlterConfigs 0-1: each resource succeeds or fails alone; errors stand in the response.
 
+        Levels of loggers are changed at once, whatever becomes of the rest.
+
         Raises:
             ControlError: POLICY_VIOLATION when it takes more records than one batch may have.
         """
+        levels = [
+            (given, self._alter_levels(given, validate_only=request.validate_only))
+            for given in request.resources
+            if is_logger(given.resource_type)
+        ]
+        stored = [given for given in request.resources if not is_logger(given.resource_type)]
 
         def operate(resource: Resource, given: AlterConfigsResource) -> dict[str, str | None]:
             return {
@@ -123,8 +136,11 @@ class ConfigManager:
                 for config in given.configs
             }
 
-        records, outcomes = self._alter(request.resources, operate, context)
-        responses = _responses(AlterConfigsResourceResponse, outcomes)
+        records, outcomes = self._alter(stored, operate, context)
+        responses = _responses(AlterConfigsResourceResponse, outcomes) + tuple(
+            _response(AlterConfigsResourceResponse, given.resource_type, given.resource_name, error)
+            for given, error in levels
+        )
         response = IncrementalAlterConfigsResponse(throttle_time=timedelta(0), responses=responses)
         return ControlResult(records=() if request.validate_only else tuple(records), response=response)
 
@@ -216,6 +232,13 @@ class ConfigManager:
 
     # Parts
 
+    def _alter_levels(self, given: AlterConfigsResource, *, validate_only: bool) -> ControlError | None:
+        try:
+            self._loggers.alter(given, validate_only=validate_only)
+        except ControlError as error:
+            return error
+        return None
+
     def _alter(
         self,
         given: Iterable[G],
@@ -247,13 +270,8 @@ class ConfigManager:
         kind = ConfigResourceType(resource_type)
         if kind is ConfigResourceType.UNKNOWN:
             raise ControlError(ErrorCode.unsupported_version, f"Unknown resource type {resource_type}.")
-        if kind is ConfigResourceType.BROKER_LOGGER:
-            if name != str(self._node_id):
-                raise ControlError(
-                    ErrorCode.invalid_request,
-                    f"Unexpected broker id, expected {self._node_id}, but received {name}",
-                )
-            raise ControlError(ErrorCode.invalid_config, "The loggers of this controller can't be altered.")
+        if kind is ConfigResourceType.BROKER_LOGGER:  # of AlterConfigs, which replaces all configs
+            raise ControlError(ErrorCode.invalid_request, f"Unexpected resource type {kind.name}.")
         return Resource(kind, name)
 
     def _operate(self, resource: Resource, key: str, operation: int, value: str | None) -> str | None:
@@ -400,13 +418,17 @@ def _responses(
     response_class: Any, outcomes: Mapping[tuple[int, str], ControlError | None]
 ) -> tuple[Any, ...]:
     return tuple(
-        response_class(
-            error_code=error.error_code if error else ErrorCode.none,
-            error_message=error.message if error else None,
-            resource_type=resource_type,
-            resource_name=name,
-        )
+        _response(response_class, resource_type, name, error)
         for (resource_type, name), error in outcomes.items()
+    )
+
+
+def _response(response_class: Any, resource_type: int, name: str, error: ControlError | None) -> Any:
+    return response_class(
+        error_code=error.error_code if error else ErrorCode.none,
+        error_message=error.message if error else None,
+        resource_type=resource_type,
+        resource_name=name,
     )
 
 

@@ -37,6 +37,7 @@ from quorate_controller.control.api import (
     QuorumView,
     RequestContext,
 )
+from quorate_controller.control.broker_loggers import NO_LOGGERS, LoggerManager, are_all_loggers
 from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.control.client_quotas import ClientQuotaManager
 from quorate_controller.control.cluster import ClusterManager
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.records.framing import MetadataRecord
 
+    from quorate_controller.control.broker_loggers import Loggers
+
 Decide = Callable[[Any, RequestContext], ControlResult]
 
 
@@ -72,12 +75,18 @@ class QuorumController:
     """
 
     def __init__(
-        self, config: ControlConfig, image: "MetadataImage", rng: "Random", quorum: QuorumView
+        self,
+        config: ControlConfig,
+        image: "MetadataImage",
+        rng: "Random",
+        quorum: QuorumView,
+        loggers: "Loggers" = NO_LOGGERS,
     ) -> None:
         self._config = config
         self._image = image
         self._effective = EffectiveConfigs(config.node_id, image, config.static_configs)
-        self._configs = ConfigManager(config.node_id, image, self._effective, quorum)
+        self._loggers = LoggerManager(config.node_id, loggers)
+        self._configs = ConfigManager(image, self._effective, quorum, self._loggers)
         self._elections = Elections(image, self._configs)
         self._transitions = PartitionTransitions(image, self._configs)
         self._heartbeats = HeartbeatManager(image, self._transitions, config.broker_session_timeout_ms)
@@ -127,7 +136,7 @@ class QuorumController:
     def _read_handlers(self, quorum: QuorumView) -> dict[type, Decide]:
         """Request class -> the function that answers it, on any controller."""
         cluster = ClusterDescriber(self._config.cluster_id, self._image, quorum)
-        configs = ConfigDescriber(self._config.node_id, self._image, self._effective)
+        configs = ConfigDescriber(self._config.node_id, self._image, self._effective, self._loggers)
         return {
             DescribeClusterRequest: cluster.describe_cluster,
             DescribeConfigsRequest: _without_context(configs.describe_configs),
@@ -184,7 +193,7 @@ class QuorumController:
         read = self._reads.get(type(request))
         if read is not None:
             return read(request, context)
-        if not self._is_active:
+        if not self._is_active and not _needs_no_leader(request, context):
             raise ControlError(ErrorCode.not_controller, "This controller is on standby.")
         write = self._writes.get(type(request))
         if write is None:
@@ -234,6 +243,15 @@ class QuorumController:
             return ControlResult(records=(*result.records, *cleared), response=result.response)
 
         return alter_and_clear
+
+
+def _needs_no_leader(request: Any, context: RequestContext) -> bool:
+    """Whether a standby carries out a write: levels of its own loggers, asked for by the client itself."""
+    return (
+        isinstance(request, IncrementalAlterConfigsRequest)
+        and not context.forwarded
+        and are_all_loggers(request)
+    )
 
 
 def _without_context(decide: Callable[[Any], ControlResult]) -> Decide:

@@ -32,6 +32,7 @@ from quorate_protocol.kafka.enums import (
 )
 
 from quorate_controller.control.api import ControlError, ControlResult, QuorumView, RequestContext
+from quorate_controller.control.broker_loggers import LoggerManager
 from quorate_controller.control.config_schema import (
     Definition,
     broker_definitions,
@@ -138,6 +139,9 @@ def _endpoint_type_error(endpoint_type: int, api_version: int) -> ControlError |
     return ControlError(ErrorCode.invalid_request if api_version == 0 else error_code, message)
 
 
+_LOGGER: Final = Definition(name="", type=ConfigType.UNKNOWN)
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """One config of a resource, before it is written as the request wants it."""
@@ -152,9 +156,12 @@ class _Entry:
 class ConfigDescriber:
     """DescribeConfigs, with values as this node sees them (Kafka's ConfigHelper)."""
 
-    def __init__(self, node_id: int, image: "MetadataImage", effective: EffectiveConfigs) -> None:
+    def __init__(
+        self, node_id: int, image: "MetadataImage", effective: EffectiveConfigs, loggers: LoggerManager
+    ) -> None:
         self._node_id = node_id
         self._image = image
+        self._loggers = loggers
         self._effective = effective
 
     def describe_configs(self, request: DescribeConfigsRequest) -> ControlResult:
@@ -212,7 +219,7 @@ class ConfigDescriber:
                 if not name:
                     raise ControlError(ErrorCode.invalid_request, "Broker id must not be empty")
                 self._check_is_this_node(name, " but")
-                return "broker", ()
+                return "broker", [_Entry(*one, _LOGGER, ()) for one in self._loggers.levels().items()]
             case ConfigResourceType.CLIENT_METRICS:
                 return "client_metrics", self._client_metrics_entries(name)
             case ConfigResourceType.GROUP:
@@ -356,11 +363,16 @@ def _result(
 ) -> DescribeConfigsResourceResult:
     # What is not known may be a secret.
     is_sensitive = entry.definition is None or entry.definition.sensitive
+    source = ConfigSource.DEFAULT_CONFIG
+    if entry.definition is _LOGGER:
+        source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    elif entry.synonyms:
+        source = entry.synonyms[0].source
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=None if is_sensitive else entry.value,
         read_only=entry.read_only,
-        config_source=int(entry.synonyms[0].source if entry.synonyms else ConfigSource.DEFAULT_CONFIG),
+        config_source=int(source),
         is_sensitive=is_sensitive,
         synonyms=tuple(
             DescribeConfigsSynonym(

@@ -10,6 +10,7 @@ from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.image import MetadataImage
 
 from quorate_controller.control.api import BootstrapMetadata, ControlConfig, ControlError
+from quorate_controller.control.broker_loggers import NO_LOGGERS
 from quorate_controller.control.controller import QuorumController
 from quorate_controller.node.loader import SnapshotLoader
 from quorate_controller.node.metadata import MetadataState
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from quorate_controller.config import ControllerConfig
+    from quorate_controller.control.broker_loggers import Loggers
     from quorate_controller.storage.filesystem import FileSystem
 
 STATIC_VOTER_KRAFT_VERSIONS: Final = VersionRange(lowest=KRAFT_VERSION_STATIC, highest=KRAFT_VERSION_STATIC)
@@ -38,25 +40,36 @@ STATIC_VOTER_KRAFT_VERSIONS: Final = VersionRange(lowest=KRAFT_VERSION_STATIC, h
 
 
 def open_node(
-    config: ControllerConfig, *, file_system: FileSystem, rng: Random, clock: Callable[[], int]
+    config: ControllerConfig,
+    *,
+    file_system: FileSystem,
+    rng: Random,
+    clock: Callable[[], int],
+    loggers: Loggers = NO_LOGGERS,
 ) -> ControllerNode:
     """Opens the directories of `config` and builds the node on them; `start` it next.
 
-    `clock` returns what turns get as `now_ms`. Only slices of long work read it, to measure themselves.
+    `clock` returns what turns get as `now_ms`. Only slices of long work read it, to measure themselves. `loggers` are
+    those that administrators may change.
 
     Raises:
         StorageError: the directories cannot be used. Nothing stays open.
     """
     storage = ControllerStorage.open(file_system, config.storage)
     try:
-        return _build(config, storage, rng=rng, clock=clock)
+        return _build(config, storage, rng=rng, clock=clock, loggers=loggers)
     except BaseException:
         storage.close()
         raise
 
 
 def _build(
-    config: ControllerConfig, storage: ControllerStorage, *, rng: Random, clock: Callable[[], int]
+    config: ControllerConfig,
+    storage: ControllerStorage,
+    *,
+    rng: Random,
+    clock: Callable[[], int],
+    loggers: Loggers,
 ) -> ControllerNode:
     log_state = storage.log_state()
     raft = RaftNode(
@@ -70,7 +83,7 @@ def _build(
         features=SUPPORTED_FEATURES,
     )
     control = QuorumController(
-        control_config(config, storage, identity.incarnation_id), image, rng, _QuorumOf(raft)
+        control_config(config, storage, identity.incarnation_id), image, rng, _QuorumOf(raft), loggers
     )
     metadata = MetadataState(image, control, clock=clock)
     if log_state.snapshot_id is not None:

@@ -55,7 +55,7 @@ class AnsweredBy(Enum):
     ACTIVE_CONTROLLER = "active controller"
     """The controller logic of the active controller; the others answer NOT_CONTROLLER."""
     ANY_CONTROLLER = "any controller"
-    """The controller logic of any controller, from its metadata image."""
+    """The controller logic of any controller, from its metadata image; for what it can't answer, NOT_CONTROLLER."""
     LISTENER = "listener"
     """The listener itself."""
 
@@ -251,7 +251,7 @@ _FACTS: Final[Mapping[ApiKey, _Facts]] = {
             top_error_since=1,
         ),
     ),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _Facts(_ACTIVE, _FORWARDABLE, _RESOURCES),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _Facts(_ANY, _FORWARDABLE, _RESOURCES),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _Facts(
         _ACTIVE,
         _FORWARDABLE,

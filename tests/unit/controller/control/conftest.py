@@ -66,6 +66,20 @@ class FakeQuorum:
         self.upgrades.append(level)
 
 
+class FakeLoggers:
+    """A process with two loggers; a level that was not set is that of the root."""
+
+    def __init__(self) -> None:
+        self.set: dict[str, str | None] = {"root": "INFO", "kafka": None}
+
+    def levels(self) -> dict[str, str]:
+        return {name: level or str(self.set["root"]) for name, level in self.set.items()}
+
+    def set_level(self, name: str, level: str | None) -> None:
+        assert name in self.set
+        self.set[name] = level
+
+
 class Harness:
     """The active controller of a new cluster, its clock, and the log that it writes."""
 
@@ -75,7 +89,8 @@ class Harness:
         self.image = MetadataImage()
         self.quorum = FakeQuorum()
         self.config = ControlConfig(node_id=NODE_ID, cluster_id=CLUSTER_ID, **config)
-        self.control = QuorumController(self.config, self.image, Random(1), self.quorum)
+        self.loggers = FakeLoggers()
+        self.control = QuorumController(self.config, self.image, Random(1), self.quorum, self.loggers)
         self.now_ms = 1_000_000
         self.records: list[Any] = []
         """What the last decision wrote, as the log gives it back."""

@@ -11,12 +11,13 @@ from kio.schema.incremental_alter_configs.v1.request import (
     IncrementalAlterConfigsRequest,
 )
 from quorate_controller.control.api import ControlError
+from quorate_controller.control.broker_loggers import NO_LOGGERS, LoggerManager
 from quorate_controller.control.config_changes import ConfigManager
 from quorate_controller.control.config_validation import validate_group
 from quorate_controller.control.effective_configs import EffectiveConfigs
 from quorate_protocol.records.generated import ClearElrRecord, ConfigRecord
 
-TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 ELR = {"eligible.leader.replicas.version": 1}
 
@@ -247,8 +248,6 @@ def test_each_resource_succeeds_or_fails_alone(harness):
             ErrorCode.invalid_config,
             "DLQ topic name must not start with '__'",
         ),
-        ((LOGGER, "3000", ("root", SET, "INFO")), ErrorCode.invalid_config, "can't be altered"),
-        ((LOGGER, "1", ("root", SET, "INFO")), ErrorCode.invalid_request, "expected 3000"),
         ((5, "x", ("a", SET, "1")), ErrorCode.unsupported_version, "Unknown resource type 5."),
     ],
 )
@@ -389,7 +388,7 @@ def manager(new_harness):
     harness = new_harness()
     static = {"log.retention.hours": "2", "min.insync.replicas": "3"}
     effective = EffectiveConfigs(3000, harness.image, static)
-    manager = ConfigManager(3000, harness.image, effective, harness.quorum)
+    manager = ConfigManager(harness.image, effective, harness.quorum, LoggerManager(3000, NO_LOGGERS))
     manager.harness = harness
     return manager
 

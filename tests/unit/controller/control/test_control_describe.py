@@ -222,9 +222,3 @@ def test_descriptions_that_are_refused(harness, resource_type, name, error_code)
     assert first.error_code is error_code
     assert first.error_message
     assert second.error_code is ErrorCode.none
-
-
-def test_this_node_has_no_loggers_to_tell_of(harness):
-    """Goal: kafka-configs gets an answer. Method: ask for this node's loggers."""
-    (result,) = harness.apply(configs(LOGGER, "3000")).results
-    assert (result.error_code, result.configs) == (ErrorCode.none, ())

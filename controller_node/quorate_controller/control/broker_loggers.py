@@ -1,0 +1,124 @@
+"""Log levels of this very node: BROKER_LOGGER resources of IncrementalAlterConfigs and DescribeConfigs (KIP-412,
+KIP-919).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType
+
+from quorate_controller.control.api import ControlError
+
+ROOT_LOGGER: Final = "root"
+LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
+"""Kafka's names (LogLevelConfig), in the order in which its messages have them."""
+_JAVA_INT: Final = re.compile(r"[+-]?[0-9]+")
+_INT_BITS: Final = 32
+
+
+class Loggers(Protocol):
+    """The loggers of the process."""
+
+    def levels(self) -> Mapping[str, str]:
+        """Kafka's name of the effective level of each logger, `root` among them, by the names of the loggers."""
+
+    def set_level(self, name: str, level: str | None) -> None:
+        """Sets the level of an existing logger; with None it takes that of its parent."""
+
+
+class NoLoggers:
+    """Where nodes share a process, none of them may change its loggers."""
+
+    def levels(self) -> Mapping[str, str]:
+        """There is no logger."""
+        return {}
+
+    def set_level(self, name: str, level: str | None) -> None:
+        """There is none to set."""
+
+
+NO_LOGGERS: Final = NoLoggers()
+
+
+class LoggerManager:
+    """Checks changes of levels, and makes them at once: no other node has a part in them."""
+
+    def __init__(self, node_id: int, loggers: Loggers) -> None:
+        self._node_id = node_id
+        self._loggers = loggers
+
+    def levels(self) -> Mapping[str, str]:
+        """See `Loggers.levels`."""
+        return self._loggers.levels()
+
+    def alter(self, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+        """Makes all changes of one resource, or none.
+
+        Raises:
+            ControlError: INVALID_REQUEST for another node or an operation that levels do not have; INVALID_CONFIG for
+                an unknown logger or level.
+        """
+        self._check_is_this_node(resource.resource_name)
+        known = self._loggers.levels()
+        for config in resource.configs:
+            _check(config, known)
+        if validate_only:
+            return
+        for config in resource.configs:
+            is_set = config.config_operation == ConfigOpType.SET
+            self._loggers.set_level(config.name, config.value if is_set else None)
+
+    def _check_is_this_node(self, name: str) -> None:
+        number = int(name) if _JAVA_INT.fullmatch(name) and len(name) <= _INT_BITS else None
+        if number is None or not -(2**31) <= number < 2**31:
+            raise ControlError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
+        if number != self._node_id:
+            raise ControlError(
+                ErrorCode.invalid_request,
+                f"Unexpected node id. Expected {self._node_id}, but received {number}",
+            )
+
+
+def are_all_loggers(request: IncrementalAlterConfigsRequest) -> bool:
+    """Whether the request is about levels only, which need no active controller."""
+    return all(is_logger(one.resource_type) for one in request.resources)
+
+
+def is_logger(resource_type: int) -> bool:
+    """Whether a resource is the loggers of a node."""
+    return resource_type == ConfigResourceType.BROKER_LOGGER
+
+
+def _check(config: AlterableConfig, known: Iterable[str]) -> None:
+    operation = config.config_operation
+    if operation not in (ConfigOpType.SET, ConfigOpType.DELETE):
+        is_known = operation in (ConfigOpType.APPEND, ConfigOpType.SUBTRACT)
+        told = (
+            ConfigOpType(operation).name + " operation" if is_known else f"Unknown operation type {operation}"
+        )
+        raise ControlError(ErrorCode.invalid_request, f"{told} is not allowed for the BROKER_LOGGER resource")
+    if config.name not in known:
+        raise ControlError(ErrorCode.invalid_config, f"Logger {config.name} does not exist!")
+    if operation == ConfigOpType.DELETE:
+        if config.name == ROOT_LOGGER:
+            raise ControlError(
+                ErrorCode.invalid_request, "Removing the log level of the root logger is not allowed"
+            )
+    elif config.value is None:
+        raise ControlError(  # Java's set of levels can't be asked for null
+            ErrorCode.unknown_server_error,
+            "The server experienced an unexpected error when processing the request.",
+        )
+    elif config.value not in LEVELS:
+        raise ControlError(
+            ErrorCode.invalid_config,
+            f"Cannot set the log level of {config.name} to {config.value} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(LEVELS)}",
+        )
