@@ -19,7 +19,7 @@ from quorate_controller.host_names import HostNames
 from quorate_controller.node.events import ControlRequest, RegistrationFailed, RegistrationResponse
 from quorate_controller.node.latency import LatencyHistogram
 from quorate_controller.node.port import FinalizedFeatures
-from quorate_controller.node.status import node_status
+from quorate_controller.node.status import finalized_features, node_status
 from quorate_controller.raft.messages import RequestReceived, Shutdown
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ class Driver:
 
     def features(self) -> FinalizedFeatures:
         """See `NodePort.features`."""
-        levels, epoch = self._node.finalized_features()
+        levels, epoch = finalized_features(self._node)
         return FinalizedFeatures(levels=levels, epoch=epoch, supported=self._supported_features)
 
     def status(self) -> NodeStatus:

@@ -20,6 +20,9 @@ class Forwarder:
     port: int
     target: int | None
     accepted: int = 0
+    lag_s: float = 0.0
+    """How late data from the server arrives, on connections whose first data contains `lags`."""
+    lags: bytes = b""
     _server: asyncio.Server | None = field(default=None, repr=False)
     _connections: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
 
@@ -58,7 +61,10 @@ class Forwarder:
             with suppress(OSError):
                 onward_reader, onward = await asyncio.open_connection(HOST, self.target)
                 try:
-                    await _first(_copy(reader, onward), _copy(onward_reader, writer))
+                    first = await reader.read(READ_SIZE_BYTES)
+                    onward.write(first)
+                    lag_s = self.lag_s if self.lags in first else 0.0
+                    await _first(_copy(reader, onward), _copy(onward_reader, writer, lag_s))
                 finally:
                     onward.close()
         except (OSError, asyncio.CancelledError):
@@ -129,9 +135,10 @@ def network() -> Iterator[Network]:
         made.close()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, lag_s: float = 0.0) -> None:
     with suppress(OSError):
         while data := await reader.read(READ_SIZE_BYTES):
+            await asyncio.sleep(lag_s)
             writer.write(data)
             await writer.drain()
 

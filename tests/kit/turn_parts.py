@@ -11,8 +11,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+from quorate_controller.config.answers import AnswerPolicy
 from quorate_controller.config.endpoints import ListenerAddress
 from quorate_controller.control.api import ControlResult
+from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
 from quorate_controller.node.turn import ControllerNode
@@ -101,6 +103,8 @@ class ScriptedRaft:
         self.kraft_version = 1
         self.role = Role.FOLLOWER
         self.is_shut_down = False
+        self.known_high_watermarks: dict[int, int] = {}
+        """What other nodes know to be committed, by node id."""
 
     @property
     def log_end_offset(self) -> int:
@@ -115,6 +119,9 @@ class ScriptedRaft:
         if self.answers[type(event)]:
             return self.answers[type(event)].popleft()
         return Ready(append=event.batches) if isinstance(event, Propose) else Ready()
+
+    def high_watermark_of(self, node_id: int) -> int:
+        return self.known_high_watermarks.get(node_id, -1)
 
     def kraft_version_at(self, _offset: int) -> int:
         return self.kraft_version
@@ -225,6 +232,7 @@ class TurnBench:
             snapshotter=cast("Any", self.snapshots),
             loader=cast("Any", self.snapshots),
             registration=RegistrationKeeper(identity, Random(1)),
+            broker_waits=BrokerWaits(AnswerPolicy()),
             listener="CONTROLLER",
             now_ms=NOW_MS,
         )

@@ -12,6 +12,7 @@ from typing import Final
 
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
+from quorate_controller.config.answers import ANSWERS_WAIT_FOR, ANSWERS_WAIT_MAX_MS
 from quorate_controller.config.endpoints import Problems, parse_host_port
 from quorate_controller.control.config_schema import ConfigValueError, broker_definitions
 
@@ -21,6 +22,8 @@ OWN_PREFIX: Final = "quorate."
 HTTP_LISTENER: Final = "quorate.http.listener"
 OWN_KEYS: Final[Mapping[str, str]] = {
     HTTP_LISTENER: "host:port where /metrics, /healthz and /readyz are served; not set: nowhere",
+    ANSWERS_WAIT_FOR: "who has to know a change before it is answered: nobody, forwarder or brokers",
+    ANSWERS_WAIT_MAX_MS: "how long an answer waits for that at most",
 }
 _LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 _PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from quorate_protocol.properties import parse_properties
 
+from quorate_controller.config.answers import AnswerPolicy, parse_answer_policy
 from quorate_controller.config.endpoints import (
     ADVERTISED_LISTENERS,
     BOOTSTRAP_SERVERS,
@@ -93,6 +94,8 @@ class ControllerConfig:
     broker_session_timeout_ms: int
     http_listener: tuple[str, int] | None
     """quorate.http.listener: where /metrics, /healthz and /readyz are served."""
+    answers: AnswerPolicy
+    """quorate.answers.wait.for, quorate.answers.wait.max.ms"""
     values: Mapping[str, ConfigValue] = field(repr=False)
     """Every key of Kafka with its value or default, typed (log.dirs -> tuple of str, and so on)."""
     explicit: Mapping[str, str] = field(repr=False)
@@ -165,6 +168,7 @@ def parse_config(
     _check_relations(values, problem)
     log_dirs, metadata_log_dir = _directories(values, problem)
     http_listener = parse_http_listener(properties, problem)
+    answers = parse_answer_policy(properties, problem)
     if problems:
         raise ConfigError(tuple(problems))
     return ControllerConfig(
@@ -193,6 +197,7 @@ def parse_config(
         max_idle_interval_ms=_number(values["metadata.max.idle.interval.ms"]),
         broker_session_timeout_ms=_number(values["broker.session.timeout.ms"]),
         http_listener=http_listener,
+        answers=answers,
         values=values,
         explicit=dict(properties),
         notes=notes_on_ignored(properties),

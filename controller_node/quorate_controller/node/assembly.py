@@ -12,6 +12,7 @@ from quorate_protocol.image import MetadataImage
 from quorate_controller.control.api import BootstrapMetadata, ControlConfig, ControlError
 from quorate_controller.control.broker_loggers import NO_LOGGERS
 from quorate_controller.control.controller import QuorumController
+from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.loader import SnapshotLoader
 from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
@@ -104,6 +105,7 @@ def _build(
             clock=clock,
         ),
         loader=SnapshotLoader(storage=storage, metadata=metadata, clock=clock),
+        broker_waits=BrokerWaits(config.answers),
         registration=RegistrationKeeper(identity, rng),
         listener=config.controller_listener_names[0],
         now_ms=clock(),

@@ -41,6 +41,8 @@ class Caller:
     api_version: int
     request_timeout_ms: int
     forwarded: bool = False
+    broker_id: int | None = None
+    """The broker that forwarded the request, as it says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from quorate_controller.control.api import ControlResult
     from quorate_controller.control.controller import QuorumController
+    from quorate_controller.node.broker_waits import Asker
     from quorate_controller.raft.model import SnapshotId
     from quorate_controller.storage.controller_storage import ControllerStorage
 
@@ -57,6 +58,8 @@ class Waiter:
     end_offset: int
     token: int
     outcome: Payload | ControlError
+    asker: Asker | None = None
+    """Set if the answer may wait for brokers, too."""
 
 
 class MetadataState:
@@ -217,9 +220,9 @@ class MetadataState:
         """Moves past a batch that ends before `end_offset`: ours, already replayed, or raft's control records."""
         self.image.advance(end_offset=end_offset, epoch=epoch, timestamp_ms=now_ms)
 
-    def wait(self, end_offset: int, token: int, outcome: Payload | ControlError) -> None:
-        """Keeps an answer until the commit of everything below `end_offset`."""
-        self._waiters.append(Waiter(end_offset, token, outcome))
+    def wait(self, waiter: Waiter) -> None:
+        """Keeps an answer until the commit of everything below its end offset."""
+        self._waiters.append(waiter)
 
     def committed(self, high_watermark: int, now_ms: int) -> list[Waiter]:
         """Notes that the high watermark passed decisions of ours. Returns the answers that may leave."""

@@ -76,9 +76,16 @@ class ControllerIdentity:
         return None
 
 
-def endpoint_to_register_at(raft: RaftNode, listener: str) -> Endpoint | None:
-    """Returns the leader's endpoint of that listener; None while the leader, or what is committed, is unknown."""
-    if raft.high_watermark < 0 or raft.leader_id < 0:
+def endpoint_to_register_at(raft: RaftNode, listener: str, *, is_active: bool) -> Endpoint | None:
+    """Returns the active controller's endpoint of that listener.
+
+    None while it, or what is committed, is unknown, and while this node leads and is not active yet.
+    """
+    if (
+        raft.high_watermark < 0
+        or raft.leader_id < 0
+        or (raft.epoch_start_offset is not None and not is_active)
+    ):
         return None
     return find_endpoint(raft.leader_endpoints, listener)
 

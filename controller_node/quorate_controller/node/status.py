@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from quorate_protocol.features import KRAFT_VERSION
 from quorate_protocol.image.views import counts
 
 from quorate_controller.raft.messages import Role
@@ -67,6 +68,8 @@ class NodeStatus:
     """Older checkpoints on the disk of this node that retention found damaged."""
     is_registered: bool = False
     """Whether the metadata has the registration of this process (KIP-919)."""
+    overdue_answer_count: int = 0
+    """Answers that left before a broker that they waited for was known to have their records."""
     controller_count: int = 0
     """Registered controllers, ghosts among them."""
     broker_states: Mapping[int, int] = field(default_factory=dict)
@@ -118,11 +121,23 @@ def node_status(
         kraft_version=raft.kraft_version,
         unreadable_snapshot_count=len(node.storage.snapshots.unreadable_ids),
         is_registered=node.is_registered,
+        overdue_answer_count=node.broker_waits.overdue_count,
         controller_count=image_counts.controllers,
         broker_states={broker_id: _broker_state(broker) for broker_id, broker in brokers.items()},
         commit_latency=node.commit_latency,
         event_queue_time=event_queue_time,
     )
+
+
+def finalized_features(node: ControllerNode) -> tuple[Mapping[str, int], int]:
+    """Returns the committed levels above 0, kraft.version among them, and the offset of the last committed record."""
+    metadata = node.metadata
+    levels = {name: level for name, level in metadata.finalized_levels.items() if level > 0}
+    last_offset = metadata.applied_offset - 1
+    kraft_version = node.raft.kraft_version_at(last_offset)
+    if kraft_version > 0:
+        levels[KRAFT_VERSION] = kraft_version
+    return levels, last_offset
 
 
 def _state_name(raft: RaftNode) -> str:

@@ -11,9 +11,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
-from quorate_protocol.features import KRAFT_VERSION
 
 from quorate_controller.control.api import ControlError, RequestContext
+from quorate_controller.node.broker_waits import Asker
 from quorate_controller.node.elections import ElectionCounts
 from quorate_controller.node.events import (
     ControlAnswer,
@@ -25,6 +25,7 @@ from quorate_controller.node.events import (
     RegistrationSend,
 )
 from quorate_controller.node.latency import LatencyHistogram
+from quorate_controller.node.metadata import Waiter
 from quorate_controller.node.registration import endpoint_to_register_at
 from quorate_controller.node.served import answer_from_disk
 from quorate_controller.raft.messages import (
@@ -42,14 +43,15 @@ from quorate_controller.raft.messages import (
 from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from kio.static.protocol import Payload
 
     from quorate_controller.control.api import ControlResult
+    from quorate_controller.node.broker_waits import BrokerWaits
     from quorate_controller.node.events import NodeEvent
     from quorate_controller.node.loader import SnapshotLoader
-    from quorate_controller.node.metadata import MetadataState, Waiter
+    from quorate_controller.node.metadata import MetadataState
     from quorate_controller.node.registration import RegistrationKeeper
     from quorate_controller.node.snapshotter import Snapshotter
     from quorate_controller.raft.messages import Ready, Reply, RoleChange
@@ -83,6 +85,7 @@ class ControllerNode:
         snapshotter: Snapshotter,
         loader: SnapshotLoader,
         registration: RegistrationKeeper,
+        broker_waits: BrokerWaits,
         listener: str,
         now_ms: int,
     ) -> None:
@@ -91,6 +94,7 @@ class ControllerNode:
         self.metadata = metadata
         self.snapshotter = snapshotter
         self.loader = loader
+        self.broker_waits = broker_waits
         self.election_counts = ElectionCounts()
         self.commit_latency = LatencyHistogram()
         self._proposals: deque[tuple[int, int]] = deque()
@@ -120,15 +124,6 @@ class ControllerNode:
         """Whether the image has the registration of this process; never below metadata.version 15."""
         return self._registration_reason() is None
 
-    def finalized_features(self) -> tuple[Mapping[str, int], int]:
-        """Committed levels above 0, kraft.version among them, and the offset of the last committed record."""
-        levels = {name: level for name, level in self.metadata.finalized_levels.items() if level > 0}
-        last_offset = self.metadata.applied_offset - 1
-        kraft_version = self.raft.kraft_version_at(last_offset)
-        if kraft_version > 0:
-            levels[KRAFT_VERSION] = kraft_version
-        return levels, last_offset
-
     @property
     def deadline_ms(self) -> int:
         """When the next turn is due without another event."""
@@ -139,6 +134,7 @@ class ControllerNode:
             self.metadata.control.deadline_ms,
             self.snapshotter.deadline_ms(),
             self._registration_deadline_ms(),
+            self.broker_waits.deadline_ms,
             self._activation_due_ms if self._activation_due_ms > self.now_ms else None,
         ]
         return min(deadline for deadline in deadlines if deadline is not None)
@@ -181,6 +177,7 @@ class ControllerNode:
         self._register_if_due()
         self._settle()
         self._write_snapshot()
+        self._release(self.broker_waits.take_due(self.raft.high_watermark_of, self.now_ms), None)
         for reply in self._replies:
             answer = answer_from_disk(reply.response, self.storage)
             self._effects.raft_replies.append(RaftReply(token=reply.token, answer=answer))
@@ -256,6 +253,7 @@ class ControllerNode:
         self.election_counts.role_changed(change)
         if change.role is not Role.LEADER and self.is_active:
             self._release(self.metadata.abandon(), _not_controller())
+            self._release(self.broker_waits.take_all(), None)
             self._proposals.clear()
             self._note("no_longer_active", epoch=change.epoch, leader_id=change.leader_id)
 
@@ -265,7 +263,9 @@ class ControllerNode:
         if self.is_active:
             while self._proposals and self._proposals[0][0] <= high_watermark:
                 self.commit_latency.observe_ms(self.now_ms - self._proposals.popleft()[1])
-            self._release(self.metadata.committed(high_watermark, self.now_ms), None)
+            committed = self.metadata.committed(high_watermark, self.now_ms)
+            brokers = self.metadata.image.cluster.brokers
+            self._release(self.broker_waits.hold_back(committed, brokers, self.now_ms), None)
             return False
         if self._is_behind:
             return False
@@ -314,9 +314,12 @@ class ControllerNode:
             token_authenticated=caller.principal.token_authenticated,
             unresolved_hosts=event.unresolved_hosts,
         )
-        self._decide_request(event.request, context, event.token)
+        asker = Asker(caller.broker_id, event.deadline_ms)
+        self._decide_request(event.request, context, event.token, asker)
 
-    def _decide_request(self, request: Payload, context: RequestContext, token: int) -> None:
+    def _decide_request(
+        self, request: Payload, context: RequestContext, token: int, asker: Asker | None = None
+    ) -> None:
         """Decides on a request and answers it.
 
         An unforeseen exception is answered and logged, and does not end the process. Otherwise the sender would
@@ -331,7 +334,7 @@ class ControllerNode:
         else:
             fault = self._take_result(result)
         if fault is None:
-            self._answer(token, result.response)
+            self._answer(token, result.response, asker if result.records else None)
         elif isinstance(fault, ControlError):
             self._answer(token, fault)
         else:
@@ -398,10 +401,13 @@ class ControllerNode:
                 return _not_controller()
         return None
 
-    def _answer(self, token: int, outcome: Payload | ControlError) -> None:
-        """Answers after the commit of all that the decision wrote or saw; on a standby at once."""
+    def _answer(self, token: int, outcome: Payload | ControlError, asker: Asker | None = None) -> None:
+        """Answers after the commit of all that the decision wrote or saw; on a standby at once.
+
+        Records that `asker` asked for may have to reach brokers, too.
+        """
         if self.is_active:
-            self.metadata.wait(self._next_offset, token, outcome)
+            self.metadata.wait(Waiter(self._next_offset, token, outcome, asker))
         else:
             self._deliver(token, outcome)
 
@@ -449,9 +455,7 @@ class ControllerNode:
         return self._registration.difference(self.metadata.image.cluster.controllers.get(self.node_id))
 
     def _registration_endpoint(self) -> Endpoint | None:
-        """Returns the endpoint for registrations; None while the active controller is unknown or not yet active."""
-        endpoint = endpoint_to_register_at(self.raft, self._listener)
-        return None if self.raft.leader_id == self.node_id and not self.is_active else endpoint
+        return endpoint_to_register_at(self.raft, self._listener, is_active=self.is_active)
 
     def _registration_answered(self, error_code: ErrorCode | None, message: str | None) -> None:
         """Notes the active controller's response; None when there will be none."""

@@ -332,6 +332,11 @@ class RaftNode:
             return isinstance(state, Resigned) and state.has_nobody_to_hand_over_to
         return True
 
+    def high_watermark_of(self, node_id: int) -> int:
+        """The high watermark that another node knows, -1 if that is unknown: only a leader knows it."""
+        leader = self._replica.state
+        return leader.progress.high_watermark_of(node_id) if isinstance(leader, Leader) else -1
+
     def describe_quorum(self, now_ms: int) -> "QuorumDescription":
         """What DescribeQuorum answers."""
         leader = self._replica.state

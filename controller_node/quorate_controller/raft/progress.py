@@ -39,12 +39,13 @@ class ReplicaProgress:
 class Progress:
     """The voters by node id, and every other replica that fetches, among them a leader that was removed."""
 
-    __slots__ = ("_observers", "_observers_max", "_own_key", "voters")
+    __slots__ = ("_high_watermarks", "_observers", "_observers_max", "_own_key", "voters")
 
     def __init__(self, own_key: ReplicaKey, voters: VoterSet, *, observers_max: int) -> None:
         self._own_key = own_key
         self._observers_max = observers_max
         self._observers: dict[ReplicaKey, ReplicaProgress] = {}
+        self._high_watermarks: dict[int, int] = {}
         self.voters: dict[int, ReplicaProgress] = {}
         self.set_voters(voters)
 
@@ -75,8 +76,13 @@ class Progress:
         """What is known of that replica, voter or not."""
         return self.voter(key) or self._observers.get(key)
 
-    def record_fetch(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Note a Fetch. A replica unknown so far is not tracked when there are too many observers."""
+    def record_fetch(
+        self, key: ReplicaKey, fetch_offset: int, high_watermark: int, leader_end_offset: int, now_ms: int
+    ) -> None:
+        """Note a Fetch, and the high watermark that its sender knows (-1: none).
+
+        A replica unknown so far is not tracked when there are too many observers.
+        """
         replica = self.replica(key)
         if replica is None:
             if (
@@ -86,6 +92,7 @@ class Progress:
                 return
             replica = self._observers[key] = ReplicaProgress(key=key)
         replica.record_fetch(fetch_offset, leader_end_offset, now_ms)
+        self._high_watermarks[key.node_id] = high_watermark
 
     def record_own_end(self, end_offset: int) -> None:
         """The leader's own log is durable up to there. A leader that was removed does not count itself."""
@@ -93,6 +100,10 @@ class Progress:
         if own is None:
             own = self._observers[self._own_key] = ReplicaProgress(key=self._own_key)
         own.end_offset = end_offset
+
+    def high_watermark_of(self, node_id: int) -> int:
+        """The high watermark that a node knows, by its latest Fetch; -1 if that is unknown."""
+        return self._high_watermarks.get(node_id, -1)
 
     @property
     def committed_offset(self) -> int | None:
@@ -119,6 +130,7 @@ class Progress:
         for key, replica in list(self._observers.items()):
             if key != self._own_key and now_ms - replica.last_fetch_ms >= OBSERVER_SESSION_MS:
                 del self._observers[key]
+                self._high_watermarks.pop(key.node_id, None)
         return tuple(self._observers.values())
 
 

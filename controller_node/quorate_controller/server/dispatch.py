@@ -27,7 +27,7 @@ from quorate_controller.node.events import Caller, Principal
 from quorate_controller.raft.messages import FetchRequest, Role
 from quorate_controller.server import misrouting
 from quorate_controller.server.api_versions import answer_api_versions
-from quorate_controller.server.envelope import open_envelope
+from quorate_controller.server.envelope import forwarder_of, open_envelope
 from quorate_controller.server.error_responses import error_response
 from quorate_controller.server.misrouting import Misrouting
 from quorate_controller.server.raft_wire import (
@@ -116,6 +116,7 @@ class Call:
             api_version=request.version,
             request_timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else max(0, timeout // _MILLISECOND),
             forwarded=envelope is not None,
+            broker_id=None if envelope is None else forwarder_of(envelope),
         )
         self._exchange = exchange
         self._counters = counters

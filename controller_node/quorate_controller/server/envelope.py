@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.apis import Api
     from quorate_protocol.wire.server import Request
 
+_ID_DIGITS_MAX: Final = 10
 _PRINCIPAL_VERSION_0: Final = b"\x00\x00"
 
 
@@ -38,6 +39,13 @@ class Forwarded:
     request: Request
     principal: Principal
     client_host: str
+
+
+def forwarder_of(envelope: Request) -> int | None:
+    """Returns the id of the broker that forwards: brokers use it as their client id. None if this is no id."""
+    client_id = envelope.client_id or ""
+    is_id = client_id.isascii() and client_id.isdecimal() and len(client_id) <= _ID_DIGITS_MAX
+    return int(client_id) if is_id else None
 
 
 def open_envelope(envelope: EnvelopeRequest, apis: Mapping[int, Api]) -> Forwarded:

@@ -193,6 +193,11 @@ class MetricsPage(Collector):
         yield CounterMetricFamily(
             "quorate_elections", "Elections that this node stood for", value=status.election_count
         )
+        yield CounterMetricFamily(
+            "quorate_overdue_answers",
+            "Answers that left before a broker that they waited for was known to have their records",
+            value=status.overdue_answer_count,
+        )
 
     def _ages(self, status: NodeStatus, now_s: float) -> Iterator[Metric]:
         now_ms = round(now_s * 1000)

@@ -130,7 +130,9 @@ class Leader(RoleState):
         known = self.progress.replica(key)
         if known is not None and known.end_offset is not None and fetch_offset < known.end_offset:
             self._note_fall(replica, request, known.end_offset)
-        self.progress.record_fetch(key, fetch_offset, replica.log.end_offset, replica.now_ms)
+        # Versions below 18 do not say it; then the records alone have to do.
+        high_watermark = fetch_offset if request.high_watermark is None else request.high_watermark
+        self.progress.record_fetch(key, fetch_offset, high_watermark, replica.log.end_offset, replica.now_ms)
         self.heard_from(replica, key)
         if self.progress.voter(key) is not None:
             self.advance_high_watermark(replica)

@@ -12,6 +12,7 @@ from quorate_controller.config import (
     parse_config,
     parse_format_target,
 )
+from quorate_controller.config.answers import AnswerPolicy, AnswersWaitFor
 from quorate_controller.config.endpoints import ListenerAddress, StaticVoter
 
 MINIMAL = {
@@ -113,6 +114,8 @@ def test_values_are_typed():
             "metadata.log.segment.bytes": "8388608",
             "metadata.max.retention.bytes": "-1",
             "quorate.http.listener": "127.0.0.1:8080",
+            "quorate.answers.wait.for": "brokers",
+            "quorate.answers.wait.max.ms": "100",
         }
     )
     assert (config.quorum.election_timeout_ms, config.quorum.fetch_timeout_ms) == (250, 500)
@@ -122,6 +125,7 @@ def test_values_are_typed():
     assert config.storage.log.segment_bytes == 8388608
     assert config.storage.retention_bytes == -1
     assert config.http_listener == ("127.0.0.1", 8080)
+    assert config.answers == AnswerPolicy(wait_for=AnswersWaitFor.BROKERS, max_ms=100)
 
 
 def test_static_voters_are_sorted():
@@ -206,6 +210,14 @@ def test_several_listeners_follow_the_names():
         ({"controller.quorum.voter": "x"}, "did you mean controller.quorum.voters"),
         ({"zookeeper.connect": "x"}, "zookeeper.connect=x: there is no such key in Kafka 4.4.0"),
         ({"quorate.http.listner": "x"}, "did you mean quorate.http.listener?"),
+        (
+            {"quorate.answers.wait.for": "all"},
+            "quorate.answers.wait.for=all: must be one of nobody, forwarder, brokers",
+        ),
+        (
+            {"quorate.answers.wait.max.ms": "-1"},
+            "quorate.answers.wait.max.ms=-1: must be a number from 0 to 60000",
+        ),
         ({"quorate.http.listener": "8080"}, "quorate.http.listener=8080: not of the form host:port"),
         ({"authorizer.class.name": "a.B"}, "authorizer.class.name=a.B: access control is not supported yet"),
         ({"create.topic.policy.class.name": "a.B"}, "Java classes can't run here"),

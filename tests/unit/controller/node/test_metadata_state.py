@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError, ControlResult
-from quorate_controller.node.metadata import SHARED_BATCH_SIZE_BYTES_MAX, MetadataState
+from quorate_controller.node.metadata import SHARED_BATCH_SIZE_BYTES_MAX, MetadataState, Waiter
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.records.batch import RECORD_SIZE_BYTES_MAX, decode_batches
 from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord, MetadataRecord
@@ -77,9 +77,9 @@ def test_pending_records_become_one_batch(state: MetadataState) -> None:
 def test_answers_leave_with_the_commit_of_what_they_saw(state: MetadataState) -> None:
     """Goal: nothing is promised that can be lost. Method: two answers, and a high watermark between them."""
     decide(state, [config("a")])
-    state.wait(2, 1, "first")  # type: ignore[arg-type]
+    state.wait(Waiter(2, 1, "first"))  # type: ignore[arg-type]
     decide(state, [config("b")])
-    state.wait(3, 2, "second")  # type: ignore[arg-type]
+    state.wait(Waiter(3, 2, "second"))  # type: ignore[arg-type]
     state.take_batch(EPOCH, NOW_MS)
     assert [waiter.token for waiter in state.committed(1, NOW_MS)] == []
     assert [waiter.token for waiter in state.committed(3, NOW_MS)] == [1, 2]
@@ -89,7 +89,7 @@ def test_answers_leave_with_the_commit_of_what_they_saw(state: MetadataState) ->
 def test_what_is_not_committed_is_undone_with_the_leadership(state: MetadataState) -> None:
     """Goal: a deposed controller shows committed state only. Method: a level and a config, committed by nobody."""
     decide(state, [config("a"), FeatureLevelRecord(name="group.version", feature_level=1)])
-    state.wait(3, 7, "answer")  # type: ignore[arg-type]
+    state.wait(Waiter(3, 7, "answer"))  # type: ignore[arg-type]
     assert [waiter.token for waiter in state.abandon()] == [7]
     assert not state.image.configs
     assert state.image.features == {"metadata.version": 30}

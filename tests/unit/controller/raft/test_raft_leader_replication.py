@@ -127,6 +127,20 @@ def test_a_known_high_watermark_is_waited_past(lab) -> None:
     assert node.ask(fetch(lab, 3, 11, high_watermark=None))[0] is None
 
 
+def test_a_leader_knows_what_an_observer_knows_to_be_committed(lab) -> None:
+    """Goal: answers can wait for a broker. Method: Fetch with a high watermark, without, and after the leadership."""
+    node = leading(lab)
+    assert node.node.high_watermark_of(7) == -1
+    node.ask(fetch(lab, 7, 11, high_watermark=-1))
+    assert node.node.high_watermark_of(7) == -1
+    node.ask(fetch(lab, 7, 11, high_watermark=10))
+    assert node.node.high_watermark_of(7) == 10
+    node.ask(fetch(lab, 7, 11, high_watermark=None))
+    assert node.node.high_watermark_of(7) == 11  # an old version: its records are all that is known
+    node.wait(10_000)  # without a majority it resigns
+    assert node.node.high_watermark_of(7) == -1
+
+
 def test_a_long_poll_ends_with_its_time(lab) -> None:
     """Goal: an empty answer after max_wait_ms, at once without one. Method: wait."""
     node = leading(lab)

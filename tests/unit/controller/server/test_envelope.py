@@ -19,7 +19,7 @@ from quorate_controller.raft import messages as m
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
-from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.client import ClientConnection, encode_request
 from quorate_protocol.wire.headers import read_response_header
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.writing import encode
@@ -89,6 +89,25 @@ async def test_a_forwarded_request_is_decided_for_its_client(rig: Any, version: 
     assert (caller.client_host, caller.client_id) == ("10.1.2.3", "inner")
     assert (caller.forwarded, caller.api_version, caller.listener) == (True, version, "CONTROLLER")
     assert rig.counters.requests == {58: 1, 19: 1}
+
+
+@pytest.mark.parametrize(
+    ("client_id", "broker_id"),
+    [("7", 7), ("rdkafka", None), ("-1", None), ("\u0667", None), ("9" * 11, None)],
+)
+async def test_the_forwarding_broker_is_known_by_its_client_id(
+    rig: Any, client_id: str, broker_id: int | None
+) -> None:
+    """Goal: an answer can wait for the broker that forwarded. Method: client ids of envelopes, as brokers have them,
+    and others.
+    """
+    rig.node.decide = topics_created
+    await rig.listen()
+    broker = await rig.connect()
+    broker.codec = ClientConnection(client_id)
+    await broker.ask(envelope(), 0)
+    ((_, caller, _),) = rig.node.controls
+    assert caller.broker_id == broker_id
 
 
 @pytest.mark.parametrize("is_active", [True, False])

@@ -1,0 +1,45 @@
+"""The keys that say which brokers have to know a change before it is answered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from quorate_controller.config.endpoints import Problems
+
+ANSWERS_WAIT_FOR: Final = "quorate.answers.wait.for"
+ANSWERS_WAIT_MAX_MS: Final = "quorate.answers.wait.max.ms"
+_LIMIT_MS: Final = 60_000
+
+
+class AnswersWaitFor(Enum):
+    """Which brokers an answer waits for: the values of quorate.answers.wait.for."""
+
+    NOBODY = "nobody"
+    FORWARDER = "forwarder"
+    """The broker that forwarded the request."""
+    BROKERS = "brokers"
+    """All brokers that are not fenced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPolicy:
+    """What answers wait for, and how long at most."""
+
+    wait_for: AnswersWaitFor = AnswersWaitFor.FORWARDER
+    max_ms: int = 500
+
+
+def parse_answer_policy(properties: Mapping[str, str], problem: Problems) -> AnswerPolicy:
+    """Returns the values of both keys, or their defaults after a problem."""
+    default = AnswerPolicy()
+    wait_for = properties.get(ANSWERS_WAIT_FOR, default.wait_for.value).strip()
+    allowed = [one.value for one in AnswersWaitFor]
+    if wait_for not in allowed:
+        problem(f"{ANSWERS_WAIT_FOR}={wait_for}: must be one of {', '.join(allowed)}")
+        return default
+    max_ms = properties.get(ANSWERS_WAIT_MAX_MS, str(default.max_ms)).strip()
+    if not max_ms.isascii() or not max_ms.isdecimal() or len(max_ms) > 9 or int(max_ms) > _LIMIT_MS:
+        problem(f"{ANSWERS_WAIT_MAX_MS}={max_ms}: must be a number from 0 to {_LIMIT_MS}")
+        return default
+    return AnswerPolicy(wait_for=AnswersWaitFor(wait_for), max_ms=int(max_ms))

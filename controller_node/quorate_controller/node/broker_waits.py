@@ -1,0 +1,107 @@
+"""Committed answers that wait until brokers know what they say.
+
+A client that has created a topic asks the same broker for it next. The broker has forwarded the request (KIP-590),
+but follows the metadata log on another connection, and may get the answer before the records. So the answer waits
+until a Fetch of that broker shows that it has the records and knows that they are committed (KIP-1166), for a bounded
+time. `AnswersWaitFor.BROKERS` waits for every broker that is not fenced, as KIP-4 proposed it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from quorate_controller.config.answers import AnswersWaitFor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from quorate_protocol.image import BrokerRegistration
+
+    from quorate_controller.config.answers import AnswerPolicy
+    from quorate_controller.node.metadata import Waiter
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who waits for an answer: `broker_id` forwarded the request (None: nobody did); Unix time of the timeout."""
+
+    broker_id: int | None
+    deadline_ms: int
+
+
+@dataclass(slots=True)
+class _Held:
+    waiter: Waiter
+    brokers: list[int]
+    """Those that are not known to have the records."""
+    due_ms: int
+
+
+class BrokerWaits:
+    """The answers that wait for brokers."""
+
+    def __init__(self, policy: AnswerPolicy) -> None:
+        self._policy = policy
+        self._held: list[_Held] = []
+        self.overdue_count = 0
+        """Answers that left before a broker was known to have the records."""
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When the next answer has waited long enough; None if none waits."""
+        return min((one.due_ms for one in self._held), default=None)
+
+    def hold_back(
+        self, committed: Iterable[Waiter], brokers: Mapping[int, BrokerRegistration], now_ms: int
+    ) -> Sequence[Waiter]:
+        """Keeps the answers that have to wait for brokers, and returns the others."""
+        return [waiter for waiter in committed if not self._hold(waiter, brokers, now_ms)]
+
+    def _hold(self, waiter: Waiter, brokers: Mapping[int, BrokerRegistration], now_ms: int) -> bool:
+        asker = waiter.asker
+        if asker is None:
+            return False
+        # The other half of the time is for the answer.
+        wait_ms = min(self._policy.max_ms, (asker.deadline_ms - now_ms) // 2)
+        awaited = self._awaited(asker, brokers)
+        if wait_ms <= 0 or not awaited:
+            return False
+        self._held.append(_Held(waiter, awaited, now_ms + wait_ms))
+        return True
+
+    def _awaited(self, asker: Asker, brokers: Mapping[int, BrokerRegistration]) -> list[int]:
+        match self._policy.wait_for:
+            case AnswersWaitFor.NOBODY:
+                return []
+            case AnswersWaitFor.FORWARDER:
+                broker_id = asker.broker_id
+                return [broker_id] if broker_id is not None and broker_id in brokers else []
+            case AnswersWaitFor.BROKERS:
+                return [broker_id for broker_id, broker in brokers.items() if not broker.fenced]
+
+    def take_due(self, known_high_watermark: Callable[[int], int], now_ms: int) -> Sequence[Waiter]:
+        """Removes and returns the answers whose brokers have the records, or that have waited long enough.
+
+        `known_high_watermark` returns what a node knows to be committed, by its id; -1 if that is unknown.
+        """
+        if not self._held:
+            return ()
+        due: list[Waiter] = []
+        held: list[_Held] = []
+        for one in self._held:
+            while one.brokers and known_high_watermark(one.brokers[-1]) >= one.waiter.end_offset:
+                one.brokers.pop()
+            is_overdue = bool(one.brokers) and one.due_ms <= now_ms
+            self.overdue_count += is_overdue
+            if is_overdue or not one.brokers:
+                due.append(one.waiter)
+            else:
+                held.append(one)
+        self._held = held
+        return due
+
+    def take_all(self) -> Sequence[Waiter]:
+        """Removes and returns all answers: only a leader knows how far brokers are."""
+        held, self._held = self._held, []
+        return [one.waiter for one in held]
