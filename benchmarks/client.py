@@ -7,8 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
+from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
+from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC
 from quorate_protocol.wire.client import ClientConnection
 
@@ -66,6 +69,16 @@ def describe_quorum(address: tuple[str, int]) -> Any:
         response = connection.ask(DescribeQuorumRequest(topics=(topic,)))
     (described,) = response.topics[0].partitions
     return described
+
+
+def knows_topic(address: tuple[str, int], name: str) -> bool:
+    """Whether the metadata of a node, a broker or any controller, has a topic (DescribeConfigs). Raises OSError."""
+    topic = DescribeConfigsResource(
+        resource_type=ConfigResourceType.TOPIC, resource_name=name, configuration_keys=("retention.ms",)
+    )
+    with Connection(address, timeout_seconds=10.0) as connection:
+        response = connection.ask(DescribeConfigsRequest(resources=(topic,)))
+    return bool(response.results[0].error_code is ErrorCode.none)
 
 
 def describe_cluster(address: tuple[str, int], endpoint_type: int) -> Any:

@@ -14,7 +14,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
     IncrementalAlterConfigsRequest,
 )
 
-from benchmarks.client import Connection, describe_quorum
+from benchmarks.client import Connection, describe_quorum, knows_topic
 from benchmarks.fleet import Fleet
 from benchmarks.quorum import Quorum, linger
 from benchmarks.snapshots import SnapshotWatch
@@ -234,15 +234,16 @@ class ScaleRun:
         }
 
     def _load(self) -> None:
-        """kill -9 of a standby and its start, until it answers from all metadata and has the whole log."""
+        """kill -9 of a standby and its start, until it knows the last topic that was created before."""
         quorum = self._quorum
         active_id = quorum.active()
         node_id = next(one for one in quorum.addresses if one != active_id)
+        (last,) = self._new_topics(1, 1)
+        self._create_topics([last])
         quorum.kill(node_id)
         started = time.monotonic()
         quorum.start_one(node_id)
-        quorum.wait_until_registered(BOUND_SECONDS, asked=(node_id,))
-        while not self._has_whole_log(node_id):
+        while not self._knows(node_id, last.name):
             if time.monotonic() - started > BOUND_SECONDS:
                 raise TimeoutError(f"a controller was not caught up in {BOUND_SECONDS:.0f} s")
             time.sleep(0.02)
@@ -251,10 +252,11 @@ class ScaleRun:
             "load_cpu_seconds": quorum.processor_seconds(node_id),
         }
 
-    def _has_whole_log(self, node_id: int) -> bool:
-        described = describe_quorum(self._active_address())
-        ends = {voter.replica_id: voter.log_end_offset for voter in described.current_voters}
-        return ends.get(node_id, -1) >= described.high_watermark
+    def _knows(self, node_id: int, topic: str) -> bool:
+        try:
+            return knows_topic(self._quorum.addresses[node_id], topic)
+        except OSError:
+            return False  # it does not listen yet
 
     def _failover(self) -> None:
         """kill -9 of the active controller until another one has committed a topic."""

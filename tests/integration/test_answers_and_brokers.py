@@ -48,10 +48,12 @@ async def missed_topics(broker: str) -> list[str]:
     async with AdminClient(bootstrap_servers=[broker], retries=0) as client:
         for number in range(TOPICS):
             name = f"t{number}"
-            (await client.create_topics([NewTopic(name, 1, 1)])).raise_any()
+            (
+                await client.create_topics([NewTopic(name=name, partitions=1, replication_factor=1)])
+            ).raise_any()
             (result,) = (await client.describe_topics([name])).errors.values() or (None,)
             if result is not None:
-                assert result.code is ErrorCode.unknown_topic_or_partition, result
+                assert result.error_code is ErrorCode.unknown_topic_or_partition, result
                 missed.append(name)
     return missed
 
