@@ -57,9 +57,11 @@ def _replicas_of(node: ObservedNode, quorum: ObservedQuorum) -> Iterator[Observe
 
 
 def _keeps_up(node: ObservedNode, replica: ObservedVoter) -> bool:
-    # The leader remembers a replica that died: what it fetched before this process began does not count.
+    # The leader remembers a replica that died: what it fetched before this process began does not count. A pod that
+    # still formats its volume has no process, and so no time at which it began.
     return (
         replica.caught_up
+        and node.started_at_ms is not None
         and replica.last_fetch_ms is not None
-        and (node.started_at_ms is None or replica.last_fetch_ms >= node.started_at_ms)
+        and replica.last_fetch_ms >= node.started_at_ms
     )

@@ -167,6 +167,7 @@ class ObservedNode:
     has_volume: bool = False
     """Whether it has a directory or volume, formatted or not."""
     started_at_ms: int | None = None
+    """When its process began; None without one, also while its pod waits for an image or formats its volume."""
     exited_at_ms: int | None = None
     exit_reason: str | None = None
     """How its last process ended without a request: `exit status 1`, `killed by SIGKILL`."""

@@ -83,6 +83,15 @@ def test_a_controller_is_ready_by_its_leaders_word(kafka: KafkaFacts | None, is_
     assert state_of(CONTROLLER, kafka, was_ready=True) is (expected if is_ready else NodeState.UNREADY)
 
 
+def test_a_controller_whose_process_has_not_begun_is_not_ready() -> None:
+    """Goal: a roll waits for a pod that still formats its volume. Method: no time of its start; the leader has heard
+    of the process before a moment ago.
+    """
+    waiting = replace(CONTROLLER, started_at_ms=None)
+    assert state_of(waiting, led(REPLICA), was_ready=False) is NodeState.STARTING
+    assert state_of(waiting, led(REPLICA), was_ready=True) is NodeState.UNREADY
+
+
 @pytest.mark.parametrize(
     ("registration", "answering", "is_ready"),
     [
