@@ -81,13 +81,16 @@ class Follower(RoleState):
             self.expect_election(replica, replica.fast_backoff_ms())
 
     def poll(self, replica: Replica) -> int:
-        if replica.can_stand and replica.now_ms >= self.fetch_deadline_ms:
-            replica.become_prospective()
-            return replica.now_ms
+        if replica.now_ms >= self.fetch_deadline_ms:
+            if replica.can_stand:
+                replica.become_prospective()
+                return replica.now_ms
+            # Another replica, which has a later voter set, may need our vote.
+            self.has_fetched_from_leader = False
         if replica.now_ms >= self.voter_update_due_ms and replica.can_fetch:
             self._keep_leader_informed(replica)
         wake_ms = outgoing.fetch(replica, self.download)
-        if replica.can_stand:
+        if replica.can_stand or self.has_fetched_from_leader:
             wake_ms = min(wake_ms, self.fetch_deadline_ms)
         # What is overdue waits for the leader to be ready, which wakes us anyway.
         return (

@@ -159,9 +159,10 @@ def test_a_leader_grants_nothing_in_its_epoch(lab) -> None:
     assert node.node.role is Role.LEADER
 
 
-def following(lab, *, has_fetched: bool):
-    """Node 1 following node 3, and its Fetch in flight."""
-    node = started(lab)
+def following(lab, node_id: int = 1, *, has_fetched: bool):
+    """A node that follows node 3, and its Fetch in flight."""
+    node = lab.node(node_id, log=lab.log(1, 2, 3))
+    node.start()
     begin = BeginQuorumEpochRequest(
         cluster_id=None, voter=None, leader_id=3, leader_epoch=4, leader_endpoints=lab.endpoints(3)
     )
@@ -185,6 +186,19 @@ def test_a_follower_that_lost_its_leader_grants_pre_votes(lab) -> None:
     (again,) = node.fail(fetch, FailureReason.DISCONNECTED).sends
     node.fail(again)
     assert node.ask(vote(lab, pre_vote=True))[0].vote_granted
+
+
+def test_an_observer_that_lost_its_leader_grants_pre_votes(lab) -> None:
+    """Goal: a replica that does not know yet that it is a voter again helps to elect the one that knows it.
+
+    Method: an observer within the fetch timeout, and after it.
+    """
+    node, _ = following(lab, 4, has_fetched=True)
+    pre_vote = vote(lab, voter=lab.key(4), pre_vote=True)
+    node.wait(lab.config(4).fetch_timeout_ms - 1)
+    assert not node.ask(pre_vote)[0].vote_granted
+    node.wait(1)
+    assert node.ask(pre_vote)[0].vote_granted
 
 
 def test_a_follower_gives_no_vote_in_its_leaders_epoch(lab) -> None:
