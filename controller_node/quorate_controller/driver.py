@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.port import PeerTransport
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
+    from quorate_controller.security.authorizer import Authorizer
 
 log = logging.getLogger(__name__)
 
@@ -235,6 +236,11 @@ class Driver:
     def is_active(self) -> bool:
         """Whether this node is the active controller."""
         return self._node.is_active
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """See `NodePort.authorizer`."""
+        return self._node.authorizer
 
     def control(self, request: Payload, caller: Caller) -> Future[Payload]:
         """See `NodePort.control`."""

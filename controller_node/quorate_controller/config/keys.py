@@ -19,6 +19,14 @@ from quorate_controller.control.config_schema import ConfigValueError, broker_de
 ConfigValue = str | int | float | bool | tuple[str, ...] | None
 
 OWN_PREFIX: Final = "quorate."
+AUTHORIZER: Final = "authorizer.class.name"
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SUPER_USERS: Final = "super.users"
+ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
+EARLY_START_LISTENERS: Final = "early.start.listeners"
+AUTHORIZER_KEYS: Final = frozenset((SUPER_USERS, ALLOW_EVERYONE))
+"""Keys of StandardAuthorizer, which the definitions of Kafka's brokers do not have."""
+
 HTTP_LISTENER: Final = "quorate.http.listener"
 OWN_KEYS: Final[Mapping[str, str]] = {
     HTTP_LISTENER: "host:port where /metrics, /healthz and /readyz are served; not set: nowhere",
@@ -32,13 +40,14 @@ _REQUIRED: Final = ("process.roles", "node.id", "controller.listener.names")
 _MEANINGFUL_PREFIXES: Final = ("controller.quorum.", "metadata.", "quorate.")
 _MEANINGFUL: Final = frozenset(
     """
-    advertised.listeners auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id
+    advertised.listeners allow.everyone.if.no.acl.found authorizer.class.name
+    auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id
     broker.session.timeout.ms connections.max.idle.ms controller.listener.names
     default.replication.factor delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
-    delegation.token.max.lifetime.ms delegation.token.secret.key delete.topic.enable
+    delegation.token.max.lifetime.ms delegation.token.secret.key delete.topic.enable early.start.listeners
     internal.metadata.log.segment.bytes leader.imbalance.check.interval.seconds
     listener.security.protocol.map listeners log.dir log.dirs max.connections min.insync.replicas node.id
-    num.partitions process.roles queued.max.request.bytes socket.request.max.bytes
+    num.partitions process.roles queued.max.request.bytes socket.request.max.bytes super.users
     unclean.leader.election.enable unclean.leader.election.interval.ms
     """.split()  # noqa: SIM905 - a table of names
 )
@@ -65,9 +74,9 @@ _DEFAULT_PRINCIPAL_BUILDER: Final = (
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 )
 _REFUSED: Final[Mapping[str, Refusal]] = {
-    "authorizer.class.name": Refusal(
-        is_harmless=_is_unset,
-        advice="access control is not supported yet; remove it and restrict access at the network",
+    AUTHORIZER: Refusal(
+        is_harmless=lambda value: _is_unset(value) or value == STANDARD_AUTHORIZER,
+        advice=f"Java classes can't run here; use {STANDARD_AUTHORIZER}, or remove it",
     ),
     "create.topic.policy.class.name": Refusal(
         is_harmless=_is_unset,
@@ -108,7 +117,7 @@ def typed_values(properties: Mapping[str, str], problem: Problems) -> dict[str, 
 
 def check_names(properties: Mapping[str, str], problem: Problems) -> None:
     """Report keys that neither Kafka nor we have, with the nearest ones that exist."""
-    known = broker_definitions().keys() | OWN_KEYS.keys()
+    known = broker_definitions().keys() | OWN_KEYS.keys() | AUTHORIZER_KEYS
     for name in properties:
         in_listener = _LISTENER_PREFIX.fullmatch(name)
         plain = in_listener[1] if in_listener else name

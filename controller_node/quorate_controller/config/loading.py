@@ -12,6 +12,7 @@ from pathlib import Path
 from quorate_protocol.properties import parse_properties
 
 from quorate_controller.config.answers import AnswerPolicy, parse_answer_policy
+from quorate_controller.config.authorizer import AuthorizerConfig, parse_authorizer
 from quorate_controller.config.endpoints import (
     ADVERTISED_LISTENERS,
     BOOTSTRAP_SERVERS,
@@ -92,6 +93,8 @@ class ControllerConfig:
     max_idle_interval_ms: int
     """metadata.max.idle.interval.ms: how often the active controller writes a NoOpRecord; 0: never."""
     broker_session_timeout_ms: int
+    authorizer: AuthorizerConfig | None
+    """What authorizer.class.name asks for; None: everything is allowed."""
     http_listener: tuple[str, int] | None
     """quorate.http.listener: where /metrics, /healthz and /readyz are served."""
     answers: AnswerPolicy
@@ -167,6 +170,7 @@ def parse_config(
     _check_quorum(values, voters, node_id, problem)
     _check_relations(values, problem)
     log_dirs, metadata_log_dir = _directories(values, problem)
+    authorizer = parse_authorizer(properties, values, names, problem)
     http_listener = parse_http_listener(properties, problem)
     answers = parse_answer_policy(properties, problem)
     if problems:
@@ -196,6 +200,7 @@ def parse_config(
         snapshot_interval_ms=_number(values["metadata.log.max.snapshot.interval.ms"]),
         max_idle_interval_ms=_number(values["metadata.max.idle.interval.ms"]),
         broker_session_timeout_ms=_number(values["broker.session.timeout.ms"]),
+        authorizer=authorizer,
         http_listener=http_listener,
         answers=answers,
         values=values,

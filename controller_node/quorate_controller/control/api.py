@@ -13,6 +13,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from quorate_controller.security.access import UNRESTRICTED, Access
+
 if TYPE_CHECKING:
     from quorate_protocol.records.framing import MetadataRecord
 
@@ -58,6 +60,8 @@ class RequestContext:
     """The client has logged in with a delegation token."""
     unresolved_hosts: frozenset[str] = frozenset()
     """Names of the request that the system does not know."""
+    access: Access = UNRESTRICTED
+    """What the sender may do with the resources that the request names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

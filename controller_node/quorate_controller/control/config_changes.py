@@ -48,6 +48,7 @@ from quorate_controller.control.config_validation import (
     validate_topic,
 )
 from quorate_controller.control.effective_configs import MIN_INSYNC_REPLICAS, NOTHING, EffectiveConfigs
+from quorate_controller.control.resource_access import check_altering_configs, check_altering_levels
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
@@ -124,7 +125,7 @@ class ConfigManager:
             ControlError: POLICY_VIOLATION when it takes more records than one batch may have.
         """
         levels = [
-            (given, self._alter_levels(given, validate_only=request.validate_only))
+            (given, self._alter_levels(given, context, validate_only=request.validate_only))
             for given in request.resources
             if is_logger(given.resource_type)
         ]
@@ -232,8 +233,11 @@ class ConfigManager:
 
     # Parts
 
-    def _alter_levels(self, given: AlterConfigsResource, *, validate_only: bool) -> ControlError | None:
+    def _alter_levels(
+        self, given: AlterConfigsResource, context: RequestContext, *, validate_only: bool
+    ) -> ControlError | None:
         try:
+            check_altering_levels(context.access)
             self._loggers.alter(given, validate_only=validate_only)
         except ControlError as error:
             return error
@@ -255,6 +259,7 @@ class ConfigManager:
                 continue
             try:
                 _check_unique(times[key], item)
+                check_altering_configs(context.access, *key)
                 resource = self._resource(*key)
                 records += self._change(resource, changes_of(resource, item), context)
                 outcomes[key] = None

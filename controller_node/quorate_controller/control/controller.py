@@ -13,10 +13,13 @@ from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRe
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
+from kio.schema.create_acls.v3.request import CreateAclsRequest
 from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
+from kio.schema.delete_acls.v3.request import DeleteAclsRequest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
+from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
@@ -29,6 +32,7 @@ from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 
+from quorate_controller.control.acls import AclManager
 from quorate_controller.control.activation import activation
 from quorate_controller.control.api import (
     ControlConfig,
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
     from quorate_protocol.records.framing import MetadataRecord
 
     from quorate_controller.control.broker_loggers import Loggers
+    from quorate_controller.security.authorizer import Authorizer
 
 Decide = Callable[[Any, RequestContext], ControlResult]
 
@@ -81,6 +86,8 @@ class QuorumController:
         rng: "Random",
         quorum: QuorumView,
         loggers: "Loggers" = NO_LOGGERS,
+        *,
+        authorizer: "Authorizer | None" = None,
     ) -> None:
         self._config = config
         self._image = image
@@ -92,6 +99,7 @@ class QuorumController:
         self._heartbeats = HeartbeatManager(image, self._transitions, config.broker_session_timeout_ms)
         self._tokens = DelegationTokenManager(config, image, rng)
         self._schedule = Schedule(config, self._elections, self._tokens)
+        self._acls = AclManager(image, authorizer, rng)
         self._is_active = False
         self._writes = self._write_handlers(quorum, rng)
         self._reads = self._read_handlers(quorum)
@@ -131,6 +139,8 @@ class QuorumController:
             CreateDelegationTokenRequest: self._tokens.create,
             RenewDelegationTokenRequest: self._tokens.renew,
             ExpireDelegationTokenRequest: self._tokens.expire,
+            CreateAclsRequest: self._acls.create_acls,
+            DeleteAclsRequest: self._acls.delete_acls,
         }
 
     def _read_handlers(self, quorum: QuorumView) -> dict[type, Decide]:
@@ -139,7 +149,8 @@ class QuorumController:
         configs = ConfigDescriber(self._config.node_id, self._image, self._effective, self._loggers)
         return {
             DescribeClusterRequest: cluster.describe_cluster,
-            DescribeConfigsRequest: _without_context(configs.describe_configs),
+            DescribeConfigsRequest: configs.describe_configs,
+            DescribeAclsRequest: self._acls.describe_acls,
         }
 
     @property

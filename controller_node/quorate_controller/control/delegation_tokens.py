@@ -20,6 +20,7 @@ from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenReq
 from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
 from quorate_protocol import features
 from quorate_protocol.image.security import DelegationToken
+from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.records.generated import RemoveDelegationTokenRecord
 from quorate_protocol.uuids import random_uuid, uuid_to_text
 from quorate_protocol.wire.schema import EPOCH, MILLISECOND
@@ -67,9 +68,11 @@ class DelegationTokenManager:
                 raise ControlError(ErrorCode.unknown_server_error)
             owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
         if not _is_allowed(context):
-            refused = _no_token(owner, ERROR_TIMESTAMP_MS)
-            error_code = ErrorCode.delegation_token_request_not_allowed
-            return ControlResult(response=_created(error_code, refused, context, b""))
+            return _refused_creation(ErrorCode.delegation_token_request_not_allowed, owner, context)
+        if owner != context.principal and not context.access.allows(
+            AclOperation.CREATE_TOKENS, ResourceType.USER, owner
+        ):
+            return _refused_creation(ErrorCode.delegation_token_authorization_failed, owner, context)
         error_code = self._unavailable()
         if error_code is ErrorCode.none and any(one.principal_type != USER_TYPE for one in request.renewers):
             error_code = ErrorCode.invalid_principal_type
@@ -217,6 +220,10 @@ def _answer(response_class: type[Response], error_code: ErrorCode, expiry_ms: in
     return response_class(
         error_code=error_code, expiry_timestamp=_timestamp(expiry_ms), throttle_time=timedelta(0)
     )
+
+
+def _refused_creation(error_code: ErrorCode, owner: str, context: RequestContext) -> ControlResult:
+    return ControlResult(response=_created(error_code, _no_token(owner, ERROR_TIMESTAMP_MS), context, b""))
 
 
 def _no_token(owner: str, timestamp_ms: int) -> DelegationToken:

@@ -28,6 +28,7 @@ from quorate_protocol.kafka.enums import (
     ConfigSource,
     ConfigType,
     EndpointType,
+    ResourceType,
     bits_of_operations,
 )
 
@@ -43,23 +44,24 @@ from quorate_controller.control.config_schema import (
 )
 from quorate_controller.control.config_validation import LISTENER_CONFIG
 from quorate_controller.control.effective_configs import EffectiveConfigs, SourcedValue
+from quorate_controller.control.resource_access import check_describing_configs, not_authorized
 from quorate_controller.control.topic_names import why_invalid
+from quorate_controller.security.access import Access, allows_on_cluster
+from quorate_controller.security.authorizer import CLUSTER_NAME
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
 
 NO_CONTROLLER: Final = -1
 
-OPERATIONS_ON_CLUSTER: Final = bits_of_operations(
-    (
-        AclOperation.CREATE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.CLUSTER_ACTION,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-        AclOperation.IDEMPOTENT_WRITE,
-    )
+OPERATIONS_ON_CLUSTER: Final = (
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
 )
 
 
@@ -75,13 +77,15 @@ class ClusterDescriber:
         """DescribeCluster 0-2: those controllers that have an endpoint on the listener which was asked.
 
         Raises:
-            ControlError: UNSUPPORTED_VERSION below metadata.version 15.
+            ControlError: UNSUPPORTED_VERSION below metadata.version 15; CLUSTER_AUTHORIZATION_FAILED.
         """
         if self._image.metadata_version < features.CONTROLLER_REGISTRATION_SINCE:
             raise ControlError(
                 ErrorCode.unsupported_version,
                 "Direct-to-controller communication is not supported with the current MetadataVersion.",
             )
+        if not allows_on_cluster(context.access, AclOperation.ALTER):
+            raise not_authorized(ResourceType.CLUSTER)
         error = _endpoint_type_error(request.endpoint_type, context.api_version)
         if error is not None:
             return ControlResult(response=_refused(error))
@@ -95,11 +99,9 @@ class ClusterDescriber:
         # A leader whose address is not in the list would only puzzle the client.
         leader_id = self._quorum.leader_id
         is_listed = any(endpoint.broker_id == leader_id for endpoint in endpoints)
-        operations = (
-            OPERATIONS_ON_CLUSTER
-            if request.include_cluster_authorized_operations
-            else AUTHORIZED_OPERATIONS_OMITTED
-        )
+        operations = AUTHORIZED_OPERATIONS_OMITTED
+        if request.include_cluster_authorized_operations:
+            operations = _operations_on_cluster(context.access)
         response = DescribeClusterResponse(
             throttle_time=timedelta(0),
             error_code=ErrorCode.none,
@@ -110,6 +112,14 @@ class ClusterDescriber:
             cluster_authorized_operations=operations,
         )
         return ControlResult(response=response)
+
+
+def _operations_on_cluster(access: Access) -> int:
+    """Returns the bits of what the sender may do with the cluster; none if it may not describe it."""
+    if not allows_on_cluster(access, AclOperation.DESCRIBE):
+        return 0
+    operations = access.allowed_operations(OPERATIONS_ON_CLUSTER, ResourceType.CLUSTER, CLUSTER_NAME)
+    return bits_of_operations(operations)
 
 
 def _refused(error: ControlError) -> DescribeClusterResponse:
@@ -164,10 +174,11 @@ class ConfigDescriber:
         self._loggers = loggers
         self._effective = effective
 
-    def describe_configs(self, request: DescribeConfigsRequest) -> ControlResult:
+    def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext) -> ControlResult:
         """DescribeConfigs 1-4: each resource succeeds or fails alone; errors stand in the response.
 
-        A resource that is named several times with the same keys is described once.
+        A resource that is named several times with the same keys is described once. Those that the sender may not see
+        come last.
         """
         texts: dict[str, Mapping[str, str]] = {}
         described: dict[tuple[int, str], tuple[str, Mapping[str, _Entry]]] = {}
@@ -176,9 +187,13 @@ class ConfigDescriber:
             for resource in request.resources
         )
         results = []
+        unauthorized = []
         for resource_type, name, keys in asked:
-            error_code, message = ErrorCode.none, ""
-            configs: tuple[DescribeConfigsResourceResult, ...] = ()
+            try:
+                check_describing_configs(context.access, resource_type, name)
+            except ControlError as error:
+                unauthorized.append(_failed(resource_type, name, error))
+                continue
             try:
                 if (resource_type, name) not in described:
                     described[resource_type, name] = self._describe(resource_type, name)
@@ -190,18 +205,19 @@ class ConfigDescriber:
                     for key in (sorted(keys & entries.keys()) if keys else entries)
                 )
             except ControlError as error:
-                error_code, message = error.error_code, error.message
+                results.append(_failed(resource_type, name, error))
+                continue
             results.append(
                 DescribeConfigsResult(
-                    error_code=error_code,
-                    error_message=message,
+                    error_code=ErrorCode.none,
+                    error_message="",
                     resource_type=resource_type,
                     resource_name=name,
                     configs=configs,
                 )
             )
         return ControlResult(
-            response=DescribeConfigsResponse(throttle_time=timedelta(0), results=tuple(results))
+            response=DescribeConfigsResponse(throttle_time=timedelta(0), results=(*results, *unauthorized))
         )
 
     def _describe(self, resource_type: int, name: str) -> tuple[str, Mapping[str, _Entry]]:
@@ -348,6 +364,16 @@ class ConfigDescriber:
                 ErrorCode.invalid_request,
                 f"Unexpected broker id, expected {self._node_id}{separator} received {name}",
             )
+
+
+def _failed(resource_type: int, name: str, error: ControlError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error.error_code,
+        error_message=error.message,
+        resource_type=resource_type,
+        resource_name=name,
+        configs=(),
+    )
 
 
 def _normalized(definition: Definition, value: str | None) -> str | None:

@@ -11,8 +11,9 @@ from kio.schema.create_partitions.v3 import response as grow_response
 from kio.schema.create_topics.v7 import request as create_request
 from kio.schema.create_topics.v7 import response as create_response
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
-from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
 from kio.schema.errors import ErrorCode
+from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC
 from quorate_protocol.records.generated import RemoveTopicRecord, TopicRecord
 from quorate_protocol.uuids import random_uuid
@@ -27,7 +28,9 @@ from quorate_controller.control.api import (
     TopicConfigs,
 )
 from quorate_controller.control.assignments import Assignment, check_manual, partition_records, place
+from quorate_controller.control.topic_deletion import deletion_result, find_deletable
 from quorate_controller.control.topic_names import why_invalid
+from quorate_controller.security.access import allows_on_cluster
 
 if TYPE_CHECKING:
     from random import Random
@@ -68,13 +71,15 @@ class TopicManager:
             ControlError: POLICY_VIOLATION for more than 10,000 partitions or records in all.
         """
         times = Counter(topic.name for topic in request.topics)
-        wanted = [topic for topic in request.topics if times[topic.name] == 1]
+        once = [name for name, count in times.items() if count == 1]
+        creatable, describable = _creatable(once, context)
+        wanted = [topic for topic in request.topics if topic.name in creatable]
         self._check_number_of_partitions(wanted)
         records: list[MetadataRecord] = []
         results = []
         for topic in wanted:
             try:
-                created, result = self._create(topic, context)
+                created, result = self._create(topic, context, may_describe=topic.name in describable)
             except ControlError as error:
                 results.append(_not_created(topic.name, error))
             else:
@@ -84,13 +89,15 @@ class TopicManager:
             raise _too_large()
         duplicate = ControlError(ErrorCode.invalid_request, "Duplicate topic name.")
         results += [_not_created(name, duplicate) for name, count in times.items() if count > 1]
+        unauthorized = ControlError(ErrorCode.topic_authorization_failed, "Authorization failed.")
+        results += [_not_created(name, unauthorized) for name in once if name not in creatable]
         response = create_response.CreateTopicsResponse(throttle_time=timedelta(0), topics=tuple(results))
         return ControlResult(records=() if request.validate_only else tuple(records), response=response)
 
     def create_partitions(
         self,
         request: grow_request.CreatePartitionsRequest,
-        _context: RequestContext,
+        context: RequestContext,
     ) -> ControlResult:
         """CreatePartitions 0-3: grows topics, automatically placed or as assigned; `validate_only` writes
         nothing.
@@ -99,12 +106,14 @@ class TopicManager:
             ControlError: POLICY_VIOLATION for more than 10,000 new partitions.
         """
         times = Counter(topic.name for topic in request.topics)
+        once = [name for name, count in times.items() if count == 1]
+        growable = context.access.allowed(AclOperation.ALTER, ResourceType.TOPIC, once)
         existing = self._image.topics.by_name
         # Counted before any is placed, since a client may ask for two thousand million.
         additional = (
             topic.count - len(existing[topic.name].partitions)
             for topic in request.topics
-            if topic.name in existing
+            if topic.name in existing and topic.name in growable
         )
         if sum(max(count, 0) for count in additional) > RECORDS_PER_BATCH_MAX:
             raise _too_large()
@@ -114,8 +123,11 @@ class TopicManager:
             for name, count in times.items()
             if count > 1
         ]
+        results += [
+            _grown(name, ErrorCode.topic_authorization_failed, None) for name in once if name not in growable
+        ]
         for asked in request.topics:
-            if times[asked.name] > 1:
+            if asked.name not in growable:
                 continue
             topic = existing.get(asked.name)
             if topic is None:
@@ -141,11 +153,13 @@ class TopicManager:
             knows_code = context.api_version >= _DELETION_DISABLED_SINCE
             code = ErrorCode.topic_deletion_disabled if knows_code else ErrorCode.invalid_request
             raise ControlError(code, "Topic deletion is disabled.")
-        results: list[DeletableTopicResult] = []
-        deletable = self._find_deletable(request, results)
+        deletable, results = find_deletable(self._image.topics, request, context.access)
         if len(deletable) > RECORDS_PER_BATCH_MAX:
             raise _too_large()
-        results += [_deleted(topic.name, topic_id) for topic_id, topic in deletable.items()]
+        results += [deletion_result(topic.name, topic_id) for topic_id, topic in deletable.items()]
+        if context.access.is_restricted:
+            # The order must not tell absent topics from those that the sender may not see.
+            self._rng.shuffle(results)
         response = DeleteTopicsResponse(throttle_time=timedelta(0), responses=tuple(results))
         records = tuple(RemoveTopicRecord(topic_id=topic_id) for topic_id in deletable)
         return ControlResult(records=records, response=response)
@@ -165,7 +179,7 @@ class TopicManager:
             )
 
     def _create(
-        self, topic: create_request.CreatableTopic, context: RequestContext
+        self, topic: create_request.CreatableTopic, context: RequestContext, *, may_describe: bool
     ) -> "tuple[list[MetadataRecord], create_response.CreatableTopicResult]":
         """Records and result of one topic.
 
@@ -182,6 +196,8 @@ class TopicManager:
             *config_records,
             *partition_records(self._image, topic_id, 0, assignments),
         ]
+        if not may_describe:
+            return records, _created_unseen(topic.name, topic_id)
         described: Sequence[EffectiveConfig] = ()
         if context.api_version >= _CONFIGS_IN_RESPONSE_SINCE:
             described = self._configs.describe_new_topic(configs)
@@ -311,44 +327,22 @@ class TopicManager:
             ]
         return partition_records(self._image, topic.topic_id, present, assignments)
 
-    def _find_deletable(
-        self, request: DeleteTopicsRequest, refused: list[DeletableTopicResult]
-    ) -> "dict[UUID, TopicImage]":
-        """Returns the topics to delete by id. The results for all others are added to `refused`."""
-        names = Counter(it.name for it in request.topics if it.name is not None and it.topic_id is None)
-        ids = Counter(it.topic_id for it in request.topics if it.topic_id is not None and it.name is None)
-        for asked in request.topics:
-            if (asked.name is None) == (asked.topic_id is None):
-                message = (
-                    "Neither topic name nor id were specified."
-                    if asked.name is None
-                    else "You may not specify both topic name and topic id."
-                )
-                refused.append(_deleted(asked.name, asked.topic_id, ErrorCode.invalid_request, message))
-        deletable: dict[UUID, TopicImage] = {}
-        for topic_id, count in ids.items():
-            topic = self._image.topics.by_id.get(topic_id)
-            if count > 1:
-                refused.append(_deleted(None, topic_id, ErrorCode.invalid_request, "Duplicate topic id."))
-            elif topic is None:
-                message = "This server does not host this topic ID."
-                refused.append(_deleted(None, topic_id, ErrorCode.unknown_topic_id, message))
-            else:
-                deletable[topic_id] = topic
-        for name, count in names.items():
-            topic = self._image.topics.by_name.get(name)
-            if count > 1:
-                refused.append(_deleted(name, None, ErrorCode.invalid_request, "Duplicate topic name."))
-            elif topic is None:
-                message = "This server does not host this topic-partition."
-                refused.append(_deleted(name, None, ErrorCode.unknown_topic_or_partition, message))
-            elif topic.topic_id in ids:
-                deletable.pop(topic.topic_id, None)
-                message = "The provided topic name maps to an ID that was already supplied."
-                refused.append(_deleted(name, topic.topic_id, ErrorCode.invalid_request, message))
-            else:
-                deletable[topic.topic_id] = topic
-        return deletable
+
+def _creatable(names: list[str], context: RequestContext) -> tuple[frozenset[str], frozenset[str]]:
+    """Returns which topics the sender may create, and the configs of which it may see afterwards.
+
+    Nobody may create the metadata log. No ACL is needed to be told so.
+    """
+    access = context.access
+    if not access.is_restricted:
+        return frozenset(names), frozenset(names)
+    usual = [name for name in names if name != METADATA_TOPIC]
+    if allows_on_cluster(access, AclOperation.CREATE, logs_denial=False):
+        creatable = frozenset(usual)
+    else:
+        creatable = access.allowed(AclOperation.CREATE, ResourceType.TOPIC, usual)
+    describable = access.allowed(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, usual, logs_denial=False)
+    return creatable | (frozenset(names) - frozenset(usual)), describable
 
 
 def _new_topic_id(rng: "Random") -> UUID:
@@ -365,16 +359,19 @@ def _not_created(name: str, error: ControlError) -> create_response.CreatableTop
     )
 
 
+def _created_unseen(name: str, topic_id: UUID) -> create_response.CreatableTopicResult:
+    """The result of a created topic whose configs the sender may not see."""
+    return create_response.CreatableTopicResult(
+        name=name,
+        topic_id=topic_id,
+        error_code=ErrorCode.none,
+        error_message=None,
+        topic_config_error_code=ErrorCode.topic_authorization_failed,
+        configs=(),
+    )
+
+
 def _grown(
     name: str, error_code: ErrorCode, message: str | None
 ) -> grow_response.CreatePartitionsTopicResult:
     return grow_response.CreatePartitionsTopicResult(name=name, error_code=error_code, error_message=message)
-
-
-def _deleted(
-    name: str | None,
-    topic_id: UUID | None,
-    error_code: ErrorCode = ErrorCode.none,
-    message: str | None = None,
-) -> DeletableTopicResult:
-    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error_code, error_message=message)

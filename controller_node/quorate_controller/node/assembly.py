@@ -26,6 +26,7 @@ from quorate_controller.raft.startup import (
     RaftConfig,
 )
 from quorate_controller.raft.voters import VoterSet
+from quorate_controller.security.authorizer import Authorizer
 from quorate_controller.storage.controller_storage import ControllerStorage
 
 if TYPE_CHECKING:
@@ -83,8 +84,25 @@ def _build(
         listeners=config.advertised_listeners,
         features=SUPPORTED_FEATURES,
     )
+
+    def is_loaded() -> bool:
+        return raft.leader_id >= 0 and 0 <= raft.high_watermark <= metadata.applied_offset
+
+    authorizer = None
+    if config.authorizer is not None:
+        authorizer = Authorizer(
+            image,
+            super_users=config.authorizer.super_users,
+            allow_everyone_if_no_acl_found=config.authorizer.allow_everyone_if_no_acl_found,
+            is_loaded=is_loaded,
+        )
     control = QuorumController(
-        control_config(config, storage, identity.incarnation_id), image, rng, _QuorumOf(raft), loggers
+        control_config(config, storage, identity.incarnation_id),
+        image,
+        rng,
+        _QuorumOf(raft),
+        loggers,
+        authorizer=authorizer,
     )
     metadata = MetadataState(image, control, clock=clock)
     if log_state.snapshot_id is not None:
@@ -109,6 +127,7 @@ def _build(
         registration=RegistrationKeeper(identity, rng),
         listener=config.controller_listener_names[0],
         now_ms=clock(),
+        authorizer=authorizer,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from quorate_controller.security.access import UNRESTRICTED, Access
+
 if TYPE_CHECKING:
     from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
     from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
@@ -43,6 +45,7 @@ class Caller:
     forwarded: bool = False
     broker_id: int | None = None
     """The broker that forwarded the request, as it says."""
+    access: Access = UNRESTRICTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.events import Caller, RaftAnswer, RegistrationSend
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
+    from quorate_controller.security.authorizer import Authorizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,10 @@ class NodePort(Protocol):
     @property
     def is_active(self) -> bool:
         """Whether this node is the active controller: leader, and caught up with its own log. Cheap."""
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """Decides who may do what, by the ACLs of the image; None if none is configured."""
 
     def control(self, request: Payload, caller: Caller) -> Future[Payload]:
         """Decide on a canonical control request. The answer comes after the commit of all that it changed or saw.

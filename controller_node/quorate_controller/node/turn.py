@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from quorate_controller.raft.messages import Ready, Reply, RoleChange
     from quorate_controller.raft.model import Endpoint
     from quorate_controller.raft.node import RaftNode
+    from quorate_controller.security.authorizer import Authorizer
     from quorate_controller.storage.controller_storage import ControllerStorage
 
 NOT_CONTROLLER_MESSAGE = "The active controller is another node, or none is elected yet"
@@ -88,6 +89,7 @@ class ControllerNode:
         broker_waits: BrokerWaits,
         listener: str,
         now_ms: int,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.raft = raft
         self.storage = storage
@@ -95,6 +97,7 @@ class ControllerNode:
         self.snapshotter = snapshotter
         self.loader = loader
         self.broker_waits = broker_waits
+        self.authorizer = authorizer
         self.election_counts = ElectionCounts()
         self.commit_latency = LatencyHistogram()
         self._proposals: deque[tuple[int, int]] = deque()
@@ -313,6 +316,7 @@ class ControllerNode:
             forwarded=caller.forwarded,
             token_authenticated=caller.principal.token_authenticated,
             unresolved_hosts=event.unresolved_hosts,
+            access=caller.access,
         )
         asker = Asker(caller.broker_id, event.deadline_ms)
         self._decide_request(event.request, context, event.token, asker)

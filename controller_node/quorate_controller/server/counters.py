@@ -18,6 +18,7 @@ class RequestCounters:
     """Requests and errors by API, answers that came second, and connections refused or led to the wrong node."""
 
     __slots__ = (
+        "denied",
         "dropped_answers",
         "errors",
         "misrouted_connections",
@@ -34,6 +35,8 @@ class RequestCounters:
         """Error responses to a request as a whole, by API key and code."""
         self.seconds: dict[int, LatencyHistogram] = defaultdict(LatencyHistogram)
         """Time from a control request to its committed answer, by API key."""
+        self.denied: dict[str, int] = defaultdict(int)
+        """Denials of an authorizer that its audit log has, by the name of the API."""
         self.dropped_answers = 0
         """Answers to requests that had one already, or whose connection was refused meanwhile."""
         self.refused_connections = 0

@@ -25,8 +25,10 @@ from quorate_protocol.wire.writing import write_entity
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import Caller, Principal
 from quorate_controller.raft.messages import FetchRequest, Role
+from quorate_controller.security.access import UNRESTRICTED
 from quorate_controller.server import misrouting
 from quorate_controller.server.api_versions import answer_api_versions
+from quorate_controller.server.authorization import Authorization
 from quorate_controller.server.envelope import forwarder_of, open_envelope
 from quorate_controller.server.error_responses import error_response
 from quorate_controller.server.misrouting import Misrouting
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.events import RaftAnswer
     from quorate_controller.node.port import NodePort
     from quorate_controller.raft.messages import RaftRequest, RaftResponse
+    from quorate_controller.security.access import Access
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.listener import Exchange, Peer
     from quorate_controller.server.misrouting import ConnectionFindings
@@ -85,12 +88,12 @@ class Call:
     __slots__ = (
         "_counters",
         "_envelope",
-        "_exchange",
         "_future",
         "_judge",
         "_started_s",
         "_timer",
         "caller",
+        "exchange",
         "request",
     )
 
@@ -103,22 +106,28 @@ class Call:
         envelope: Request | None = None,
         principal: Principal = _ANONYMOUS,
         client_host: str | None = None,
+        authorization: Authorization | None = None,
     ) -> None:
         counters.requests[request.api.key] += 1
         peer = exchange.peer
         timeout = getattr(request.body, "timeout", None)
+        host = peer.host if client_host is None else client_host
+        access: Access = UNRESTRICTED
+        if authorization is not None:
+            access = authorization.access(request.api, str(principal), host)
         self.request = request
         self.caller = Caller(
             principal=principal,
-            client_host=peer.host if client_host is None else client_host,
+            client_host=host,
             client_id=request.client_id,
             listener=peer.listener,
             api_version=request.version,
             request_timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else max(0, timeout // _MILLISECOND),
             forwarded=envelope is not None,
             broker_id=None if envelope is None else forwarder_of(envelope),
+            access=access,
         )
-        self._exchange = exchange
+        self.exchange = exchange
         self._counters = counters
         self._envelope = envelope
         self._future: Future[Any] | None = None
@@ -129,12 +138,12 @@ class Call:
     @property
     def peer(self) -> Peer:
         """The principal of the connection."""
-        return self._exchange.peer
+        return self.exchange.peer
 
     @property
     def findings(self) -> ConnectionFindings:
         """What was found on the connection, see `misrouting`."""
-        return self._exchange.findings
+        return self.exchange.findings
 
     def answer(self, response: object) -> None:
         """Send a canonical response, unless the request is answered already.
@@ -147,13 +156,13 @@ class Call:
         try:
             self._send(response)
         except UnsupportedVersion as error:
-            self._exchange.refuse(error.message)
+            self.exchange.refuse(error.message)
         except Exception as error:
             self.fail(error)
 
     def _is_over(self) -> bool:
         """Whether the client was answered before, or is not answered at all; counts what comes after that."""
-        is_over = self._exchange.is_over
+        is_over = self.exchange.is_over
         self._counters.dropped_answers += is_over
         return is_over
 
@@ -165,7 +174,7 @@ class Call:
                 EnvelopeResponse(error_code=ErrorCode.none, response_data=bytes(frame[_LENGTH.size :]))
             )
             return
-        self._exchange.respond(frame)
+        self.exchange.respond(frame)
 
     def refuse(self, error_code: ErrorCode, message: str | None = None) -> None:
         """Send an error for the request as a whole, in the shape of its API, unless the request is answered already.
@@ -183,7 +192,7 @@ class Call:
             else:
                 self._send(error_response(request.body, error_code, message, version=request.version))
         except Exception as error:
-            self._exchange.refuse(
+            self.exchange.refuse(
                 f"no {request.api.name} response with {error_code.name} can be sent: {error!r}"
             )
 
@@ -195,7 +204,7 @@ class Call:
     def _answer_envelope(self, response: EnvelopeResponse) -> None:
         envelope = self._envelope
         assert envelope is not None
-        self._exchange.respond(
+        self.exchange.respond(
             encode_answer(envelope.api, envelope.version, envelope.correlation_id, response)
         )
 
@@ -207,7 +216,7 @@ class Call:
         Raft keeps the time itself: a Fetch may wait, a vote does not.
         """
         self._future, self._judge = future, judge
-        self._exchange.on_abandoned(future.cancel)
+        self.exchange.on_abandoned(future.cancel)
         future.add_done_callback(self._raft_answered)
 
     def wait_for_control(self, future: Future[Payload]) -> None:
@@ -216,12 +225,12 @@ class Call:
         self._future = future
         self._started_s = loop.time()
         self._timer = loop.call_later(self.caller.request_timeout_ms / 1000, self._timed_out)
-        self._exchange.on_abandoned(self._abandon)
+        self.exchange.on_abandoned(self._abandon)
         future.add_done_callback(self._control_answered)
 
     def _raft_answered(self, future: Future[RaftAnswer]) -> None:
         if future.cancelled():
-            self._exchange.drop()
+            self.exchange.drop()
             return
         error = future.exception()
         if error is not None:
@@ -248,7 +257,7 @@ class Call:
         assert self._timer is not None
         self._timer.cancel()
         if future.cancelled():
-            self._exchange.drop()
+            self.exchange.drop()
             return
         elapsed_s = future.get_loop().time() - self._started_s
         self._counters.seconds[self.request.api.key].observe_ms(elapsed_s * 1000)
@@ -285,6 +294,8 @@ class Dispatcher:
     ) -> None:
         self._node = node
         self._counters = counters
+        authorizer = node.authorizer
+        self._authorization = None if authorizer is None else Authorization(authorizer, counters)
         self._apis = apis
         parts = {
             AnsweredBy.RAFT: self._raft,
@@ -297,6 +308,7 @@ class Dispatcher:
             ApiKey.SASL_HANDSHAKE: self._sasl,
             ApiKey.SASL_AUTHENTICATE: self._sasl,
             ApiKey.DESCRIBE_QUORUM: self._describe_quorum,
+            ApiKey.ENVELOPE: self._open,
         }
 
     def handle(self, exchange: Exchange) -> None:
@@ -307,19 +319,21 @@ class Dispatcher:
             self._counters.refused_connections += 1
             exchange.refuse(error.message)
             return
-        if request.api.key is ApiKey.ENVELOPE:
-            self._open(request, exchange)
-        else:
-            self._serve(Call(request, exchange, self._counters))
+        self._serve(Call(request, exchange, self._counters, authorization=self._authorization))
 
     def _serve(self, call: Call) -> None:
+        api = call.request.api
         try:
-            self._handlers[call.request.api.key](call)
+            if self._authorization is not None:
+                self._authorization.check(api, call.caller.access, str(call.caller.principal))
+            self._handlers[api.key](call)
+        except (ControlError, ProtocolError) as refusal:
+            call.refuse(refusal.error_code, refusal.message)
         except Exception as error:
             call.fail(error)
 
-    def _open(self, envelope: Request, exchange: Exchange) -> None:
-        outer = Call(envelope, exchange, self._counters)
+    def _open(self, outer: Call) -> None:
+        envelope, exchange = outer.request, outer.exchange
         try:
             forwarded = open_envelope(envelope.body, self._apis)
         except ProtocolError as error:
@@ -335,6 +349,7 @@ class Dispatcher:
             envelope=envelope,
             principal=forwarded.principal,
             client_host=forwarded.client_host,
+            authorization=self._authorization,
         )
         self._serve(call)
 

@@ -289,6 +289,12 @@ class MetricsPage(Collector):
         for api_key, histogram in counters.seconds.items():
             seconds.add_metric([APIS[api_key].name], histogram.cumulative(), histogram.sum_ms / 1000)
         yield seconds
+        denied = CounterMetricFamily(
+            "quorate_denied_authorizations", "Actions that the authorizer denied", labels=["api"]
+        )
+        for api, count in counters.denied.items():
+            denied.add_metric([api], count)
+        yield denied
         yield CounterMetricFamily(
             "quorate_refused_connections",
             "Connections closed for what they sent",

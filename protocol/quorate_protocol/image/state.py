@@ -1,6 +1,6 @@
 """The tables of an image, and the plain copy of them from which a snapshot is written."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
@@ -48,6 +48,22 @@ class Table(dict[K, V], Generic[K, V]):
             self.pop(key, None)
         else:
             self[key] = value
+        return old
+
+
+class AclTable(Table[UUID, AccessControlEntry]):
+    """ACLs by id. An authorizer's index follows it: ``on_change`` gets each row before and after a write."""
+
+    __slots__ = ("on_change",)
+
+    def __init__(self) -> None:
+        super().__init__("acls")
+        self.on_change: Callable[[AccessControlEntry | None, AccessControlEntry | None], None] | None = None
+
+    def write(self, key: UUID, value: AccessControlEntry | None) -> AccessControlEntry | None:
+        old = super().write(key, value)
+        if self.on_change is not None:
+            self.on_change(old, value)
         return old
 
 
@@ -107,7 +123,7 @@ class ImageState:
         self.client_quotas = Table[QuotaEntity, Mapping[str, float]]("client_quotas")
         """Quota values of each entity that has any, by quota key."""
         self.producer_ids = Table[str, int]("producer_ids")
-        self.acls = Table[UUID, AccessControlEntry]("acls")
+        self.acls = AclTable()
         self.scram = Table[tuple[ScramMechanism, str], ScramCredential]("scram")
         """By mechanism and user name."""
         self.delegation_tokens = Table[str, DelegationToken]("delegation_tokens")

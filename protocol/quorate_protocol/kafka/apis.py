@@ -225,8 +225,9 @@ _FACTS: Final[Mapping[ApiKey, _Facts]] = {
     ApiKey.DELETE_TOPICS: _Facts(
         _ACTIVE, _FORWARDABLE, _each("responses", "topics", _same("name", "topic_id"))
     ),
-    ApiKey.CREATE_ACLS: _Facts(None, _FORWARDABLE, _each("results", "creations", TOP_LEVEL_ERROR)),
-    ApiKey.DELETE_ACLS: _Facts(None, _FORWARDABLE, _each("filter_results", "filters", TOP_LEVEL_ERROR)),
+    ApiKey.DESCRIBE_ACLS: _Facts(_ANY),
+    ApiKey.CREATE_ACLS: _Facts(_ACTIVE, _FORWARDABLE, _each("results", "creations", TOP_LEVEL_ERROR)),
+    ApiKey.DELETE_ACLS: _Facts(_ACTIVE, _FORWARDABLE, _each("filter_results", "filters", TOP_LEVEL_ERROR)),
     ApiKey.DESCRIBE_CONFIGS: _Facts(
         _ANY, error=_each("results", "resources", _same("resource_type", "resource_name"))
     ),

@@ -13,6 +13,7 @@ from quorate_controller.config import (
     parse_format_target,
 )
 from quorate_controller.config.answers import AnswerPolicy, AnswersWaitFor
+from quorate_controller.config.authorizer import AuthorizerConfig
 from quorate_controller.config.endpoints import ListenerAddress, StaticVoter
 
 MINIMAL = {
@@ -219,7 +220,26 @@ def test_several_listeners_follow_the_names():
             "quorate.answers.wait.max.ms=-1: must be a number from 0 to 60000",
         ),
         ({"quorate.http.listener": "8080"}, "quorate.http.listener=8080: not of the form host:port"),
-        ({"authorizer.class.name": "a.B"}, "authorizer.class.name=a.B: access control is not supported yet"),
+        (
+            {"authorizer.class.name": "a.B"},
+            "authorizer.class.name=a.B: Java classes can't run here; use org.apache.kafka.metadata.authorizer.Stand",
+        ),
+        (
+            {"super.users": "User:a;admin"},
+            "super.users=User:a;admin: admin is no principal; write them as User:",
+        ),
+        (
+            {"super.user": "User:a"},
+            "super.user=User:a: there is no such key in Kafka 4.4.0; did you mean super.us",
+        ),
+        (
+            {"allow.everyone.if.no.acl.found": "yes"},
+            "allow.everyone.if.no.acl.found=yes: must be true or false",
+        ),
+        (
+            {"early.start.listeners": "PLAINTEXT"},
+            "early.start.listeners=PLAINTEXT: must name the controller listeners CONTROLLER, which start before",
+        ),
         ({"create.topic.policy.class.name": "a.B"}, "Java classes can't run here"),
         ({"alter.config.policy.class.name": "a.B"}, "Java classes can't run here"),
         ({"config.providers": "file"}, "config.providers=file: config providers are not supported"),
@@ -229,6 +249,26 @@ def test_several_listeners_follow_the_names():
 def test_wrong_configs_are_refused(changes: dict[str, str | None], expected: str):
     """Each problem names the key, the value and what is allowed."""
     assert any(expected in problem for problem in problems(changes)), problems(changes)
+
+
+def test_the_standard_authorizer_is_configured_as_in_kafka():
+    """Goal: a stock file with an authorizer works as it is. Method: without one, with defaults, with all keys."""
+    assert parse({"super.users": "User:admin"}).authorizer is None
+    assert parse({"authorizer.class.name": ""}).authorizer is None
+    standard = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    assert parse(standard).authorizer == AuthorizerConfig()
+    config = parse(
+        {
+            **standard,
+            "super.users": "User:admin; User:CN=node,O=org ;",
+            "allow.everyone.if.no.acl.found": "TRUE",
+            "early.start.listeners": "controller",
+        }
+    )
+    assert config.authorizer == AuthorizerConfig(
+        super_users=frozenset({"User:admin", "User:CN=node,O=org"}), allow_everyone_if_no_acl_found=True
+    )
+    assert config.notes == ()
 
 
 def test_all_problems_are_told_at_once():

@@ -15,6 +15,7 @@ from quorate_controller.node.events import Caller, RaftAnswer
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.status import NodeStatus
 from quorate_controller.raft import messages
+from quorate_controller.security.authorizer import Authorizer
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
 from quorate_controller.server.listener import Listener, ListenerLimits
@@ -52,6 +53,7 @@ class FakeNode:
     controls: list[tuple[Any, Caller, asyncio.Future[Any]]] = field(default_factory=list)
     rafts: list[tuple[Any, str, asyncio.Future[RaftAnswer]]] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    authorizer: Authorizer | None = None
 
     def control(self, request: Any, caller: Caller) -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()

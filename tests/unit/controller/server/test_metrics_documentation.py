@@ -29,6 +29,7 @@ async def test_each_metric_is_documented(rig: Any) -> None:
     counters.requests[CREATE_TOPICS] += 1
     counters.errors[CREATE_TOPICS, ErrorCode.not_controller] += 1
     counters.seconds[CREATE_TOPICS].observe_ms(1)
+    counters.denied["CreateTopics"] += 1
     page = MetricsPage(rig.node, counters, connection_count=lambda: 0).render().decode()
     shown = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))
     documented = set(re.findall(r"`((?:kafka|quorate|process)_\w*[a-z0-9])`", DOCUMENT.read_text()))

@@ -1,0 +1,282 @@
+"""The ACLs of the cluster: DescribeAcls, CreateAcls, DeleteAcls (KIP-140, KIP-290, KIP-801, KIP-1276).
+
+Source: org.apache.kafka.controller.AclControlManager and kafka.server.AclApis of Kafka 4.4.0. What a request needs to
+be served at all is in `server/authorization.py`.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
+from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
+from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
+from kio.schema.delete_acls.v3.response import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsResponse,
+)
+from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+from kio.schema.describe_acls.v3.response import AclDescription, DescribeAclsResource, DescribeAclsResponse
+from kio.schema.errors import ErrorCode
+from quorate_protocol import features
+from quorate_protocol.image.security import AccessControlEntry
+from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.records.generated import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from quorate_protocol.uuids import random_uuid
+
+from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, ControlResult, RequestContext
+from quorate_controller.security.acl_index import WILDCARD
+from quorate_controller.security.authorizer import CLUSTER_NAME
+from quorate_controller.security.hosts import ANY_HOST, check_block, is_block
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from quorate_protocol.image import MetadataImage
+
+    from quorate_controller.security.authorizer import Authorizer
+
+_Filter = DescribeAclsRequest | DeleteAclsFilter
+
+_UNKNOWN_OR_ANY: Final = (0, 1)
+"""UNKNOWN and ANY of each enum of ACLs; neither can be stored."""
+
+
+class AclManager:
+    """Decides on ACLs; answers SECURITY_DISABLED where no authorizer is configured."""
+
+    def __init__(self, image: "MetadataImage", authorizer: "Authorizer | None", rng: "Random") -> None:
+        self._image = image
+        self._authorizer = authorizer
+        self._rng = rng
+
+    def describe_acls(self, request: DescribeAclsRequest, _context: RequestContext) -> ControlResult:
+        """DescribeAcls 1-3, on any controller.
+
+        Raises:
+            ControlError: SECURITY_DISABLED; INVALID_REQUEST for a filter with a number that no enum has.
+        """
+        if self._authorizer is None:
+            raise ControlError(ErrorCode.security_disabled, "No Authorizer is configured on the broker")
+        _check_filter(request)
+        resources = tuple(
+            DescribeAclsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                pattern_type=pattern_type,
+                acls=tuple(
+                    AclDescription(
+                        principal=acl.principal,
+                        host=acl.host,
+                        operation=acl.operation,
+                        permission_type=acl.permission_type,
+                    )
+                    for acl in acls
+                ),
+            )
+            for (resource_type, name, pattern_type), acls in groupby(
+                sorted({acl for _, acl in self._matching(request)}, key=_sorted_as), key=_resource_of
+            )
+        )
+        response = DescribeAclsResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, resources=resources
+        )
+        return ControlResult(response=response)
+
+    def create_acls(self, request: CreateAclsRequest, _context: RequestContext) -> ControlResult:
+        """CreateAcls 1-3: each ACL succeeds or fails alone; one that exists already succeeds without a record.
+
+        Raises:
+            ControlError: SECURITY_DISABLED; POLICY_VIOLATION for more than 10,000 new ACLs.
+        """
+        if self._authorizer is None:
+            raise _disabled()
+        existing = self._authorizer.acls
+        created: dict[AccessControlEntry, AccessControlEntryRecord] = {}
+        results = []
+        for creation in request.creations:
+            try:
+                self._check_new(creation)
+            except ControlError as error:
+                results.append(AclCreationResult(error_code=error.error_code, error_message=error.message))
+                continue
+            acl = _entry_of(creation)
+            if acl not in created and acl not in existing:
+                created[acl] = acl.to_record(self._new_id())
+            results.append(AclCreationResult(error_code=ErrorCode.none, error_message=None))
+        if len(created) > RECORDS_PER_BATCH_MAX:
+            raise ControlError(
+                ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
+            )
+        response = CreateAclsResponse(throttle_time=timedelta(0), results=tuple(results))
+        return ControlResult(records=tuple(created.values()), response=response)
+
+    def delete_acls(self, request: DeleteAclsRequest, _context: RequestContext) -> ControlResult:
+        """DeleteAcls 1-3: each filter succeeds or fails alone, and reports the ACLs that it matches.
+
+        Raises:
+            ControlError: SECURITY_DISABLED; INVALID_REQUEST for more than 10,000 ACLs.
+        """
+        if self._authorizer is None:
+            raise _disabled()
+        deleted: dict[UUID, RemoveAccessControlEntryRecord] = {}
+        results = []
+        for wanted in request.filters:
+            try:
+                _check_filter(wanted)
+            except ControlError as error:
+                results.append(_filter_result(error.error_code, error.message))
+                continue
+            matching = []
+            for acl_id, acl in self._matching(wanted):
+                if len(deleted) >= RECORDS_PER_BATCH_MAX:
+                    raise ControlError(
+                        ErrorCode.invalid_request,
+                        f"Cannot remove more than {RECORDS_PER_BATCH_MAX} acls in a single delete operation.",
+                    )
+                deleted[acl_id] = RemoveAccessControlEntryRecord(id=acl_id)
+                matching.append(_matching_acl(acl))
+            results.append(_filter_result(matching=tuple(matching)))
+        response = DeleteAclsResponse(throttle_time=timedelta(0), filter_results=tuple(results))
+        return ControlResult(records=tuple(deleted.values()), response=response)
+
+    def _matching(self, wanted: _Filter) -> Iterator[tuple[UUID, AccessControlEntry]]:
+        return ((acl_id, acl) for acl_id, acl in self._image.acls.items() if _matches(wanted, acl))
+
+    def _check_new(self, creation: AclCreation) -> None:
+        """Check an ACL in the order in which Kafka does.
+
+        Raises:
+            ControlError: INVALID_REQUEST; UNSUPPORTED_VERSION for a block of addresses below 4.4-IV1.
+        """
+        resource_type = ResourceType(creation.resource_type)
+        if resource_type is ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
+            raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+        if not creation.resource_name:
+            raise _invalid("Invalid empty resource name")
+        if resource_type in _UNKNOWN_OR_ANY:
+            raise _invalid(f"Invalid resourceType {resource_type}")
+        pattern_type = PatternType(creation.resource_pattern_type)
+        if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+            raise _invalid(f"Invalid patternType {pattern_type}")
+        operation = AclOperation(creation.operation)
+        if operation in _UNKNOWN_OR_ANY:
+            raise _invalid(f"Invalid operation {operation}")
+        permission_type = AclPermissionType(creation.permission_type)
+        if permission_type in _UNKNOWN_OR_ANY:
+            raise _invalid(f"Invalid permissionType {permission_type}")
+        if ":" not in creation.principal:
+            raise _invalid(
+                f"Could not parse principal from `{creation.principal}` (no colon is present separating the "
+                "principal type from the principal name)"
+            )
+        self._check_host(creation.host)
+
+    def _check_host(self, host: str) -> None:
+        if not host:
+            raise _invalid("Host pattern cannot be null or empty")
+        if host == ANY_HOST or not is_block(host):
+            return
+        if self._image.metadata_version < features.ADDRESS_BLOCKS_SINCE:
+            needed = features.metadata_version_name(features.ADDRESS_BLOCKS_SINCE)
+            raise ControlError(
+                ErrorCode.unsupported_version,
+                f"CIDR-based ACL host patterns require metadata version {needed} or higher.",
+            )
+        try:
+            check_block(host)
+        except ValueError as error:
+            raise _invalid(f"Invalid CIDR notation '{host}': {error}") from None
+
+    def _new_id(self) -> UUID:
+        while True:
+            acl_id = random_uuid(lambda: UUID(int=self._rng.getrandbits(128), version=4))
+            if acl_id not in self._image.acls:
+                return acl_id
+
+
+def _disabled() -> ControlError:
+    return ControlError(ErrorCode.security_disabled, "No Authorizer is configured.")
+
+
+def _invalid(message: str) -> ControlError:
+    return ControlError(ErrorCode.invalid_request, message)
+
+
+def _entry_of(creation: AclCreation) -> AccessControlEntry:
+    return AccessControlEntry(
+        resource_type=int(creation.resource_type),
+        resource_name=creation.resource_name,
+        pattern_type=int(creation.resource_pattern_type),
+        principal=creation.principal,
+        host=creation.host,
+        operation=int(creation.operation),
+        permission_type=int(creation.permission_type),
+    )
+
+
+def _check_filter(wanted: _Filter) -> None:
+    pattern = ResourceType(wanted.resource_type_filter), PatternType(wanted.pattern_type_filter)
+    if ResourceType.UNKNOWN in pattern or PatternType.UNKNOWN in pattern:
+        raise _invalid("Unknown patternFilter.")
+    entry = AclOperation(wanted.operation), AclPermissionType(wanted.permission_type)
+    if AclOperation.UNKNOWN in entry or AclPermissionType.UNKNOWN in entry:
+        raise _invalid("Unknown entryFilter.")
+
+
+def _matches(wanted: _Filter, acl: AccessControlEntry) -> bool:
+    """Whether a filter matches an ACL (AclBindingFilter.matches)."""
+    return (
+        wanted.resource_type_filter in (ResourceType.ANY, acl.resource_type)
+        and wanted.principal_filter in (None, acl.principal)
+        and wanted.host_filter in (None, acl.host)
+        and wanted.operation in (AclOperation.ANY, acl.operation)
+        and wanted.permission_type in (AclPermissionType.ANY, acl.permission_type)
+        and _matches_name(wanted.pattern_type_filter, wanted.resource_name_filter, acl)
+    )
+
+
+def _matches_name(pattern_type: int, name: str | None, acl: AccessControlEntry) -> bool:
+    """Whether an ACL has this pattern; with MATCH, whether it is about the resource with this name (KIP-290)."""
+    if pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
+        return False
+    if name is None:
+        return True
+    if pattern_type != PatternType.MATCH:
+        return name == acl.resource_name
+    if acl.pattern_type == PatternType.PREFIXED:
+        return name.startswith(acl.resource_name)
+    return acl.resource_name in (name, WILDCARD)
+
+
+def _resource_of(acl: AccessControlEntry) -> tuple[int, str, int]:
+    return acl.resource_type, acl.resource_name, acl.pattern_type
+
+
+def _sorted_as(acl: AccessControlEntry) -> tuple[int, str, int, int, str, str, int]:
+    return (*_resource_of(acl), acl.operation, acl.principal, acl.host, acl.permission_type)
+
+
+def _filter_result(
+    error_code: ErrorCode = ErrorCode.none,
+    message: str | None = None,
+    matching: tuple[DeleteAclsMatchingAcl, ...] = (),
+) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(error_code=error_code, error_message=message, matching_acls=matching)
+
+
+def _matching_acl(acl: AccessControlEntry) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_code=ErrorCode.none,
+        error_message=None,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission_type,
+    )

@@ -1,0 +1,68 @@
+"""Which ACL a request needs for one of the resources that it names, and the error without it.
+
+Source: kafka.server.ControllerApis and ConfigHelper.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+from quorate_protocol.kafka.enums import AclOperation, ConfigResourceType, ResourceType
+
+from quorate_controller.control.api import ControlError
+from quorate_controller.security.access import Access, allows_on_cluster
+from quorate_controller.security.authorizer import CLUSTER_NAME
+
+FAILED: Final[Mapping[ResourceType, tuple[ErrorCode, str]]] = {
+    ResourceType.CLUSTER: (ErrorCode.cluster_authorization_failed, "Cluster authorization failed."),
+    ResourceType.TOPIC: (ErrorCode.topic_authorization_failed, "Topic authorization failed."),
+    ResourceType.GROUP: (ErrorCode.group_authorization_failed, "Group authorization failed."),
+}
+"""Error code and Kafka's text by the type of the resource."""
+
+_PROTECTED_AS: Final = {
+    ConfigResourceType.TOPIC: ResourceType.TOPIC,
+    ConfigResourceType.GROUP: ResourceType.GROUP,
+    ConfigResourceType.BROKER: ResourceType.CLUSTER,
+    ConfigResourceType.BROKER_LOGGER: ResourceType.CLUSTER,
+    ConfigResourceType.CLIENT_METRICS: ResourceType.CLUSTER,
+}
+
+
+def check_altering_configs(access: Access, config_type: int, name: str) -> None:
+    """Check that configs of a resource may be altered. Log levels and unknown types are judged elsewhere.
+
+    Raises:
+        ControlError: CLUSTER_, TOPIC_ or GROUP_AUTHORIZATION_FAILED.
+    """
+    if config_type != ConfigResourceType.BROKER_LOGGER:
+        _check(access, AclOperation.ALTER_CONFIGS, ConfigResourceType(config_type), name)
+
+
+def check_altering_levels(access: Access) -> None:
+    """Check that log levels may be altered.
+
+    Raises:
+        ControlError: CLUSTER_AUTHORIZATION_FAILED.
+    """
+    if not allows_on_cluster(access, AclOperation.CLUSTER_ACTION):
+        raise not_authorized(ResourceType.CLUSTER)
+
+
+def check_describing_configs(access: Access, config_type: int, name: str) -> None:
+    """Check that configs of a resource may be described, likewise."""
+    _check(access, AclOperation.DESCRIBE_CONFIGS, ConfigResourceType(config_type), name)
+
+
+def _check(access: Access, operation: AclOperation, config_type: ConfigResourceType, name: str) -> None:
+    resource_type = _PROTECTED_AS.get(config_type)
+    if resource_type is None:
+        return
+    resource_name = CLUSTER_NAME if resource_type is ResourceType.CLUSTER else name
+    if not access.allows(operation, resource_type, resource_name):
+        raise not_authorized(resource_type)
+
+
+def not_authorized(resource_type: ResourceType) -> ControlError:
+    """Return the error of a request, or of one of its items, that lacks an ACL."""
+    return ControlError(*FAILED[resource_type])

@@ -1,0 +1,128 @@
+"""Which topics of a DeleteTopics request may be deleted, and the results of all others (KIP-516).
+
+What a sender may not describe looks the same whether it exists or not.
+
+Source: kafka.server.ControllerApis.deleteTopics.
+"""
+
+from collections import Counter
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
+from kio.schema.delete_topics.v6.response import DeletableTopicResult
+from kio.schema.errors import ErrorCode
+from quorate_protocol.kafka.enums import AclOperation, ResourceType
+
+from quorate_controller.security.access import Access, allows_on_cluster
+
+if TYPE_CHECKING:
+    from quorate_protocol.image.topics import TopicImage, TopicsImage
+
+_UNAUTHORIZED: Final = (ErrorCode.topic_authorization_failed, "Topic authorization failed.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Permitted:
+    """The names of topics of a request that its sender may know of, and of those that it may delete."""
+
+    seen: frozenset[str]
+    deleted: frozenset[str]
+
+
+def find_deletable(
+    topics: "TopicsImage", request: DeleteTopicsRequest, access: Access
+) -> "tuple[dict[UUID, TopicImage], list[DeletableTopicResult]]":
+    """Return the topics to delete by id, and the results for all others."""
+    names = Counter(it.name for it in request.topics if it.name is not None and it.topic_id is None)
+    ids = Counter(it.topic_id for it in request.topics if it.topic_id is not None and it.name is None)
+    refused = [
+        deletion_result(
+            asked.name,
+            asked.topic_id,
+            ErrorCode.invalid_request,
+            "Neither topic name nor id were specified."
+            if asked.name is None
+            else "You may not specify both topic name and topic id.",
+        )
+        for asked in request.topics
+        if (asked.name is None) == (asked.topic_id is None)
+    ]
+    once = {name for name, count in names.items() if count == 1}
+    once |= {
+        topics.by_id[topic_id].name
+        for topic_id, count in ids.items()
+        if count == 1 and topic_id in topics.by_id
+    }
+    permitted = _permitted(once, access)
+    deletable: dict[UUID, TopicImage] = {}
+    for topic_id, count in ids.items():
+        topic = topics.by_id.get(topic_id)
+        refusal = _refused_by_id(topic_id, topic, count, permitted)
+        if refusal is not None:
+            refused.append(refusal)
+        elif topic is not None:
+            deletable[topic_id] = topic
+    for name, count in names.items():
+        topic = topics.by_name.get(name)
+        refusal = _refused_by_name(name, topic, count, ids.keys(), permitted)
+        if refusal is not None:
+            refused.append(refusal)
+            if refusal.topic_id is not None:
+                deletable.pop(refusal.topic_id, None)
+        elif topic is not None:
+            deletable[topic.topic_id] = topic
+    return deletable, refused
+
+
+def _permitted(names: set[str], access: Access) -> _Permitted:
+    if not access.is_restricted or allows_on_cluster(access, AclOperation.DELETE, logs_denial=False):
+        return _Permitted(frozenset(names), frozenset(names))
+    return _Permitted(
+        access.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names),
+        access.allowed(AclOperation.DELETE, ResourceType.TOPIC, names),
+    )
+
+
+def _refused_by_id(
+    topic_id: UUID, topic: "TopicImage | None", count: int, permitted: _Permitted
+) -> DeletableTopicResult | None:
+    if count > 1:
+        return deletion_result(None, topic_id, ErrorCode.invalid_request, "Duplicate topic id.")
+    if topic is None:
+        message = "This server does not host this topic ID."
+        return deletion_result(None, topic_id, ErrorCode.unknown_topic_id, message)
+    if topic.name not in permitted.deleted:
+        shown = topic.name if topic.name in permitted.seen else None
+        return deletion_result(shown, topic_id, *_UNAUTHORIZED)
+    return None
+
+
+def _refused_by_name(
+    name: str, topic: "TopicImage | None", count: int, ids: Set[UUID], permitted: _Permitted
+) -> DeletableTopicResult | None:
+    if count > 1:
+        return deletion_result(name, None, ErrorCode.invalid_request, "Duplicate topic name.")
+    if name not in permitted.seen:
+        return deletion_result(name, None, *_UNAUTHORIZED)
+    if topic is None:
+        message = "This server does not host this topic-partition."
+        return deletion_result(name, None, ErrorCode.unknown_topic_or_partition, message)
+    if name not in permitted.deleted:
+        return deletion_result(name, None, *_UNAUTHORIZED)
+    if topic.topic_id in ids:
+        message = "The provided topic name maps to an ID that was already supplied."
+        return deletion_result(name, topic.topic_id, ErrorCode.invalid_request, message)
+    return None
+
+
+def deletion_result(
+    name: str | None,
+    topic_id: UUID | None,
+    error_code: ErrorCode = ErrorCode.none,
+    message: str | None = None,
+) -> DeletableTopicResult:
+    """Return the result for one topic, a success if nothing else is said."""
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error_code, error_message=message)

@@ -1,0 +1,225 @@
+"""ACLs: what is created, deleted and described, and what Kafka says to what is wrong."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
+from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
+from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+from kio.schema.errors import ErrorCode
+from quorate_controller.control.acls import AclManager
+from quorate_controller.control.api import ControlError, RequestContext
+from quorate_controller.security.authorizer import Authorizer
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.records.generated import FeatureLevelRecord
+
+CONTEXT = RequestContext(now_ms=0, next_offset=0, api_version=3)
+ORDERS = AclCreation(
+    resource_type=ResourceType.TOPIC,
+    resource_name="orders",
+    resource_pattern_type=PatternType.LITERAL,
+    principal="User:alice",
+    host="*",
+    operation=AclOperation.READ,
+    permission_type=AclPermissionType.ALLOW,
+)
+ANY = DescribeAclsRequest(
+    resource_type_filter=ResourceType.ANY,
+    resource_name_filter=None,
+    pattern_type_filter=PatternType.ANY,
+    principal_filter=None,
+    host_filter=None,
+    operation=AclOperation.ANY,
+    permission_type=AclPermissionType.ANY,
+)
+
+NO_COLON = (
+    "Could not parse principal from `alice` (no colon is present separating the principal type from the principal "
+    "name)"
+)
+SUCCESS = (ErrorCode.none, None)
+
+
+class Acls:
+    """A manager over an image, which its records are replayed into."""
+
+    def __init__(self, metadata_version: int = 33, *, has_authorizer: bool = True) -> None:
+        self.image = MetadataImage()
+        level = FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)
+        self.image.replay_all([level], base_offset=0)
+        authorizer = Authorizer(self.image) if has_authorizer else None
+        self.manager = AclManager(self.image, authorizer, Random(1))
+        self.written = 0
+
+    def _take(self, result: Any) -> Any:
+        self.image.replay_all(result.records, base_offset=self.image.end_offset)
+        self.written += len(result.records)
+        return result.response
+
+    def create(self, *creations: AclCreation) -> list[tuple[ErrorCode, str | None]]:
+        """The result of each ACL."""
+        response = self._take(self.manager.create_acls(CreateAclsRequest(creations=creations), CONTEXT))
+        return [(result.error_code, result.error_message) for result in response.results]
+
+    def delete(self, *filters: DeleteAclsFilter) -> Any:
+        """The results of filters."""
+        return self._take(
+            self.manager.delete_acls(DeleteAclsRequest(filters=filters), CONTEXT)
+        ).filter_results
+
+    def described(self, **changes: Any) -> list[str]:
+        """The ACLs that a filter finds, each as text, in the order of the response."""
+        response = self.manager.describe_acls(replace(ANY, **changes), CONTEXT).response
+        return [
+            f"{PatternType(resource.pattern_type)} {resource.resource_name} {acl.principal} "
+            f"{AclOperation(acl.operation)}"
+            for resource in response.resources
+            for acl in resource.acls
+        ]
+
+
+def filter_of(**changes: Any) -> DeleteAclsFilter:
+    """A filter that matches all, with changes."""
+    fields = {name: getattr(ANY, name) for name in ANY.__dataclass_fields__ if not name.startswith("__")}
+    return DeleteAclsFilter(**{**fields, **changes})
+
+
+def test_acls_are_created_once() -> None:
+    """Goal: repeats succeed and write nothing. Method: the same ACL twice in a request, and again."""
+    acls = Acls()
+    assert acls.create(ORDERS, ORDERS, replace(ORDERS, operation=AclOperation.WRITE)) == [SUCCESS] * 3
+    assert acls.written == 2
+    assert acls.create(ORDERS) == [SUCCESS]
+    assert acls.written == 2
+    assert acls.described() == ["LITERAL orders User:alice READ", "LITERAL orders User:alice WRITE"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error_code", "message"),
+    [
+        ({"resource_type": 1}, ErrorCode.invalid_request, "Invalid resourceType ANY"),
+        ({"resource_type": 99}, ErrorCode.invalid_request, "Invalid resourceType UNKNOWN"),
+        ({"resource_pattern_type": 2}, ErrorCode.invalid_request, "Invalid patternType MATCH"),
+        ({"resource_pattern_type": 0}, ErrorCode.invalid_request, "Invalid patternType UNKNOWN"),
+        ({"operation": 1}, ErrorCode.invalid_request, "Invalid operation ANY"),
+        ({"permission_type": 1}, ErrorCode.invalid_request, "Invalid permissionType ANY"),
+        ({"resource_name": ""}, ErrorCode.invalid_request, "Invalid empty resource name"),
+        (
+            {"resource_type": ResourceType.CLUSTER},
+            ErrorCode.invalid_request,
+            "The only valid name for the CLUSTER resource is kafka-cluster",
+        ),
+        (
+            {"principal": "alice"},
+            ErrorCode.invalid_request,
+            NO_COLON,
+        ),
+        ({"host": ""}, ErrorCode.invalid_request, "Host pattern cannot be null or empty"),
+        (
+            {"host": "10.0.0.0/33"},
+            ErrorCode.invalid_request,
+            "Invalid CIDR notation '10.0.0.0/33': Value [33] not in range [0,32]",
+        ),
+    ],
+)
+def test_wrong_acls_are_refused_alone(changes: dict[str, Any], error_code: ErrorCode, message: str) -> None:
+    """Goal: Kafka's code and text, and the others of the request succeed. Method: each mistake beside a good ACL."""
+    acls = Acls()
+    assert acls.create(replace(ORDERS, **changes), ORDERS) == [(error_code, message), SUCCESS]
+    assert acls.written == 1
+
+
+def test_blocks_of_addresses_need_a_level() -> None:
+    """Goal: no older node meets a block. Method: the levels 4.4-IV0 and 4.4-IV1."""
+    message = "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
+    block = replace(ORDERS, host="10.0.0.0/8")
+    assert Acls(31).create(block) == [(ErrorCode.unsupported_version, message)]
+    assert Acls(32).create(block) == [SUCCESS]
+
+
+def test_a_filter_finds_by_each_field_and_by_match() -> None:
+    """Goal: filters mean what they mean in Kafka (KIP-290). Method: one filter for each field and kind of pattern."""
+    acls = Acls()
+    prefix = replace(ORDERS, resource_name="or", resource_pattern_type=PatternType.PREFIXED)
+    wildcard = replace(ORDERS, resource_name="*", principal="User:bob")
+    group = replace(ORDERS, resource_type=ResourceType.GROUP, host="10.0.0.1")
+    acls.create(ORDERS, prefix, wildcard, group)
+    literal, of_prefix, of_all = (
+        "LITERAL orders User:alice READ",
+        "PREFIXED or User:alice READ",
+        "LITERAL * User:bob READ",
+    )
+    topic = {"resource_type_filter": ResourceType.TOPIC}
+    assert acls.described(**topic) == [of_all, of_prefix, literal]
+    assert acls.described(principal_filter="User:bob") == [of_all]
+    assert acls.described(host_filter="10.0.0.1") == [literal]
+    assert acls.described(operation=AclOperation.WRITE) == []
+    assert acls.described(permission_type=AclPermissionType.DENY) == []
+    assert acls.described(pattern_type_filter=PatternType.PREFIXED) == [of_prefix]
+    assert acls.described(**topic, resource_name_filter="orders") == [literal]
+    matching = {**topic, "pattern_type_filter": PatternType.MATCH}
+    assert acls.described(**matching, resource_name_filter="orders") == [of_all, of_prefix, literal]
+    assert acls.described(**matching, resource_name_filter="o") == [of_all]
+    assert acls.described(**matching) == [of_all, of_prefix, literal]
+
+
+def test_filters_delete_what_they_match() -> None:
+    """Goal: each filter reports its ACLs, one that two match is removed once. Method: overlapping filters."""
+    acls = Acls()
+    acls.create(ORDERS, replace(ORDERS, operation=AclOperation.WRITE), replace(ORDERS, resource_name="x"))
+    by_name, by_operation, nothing, unknown, unknown_operation = acls.delete(
+        filter_of(resource_name_filter="orders"),
+        filter_of(operation=AclOperation.READ),
+        filter_of(principal_filter="User:nobody"),
+        filter_of(resource_type_filter=77),
+        filter_of(operation=77),
+    )
+    assert {acl.operation for acl in by_name.matching_acls} == {AclOperation.READ, AclOperation.WRITE}
+    assert {acl.resource_name for acl in by_operation.matching_acls} == {"orders", "x"}
+    assert nothing.error_code is ErrorCode.none
+    assert nothing.matching_acls == ()
+    assert (unknown.error_code, unknown.error_message) == (
+        ErrorCode.invalid_request,
+        "Unknown patternFilter.",
+    )
+    assert unknown_operation.error_message == "Unknown entryFilter."
+    assert acls.written == 3 + 3
+    assert acls.described() == []
+
+
+def test_one_decision_has_at_most_10000_acls() -> None:
+    """Goal: Kafka's bounds, as wholes. Method: one more than allowed, created and deleted."""
+    acls = Acls()
+    many = [replace(ORDERS, resource_name=f"t{number}") for number in range(10_001)]
+    with pytest.raises(ControlError) as refusal:
+        acls.create(*many)
+    assert refusal.value.error_code is ErrorCode.policy_violation
+    acls.create(*many[:-1])
+    acls.create(many[-1])
+    with pytest.raises(ControlError) as refusal:
+        acls.delete(filter_of())
+    assert refusal.value.error_code is ErrorCode.invalid_request
+    assert refusal.value.message == "Cannot remove more than 10000 acls in a single delete operation."
+    assert len(acls.image.acls) == 10_001
+
+
+def test_without_an_authorizer_security_is_disabled() -> None:
+    """Goal: clients learn that there are no ACLs. Method: each of the three requests."""
+    acls = Acls(has_authorizer=False)
+    for ask, message in (
+        (acls.described, "No Authorizer is configured on the broker"),
+        (lambda: acls.create(ORDERS), "No Authorizer is configured."),
+        (lambda: acls.delete(filter_of()), "No Authorizer is configured."),
+    ):
+        with pytest.raises(ControlError) as refusal:
+            ask()
+        assert (refusal.value.error_code, refusal.value.message) == (ErrorCode.security_disabled, message)
+
+
+def test_unknown_numbers_in_a_filter_are_refused() -> None:
+    """Goal: a filter of a newer client does not look like one that finds nothing. Method: an unknown operation."""
+    with pytest.raises(ControlError, match="Unknown entryFilter"):
+        Acls().described(operation=77)
