@@ -48,6 +48,9 @@ STALL_LOGGED_MS_MIN: Final = 100
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 
+UNAWAITED_TIMEOUT_MS: Final = 30_000
+"""How long a request with a timeout of 0 may wait to be decided."""
+
 
 class Clock:
     """Unix milliseconds that never decrease: the wall clock at the start plus the monotonic clock."""
@@ -247,7 +250,8 @@ class Driver:
         token = next(self._tokens)
         future: Future[Payload] = self._loop.create_future()
         self._control_futures[token] = future
-        deadline_ms = self._clock.now_ms() + caller.request_timeout_ms
+        # Who does not wait wants it done nevertheless (KIP-4), and has the answer already.
+        deadline_ms = self._clock.now_ms() + (caller.request_timeout_ms or UNAWAITED_TIMEOUT_MS)
         event = ControlRequest(token=token, request=request, caller=caller, deadline_ms=deadline_ms)
         names = host_names(request) if isinstance(request, AlterClientQuotasRequest) else None
         if not names:

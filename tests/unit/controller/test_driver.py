@@ -15,6 +15,7 @@ from quorate_controller.driver import (
     EVENTS_PER_TURN_MAX,
     STALL_LOGGED_MS_MIN,
     TURN_INTERVAL_MS_MAX,
+    UNAWAITED_TIMEOUT_MS,
     Clock,
     Driver,
 )
@@ -78,15 +79,19 @@ def new_driver(node: FakeNode, clock: Clock, failures: list[Exception]) -> Drive
     return driver
 
 
-async def test_requests_have_a_deadline() -> None:
-    """Goal: what timed out in the queue can be recognized. Method: a request with a timeout of 700 ms."""
+@pytest.mark.parametrize(("timeout_ms", "due_ms"), [(700, 700), (0, UNAWAITED_TIMEOUT_MS)])
+async def test_requests_have_a_deadline(timeout_ms: int, due_ms: int) -> None:
+    """Goal: what timed out in the queue can be recognized; what nobody waits for is done nevertheless (KIP-4).
+
+    Method: requests with a timeout of 700 ms and of none.
+    """
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
-    driver.control("a request", CALLER)  # type: ignore[arg-type]
+    driver.control("a request", caller(request_timeout_ms=timeout_ms))  # type: ignore[arg-type]
     await node.turned.wait()
     (((event,), _),) = node.calls
     assert isinstance(event, ControlRequest)
-    assert event.deadline_ms == NOW_MS + 700
+    assert event.deadline_ms == NOW_MS + due_ms
     driver.stop()
 
 

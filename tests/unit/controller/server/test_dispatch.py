@@ -142,11 +142,15 @@ async def test_a_bug_is_logged_and_hidden(rig: Any, caplog: pytest.LogCaptureFix
     assert record.exc_info is not None
 
 
-async def test_requests_time_out(rig: Any) -> None:
-    """Goal: nobody waits forever. Method: CreateTopics with 10 ms and a node that does not commit."""
+@pytest.mark.parametrize("timeout_ms", [10, 0, -1])
+async def test_requests_time_out(rig: Any, timeout_ms: int) -> None:
+    """Goal: nobody waits forever; without a timeout the answer comes at once, and the topic is created (KIP-4).
+
+    Method: CreateTopics and a node that does not commit.
+    """
     await rig.listen()
     client = await rig.connect()
-    (topic,) = (await client.ask(create_topics("a", timeout_ms=10), 7)).topics
+    (topic,) = (await client.ask(create_topics("a", timeout_ms=timeout_ms), 7)).topics
     assert topic.error_code is ErrorCode.request_timed_out
     (future,) = await rig.node.requests(1)
     assert future.cancelled()
