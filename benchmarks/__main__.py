@@ -45,6 +45,8 @@ ROWS: Final[tuple[Row, ...]] = (
     ("failover_seconds", "kill -9 of the active one until a commit", tables.seconds, "<= 0.25x"),
     ("create_p50_seconds", "CreateTopics, one client, p50", tables.milliseconds, "<= 0.1x"),
     ("create_p99_seconds", "CreateTopics, one client, p99", tables.milliseconds, "none"),
+    ("forwarded_p50_seconds", "CreateTopics that a broker forwards, p50", tables.milliseconds, "none"),
+    ("forwarded_p99_seconds", "CreateTopics that a broker forwards, p99", tables.milliseconds, "none"),
 )
 OPERATOR_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
     ("clusters", "clusters in one operator", tables.count),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from benchmarks.quorum import Quorum
 
+BROKER_ID: Final = 0
+"""The id of the only broker."""
 HEARTBEAT_SECONDS: Final = 1.0
 METADATA_OFFSET_CAUGHT_UP: Final = 1 << 40
 FEATURES: Final = {
@@ -31,7 +33,7 @@ FEATURES: Final = {
 
 
 class HeartbeatingBroker:
-    """Keeps broker 0 registered and unfenced with whichever controller is active, from its own thread."""
+    """Keeps one broker registered and unfenced with whichever controller is active, from its own thread."""
 
     def __init__(self, quorum: Quorum, cluster_id: str) -> None:
         self._quorum = quorum
@@ -63,13 +65,13 @@ class HeartbeatingBroker:
         while not self._stop.is_set():
             if self._epoch < 0:
                 response = connection.ask(
-                    registration_request(0, self._cluster_id, self._incarnation_id, self._log_dir)
+                    registration_request(BROKER_ID, self._cluster_id, self._incarnation_id, self._log_dir)
                 )
                 if response.error_code is not ErrorCode.none:
                     self._stop.wait(0.05)
                     return
                 self._epoch = response.broker_epoch
-            response = connection.ask(heartbeat_request(0, self._epoch))
+            response = connection.ask(heartbeat_request(BROKER_ID, self._epoch))
             if response.error_code is not ErrorCode.none:
                 return
             if response.is_fenced:

@@ -26,10 +26,12 @@ CONTROLLER_ENDPOINTS: Final = 2
 class Connection:
     """A connection to one node. Raises OSError when it breaks or times out."""
 
-    def __init__(self, address: tuple[str, int], *, timeout_seconds: float = 30.0) -> None:
+    def __init__(
+        self, address: tuple[str, int], *, timeout_seconds: float = 30.0, client_id: str = "quorate-bench"
+    ) -> None:
         self._socket = socket.create_connection(address, timeout=timeout_seconds)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._protocol = ClientConnection("quorate-bench")
+        self._protocol = ClientConnection(client_id)
 
     def ask(self, request: Payload) -> Any:
         """Sends one request and waits for its response."""

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from benchmarks.broker import HeartbeatingBroker
-from benchmarks.client import Connection
+from benchmarks.broker import BROKER_ID, HeartbeatingBroker
+from benchmarks.client import Connection, describe_quorum
+from benchmarks.fleet import Fleet
 from benchmarks.quorum import Implementation, Quorum
-from benchmarks.topics import check_created, create_topics, new_topic
+from benchmarks.topics import check_created, check_forwarded, create_topics, forwarded, new_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,8 @@ class Measurements:
     failover_seconds: float
     create_p50_seconds: float
     create_p99_seconds: float
+    forwarded_p50_seconds: float
+    forwarded_p99_seconds: float
 
 
 def measure(
@@ -55,6 +58,8 @@ def measure(
         topics = itertools.count()
         progress("CreateTopics")
         sequential = _sequential(quorum, topics)
+        progress("CreateTopics through a broker")
+        through_broker = _forwarded(quorum, topics)
         progress("failover")
         failover_seconds = _failover(quorum, topics)
     finally:
@@ -67,6 +72,8 @@ def measure(
         failover_seconds=failover_seconds,
         create_p50_seconds=statistics.median(sequential),
         create_p99_seconds=statistics.quantiles(sequential, n=100)[98],
+        forwarded_p50_seconds=statistics.median(through_broker),
+        forwarded_p99_seconds=statistics.quantiles(through_broker, n=100)[98],
     )
 
 
@@ -83,6 +90,24 @@ def _sequential(quorum: Quorum, topics: itertools.count[int]) -> list[float]:
             response = connection.ask(_create(number))
             seconds.append(time.perf_counter() - started)
             check_created(response)
+    return seconds[WARM_UP_REQUESTS:]
+
+
+def _forwarded(quorum: Quorum, topics: itertools.count[int]) -> list[float]:
+    """Seconds per request that a broker forwards, one after the other, while the broker follows the log."""
+    address = quorum.addresses[quorum.active()]
+    described = describe_quorum(address)
+    follower = Fleet(quorum.addresses, quorum.cluster_id)
+    seconds = []
+    try:
+        follower.observe(1, described.high_watermark, described.leader_epoch, first_id=BROKER_ID)
+        with Connection(address, client_id=str(BROKER_ID)) as connection:
+            for number in itertools.islice(topics, WARM_UP_REQUESTS + SEQUENTIAL_REQUESTS):
+                taken, response = connection.timed_ask(forwarded(_create(number)))
+                seconds.append(taken)
+                check_forwarded(response)
+    finally:
+        follower.close()
     return seconds[WARM_UP_REQUESTS:]
 
 

@@ -39,6 +39,7 @@ Sample = tuple[float, float]
 
 OBSERVER_ID: Final = 0x7A5A5A5A
 """Stands for the id of an observer in the Fetch that all observers share until it is put in."""
+OBSERVERS_FROM_ID: Final = 5_000
 FETCH_MAX_WAIT_MS: Final = 500
 FETCH_BYTES_MAX: Final = 1024 * 1024
 RETRY_SECONDS: Final = 0.05
@@ -71,9 +72,9 @@ class Fleet:
         """Has one broker ask to be fenced, as it does before it stops, and stay silent. Waits for no answer."""
         self._ask("fence", broker_id)
 
-    def observe(self, observers: int, offset: int, epoch: int) -> None:
+    def observe(self, observers: int, offset: int, epoch: int, *, first_id: int = OBSERVERS_FROM_ID) -> None:
         """Has so many observers follow the log from its end."""
-        self._ask("observe", observers, offset, epoch)
+        self._ask("observe", observers, offset, epoch, first_id)
 
     def close(self) -> None:
         """Ends the process."""
@@ -228,9 +229,9 @@ class _Fleet:
     async def _ignore(answer: Any) -> None:
         await answer
 
-    async def _observe(self, observers: int, offset: int, epoch: int) -> None:
+    async def _observe(self, observers: int, offset: int, epoch: int, first_id: int) -> None:
         for number in range(observers):
-            coroutine = self._follow(5_000 + number, Position(offset, epoch))
+            coroutine = self._follow(first_id + number, Position(offset, epoch))
             self._tasks.append(asyncio.create_task(coroutine))
 
     # Brokers

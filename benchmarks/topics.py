@@ -6,11 +6,21 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.default_principal_data.v0 import DefaultPrincipalData
+from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.errors import ErrorCode
+from quorate_protocol.kafka.apis import APIS, ApiKey, api_of
+from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.headers import read_response_header
+from quorate_protocol.wire.reading import decode
+from quorate_protocol.wire.writing import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kio.schema.envelope.v0.response import EnvelopeResponse
+
+PRINCIPAL_VERSION_0 = b"\x00\x00"
 TIMEOUT_SECONDS = 30.0
 
 
@@ -26,6 +36,27 @@ def create_topics(
 ) -> CreateTopicsRequest:
     """The request that creates these topics."""
     return CreateTopicsRequest(topics=tuple(topics), timeout=timedelta(seconds=timeout_seconds))
+
+
+def forwarded(request: CreateTopicsRequest) -> EnvelopeRequest:
+    """The request as a broker forwards it for a client that nobody has authenticated (KIP-590)."""
+    principal = DefaultPrincipalData(type_="User", name="ANONYMOUS", token_authenticated=False)
+    return EnvelopeRequest(
+        request_data=encode_request(api_of(request), request.__version__, 0, "client", request),
+        request_principal=PRINCIPAL_VERSION_0 + encode(principal),
+        client_host_address=bytes((127, 0, 0, 1)),
+    )
+
+
+def check_forwarded(response: EnvelopeResponse) -> None:
+    """Raises RuntimeError if the only topic of a forwarded request was refused."""
+    if response.error_code is not ErrorCode.none or response.response_data is None:
+        raise RuntimeError(f"the envelope was refused: {response.error_code.name}")
+    api = APIS[ApiKey.CREATE_TOPICS]
+    _, offset = read_response_header(
+        response.response_data, api.response_header_version(CreateTopicsRequest.__version__)
+    )
+    check_created(decode(api.canonical_response, response.response_data, offset))
 
 
 def check_created(response: Any) -> None:
