@@ -8,7 +8,7 @@ TOPIC = "topics --bootstrap-server $server --create --topic"
 DESCRIBE = "configs --bootstrap-server $server --describe"
 ANY_ORDER = lines_sorted("Java prints the entries of a hash map")
 JAVA = ("java",)
-"""Quotas, SCRAM, client metrics and groups: our controllers do not serve them yet, or a broker answers alone."""
+"""Client metrics and groups: a broker answers alone."""
 
 
 def changes(
@@ -175,28 +175,24 @@ CASES = (
         "--user $twin",
         "producer_byte_rate=1024,request_percentage=12.5",
         "request_percentage",
-        clusters=JAVA,
     ),
     changes(
         "client-quota",
         "--entity-type clients --entity-name $twin",
         "consumer_byte_rate=2000",
         "consumer_byte_rate",
-        clusters=JAVA,
     ),
     changes(
         "client-quota-in-short",
         "--client $twin",
         "controller_mutation_rate=0.5",
         "controller_mutation_rate",
-        clusters=JAVA,
     ),
     changes(
         "user-and-client-quota",
         "--user $twin --client app",
         "producer_byte_rate=10",
         "producer_byte_rate",
-        clusters=JAVA,
     ),
     changes(
         "ip-quota",
@@ -204,7 +200,6 @@ CASES = (
         "connection_creation_rate=7",
         "connection_creation_rate",
         in_turn=False,
-        clusters=JAVA,
     ),
     changes(
         "ip-defaults",
@@ -212,7 +207,6 @@ CASES = (
         "connection_creation_rate=70",
         "connection_creation_rate",
         in_turn=False,
-        clusters=JAVA,
     ),
     changes(
         "user-defaults",
@@ -220,7 +214,6 @@ CASES = (
         "producer_byte_rate=99",
         "producer_byte_rate",
         in_turn=False,
-        clusters=JAVA,
     ),
     changes(
         "client-defaults",
@@ -228,14 +221,12 @@ CASES = (
         "producer_byte_rate=98",
         "producer_byte_rate",
         in_turn=False,
-        clusters=JAVA,
     ),
     changes(
         "user-and-default-client",
         "--entity-type users --entity-name $twin --entity-type clients --entity-default",
         "producer_byte_rate=3",
         "producer_byte_rate",
-        clusters=JAVA,
     ),
     Case(
         name="all-quotas-of-users",
@@ -245,7 +236,6 @@ CASES = (
             "$at --describe --entity-type clients",
             "$at --describe --entity-type users --entity-type clients",
         ],
-        clusters=JAVA,
         normalise=[ANY_ORDER],
         reads=True,
         at=["server"],
@@ -255,7 +245,6 @@ CASES = (
         run="$at --alter --user $own --delete-config producer_byte_rate",
         ends=Ends.FAILED,
         says="producer_byte_rate",
-        clusters=JAVA,
         at=["server"],
     ),
     Case(
@@ -266,7 +255,6 @@ CASES = (
             "$at --alter --ip 10.0.0.2 --add-config no.such=1",
         ],
         ends=Ends.USAGE,
-        clusters=JAVA,
     ),
     Case(
         name="scram",
@@ -278,26 +266,22 @@ CASES = (
             "$at --alter --user $twin --delete-config SCRAM-SHA-256",
             "$at --describe --user $twin",
         ],
-        clusters=JAVA,
         at=["server"],
     ),
     Case(
         name="scram-with-too-few-iterations",
         run="$at --alter --user $own --add-config SCRAM-SHA-256=[iterations=5,password=a]",
         ends=Ends.USAGE,
-        clusters=JAVA,
     ),
     Case(
         name="scram-with-quota",
         run="$at --alter --user $own --add-config SCRAM-SHA-256=[password=a],producer_byte_rate=1",
         ends=Ends.USAGE,
-        clusters=JAVA,
     ),
     Case(
         name="scram-by-default",
         run="$at --alter --user-defaults --add-config SCRAM-SHA-256=[password=a]",
         ends=Ends.USAGE,
-        clusters=JAVA,
     ),
     changes(
         "client-metrics",

@@ -1,0 +1,234 @@
+"""Quotas, SCRAM users, delegation tokens and log levels of a cluster with Python controllers and a stock broker.
+
+The broker has a listener for users of SCRAM; its own tools and ours work through it, and at the controllers.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kit.cluster import Cluster, free_ports, manifests
+from kit.java.tools import JavaTools
+from kit.membership import quorate, refused, succeeded
+from kit.waiting import eventually
+from quorate_operator.planning.cluster import Role
+from quorate_operator.properties import render_properties
+from quorate_operator.runtime.local.loopback import LOOPBACK
+
+pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 20
+HOUR_MS = 3_600_000
+KAFKA_CONFIGS = "kafka.admin.ConfigCommand"
+KAFKA_TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+TOKEN_SECRET = {"delegation.token.secret.key": "the secret of this test's delegation tokens"}
+SECURED = "SECURED"
+
+
+class SecuredCluster(Cluster):
+    """Its broker has a listener for users of SCRAM too."""
+
+    secured_port: int
+
+    def write_config(self, node_id: int) -> None:
+        """Of a key that appears twice, Java takes the last."""
+        super().write_config(node_id)
+        if node_id not in self.brokers:
+            return
+        listeners = f"PLAINTEXT://{self.address(node_id)},{SECURED}://{LOOPBACK}:{self.secured_port}"
+        properties = {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{SECURED}:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+            f"listener.name.{SECURED.lower()}.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+            f"listener.name.{SECURED.lower()}.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
+        }
+        file = self.config_file(node_id)
+        file.write_text(file.read_text() + render_properties(properties, "The test's."))
+
+    @property
+    def secured(self) -> str:
+        """The address of the listener for users."""
+        return f"{LOOPBACK}:{self.secured_port}"
+
+    def login(self, user: str, password: str, mechanism: str = "SCRAM-SHA-256", options: str = "") -> str:
+        """A file for `--command-config` with which this user logs in."""
+        properties = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f'{SCRAM} required username="{user}" password="{password}" {options};',
+        }
+        file = self.layout.directory.path / f"{abs(hash((user, password)))}.properties"
+        file.write_text(render_properties(properties, "The test's."))
+        return str(file)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[SecuredCluster]:
+    """Two Python controllers and a stock broker, running, with the same secret for tokens."""
+    directory = tmp_path_factory.mktemp("secured") / "cluster"
+    cluster = SecuredCluster.settle(directory, kafka_jars, manifests(controllers=2))
+    cluster.secured_port = free_ports(1)
+    for node_id in (*cluster.controllers, *cluster.brokers):
+        cluster.configure(node_id, TOKEN_SECRET)
+    try:
+        cluster.format(*cluster.nodes(Role.CONTROLLER), *cluster.nodes(Role.BROKER))
+        yield cluster.start_all()
+    finally:
+        cluster.close()
+
+
+def lists_topics(cluster: SecuredCluster, login: str) -> bool:
+    """Whether someone can log in."""
+    return (
+        quorate(
+            "topics", "--bootstrap-server", cluster.secured, "--command-config", login, "--list"
+        ).returncode
+        == 0
+    )
+
+
+@pytest.mark.parametrize("is_ours", [False, True], ids=["kafka-configs", "quorate configs"])
+def test_quotas_reach_the_broker(cluster: SecuredCluster, java_tool: JavaTools, *, is_ours: bool) -> None:
+    """Goal: quotas live as with Java controllers. Method: with a tool set, change and remove them, for a user, a
+    client of a user, and an address; the broker describes them, and refuses what the controllers refuse.
+    """
+    at = ("--bootstrap-server", cluster.bootstrap_servers)
+
+    def run(*arguments: str) -> str:
+        if is_ours:
+            return succeeded(quorate("configs", *at, *arguments))
+        return java_tool(KAFKA_CONFIGS, *at, *arguments).succeeded().stdout
+
+    for whose, told, key in (
+        (("--user", "alice"), "user-principal 'alice'", "producer_byte_rate"),
+        (
+            ("--user", "alice", "--client-defaults"),
+            "user-principal 'alice', the default client-id",
+            "consumer_byte_rate",
+        ),
+        (("--ip", "127.0.0.9"), "ip '127.0.0.9'", "connection_creation_rate"),
+        (("--ip", "localhost"), "ip 'localhost'", "connection_creation_rate"),
+    ):
+        for value in ("7", "8"):
+            run("--alter", *whose, "--add-config", f"{key}={value}")
+            line = f"Quota configs for {told} are {key}={value}.0\n"
+            eventually(
+                lambda whose=whose, line=line: line in run("--describe", *whose),
+                TIMEOUT_S,
+                line,
+                lambda whose=whose: run("--describe", *whose),
+            )
+        run("--alter", *whose, "--delete-config", key)
+        eventually(
+            lambda whose=whose, told=told: told not in run("--describe", *whose), TIMEOUT_S, "no quota"
+        )
+    bad = ("--alter", "--user", "alice", "--add-config", "producer_byte_rate=-1")
+    ran = java_tool(KAFKA_CONFIGS, *at, *bad)
+    assert "Quota producer_byte_rate must be greater than 0" in ran.stdout + ran.stderr
+    assert "Quota producer_byte_rate must be greater than 0" in refused(quorate("configs", *at, *bad))
+
+
+def test_quotas_are_set_at_the_controllers(cluster: SecuredCluster) -> None:
+    """Goal: no broker is needed to set a quota. Method: set one at the controllers; the broker describes it."""
+    whose = ("--user", "direct")
+    at = ("--bootstrap-controller", cluster.bootstrap_controllers)
+    succeeded(quorate("configs", *at, "--alter", *whose, "--add-config", "producer_byte_rate=7"))
+    line = "Quota configs for user-principal 'direct' are producer_byte_rate=7.0\n"
+    broker = ("--bootstrap-server", cluster.bootstrap_servers)
+    eventually(
+        lambda: quorate("configs", *broker, "--describe", *whose).stdout == line, TIMEOUT_S, "the quota"
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_scram_user_logs_in_until_deleted(
+    cluster: SecuredCluster, java_tool: JavaTools, mechanism: str
+) -> None:
+    """Goal: what our controllers store lets a user log in at a stock broker. Method: set a credential with Kafka's
+    tool, log in with Kafka's client and with ours; a wrong password is refused; delete it with our tool, and log in
+    no more.
+    """
+    at, user = ("--bootstrap-server", cluster.bootstrap_servers), f"user-of-{mechanism.lower()}"
+    whose = ("--entity-type", "users", "--entity-name", user)
+    credential = f"{mechanism}=[iterations=8192,password=a-secret]"
+    java_tool(KAFKA_CONFIGS, *at, "--alter", *whose, "--add-config", credential).succeeded()
+    login = cluster.login(user, "a-secret", mechanism)
+    eventually(lambda: lists_topics(cluster, login), TIMEOUT_S, "the user to log in")
+    secured = ("--bootstrap-server", cluster.secured, "--command-config", login)
+    java_tool("org.apache.kafka.tools.TopicCommand", *secured, "--list").succeeded()
+    assert not lists_topics(cluster, cluster.login(user, "another", mechanism))
+    described = java_tool(KAFKA_CONFIGS, *at, "--describe", *whose).succeeded().stdout
+    assert (
+        f"SCRAM credential configs for user-principal '{user}' are {mechanism}=iterations=8192" in described
+    )
+    delete = ("--alter", *whose, "--delete-config", mechanism)
+    succeeded(quorate("configs", *at, *delete))
+    eventually(lambda: not lists_topics(cluster, login), TIMEOUT_S, "the user to be refused")
+    # Kafka's tool looks first whether there is one.
+    assert "RESOURCE_NOT_FOUND" in refused(quorate("configs", *at, *delete))
+
+
+def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
+    """Goal: tokens of our controllers are Kafka's. Method: a SCRAM user makes one with Kafka's tool; one logs in with
+    it at the stock broker, and makes no other with it; it is renewed with our tool, and expired with Kafka's.
+    """
+    at = ("--bootstrap-server", cluster.bootstrap_servers)
+    credential = ("--add-config", "SCRAM-SHA-256=[password=a-secret]")
+    for user in ("owner", "stranger"):
+        succeeded(quorate("configs", *at, "--alter", "--user", user, *credential))
+    owner, stranger = (cluster.login(user, "a-secret") for user in ("owner", "stranger"))
+    eventually(lambda: lists_topics(cluster, owner), TIMEOUT_S, "the owner to log in")
+    eventually(lambda: lists_topics(cluster, stranger), TIMEOUT_S, "the stranger to log in")
+    as_owner = ("--bootstrap-server", cluster.secured, "--command-config", owner)
+    as_stranger = ("--bootstrap-server", cluster.secured, "--command-config", stranger)
+    create = ("--create", "--max-life-time-period", str(HOUR_MS))
+    made = java_tool(KAFKA_TOKENS, *as_owner, *create, "--renewer-principal", "User:carol").succeeded()
+    assert "User:owner" in made.stdout
+    assert "[User:carol]" in made.stdout
+
+    token = json.loads(succeeded(quorate("delegation-tokens", *as_owner, *create, "-o", "json")))
+    assert token["maxTimestampMs"] - token["issueTimestampMs"] == HOUR_MS
+    login = cluster.login(token["tokenId"], token["hmac"], options='tokenauth="true"')
+    eventually(lambda: lists_topics(cluster, login), TIMEOUT_S, "a log-in with the token")
+    with_token = ("--bootstrap-server", cluster.secured, "--command-config", login)
+    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in refused(
+        quorate("delegation-tokens", *with_token, *create)
+    )
+    renew = ("--renew", "--hmac", token["hmac"], "--renew-time-period", "60000")
+    assert "DELEGATION_TOKEN_OWNER_MISMATCH" in refused(quorate("delegation-tokens", *as_stranger, *renew))
+    assert "Completed renew operation" in succeeded(quorate("delegation-tokens", *as_owner, *renew))
+    expire = ("--expire", "--hmac", token["hmac"], "--expiry-time-period", "-1")
+    assert "Completed expire operation" in java_tool(KAFKA_TOKENS, *as_owner, *expire).succeeded().stdout
+    eventually(lambda: not lists_topics(cluster, login), TIMEOUT_S, "a log-in to be refused")
+    assert "DELEGATION_TOKEN_NOT_FOUND" in refused(quorate("delegation-tokens", *as_owner, *renew))
+    secret = next(iter(TOKEN_SECRET.values()))
+    assert not any(secret in cluster.log_of(one) for one in cluster.controllers)
+
+
+def test_log_levels_belong_to_one_controller(cluster: SecuredCluster, java_tool: JavaTools) -> None:
+    """Goal: the levels of each controller are read and changed while it runs, active or not (KIP-919). Method: set
+    one with Kafka's tool, active controller and standby in turn; both tools describe it there, the other has the old
+    one; remove it with our tool. Another level is refused.
+    """
+    at = ("--bootstrap-controller", cluster.bootstrap_controllers)
+    logger = "quorate_controller.server"
+    first, second = cluster.controllers
+    for node_id, other in ((first, second), (second, first)):
+        whose = ("--entity-type", "broker-loggers", "--entity-name", str(node_id))
+        java_tool(KAFKA_CONFIGS, *at, "--alter", *whose, "--add-config", f"{logger}=DEBUG").succeeded()
+        described = java_tool(KAFKA_CONFIGS, *at, "--describe", *whose).succeeded().stdout
+        assert f"  {logger}=DEBUG sensitive=false synonyms={{}}" in described
+        assert sorted(succeeded(quorate("configs", *at, "--describe", *whose)).splitlines()) == sorted(
+            described.splitlines()
+        )
+        of_other = (*whose[:-1], str(other))
+        assert f"  {logger}=INFO " in succeeded(quorate("configs", *at, "--describe", *of_other))
+        succeeded(quorate("configs", *at, "--alter", *whose, "--delete-config", logger))
+        assert f"  {logger}=INFO " in succeeded(quorate("configs", *at, "--describe", *whose))
+        assert cluster.log_of(node_id).count("log_level_changed") == 2
+        loud = java_tool(KAFKA_CONFIGS, *at, "--alter", *whose, "--add-config", f"{logger}=LOUD")
+        assert "Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN" in loud.stdout + loud.stderr
