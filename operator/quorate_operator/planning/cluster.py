@@ -168,6 +168,8 @@ class ObservedNode:
     """Whether it has a directory or volume, formatted or not."""
     started_at_ms: int | None = None
     """When its process began; None without one, also while its pod waits for an image or formats its volume."""
+    waiting_since_ms: int | None = None
+    """When its pod was created; None if its process has begun, and without a pod."""
     exited_at_ms: int | None = None
     exit_reason: str | None = None
     """How its last process ended without a request: `exit status 1`, `killed by SIGKILL`."""

@@ -1,10 +1,10 @@
 """Rolling restarts: changes that need a restart are made node by node.
 
 Controllers come before brokers, because brokers of a release use what its controllers brought. Nodes that are not
-ready come first: their restart loses nothing. A healthy controller is restarted when every other one is ready and
-the quorum tolerates it, the leader last; a healthy broker when its pool has one to spare and no partition would
-suffer. A node that is not ready after its restart stops the roll. No progress is stored: nodes that run the desired
-revision are done.
+ready come first, unless another was just started: their restart loses nothing. A healthy controller is restarted when
+every other one is ready and the quorum tolerates it, the leader last; a healthy broker when its pool has one to spare
+and no partition would suffer. A node that is not ready after its restart stops the roll. No progress is stored: nodes
+that run the desired revision are done.
 """
 
 from collections.abc import Mapping, Sequence
@@ -159,10 +159,7 @@ def _why_not_controller(one: _Due, situation: _Situation) -> str | None:
         down = [peer.node_id for peer in peers if _is_down(peer)] or _needed_for_majority(desired, observed)
         if view is None and down:
             return f"no leader of the quorum answers, and these have to be started first: {listed(down)}"
-        young = [one.seen] if view is not None else peers
-        if any(_started_within(seen, now_ms, BROKEN_AFTER_MS) for seen in young):
-            return "what was just started may still become ready"
-        return None
+        return _may_become_ready(peers, now_ms)
     if view is None:
         return "no leader of the quorum answers"
     if is_changing(desired, observed):
@@ -208,14 +205,16 @@ def _why_not_broker(one: _Due, situation: _Situation) -> str | None:
         return "no leader of the quorum answers"
     if is_changing(desired, observed):
         return "the quorum's voters change"
+    policy = desired.rollouts.get(one.node.pool, RolloutPolicy())
+    pool = [node.node_id for node in desired.of_role(Role.BROKER) if node.pool == one.node.pool]
     if one.seen.state is not NodeState.READY:
-        young = _started_within(one.seen, now_ms, BROKEN_AFTER_MS)
-        return "what was just started may still become ready" if young else None
+        others = [observed.nodes[node_id] for node_id in pool if node_id != one.node.node_id]
+        return _may_become_ready([one.seen], now_ms) or _may_become_ready(
+            others, now_ms, allowed=policy.max_unavailable - 1
+        )
     stopped = _not_back(desired, observed, Role.CONTROLLER, except_for=None)
     if stopped:
         return stopped
-    policy = desired.rollouts.get(one.node.pool, RolloutPolicy())
-    pool = [node.node_id for node in desired.of_role(Role.BROKER) if node.pool == one.node.pool]
     down = [node_id for node_id in pool if not _is_back(observed, node_id)]
     if len(down) >= policy.max_unavailable:
         return _stops_the_roll(observed, down[0])
@@ -254,8 +253,23 @@ def _stops_the_roll(observed: ObservedCluster, node_id: int) -> str:
     return f"{seen.label} is not ready ({problem or seen.state}), and the roll stops until it is"
 
 
+def _may_become_ready(nodes: Sequence[ObservedNode], now_ms: int, *, allowed: int = 0) -> str | None:
+    """Returns a reason to wait if more than `allowed` of the nodes were just started and are not ready yet.
+
+    What is not ready at this moment, because it is fenced or behind, may be ready at the next one. Together with
+    what was just started it may be more than the cluster can spare.
+    """
+    young = [
+        seen
+        for seen in nodes
+        if seen.state is not NodeState.READY and _started_within(seen, now_ms, BROKEN_AFTER_MS)
+    ]
+    return "what was just started may still become ready" if len(young) > allowed else None
+
+
 def _started_within(seen: ObservedNode, now_ms: int, age_ms: int) -> bool:
-    return seen.started_at_ms is not None and now_ms - seen.started_at_ms < age_ms
+    since_ms = seen.waiting_since_ms if seen.started_at_ms is None else seen.started_at_ms
+    return since_ms is not None and now_ms - since_ms < age_ms
 
 
 def _roll(first: _Due, others: Sequence[_Due], blocked: str | None, addresses: AddressPlan) -> Part:

@@ -197,7 +197,8 @@ def _state_of(pod: Object) -> tuple[NodeState, dict[str, Any]]:
     problem = _problem(pod)
     if main is None or running is None:
         # kubelet starts a container that ended again, after pauses of its own: the pod is there, and starting.
-        return NodeState.STARTING, {"problem": problem}
+        since_ms = _time_ms(pod["metadata"].get("creationTimestamp"))
+        return NodeState.STARTING, {"problem": problem, "waiting_since_ms": since_ms}
     state = NodeState.READY if main.get("ready") else NodeState.STARTING
     return state, {"started_at_ms": _time_ms(running.get("startedAt")), "problem": problem}
 

@@ -20,6 +20,7 @@ from quorate_operator.runtime.kubernetes.observing import (
 
 DIRECTORY_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 STARTED = "2026-01-01T00:00:00Z"
+STARTED_MS = 1_767_225_600_000
 
 
 def _pod(*, state: dict[str, Any] | None = None, phase: str = "Running", **status: Any) -> dict[str, Any]:
@@ -104,6 +105,14 @@ def test_what_keeps_a_node_from_starting_is_told(state: dict[str, Any], problem:
     node = _observed(pod=_pod(state=state), claim=_claim())
     assert node.state is NodeState.STARTING
     assert (node.problem is None) if problem is None else (problem in (node.problem or ""))
+
+
+def test_a_pod_without_a_running_container_tells_since_when() -> None:
+    """Goal: what was just created gets its time. Method: a pod that pulls its image, and one that runs."""
+    waiting = _observed(pod=_pod(state={"waiting": {"reason": "PodInitializing"}}), claim=_claim())
+    assert (waiting.started_at_ms, waiting.waiting_since_ms) == (None, STARTED_MS)
+    running = _observed(pod=_pod(state={"running": {"startedAt": STARTED}}), claim=_claim())
+    assert (running.started_at_ms, running.waiting_since_ms) == (STARTED_MS, None)
 
 
 def test_an_evicted_pod_has_crashed() -> None:

@@ -85,6 +85,22 @@ def test_what_is_broken_is_restarted_first_once_it_had_its_time() -> None:
     assert stops(young) == []
 
 
+@pytest.mark.parametrize(("first", "second"), [(3001, 3002), (0, 1)])
+def test_what_is_not_ready_waits_for_what_was_just_started(first: int, second: int) -> None:
+    """Goal: one that is fenced or behind for a moment is not taken away while another is on its way back.
+
+    Method: the first starts, in a pod without a container yet and in one with; then it had its time.
+    """
+    rolling = restarted(healthy(3, brokers=3).asking_config(), first)
+    if first < 3000:
+        for node_id in range(3000, 3003):
+            rolling = restarted(rolling, node_id)
+    rolling = rolling.node(second, state=NodeState.UNREADY).node(first, state=NodeState.STARTING)
+    for since_ms, expected in ((NOW_MS - 1_000, []), (NOW_MS - 61_000, [second])):
+        assert stops(rolling.node(first, started_at_ms=since_ms)) == expected
+        assert stops(rolling.node(first, started_at_ms=None, waiting_since_ms=since_ms)) == expected
+
+
 def test_without_a_leader_only_what_hangs_is_restarted_one_after_another() -> None:
     """Goal: expired certificates heal, a healthy quorum that nobody sees is spared. Method: no leader answers."""
     blind = healthy(3).asking_config().leaderless()
