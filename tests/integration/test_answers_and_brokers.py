@@ -1,8 +1,10 @@
 """An answer that came through a broker is true at that broker, also if the broker is late."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 from kit.addressed import AddressedQuorum
@@ -13,8 +15,10 @@ from quorate_protocol.errors import ErrorCode
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
-LAG_S = 0.1
-TOPICS = 10
+LAG_S = 0.3
+"""For as long is each response to the broker's Fetch requests on its way. One brings the records, the next the high
+watermark that makes them visible."""
+TOPICS = 5
 
 
 @pytest.fixture
@@ -35,34 +39,42 @@ def quorum(tmp_path: Path, kafka_jars: Path) -> Iterator[AddressedQuorum]:
 def start(quorum: AddressedQuorum, wait_for: str) -> str:
     """Start all nodes; returns the broker's address."""
     for controller in quorum.controllers:
-        quorum.configure(controller, {"quorate.answers.wait.for": wait_for})
+        quorum.configure(
+            controller, {"quorate.answers.wait.for": wait_for, "quorate.answers.wait.max.ms": "5000"}
+        )
     quorum.start(*quorum.controllers, *quorum.brokers)
     (broker,) = quorum.brokers
     quorum.await_unfenced(broker)
     return quorum.address(broker)
 
 
-async def missed_topics(broker: str) -> list[str]:
-    """Creates topics one by one; those that the broker does not know right after it said that it created them."""
-    missed = []
+async def unknown_for_s(broker: str) -> list[float]:
+    """Creates topics one by one; for how long the broker does not know each after it said that it created it."""
+    waited = []
     async with AdminClient(bootstrap_servers=[broker], retries=0) as client:
         for number in range(TOPICS):
             name = f"t{number}"
             (
                 await client.create_topics([NewTopic(name=name, partitions=1, replication_factor=1)])
             ).raise_any()
-            (result,) = (await client.describe_topics([name])).errors.values() or (None,)
-            if result is not None:
-                assert result.error_code is ErrorCode.unknown_topic_or_partition, result
-                missed.append(name)
-    return missed
+            created_at = time.monotonic()
+            while errors := (await client.describe_topics([name])).errors:
+                assert errors[name].error_code is ErrorCode.unknown_topic_or_partition
+            waited.append(time.monotonic() - created_at)
+    return waited
 
 
 def test_the_broker_that_was_asked_knows_the_topic(quorum: AddressedQuorum) -> None:
-    """Goal: a client never misses the topic that it has just created. Method: a broker that is late."""
-    assert asyncio.run(missed_topics(start(quorum, "forwarder"))) == []
+    """Goal: a client never waits for the log to reach the broker that it asked.
+
+    Method: a broker that is late. What it has, it applies in a thread of its own, so that some milliseconds remain.
+    The median, because a leader that is deposed on a busy machine does not wait.
+    """
+    waited = asyncio.run(unknown_for_s(start(quorum, "forwarder")))
+    assert median(waited) < LAG_S, waited
 
 
-def test_without_the_wait_a_late_broker_misses_topics(quorum: AddressedQuorum) -> None:
+def test_without_the_wait_a_late_broker_does_not_know_it(quorum: AddressedQuorum) -> None:
     """Goal: the test above can fail. Method: the same with answers at commit, as Kafka's controllers give them."""
-    assert asyncio.run(missed_topics(start(quorum, "nobody"))) != []
+    waited = asyncio.run(unknown_for_s(start(quorum, "nobody")))
+    assert median(waited) > LAG_S, waited
