@@ -43,10 +43,12 @@ def kind_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KindClust
         docker.close()
 
 
-@pytest.fixture(scope="session")
-def story(kind_cluster: KindCluster) -> Installation:
-    """What the tests of the story do and see, as the one before left it."""
-    return Installation(kind_cluster)
+@pytest.fixture(scope="module")
+def story(kind_cluster: KindCluster) -> Iterator[Installation]:
+    """What the tests of the story do and see, as the one before left it; its cluster goes when the story ends."""
+    installation = Installation(kind_cluster)
+    yield installation
+    installation.remove()
 
 
 def _goes_on(item: pytest.Item) -> bool:

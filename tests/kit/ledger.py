@@ -67,12 +67,12 @@ class Pauses:
         self.longest_s = 0.0
         self._acknowledged_s: float | None = None
 
-    def acknowledge(self) -> None:
-        """Note an acknowledgement."""
-        now_s = time.monotonic()
+    def acknowledge(self, at_s: float | None = None) -> None:
+        """Note an acknowledgement, of now unless its time is given."""
+        at_s = time.monotonic() if at_s is None else at_s
         if self._acknowledged_s is not None:
-            self.longest_s = max(self.longest_s, now_s - self._acknowledged_s)
-        self._acknowledged_s = now_s
+            self.longest_s = max(self.longest_s, at_s - self._acknowledged_s)
+        self._acknowledged_s = at_s
 
 
 class ContinuousProducer(Worker):

@@ -1,21 +1,28 @@
-"""The longest pauses of the membership tests, in the summary of the run: a reader of CI's output finds them."""
+"""The longest pauses of clients, in the summary of the run: a reader of CI's output finds them."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import pytest
 
-_PROPERTY = "pause_s_max"
+_PROPERTY = "longest pause between acknowledged "
 PAUSE_S_MAX = 15.0
 """What a client may wait for an acknowledgement during a change; two JVMs and a broker share two cores here."""
 
 
-@pytest.fixture
-def tell_pause(record_property: Callable[[str, object], None]) -> Callable[[float], None]:
-    """Record how long the longest pause between two acknowledged topics was; fails if it was too long."""
+class TellPause(Protocol):
+    """Records how long the longest pause between two acknowledgements was; fails if it was too long."""
 
-    def tell(pause_s: float) -> None:
-        record_property(_PROPERTY, round(pause_s, 3))
-        assert pause_s < PAUSE_S_MAX
+    def __call__(self, pause_s: float, what: str = "topics", *, max_s: float = PAUSE_S_MAX) -> None: ...
+
+
+@pytest.fixture
+def tell_pause(record_property: Callable[[str, object], None]) -> TellPause:
+    """Records longest pauses; `what` was acknowledged."""
+
+    def tell(pause_s: float, what: str = "topics", *, max_s: float = PAUSE_S_MAX) -> None:
+        record_property(f"{_PROPERTY}{what}", round(pause_s, 3))
+        assert pause_s < max_s, f"{pause_s:.1f} s without acknowledged {what}"
 
     return tell
 
@@ -24,13 +31,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """List the pauses, whichever process ran the tests."""
     reports = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
     pauses = [
-        f"{value:6.2f} s  {report.nodeid}"
+        f"{value:6.2f} s  {name.removeprefix(_PROPERTY)}  {report.nodeid}"
         for report in reports
         if report.when == "call"
         for name, value in report.user_properties
-        if name == _PROPERTY
+        if name.startswith(_PROPERTY)
     ]
     if pauses:
-        terminalreporter.section("longest pause between two acknowledged topics")
+        terminalreporter.section("longest pauses between two acknowledgements")
         for line in pauses:
             terminalreporter.line(line)

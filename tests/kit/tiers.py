@@ -71,7 +71,7 @@ NIGHTLY = {
     f"{_OPERATOR}/test_operators_that_die_renaming.py": "the same; failed once on a loaded machine",
     "tests/integration/play/test_release_upgrade.py": "three rolls of six nodes, four of them JVMs",
     "tests/integration/test_soak.py": "needs root, and makes namespaces of the network",
-    "tests/kubernetes/kind/": "kind: builds images, three machines, 12 to 15 minutes",
+    "tests/kubernetes/kind/": "kind: builds images, three machines, 20 to 25 minutes",
 }
 """Tests that only `make nightly` runs, each with its reason."""
 

@@ -1,6 +1,6 @@
 """A quorum with controller.quorum.voters becomes a dynamic one, step by step, while it serves."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from kit.membership import (
     refused,
     succeeded,
 )
+from kit.pauses import TellPause
 from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -22,8 +23,6 @@ pytestmark = pytest.mark.integration
 VOTERS = (3000, 3001, 3002)
 KINDS = {"python": (), "mixed": (3001,)}
 UPGRADE_TIMEOUT_S = 30
-
-TellPause = Callable[[float], None]
 
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS.keys())

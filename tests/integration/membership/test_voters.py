@@ -1,6 +1,6 @@
 """Voters come and go under load (KIP-853): by Quorate's tools, in quorums of ours and in mixed ones."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from kit.membership import (
     refused,
     succeeded,
 )
+from kit.pauses import TellPause
 
 pytestmark = pytest.mark.integration
 
@@ -24,8 +25,6 @@ FIVE = (*THREE, 3003, 3004)
 KINDS = {"python": (), "mixed": (3001, 3003)}
 """The controllers that stock Kafka runs."""
 ELECTION_TIMEOUT_S = 40
-
-TellPause = Callable[[float], None]
 
 
 @pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS.keys())

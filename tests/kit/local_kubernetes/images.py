@@ -21,10 +21,11 @@ from kit.local_kubernetes.golang import Progress, locked
 from kit.local_kubernetes.processes import run
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
-from quorate_operator.runtime.local.stock_kafka import Kafka, cache_directory, find_kafka
+from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS, Kafka, cache_directory, find_kafka
 
 QUORATE = "quorate:test"
-BROKER = f"quorate-broker:{KAFKA_VERSION}"
+BROKERS = "quorate-broker"  # with the release as its tag
+BROKER = f"{BROKERS}:{KAFKA_VERSION}"
 LAKE = "quorate-lake:test"
 ROOT = Path(__file__).parents[3]
 BUILD_TIMEOUT_S = 600
@@ -56,25 +57,42 @@ _SOURCES = (
 
 def build_images(docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> None:
     """Build QUORATE and BROKER. Raises LocalKubernetesError."""
-    with _context(QUORATE, BROKER, progress=progress) as context:
-        quorate, broker = [f"--tag={QUORATE}"], ["--file=docker/broker/Dockerfile", f"--tag={BROKER}"]
+    with _context(QUORATE, progress) as context:
+        options = [f"--tag={QUORATE}"]
         if docker.is_ours:
-            for base in (_PYTHON_BASE, _JAVA_BASE):
-                _import(docker, base, environment, progress)
+            _import(docker, _PYTHON_BASE, environment, progress)
             _copy(_wheels("operator", environment, progress), context / "dist/wheels")
-            kafka = _kafka(environment, progress)
+            options.append(f"--build-arg=BASE={_PYTHON_BASE}")
+        _build(docker, context, options)
+    build_broker_image(KAFKA_VERSION, docker, environment, progress)
+
+
+def build_broker_image(
+    version: str, docker: DockerHost, environment: Mapping[str, str], progress: Progress
+) -> str:
+    """Build the image of a release of Kafka; images of two releases differ in their jars. Returns its name.
+
+    Raises LocalKubernetesError.
+    """
+    name = f"{BROKERS}:{version}"
+    with _context(name, progress) as context:
+        tools = BORROWED_TOOLS.get(version, version)
+        releases = {"KAFKA_VERSION": version, "KAFKA_TOOLS_VERSION": tools}
+        if docker.is_ours:
+            _import(docker, _JAVA_BASE, environment, progress)
+            kafka = _kafka(version, environment, progress)
             _copy(kafka.libs, context / "dist/kafka")
             if kafka.tools:
                 _copy(kafka.tools.libs, context / "dist/kafka-tools")
-            quorate.append(f"--build-arg=BASE={_PYTHON_BASE}")
-            broker += [f"--build-arg=BASE={_JAVA_BASE}", f"--build-arg=MAVEN={_JAVA_BASE}"]
-        for options in (quorate, broker):
-            _build(docker, context, options)
+            releases |= {"BASE": _JAVA_BASE, "MAVEN": _JAVA_BASE}
+        arguments = [f"--build-arg={argument}={value}" for argument, value in releases.items()]
+        _build(docker, context, ["--file=docker/broker/Dockerfile", f"--tag={name}", *arguments])
+    return name
 
 
 def build_lake_image(docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> None:
     """Build LAKE, which has more than a gigabyte; without Delta. Raises LocalKubernetesError."""
-    with _context(LAKE, progress=progress) as context:
+    with _context(LAKE, progress) as context:
         options = ["--file=docker/lake/Dockerfile", f"--tag={LAKE}", f"--build-arg=EXTRAS={_LAKE_EXTRA}"]
         if docker.is_ours:
             _import(docker, _JAVA_BASE, environment, progress)
@@ -84,15 +102,15 @@ def build_lake_image(docker: DockerHost, environment: Mapping[str, str], progres
 
 
 @contextmanager
-def _context(*images: str, progress: Progress) -> Iterator[Path]:
+def _context(image: str, progress: Progress) -> Iterator[Path]:
     """A directory with what a clone has that images are built from."""
     started = time.monotonic()
-    progress(f"building {', '.join(images)}")
+    progress(f"building {image}")
     with tempfile.TemporaryDirectory(prefix="quorate-context-") as scratch:
         for name in _SOURCES:
             _copy(ROOT / name, Path(scratch) / name)
         yield Path(scratch)
-    progress(f"built {', '.join(images)} in {time.monotonic() - started:.0f} s")
+    progress(f"built {image} in {time.monotonic() - started:.0f} s")
 
 
 def _build(docker: DockerHost, context: Path, options: Sequence[str]) -> None:
@@ -115,9 +133,11 @@ def _import(docker: DockerHost, base: str, environment: Mapping[str, str], progr
     run(["docker", "import", f"{tar}", base], BUILD_TIMEOUT_S, environment=docker.environment)
 
 
-def _kafka(environment: Mapping[str, str], progress: Progress) -> Kafka:
+def _kafka(version: str, environment: Mapping[str, str], progress: Progress) -> Kafka:
+    """The jars of this release: those of KAFKA_HOME may be another's."""
+    environment = {name: value for name, value in environment.items() if name != "KAFKA_HOME"}
     try:
-        return find_kafka(KAFKA_VERSION, environment, progress)
+        return find_kafka(version, environment, progress)
     except KafkaUnavailableError as error:
         raise LocalKubernetesError(f"the broker's image needs Kafka: {error}") from error
 

@@ -25,6 +25,31 @@ COMMAND_TIMEOUT_S = 180
 READY_TIMEOUT = "120s"
 _TOOLS = ("kind", "kubectl", "helm")
 _ROLES = ("control-plane", "worker", "worker")
+# That of kubeadm, but for names outside the cluster: there is no name server to ask for them, and each question would
+# wait some seconds for one. Java asks inside its only network thread, so that a broker that looks for a pod that is
+# gone would do nothing else meanwhile.
+_COREFILE = """\
+cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {
+    errors
+    health {
+        lameduck 5s
+    }
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        pods insecure
+        ttl 30
+    }
+    prometheus :9153
+    reload
+    loadbalance
+}
+.:53 {
+    errors
+    template ANY ANY {
+        rcode NXDOMAIN
+    }
+}
+"""
 
 
 class KindCluster:
@@ -108,6 +133,10 @@ class KindCluster:
         command = [self._tools["kind"], "create", "cluster", f"--name={self.name}", f"--config={path}"]
         self._run([*command, f"--kubeconfig={self.kubeconfig}", *image], timeout_s=CREATE_TIMEOUT_S)
         if self.docker.is_ours:
+            # Before pods can start, so that the name server starts with it.
+            names = json.dumps({"data": {"Corefile": _COREFILE}})
+            patch = ("--type=merge", f"--patch={names}")
+            self.kubectl("patch", "configmap", "coredns", "--namespace=kube-system", *patch)
             self._connect_pods()
         self.kubectl("wait", "nodes", "--all", "--for=condition=Ready", f"--timeout={READY_TIMEOUT}")
         for namespace in ("kube-system", "local-path-storage"):

@@ -20,6 +20,7 @@ QUORUM = "quorum"
 BROKERS = "brokers"
 TOPIC = "numbers"
 TIMEOUT_S = 600  # what takes a minute takes several on a machine that does other things as well
+GRACE_S = 30  # beyond what kubectl itself waits
 READ_TIMEOUT_MS = 15_000
 HEAP = "-Xmx128m -XX:TieredStopAtLevel=1"
 
@@ -55,7 +56,7 @@ _TOLERATIONS = [
     {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
     for what in ("unreachable", "not-ready")
 ]
-_TOOLS = {
+TOOLS = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
     "metadata": {"name": "tools"},
@@ -88,6 +89,7 @@ class Installation:
     def __init__(self, cluster: KindCluster, namespace: str = NAMESPACE) -> None:
         self.cluster = cluster
         self.namespace = namespace
+        self.bootstrap = f"{BROKERS}.{namespace}.svc:9092"
         self.written = 0
 
     # The operator
@@ -121,7 +123,7 @@ class Installation:
     def create(self) -> None:
         """Apply the cluster, and a pod with Kafka's tools."""
         self.apply(
-            resource("KafkaController", QUORUM, CONTROLLERS), resource("KafkaBroker", BROKERS, POOL), _TOOLS
+            resource("KafkaController", QUORUM, CONTROLLERS), resource("KafkaBroker", BROKERS, POOL), TOOLS
         )
 
     def apply(self, *objects: dict[str, Any]) -> None:
@@ -131,6 +133,17 @@ class Installation:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         self.cluster.kubectl("apply", "--filename=-", stdin=yaml.safe_dump(namespace))
         self.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(objects))
+
+    def remove(self) -> None:
+        """Delete the cluster, and the namespace with all that is left in it."""
+        for kind in ("kafkabroker", "kafkacontroller"):
+            self._delete(f"--namespace={self.namespace}", kind, "--all")
+        self._delete("namespace", self.namespace)
+
+    def _delete(self, *what: str) -> None:
+        self.cluster.kubectl(
+            "delete", *what, "--ignore-not-found", f"--timeout={TIMEOUT_S}s", timeout_s=TIMEOUT_S + GRACE_S
+        )
 
     def patch(self, kind: str, name: str, **spec: object) -> None:
         """Merge into the spec of an object."""
@@ -214,14 +227,18 @@ class Installation:
         numbers = "".join(f"{each}\n" for each in range(self.written, self.written + count))
         # One at a time, without the second that this tool waits for more.
         acknowledged = ("--sync", "--timeout=0", "--command-property=acks=all")
-        self._retried("kafka-console-producer.sh", *acknowledged, *_WHERE, stdin=numbers)
+        self._retried("kafka-console-producer.sh", *acknowledged, *self._where, stdin=numbers)
         self.written += count
 
     def read(self) -> list[int]:
         """All numbers of the topic, from its beginning."""
         options = ("--from-beginning", f"--timeout-ms={READ_TIMEOUT_MS}")
-        printed = self._retried("kafka-console-consumer.sh", *options, *_WHERE).splitlines()
+        printed = self._retried("kafka-console-consumer.sh", *options, *self._where).splitlines()
         return [int(line) for line in printed if line.isdecimal()]  # it also says that it timed out
+
+    @property
+    def _where(self) -> tuple[str, str]:
+        return (f"--topic={TOPIC}", f"--bootstrap-server={self.bootstrap}")
 
     def _retried(self, *command: str, stdin: str | None = None) -> str:
         """A tool, once more when its pod moves meanwhile; numbers that are written twice are no loss."""
@@ -235,7 +252,6 @@ class Installation:
         return eventually(run, TIMEOUT_S, command[0])[0]
 
 
-_WHERE = (f"--topic={TOPIC}", f"--bootstrap-server={BROKERS}.{NAMESPACE}.svc:9092")
 _DONE = {"Ready": "True", "Progressing": "False", "QuorumHealthy": "True"}
 
 

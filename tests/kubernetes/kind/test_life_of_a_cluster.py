@@ -39,11 +39,10 @@ def test_a_cluster_becomes_ready(story: Installation) -> None:
     """
     story.create()
     story.wait_ready([3000, 3001, 3002])
-    bootstrap = f"--bootstrap-server={BROKERS}.{NAMESPACE}.svc:9092"
     story.kubectl("rollout", "status", "deployment/tools")
     story.tool(
         *("kafka-topics.sh", "--create", f"--topic={TOPIC}", "--partitions=3", "--replication-factor=3"),
-        *("--config=min.insync.replicas=1", bootstrap),
+        *("--config=min.insync.replicas=1", f"--bootstrap-server={story.bootstrap}"),
     )
     story.write()
     assert set(story.read()) == set(range(story.written))

@@ -1,0 +1,150 @@
+"""Clients in pods that work without pause while a cluster is changed; each tells what was acknowledged to it."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kit.ledger import Pauses
+from kit.local_kubernetes.images import BROKER, QUORATE
+from kit.operators.installation import HEAP, RESTRICTED, TIMEOUT_S, TOPIC, Installation
+from kit.waiting import eventually
+
+PRODUCER, CREATOR = "producer", "creator"
+RECORDS_PER_S = 20  # a line for each in the pod's log, of which the kubelet keeps 10 MiB
+MADE = "made"
+START_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 90
+LINES_SHOWN = 20
+_SCRIPT = Path(__file__).with_name("steady_topics.py")
+_CONFIG = "clients"
+_DIRECTORY = "/clients"
+_PRODUCER_PROPERTIES = {
+    # The tool's own default gives up at once.
+    "retries": 2**31 - 1,
+    "delivery.timeout.ms": 120_000,
+    "max.block.ms": 120_000,
+}
+_SECURITY = {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000}
+
+
+@dataclass(slots=True)
+class Acknowledged:
+    """What one client was told."""
+
+    names: list[str] = field(default_factory=list)
+    """Numbers of records, or names of topics."""
+    failures: list[str] = field(default_factory=list)
+    pauses: Pauses = field(default_factory=Pauses)
+
+
+class PodClients:
+    """A stock producer with acks=all and a creator of topics: start and stop them once."""
+
+    def __init__(self, installation: Installation, copies: int) -> None:
+        self._installation = installation
+        self._copies = copies
+
+    def start(self) -> None:
+        """Return when both have been answered."""
+        properties = "".join(f"{name}={value}\n" for name, value in _PRODUCER_PROPERTIES.items())
+        config = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": _CONFIG},
+            "data": {_SCRIPT.name: _SCRIPT.read_text(), "producer.properties": properties},
+        }
+        bootstrap = self._installation.bootstrap
+        produce = [
+            *("/opt/kafka/bin/kafka-run-class.sh", "org.apache.kafka.tools.VerifiableProducer"),
+            *(f"--bootstrap-server={bootstrap}", f"--topic={TOPIC}", "--acks=-1"),
+            *(f"--throughput={RECORDS_PER_S}", f"--command-config={_DIRECTORY}/producer.properties"),
+        ]
+        create = ["python", f"{_DIRECTORY}/{_SCRIPT.name}", bootstrap, MADE, f"{self._copies}"]
+        self._installation.apply(config, _pod(PRODUCER, BROKER, produce), _pod(CREATOR, QUORATE, create))
+        pods = (f"pod/{PRODUCER}", f"pod/{CREATOR}")
+        self._installation.kubectl("wait", *pods, "--for=condition=Ready", f"--timeout={START_TIMEOUT_S}s")
+        eventually(lambda: self._records().names, TIMEOUT_S, "an acknowledged record", self._logs)
+        eventually(lambda: self._topics().names, TIMEOUT_S, "an acknowledged topic", self._logs)
+
+    def stop(self) -> tuple[Acknowledged, Acknowledged]:
+        """End both, and return what was acknowledged: records, topics."""
+        for name in (PRODUCER, CREATOR):
+            self._installation.kubectl("exec", name, "--", "sh", "-c", "kill -TERM 1")
+        for name in (PRODUCER, CREATOR):
+            ended = "jsonpath={.status.containerStatuses[*].state.terminated}"
+            wait = ("wait", f"pod/{name}", f"--for={ended}", f"--timeout={STOP_TIMEOUT_S}s")
+            self._installation.kubectl(*wait)
+        return self._records(), self._topics()
+
+    def _logs(self) -> str:
+        kubectl = self._installation.kubectl
+        return "\n".join(kubectl("logs", name, f"--tail={LINES_SHOWN}") for name in (PRODUCER, CREATOR))
+
+    def _records(self) -> Acknowledged:
+        return records_of(self._installation.kubectl("logs", PRODUCER))
+
+    def _topics(self) -> Acknowledged:
+        return topics_of(self._installation.kubectl("logs", CREATOR))
+
+
+def records_of(log: str) -> Acknowledged:
+    """What Kafka's VerifiableProducer printed."""
+    found = Acknowledged()
+    for line in _lines(log):
+        match line.get("name"):
+            case "producer_send_success":
+                _acknowledge(found, line["value"], line["timestamp"])
+            case "producer_send_error":
+                found.failures.append(f"{line['value']}: {line.get('message')}")
+    return found
+
+
+def topics_of(log: str) -> Acknowledged:
+    """What `steady_topics` printed."""
+    found = Acknowledged()
+    for line in _lines(log):
+        if line["error"] is None:
+            _acknowledge(found, line["topic"], line["timestamp"])
+        else:
+            found.failures.append(f"{line['topic']}: {line['error']}")
+    return found
+
+
+def _acknowledge(found: Acknowledged, name: str, timestamp_ms: int) -> None:
+    found.names.append(name)
+    found.pauses.acknowledge(timestamp_ms / 1000)
+
+
+def _lines(log: str) -> list[dict[str, Any]]:
+    """The lines of JSON; both clients also warn, and the last line may be under way."""
+    found = []
+    for line in log.splitlines():
+        if line.startswith("{") and line.endswith("}"):
+            content: dict[str, Any] = json.loads(line)
+            found.append(content)
+    return found
+
+
+def _pod(name: str, image: str, command: list[str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "securityContext": _SECURITY,
+            "containers": [
+                {
+                    "name": name,
+                    "image": image,
+                    "command": command,
+                    "env": [{"name": "KAFKA_HEAP_OPTS", "value": HEAP}, {"name": "HOME", "value": "/tmp"}],
+                    "securityContext": RESTRICTED,
+                    "volumeMounts": [{"name": "clients", "mountPath": _DIRECTORY}],
+                }
+            ],
+            "volumes": [{"name": "clients", "configMap": {"name": _CONFIG}}],
+        },
+    }
