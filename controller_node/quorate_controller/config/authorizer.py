@@ -29,12 +29,12 @@ def parse_authorizer(
     listener_names: tuple[str, ...],
     problem: Problems,
 ) -> AuthorizerConfig | None:
-    """Return the configured authorizer, None without one. Its keys are checked either way."""
+    """Return the configured authorizer, None without one. Users and flag are checked either way."""
     super_users = _super_users(properties.get(SUPER_USERS, ""), problem)
     allow_everyone = _allow_everyone(properties.get(ALLOW_EVERYONE, "false"), problem)
-    _check_early_start_listeners(values, listener_names, problem)
     if values[AUTHORIZER] != STANDARD_AUTHORIZER:
         return None
+    _check_early_start_listeners(values, listener_names, problem)
     return AuthorizerConfig(super_users=super_users, allow_everyone_if_no_acl_found=allow_everyone)
 
 

@@ -34,6 +34,8 @@ PROPERTIES: Final = {
     "listeners": "CONTROLLER://localhost:9093",
     "controller.quorum.bootstrap.servers": "localhost:9093",
     "log.dirs": str(DIRECTORY),
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
 }
 
 

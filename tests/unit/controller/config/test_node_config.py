@@ -24,6 +24,8 @@ MINIMAL = {
     "controller.quorum.bootstrap.servers": "a:9093,[::1]:9094",
 }
 
+STANDARD_AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+
 STOCK = """
 # What config/controller.properties of the distribution sets.
 process.roles=controller
@@ -237,7 +239,7 @@ def test_several_listeners_follow_the_names():
             "allow.everyone.if.no.acl.found=yes: must be true or false",
         ),
         (
-            {"early.start.listeners": "PLAINTEXT"},
+            {**STANDARD_AUTHORIZER, "early.start.listeners": "PLAINTEXT"},
             "early.start.listeners=PLAINTEXT: must name the controller listeners CONTROLLER, which start before",
         ),
         ({"create.topic.policy.class.name": "a.B"}, "Java classes can't run here"),
@@ -255,11 +257,11 @@ def test_the_standard_authorizer_is_configured_as_in_kafka():
     """Goal: a stock file with an authorizer works as it is. Method: without one, with defaults, with all keys."""
     assert parse({"super.users": "User:admin"}).authorizer is None
     assert parse({"authorizer.class.name": ""}).authorizer is None
-    standard = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
-    assert parse(standard).authorizer == AuthorizerConfig()
+    assert parse({"early.start.listeners": "PLAINTEXT"}).authorizer is None
+    assert parse(STANDARD_AUTHORIZER).authorizer == AuthorizerConfig()
     config = parse(
         {
-            **standard,
+            **STANDARD_AUTHORIZER,
             "super.users": "User:admin; User:CN=node,O=org ;",
             "allow.everyone.if.no.acl.found": "TRUE",
             "early.start.listeners": "controller",
