@@ -76,6 +76,7 @@ class Driver:
         supported_features: dict[str, tuple[int, int]],
         on_failure: Callable[[Exception], None],
         on_loaded: Callable[[], None],
+        host_names: HostNames | None = None,
     ) -> None:
         self._node = node
         self._node_id = node_id
@@ -89,7 +90,7 @@ class Driver:
         self._events: list[NodeEvent] = []
         self._oldest_event_s = 0.0
         self._event_queue_time = LatencyHistogram()
-        self._host_names = HostNames()
+        self._host_names = host_names or HostNames()
         self._tokens = itertools.count()
         self._raft_futures: dict[int, Future[RaftAnswer]] = {}
         self._control_futures: dict[int, Future[Payload]] = {}

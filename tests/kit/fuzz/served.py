@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import Any, Final, cast
@@ -13,6 +14,7 @@ from kit.waiting import turn_until
 from quorate_controller.config import parse_config, parse_format_target
 from quorate_controller.directories.format import FormatOptions, QuorumChoice, format_directories
 from quorate_controller.driver import Clock, Driver
+from quorate_controller.host_names import HostNames
 from quorate_controller.node.assembly import open_node
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
@@ -36,6 +38,7 @@ PROPERTIES: Final = {
     "log.dirs": str(DIRECTORY),
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
+    "delegation.token.secret.key": "a secret",
 }
 
 
@@ -64,6 +67,14 @@ class _Connection:
 
     def drain(self) -> None:
         """The connection would close."""
+
+
+class _NoHosts(HostNames):
+    """Nothing that a fuzzer invents is looked up outside."""
+
+    async def unresolved(self, names: Iterable[str]) -> frozenset[str]:
+        """All of them."""
+        return frozenset(names)
 
 
 class _NoPeers:
@@ -161,6 +172,7 @@ class ServedController:
             supported_features=dict(SUPPORTED_FEATURES),
             on_failure=self._failures.append,
             on_loaded=lambda: None,
+            host_names=_NoHosts(),
         )
         driver.start(_NoPeers())
         self._driver = driver
