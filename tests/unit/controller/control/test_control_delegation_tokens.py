@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from kio.schema.create_delegation_token.v3.request import CreatableRenewers, CreateDelegationTokenRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
@@ -278,3 +280,48 @@ def test_the_secret_is_not_described(new_harness: Any) -> None:
     (described,) = (one for one in response.results[0].configs if one.name == key)
     assert described.is_sensitive
     assert SECRET not in repr(response)
+
+
+callers = st.sampled_from([ALICE, BOB, EVE])
+periods_ms = st.sampled_from([-1, 0, 1, 3_000, RENEWAL_MS, LIFETIME_MS, 99_999])
+token_numbers = st.integers(0, 3)
+actions = st.one_of(
+    st.tuples(st.just("create"), callers, periods_ms),
+    st.tuples(st.just("renew"), callers, periods_ms, token_numbers),
+    st.tuples(st.just("expire"), callers, periods_ms, token_numbers),
+    st.tuples(st.just("wait"), st.sampled_from([1, 3_000, RENEWAL_MS, CHECK_MS])),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(actions, max_size=12))
+def test_no_token_outlives_what_it_was_given(new_harness: Any, story: list[tuple[Any, ...]]) -> None:
+    """Goal: whatever is asked in whatever order, a token ends at the latest when it was made to, strangers change
+    nothing, and what is over is gone after the next check. Method: random stories of three users, of whom bob may
+    renew the tokens of alice.
+    """
+    harness = new_harness(**SETTINGS)
+    made: list[Any] = []
+    for action, *values in story:
+        before = dict(harness.image.delegation_tokens)
+        if action == "wait":
+            harness.run_until(harness.now_ms + values[0])
+            continue
+        caller, period_ms, *number = values
+        if action == "create":
+            made.append(harness.apply(create(("User", "bob"), lifetime_ms=period_ms), **caller))
+        elif made:
+            token = made[number[0] % len(made)]
+            request = (renew if action == "renew" else expire)(token.hmac, period_ms)
+            response = harness.apply(request, **caller)
+            is_stranger = caller["principal"] not in ("User:bob", f"User:{token.principal_name}")
+            if is_stranger:
+                assert response.error_code is not ErrorCode.none
+            assert (response.error_code is ErrorCode.none) == bool(harness.records)
+            assert not is_stranger or before == dict(harness.image.delegation_tokens)
+        for stored in harness.image.delegation_tokens.values():
+            assert stored.issue_timestamp_ms <= stored.max_timestamp_ms
+            assert stored.max_timestamp_ms <= stored.issue_timestamp_ms + LIFETIME_MS
+            assert stored.expiration_timestamp_ms <= stored.max_timestamp_ms
+    harness.run_until(harness.now_ms + LIFETIME_MS + CHECK_MS + 1)
+    assert not harness.image.delegation_tokens
