@@ -116,11 +116,11 @@ def test_finds_a_read_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) 
     """
     answer = ControllerNode._answer
 
-    def answer_reads_at_once(node: ControllerNode, token: int, outcome: object) -> None:
+    def answer_reads_at_once(node: ControllerNode, token: int, outcome: object, *asker: object) -> None:
         if isinstance(outcome, DescribeConfigsResponse):
             node._deliver(token, outcome)
         else:
-            answer(node, token, outcome)  # type: ignore[arg-type]
+            answer(node, token, outcome, *asker)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ControllerNode, "_answer", answer_reads_at_once)
     assert first_violation(Shape.of).name == "Linearizability"
