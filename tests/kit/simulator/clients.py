@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from kio.schema.alter_user_scram_credentials.v0.request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
@@ -20,6 +26,7 @@ from kit.simulator.coverage import Happening
 from kit.simulator.invariants import InvariantViolation
 from kit.simulator.world import CLUSTER_ID
 from quorate_protocol.features import SUPPORTED_FEATURES
+from quorate_protocol.kafka.enums import ScramMechanism
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +43,18 @@ NO_EPOCH = -1
 LEAVES_ABOVE = 0.97
 """How rarely a broker asks for its controlled shutdown, at each heartbeat."""
 
-Promise = tuple[int | None, str]
-"""An acknowledged change: resource type (None: a topic) and name."""
+
+class Kind(Enum):
+    """What an administrator creates."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    QUOTA = "quota"
+    USER = "user"
+
+
+Promise = tuple[Kind, str]
+"""An acknowledged change: what was created, and its name."""
 
 
 def active_node_id(world: World) -> int:
@@ -46,6 +63,17 @@ def active_node_id(world: World) -> int:
     if active:
         return max(active, key=lambda node: node.raft.epoch).node_id
     return world.rng.choice(list(world.machines))
+
+
+OTHER_KINDS: Final = (Kind.GROUP, Kind.QUOTA, Kind.GROUP, Kind.USER)
+"""What is created besides topics, in turn."""
+ANSWERS: Final = {
+    Kind.TOPIC: "topics",
+    Kind.GROUP: "responses",
+    Kind.QUOTA: "entries",
+    Kind.USER: "results",
+}
+"""Where the response has its only result."""
 
 
 class SimulatedBroker:
@@ -146,15 +174,14 @@ class Administrator:
         self._replication_factor = replication_factor
         self._topics_share = topics
         self._number = 0
-        self._groups: set[str] = set()
-        self._topics: set[str] = set()
+        self._acknowledged: set[Promise] = set()
         self._stopped = False
         world.schedule(0, self._work)
 
     @property
     def acknowledged(self) -> int:
         """How many promises were made."""
-        return len(self._groups) + len(self._topics)
+        return len(self._acknowledged)
 
     def stop(self) -> None:
         """Asks for nothing more."""
@@ -164,58 +191,80 @@ class Administrator:
         if self._stopped:
             return
         self._number += 1
+        kind = OTHER_KINDS[self._number % len(OTHER_KINDS)]
         if self._world.rng.random() < self._topics_share:
-            self._create_topic(f"topic-{self._number}")
-        else:
-            self._set_group_config(f"group-{self._number}")
+            kind = Kind.TOPIC
+        self._create(kind, f"{kind.value}-{self._number}")
         self._world.schedule(self._world.rng.randint(1, 150), self._work)
 
-    def _set_group_config(self, name: str) -> None:
-        config = AlterableConfig(
-            name="consumer.session.timeout.ms", config_operation=CONFIG_SET, value="50000"
-        )
-        resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=name, configs=(config,))
-        request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    def _create(self, kind: Kind, name: str) -> None:
+        if kind is Kind.TOPIC:
+            request: Any = _topic(name, self._replication_factor)
+        else:
+            request = {Kind.GROUP: _group, Kind.QUOTA: _quota, Kind.USER: _user}[kind](name)
 
         def answered(response: Any) -> None:
-            if not isinstance(response, Exception) and response.responses[0].error_code is ErrorCode.none:
-                self._groups.add(name)
-
-        self._world.network.ask(active_node_id(self._world), request, answered)
-
-    def _create_topic(self, name: str) -> None:
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=2,
-            replication_factor=self._replication_factor,
-            assignments=(),
-            configs=(),
-        )
-        request = CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=30))
-
-        def answered(response: Any) -> None:
-            if not isinstance(response, Exception) and response.topics[0].error_code is ErrorCode.none:
-                self._topics.add(name)
+            if isinstance(response, Exception):
+                return
+            (result,) = getattr(response, ANSWERS[kind])
+            if result.error_code is ErrorCode.none:
+                self._acknowledged.add((kind, name))
 
         self._world.network.ask(active_node_id(self._world), request, answered)
 
     def promises(self) -> tuple[Promise, ...]:
         """What was acknowledged so far."""
-        groups = ((GROUP_RESOURCE, name) for name in sorted(self._groups))
-        topics = ((None, name) for name in sorted(self._topics))
-        return (*groups, *topics)
+        return tuple(sorted(self._acknowledged, key=lambda promise: (promise[0].value, promise[1])))
+
+
+def _topic(name: str, replication_factor: int) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=name, num_partitions=2, replication_factor=replication_factor, assignments=(), configs=()
+    )
+    return CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=30))
+
+
+def _group(name: str) -> IncrementalAlterConfigsRequest:
+    config = AlterableConfig(name="consumer.session.timeout.ms", config_operation=CONFIG_SET, value="50000")
+    resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=name, configs=(config,))
+    return IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+
+
+def _quota(name: str) -> AlterClientQuotasRequest:
+    entry = EntryData(
+        entity=(EntityData(entity_type="user", entity_name=name),),
+        ops=(OpData(key="producer_byte_rate", value=1000.0, remove=False),),
+    )
+    return AlterClientQuotasRequest(entries=(entry,), validate_only=False)
+
+
+def _user(name: str) -> AlterUserScramCredentialsRequest:
+    credential = ScramCredentialUpsertion(
+        name=name,
+        mechanism=ScramMechanism.SCRAM_SHA_256,
+        iterations=4096,
+        salt=b"salt",
+        salted_password=b"salted password",
+    )
+    return AlterUserScramCredentialsRequest(deletions=(), upsertions=(credential,))
 
 
 def check_nothing_lost(promises: Sequence[Promise], node: ControllerNode) -> None:
     """NoAcknowledgedRecordLost: each promise is in the image of a node that has caught up."""
     image = node.metadata.image
 
-    def is_kept(resource_type: int | None, name: str) -> bool:
-        if resource_type is None:
-            return name in image.topics.by_name
-        return (resource_type, name) in image.configs
+    def is_kept(kind: Kind, name: str) -> bool:
+        match kind:
+            case Kind.TOPIC:
+                return name in image.topics.by_name
+            case Kind.GROUP:
+                return (GROUP_RESOURCE, name) in image.configs
+            case Kind.QUOTA:
+                return (("user", name),) in image.client_quotas
+            case Kind.USER:
+                return (ScramMechanism.SCRAM_SHA_256, name) in image.scram
 
-    lost = [name for resource_type, name in promises if not is_kept(resource_type, name)]
+    lost = [name for kind, name in promises if not is_kept(kind, name)]
     if lost:
         raise InvariantViolation(
             "NoAcknowledgedRecordLost",
