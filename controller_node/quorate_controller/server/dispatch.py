@@ -322,13 +322,9 @@ class Dispatcher:
         self._serve(Call(request, exchange, self._counters, authorization=self._authorization))
 
     def _serve(self, call: Call) -> None:
-        api = call.request.api
         try:
-            if self._authorization is not None:
-                self._authorization.check(api, call.caller.access, str(call.caller.principal))
-            self._handlers[api.key](call)
-        except (ControlError, ProtocolError) as refusal:
-            call.refuse(refusal.error_code, refusal.message)
+            if self._authorization is None or _is_permitted(call, self._authorization):
+                self._handlers[call.request.api.key](call)
         except Exception as error:
             call.fail(error)
 
@@ -428,3 +424,13 @@ class Dispatcher:
     def _sasl(self, call: Call) -> None:
         # As Kafka answers on a listener that has no authentication, or has finished it.
         call.refuse(ErrorCode.illegal_sasl_state)
+
+
+def _is_permitted(call: Call, authorization: Authorization) -> bool:
+    """Whether a request may be served; one that may not is answered."""
+    try:
+        authorization.check(call.request.api, call.caller.access, str(call.caller.principal))
+    except (ControlError, ProtocolError) as refusal:
+        call.refuse(refusal.error_code, refusal.message)
+        return False
+    return True
