@@ -20,6 +20,7 @@ from kio.schema.create_topics.v7 import request as create_topics
 from kio.schema.describe_configs.v4 import request as describe_configs
 from kio.schema.incremental_alter_configs.v1 import request as alter_configs
 from kio.schema.update_features.v2 import request as update_features
+from kit.controller_parts import LoneQuorum
 from quorate_controller.control.activation import default_bootstrap
 from quorate_controller.control.api import ControlConfig, RequestContext
 from quorate_controller.control.config_schema import (
@@ -43,17 +44,6 @@ RUN_DEPENDENT = {"log.dirs", "listeners", "controller.quorum.bootstrap.servers"}
 DEFINITIONS = {**broker_definitions(), **topic_definitions(), **group_definitions()}
 
 
-class Quorum:
-    """One controller with a dynamic quorum."""
-
-    kraft_version = 1
-    leader_id = NODE_ID
-    voter_ids = frozenset({NODE_ID})
-
-    def check_kraft_upgrade(self, level: int) -> None:
-        raise AssertionError(level)
-
-
 class Asked:
     """A controller as the stock one was set up: one unfenced broker, the same properties."""
 
@@ -72,7 +62,7 @@ class Asked:
             static_configs=properties,
             bootstrap=default_bootstrap(release.metadata_version),
         )
-        self.control = QuorumController(config, self.image, Random(0), Quorum())
+        self.control = QuorumController(config, self.image, Random(0), LoneQuorum())
         self.replay(self.control.activate(0).records)
         self.start_broker()
 

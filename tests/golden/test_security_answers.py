@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from kit.controller_parts import LoneQuorum
 from quorate_controller.control.activation import default_bootstrap
 from quorate_controller.control.api import ControlConfig, ControlError, RequestContext
 from quorate_controller.control.controller import QuorumController
@@ -28,17 +29,6 @@ TOOLS = Path(__file__).parents[2] / "tools"
 NODE_ID = 3000
 Answered = tuple[dict[str, list[Any]], dict[str, list[Any]]]
 SECTIONS = ("quotas", "scram", "tokens", "levels", "old_levels")
-
-
-class Quorum:
-    """One controller with a dynamic quorum."""
-
-    kraft_version = 1
-    leader_id = NODE_ID
-    voter_ids = frozenset({NODE_ID})
-
-    def check_kraft_upgrade(self, level: int) -> None:
-        raise AssertionError(level)
 
 
 class Loggers:
@@ -66,7 +56,9 @@ class Asked:
             bootstrap=default_bootstrap(metadata_version),
             delegation_token_secret=questions.TOKEN_SECRET,
         )
-        self._control = QuorumController(config, self._image, Random(0), Quorum(), Loggers(questions.LOGGER))
+        self._control = QuorumController(
+            config, self._image, Random(0), LoneQuorum(), Loggers(questions.LOGGER)
+        )
         self._replay(self._control.activate(self.now_ms).records)
 
     def _replay(self, records: Any) -> None:

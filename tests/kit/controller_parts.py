@@ -1,4 +1,4 @@
-"""Parts of a controller for tests without a cluster: its file, a caller, a request with its response, a status."""
+"""Parts of a controller for tests without a cluster: quorum, file, caller, a request with its response, status."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -13,6 +13,17 @@ from quorate_controller.node.status import NodeStatus
 from quorate_protocol.properties import format_properties
 
 BOOTSTRAP_SERVERS = {"controller.quorum.bootstrap.servers": "localhost:9093"}
+
+
+class LoneQuorum:
+    """Raft as control sees it: controller 3000 alone with a dynamic quorum, which nobody upgrades."""
+
+    kraft_version = 1
+    leader_id = 3000
+    voter_ids = frozenset({3000})
+
+    def check_kraft_upgrade(self, level: int) -> None:
+        raise AssertionError(level)
 
 
 def write_controller_properties(

@@ -18,6 +18,7 @@ from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest,
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from kit.controller_parts import LoneQuorum
 from quorate_controller.control import broker_transitions
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
 from quorate_controller.control.controller import QuorumController
@@ -29,15 +30,6 @@ SESSION_MS = 9_000
 
 broker_ids = st.integers(1, 3)
 incarnations = st.integers(1, 3)
-
-
-class Quorum:
-    kraft_version = 1
-    leader_id = 3000
-    voter_ids = frozenset({3000})
-
-    def check_kraft_upgrade(self, level: int) -> None:
-        raise AssertionError(level)
 
 
 class BrokerLife(RuleBasedStateMachine):
@@ -55,7 +47,7 @@ class BrokerLife(RuleBasedStateMachine):
         config = ControlConfig(
             node_id=3000, cluster_id="c", broker_session_timeout_ms=SESSION_MS, max_idle_interval_ms=0
         )
-        self.control = QuorumController(config, self.image, Random(0), Quorum())
+        self.control = QuorumController(config, self.image, Random(0), LoneQuorum())
         self.now_ms = 0
         self.last_contact_ms: dict[int, int] = {}
         self.highest_epoch = -1

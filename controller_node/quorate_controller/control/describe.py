@@ -23,6 +23,7 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol import features
 from quorate_protocol.kafka.enums import (
     AUTHORIZED_OPERATIONS_OMITTED,
+    SUPPORTED_OPERATIONS,
     AclOperation,
     ConfigResourceType,
     ConfigSource,
@@ -53,16 +54,6 @@ if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
 
 NO_CONTROLLER: Final = -1
-
-OPERATIONS_ON_CLUSTER: Final = (
-    AclOperation.CREATE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.CLUSTER_ACTION,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-    AclOperation.IDEMPOTENT_WRITE,
-)
 
 
 class ClusterDescriber:
@@ -118,7 +109,9 @@ def _operations_on_cluster(access: Access) -> int:
     """Returns the bits of what the sender may do with the cluster; none if it may not describe it."""
     if not allows_on_cluster(access, AclOperation.DESCRIBE):
         return 0
-    operations = access.allowed_operations(OPERATIONS_ON_CLUSTER, ResourceType.CLUSTER, CLUSTER_NAME)
+    operations = access.allowed_operations(
+        SUPPORTED_OPERATIONS[ResourceType.CLUSTER], ResourceType.CLUSTER, CLUSTER_NAME
+    )
     return bits_of_operations(operations)
 
 

@@ -6,7 +6,13 @@ from itertools import product
 from typing import Final
 
 from quorate_admin.types.acls import WILDCARD, AccessControlEntry, ResourcePatternFilter
-from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.kafka.enums import (
+    SUPPORTED_OPERATIONS,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
 
 from quorate.console import UsageError
 from quorate.console.jopt import one_action, only_with, parse_principals, refuse, require
@@ -16,39 +22,6 @@ ACTIONS = {"--add": "Add ACLs.", "--remove": "Remove ACLs.", "--list": "List ACL
 CLUSTER: Final = ResourcePatternFilter(
     resource_type=ResourceType.CLUSTER, name="kafka-cluster", pattern_type=PatternType.LITERAL
 )
-
-SUPPORTED_OPERATIONS: Final = {
-    ResourceType.TOPIC: (
-        AclOperation.READ,
-        AclOperation.WRITE,
-        AclOperation.CREATE,
-        AclOperation.DELETE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (
-        AclOperation.READ,
-        AclOperation.DELETE,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    ),
-    ResourceType.CLUSTER: (
-        AclOperation.CREATE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.CLUSTER_ACTION,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-        AclOperation.IDEMPOTENT_WRITE,
-    ),
-    ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.TWO_PHASE_COMMIT),
-    ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
-    ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
-}
-"""What can be done with each kind of resource; ALL besides."""
 
 _OPERATIONS_BY_NAME = {
     operation.name.replace("_", ""): operation

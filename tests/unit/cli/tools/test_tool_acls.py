@@ -12,7 +12,6 @@ from quorate.console.jopt import parse_principals
 from quorate.main import app
 from quorate.tools.acls.bindings import (
     CLUSTER,
-    SUPPORTED_OPERATIONS,
     AclArguments,
     check_options,
     check_to_add,
@@ -35,7 +34,13 @@ from quorate_admin.types.acls import (
 )
 from quorate_admin.types.credentials import KafkaPrincipal
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.kafka.enums import (
+    SUPPORTED_OPERATIONS,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
 from typer.testing import CliRunner, Result
 
 AT = ("--bootstrap-server", "localhost:9092")
