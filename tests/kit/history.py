@@ -56,7 +56,7 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-"""Stock Kafka keeps ACLs only if there is an authorizer; controllers of ours keep neither ACLs nor quotas."""
+"""Controllers keep ACLs only if there is an authorizer."""
 TOPICS = {"orders": 3, "short-lived": 1}
 """The first topics, and how many partitions they have."""
 TRUNCATED_MIN = 2
@@ -112,9 +112,8 @@ class Script:
             self.cluster.start_founders()
         self.note_leader()
         self.topics_and_configs()
-        if self.cluster.implementation(self.cluster.founders[0]) == "java":
-            self.access()
-            self.quotas()
+        self.access()
+        self.quotas()
         self.producers()
         self.voters_come_and_go()
         self.a_broker_flaps()
@@ -296,7 +295,6 @@ class Script:
 def found(directory: Path, jars: Path, *, java: bool) -> Membership:
     """A cluster for the script: three founders, a place for a fourth controller, and two brokers."""
     first = 3000
-    authorizer = AUTHORIZER if java else {}
     return Membership.found(
         directory,
         jars,
@@ -305,8 +303,8 @@ def found(directory: Path, jars: Path, *, java: bool) -> Membership:
             java=range(first, first + 4) if java else (),
             brokers=2,
             metadata_version="4.1",
-            config={**CONFIG, **authorizer},
-            broker_config={**BROKER_CONFIG, **authorizer},
+            config={**CONFIG, **AUTHORIZER},
+            broker_config={**BROKER_CONFIG, **AUTHORIZER},
         ),
         founders=3,
     )
