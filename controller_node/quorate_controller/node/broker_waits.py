@@ -19,15 +19,8 @@ if TYPE_CHECKING:
     from quorate_protocol.image import BrokerRegistration
 
     from quorate_controller.config.answers import AnswerPolicy
+    from quorate_controller.node.events import Asker
     from quorate_controller.node.metadata import Waiter
-
-
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """Who waits for an answer: `broker_id` forwarded the request (None: nobody did); Unix time of the timeout."""
-
-    broker_id: int | None
-    deadline_ms: int
 
 
 @dataclass(slots=True)

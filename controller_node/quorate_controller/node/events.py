@@ -48,6 +48,14 @@ class Caller:
     access: Access = UNRESTRICTED
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who waits for an answer: `broker_id` forwarded the request (None: nobody did); Unix time of the timeout."""
+
+    broker_id: int | None
+    deadline_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftAnswer:
     """A raft response and the bytes that belong to it.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from quorate_controller.control.api import ControlResult
     from quorate_controller.control.controller import QuorumController
-    from quorate_controller.node.broker_waits import Asker
+    from quorate_controller.node.events import Asker
     from quorate_controller.raft.model import SnapshotId
     from quorate_controller.storage.controller_storage import ControllerStorage
 

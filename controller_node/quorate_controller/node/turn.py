@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from quorate_controller.control.api import ControlError, RequestContext
-from quorate_controller.node.broker_waits import Asker
 from quorate_controller.node.elections import ElectionCounts
 from quorate_controller.node.events import (
+    Asker,
     ControlAnswer,
     ControlRequest,
     Effects,

@@ -8,8 +8,8 @@ from kit.controller_parts import caller
 from kit.turn_parts import NOW_MS, TurnBench
 from quorate_controller.config.answers import AnswerPolicy, AnswersWaitFor
 from quorate_controller.control.api import ControlResult
-from quorate_controller.node.broker_waits import Asker, BrokerWaits
-from quorate_controller.node.events import ControlRequest
+from quorate_controller.node.broker_waits import BrokerWaits
+from quorate_controller.node.events import Asker, ControlRequest
 from quorate_controller.node.metadata import Waiter
 from quorate_controller.raft.messages import ConnectionLost, Ready
 from quorate_protocol.image import BrokerRegistration
