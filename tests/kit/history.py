@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +43,8 @@ from quorate_protocol.kafka.enums import (
     UpgradeType,
 )
 
+CLOCK_ERROR = timedelta(milliseconds=50)
+"""Our controllers go by the monotonic clock from their start on, and the wall clock is adjusted meanwhile."""
 GHOST = 3099
 LEVEL_BEFORE, LEVEL_AFTER = 27, 30
 CONFIG = {
@@ -77,7 +79,7 @@ class Entry:
 
     def holds(self, moment: datetime) -> bool:
         """Whether it can have happened then."""
-        return self.after <= moment <= self.before
+        return self.after - CLOCK_ERROR <= moment <= self.before + CLOCK_ERROR
 
 
 @dataclass(slots=True)
