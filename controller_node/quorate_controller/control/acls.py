@@ -27,7 +27,13 @@ from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, Patter
 from quorate_protocol.records.generated import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from quorate_protocol.uuids import random_uuid
 
-from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, ControlResult, RequestContext
+from quorate_controller.control.api import (
+    RECORDS_PER_BATCH_MAX,
+    ControlError,
+    ControlResult,
+    RequestContext,
+    check_number_of_records,
+)
 from quorate_controller.security.acl_index import WILDCARD
 from quorate_controller.security.authorizer import CLUSTER_NAME
 from quorate_controller.security.hosts import ANY_HOST, check_block, is_block
@@ -107,10 +113,7 @@ class AclManager:
             if acl not in created and acl not in existing:
                 created[acl] = acl.to_record(self._new_id())
             results.append(AclCreationResult(error_code=ErrorCode.none, error_message=None))
-        if len(created) > RECORDS_PER_BATCH_MAX:
-            raise ControlError(
-                ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
-            )
+        check_number_of_records(len(created))
         response = CreateAclsResponse(throttle_time=timedelta(0), results=tuple(results))
         return ControlResult(records=tuple(created.values()), response=response)
 

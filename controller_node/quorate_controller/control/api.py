@@ -40,6 +40,16 @@ class ControlError(Exception):
         super().__init__(self.message)
 
 
+def check_number_of_records(number: int) -> None:
+    """Check that one batch can hold the records of a request.
+
+    Raises:
+        ControlError: POLICY_VIOLATION for more than 10,000.
+    """
+    if number > RECORDS_PER_BATCH_MAX:
+        raise ControlError(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
     """What is known about a request besides its body."""

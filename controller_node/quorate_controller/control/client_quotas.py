@@ -18,10 +18,10 @@ from quorate_protocol.kafka.enums import ConfigType
 from quorate_protocol.records.generated import ClientQuotaRecord, EntityData
 
 from quorate_controller.control.api import (
-    RECORDS_PER_BATCH_MAX,
     ControlError,
     ControlResult,
     RequestContext,
+    check_number_of_records,
 )
 
 if TYPE_CHECKING:
@@ -87,10 +87,7 @@ class ClientQuotaManager:
             except ControlError as refused:
                 error = refused
             outcomes[key] = (entity, error)
-        if len(records) > RECORDS_PER_BATCH_MAX:
-            raise ControlError(
-                ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
-            )
+        check_number_of_records(len(records))
         response = AlterClientQuotasResponse(
             throttle_time=timedelta(0),
             entries=tuple(_answer(entity, error) for entity, error in outcomes.values()),

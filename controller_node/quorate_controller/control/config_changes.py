@@ -27,12 +27,12 @@ from quorate_protocol.records.generated import ConfigRecord
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX
 
 from quorate_controller.control.api import (
-    RECORDS_PER_BATCH_MAX,
     ControlError,
     ControlResult,
     EffectiveConfig,
     QuorumView,
     RequestContext,
+    check_number_of_records,
 )
 from quorate_controller.control.broker_loggers import LoggerManager, is_logger
 from quorate_controller.control.config_schema import (
@@ -265,10 +265,7 @@ class ConfigManager:
                 outcomes[key] = None
             except ControlError as error:
                 outcomes[key] = error
-        if len(records) > RECORDS_PER_BATCH_MAX:
-            raise ControlError(
-                ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
-            )
+        check_number_of_records(len(records))
         return records, outcomes
 
     def _resource(self, resource_type: int, name: str) -> Resource:

@@ -11,11 +11,11 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import ElectionType
 
 from quorate_controller.control.api import (
-    RECORDS_PER_BATCH_MAX,
     ControlError,
     ControlResult,
     RequestContext,
     TopicConfigs,
+    check_number_of_records,
 )
 from quorate_controller.control.partition_change import Election, Wanted
 from quorate_controller.control.partition_rules import PartitionChanges
@@ -177,11 +177,8 @@ class _Run:
             return result
         record = self._changes.change(topic, partition_id, self._wanted)
         if record is not None:
-            if len(self.records) == RECORDS_PER_BATCH_MAX:
-                raise ControlError(
-                    ErrorCode.policy_violation, "Unable to perform excessively large batch operation."
-                )
             self.records.append(record)
+            check_number_of_records(len(self.records))
             return _result(partition_id, ErrorCode.none, None)
         if self._is_preferred:
             message = "The preferred leader was not available."

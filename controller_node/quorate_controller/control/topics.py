@@ -26,6 +26,7 @@ from quorate_controller.control.api import (
     EffectiveConfig,
     RequestContext,
     TopicConfigs,
+    check_number_of_records,
 )
 from quorate_controller.control.assignments import Assignment, check_manual, partition_records, place
 from quorate_controller.control.topic_deletion import deletion_result, find_deletable
@@ -85,8 +86,7 @@ class TopicManager:
             else:
                 records += created
                 results.append(result)
-        if len(records) > RECORDS_PER_BATCH_MAX:
-            raise _too_large()
+        check_number_of_records(len(records))
         duplicate = ControlError(ErrorCode.invalid_request, "Duplicate topic name.")
         results += [_not_created(name, duplicate) for name, count in times.items() if count > 1]
         unauthorized = ControlError(ErrorCode.topic_authorization_failed, "Authorization failed.")
@@ -115,8 +115,7 @@ class TopicManager:
             for topic in request.topics
             if topic.name in existing and topic.name in growable
         )
-        if sum(max(count, 0) for count in additional) > RECORDS_PER_BATCH_MAX:
-            raise _too_large()
+        check_number_of_records(sum(max(count, 0) for count in additional))
         records: list[MetadataRecord] = []
         results = [
             _grown(name, ErrorCode.invalid_request, "Duplicate topic name.")
@@ -154,8 +153,7 @@ class TopicManager:
             code = ErrorCode.topic_deletion_disabled if knows_code else ErrorCode.invalid_request
             raise ControlError(code, "Topic deletion is disabled.")
         deletable, results = find_deletable(self._image.topics, request, context.access)
-        if len(deletable) > RECORDS_PER_BATCH_MAX:
-            raise _too_large()
+        check_number_of_records(len(deletable))
         results += [deletion_result(topic.name, topic_id) for topic_id, topic in deletable.items()]
         if context.access.is_restricted:
             # The order must not tell absent topics from those that the sender may not see.
@@ -347,10 +345,6 @@ def _creatable(names: list[str], context: RequestContext) -> tuple[frozenset[str
 
 def _new_topic_id(rng: "Random") -> UUID:
     return random_uuid(lambda: UUID(int=rng.getrandbits(128), version=4))
-
-
-def _too_large() -> ControlError:
-    return ControlError(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
 
 
 def _not_created(name: str, error: ControlError) -> create_response.CreatableTopicResult:

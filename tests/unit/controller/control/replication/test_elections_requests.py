@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.elect_leaders.v2 import request as kio_request
 from kio.schema.errors import ErrorCode
-from quorate_controller.control import elections
+from quorate_controller.control import api, elections
 from quorate_controller.control.api import ControlError
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.records.generated import PartitionChangeRecord
@@ -127,7 +127,7 @@ def test_an_unknown_election_type_is_refused(cluster) -> None:
 
 def test_too_many_elections_at_once_are_refused(cluster, make_partition, monkeypatch) -> None:
     """Goal: the bound holds. Method: lower it, and ask for one more."""
-    monkeypatch.setattr(elections, "RECORDS_PER_BATCH_MAX", 2)
+    monkeypatch.setattr(api, "RECORDS_PER_BATCH_MAX", 2)
     cluster.add_topic("a", *[make_partition(1, 2, leader=2)] * 3)
     with pytest.raises(ControlError) as refused:
         elect(cluster, PREFERRED)
@@ -140,7 +140,7 @@ def test_a_partition_that_is_named_again_and_again_ends_at_the_bound(
     """Goal: a request is refused at the first election too many, not at the end of its topic. Method: partition ids
     of which one more may not be read.
     """
-    monkeypatch.setattr(elections, "RECORDS_PER_BATCH_MAX", 2)
+    monkeypatch.setattr(api, "RECORDS_PER_BATCH_MAX", 2)
     cluster.add_topic("a", make_partition(1, 2, leader=2))
 
     def ids() -> Iterator[int]:
