@@ -4,7 +4,11 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
+
+if TYPE_CHECKING:
+    from random import Random
 
 ZERO_UUID_TEXT = "A" * 22
 _TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -44,3 +48,8 @@ def random_uuid(generate: Callable[[], UUID] = uuid4) -> UUID:
         value = generate()
         if not is_reserved(value) and not uuid_to_text(value).startswith("-"):
             return value
+
+
+def uuid_from(rng: "Random") -> UUID:
+    """Return a uuid as `random_uuid` does, from this random source."""
+    return random_uuid(lambda: UUID(int=rng.getrandbits(128), version=4))

@@ -25,7 +25,7 @@ from quorate_protocol import features
 from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 from quorate_protocol.records.generated import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from quorate_protocol.uuids import random_uuid
+from quorate_protocol.uuids import uuid_from
 
 from quorate_controller.control.api import (
     RECORDS_PER_BATCH_MAX,
@@ -196,7 +196,7 @@ class AclManager:
 
     def _new_id(self) -> UUID:
         while True:
-            acl_id = random_uuid(lambda: UUID(int=self._rng.getrandbits(128), version=4))
+            acl_id = uuid_from(self._rng)
             if acl_id not in self._image.acls:
                 return acl_id
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
-from uuid import UUID
 
 from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
 from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
@@ -22,7 +21,7 @@ from quorate_protocol import features
 from quorate_protocol.image.security import DelegationToken
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.records.generated import RemoveDelegationTokenRecord
-from quorate_protocol.uuids import random_uuid, uuid_to_text
+from quorate_protocol.uuids import uuid_from, uuid_to_text
 from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
@@ -84,7 +83,7 @@ class DelegationTokenManager:
             min(self._lifetime_ms_max, lifetime_ms) if lifetime_ms > 0 else self._lifetime_ms_max,
         )
         token = DelegationToken(
-            token_id=uuid_to_text(random_uuid(lambda: UUID(int=self._rng.getrandbits(128), version=4))),
+            token_id=uuid_to_text(uuid_from(self._rng)),
             owner=owner,
             requester=context.principal,
             renewers=tuple(f"{one.principal_type}:{one.principal_name}" for one in request.renewers),

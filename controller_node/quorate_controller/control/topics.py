@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC
 from quorate_protocol.records.generated import RemoveTopicRecord, TopicRecord
-from quorate_protocol.uuids import random_uuid
+from quorate_protocol.uuids import uuid_from
 
 from quorate_controller.control.api import (
     RECORDS_PER_BATCH_MAX,
@@ -188,7 +188,7 @@ class TopicManager:
         configs = {config.name: config.value for config in topic.configs}
         config_records = self._configs.validate_new_topic(topic.name, configs)
         assignments = self._assigned(topic) if topic.assignments else self._placed(topic)
-        topic_id = _new_topic_id(self._rng)
+        topic_id = uuid_from(self._rng)
         records: list[MetadataRecord] = [
             TopicRecord(name=topic.name, topic_id=topic_id),
             *config_records,
@@ -341,10 +341,6 @@ def _creatable(names: list[str], context: RequestContext) -> tuple[frozenset[str
         creatable = access.allowed(AclOperation.CREATE, ResourceType.TOPIC, usual)
     describable = access.allowed(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, usual, logs_denial=False)
     return creatable | (frozenset(names) - frozenset(usual)), describable
-
-
-def _new_topic_id(rng: "Random") -> UUID:
-    return random_uuid(lambda: UUID(int=rng.getrandbits(128), version=4))
 
 
 def _not_created(name: str, error: ControlError) -> create_response.CreatableTopicResult:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.uuids import uuid_from
 
 from quorate_controller.control.api import BootstrapMetadata, ControlConfig, ControlError
 from quorate_controller.control.broker_loggers import NO_LOGGERS
@@ -32,6 +32,7 @@ from quorate_controller.storage.controller_storage import ControllerStorage
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
+    from uuid import UUID
 
     from quorate_controller.config import ControllerConfig
     from quorate_controller.control.broker_loggers import Loggers
@@ -80,7 +81,7 @@ def _build(
     image = MetadataImage()
     identity = ControllerIdentity(
         node_id=config.node_id,
-        incarnation_id=UUID(int=rng.getrandbits(128), version=4),
+        incarnation_id=uuid_from(rng),
         listeners=config.advertised_listeners,
         features=SUPPORTED_FEATURES,
     )
