@@ -33,6 +33,7 @@ from quorate_controller.control.api import (
     ControlResult,
     RequestContext,
     check_number_of_records,
+    invalid_request,
 )
 from quorate_controller.security.acl_index import WILDCARD
 from quorate_controller.security.authorizer import CLUSTER_NAME
@@ -157,22 +158,22 @@ class AclManager:
         """
         resource_type = ResourceType(creation.resource_type)
         if resource_type is ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
-            raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+            raise invalid_request(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
         if not creation.resource_name:
-            raise _invalid("Invalid empty resource name")
+            raise invalid_request("Invalid empty resource name")
         if resource_type in _UNKNOWN_OR_ANY:
-            raise _invalid(f"Invalid resourceType {resource_type}")
+            raise invalid_request(f"Invalid resourceType {resource_type}")
         pattern_type = PatternType(creation.resource_pattern_type)
         if pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-            raise _invalid(f"Invalid patternType {pattern_type}")
+            raise invalid_request(f"Invalid patternType {pattern_type}")
         operation = AclOperation(creation.operation)
         if operation in _UNKNOWN_OR_ANY:
-            raise _invalid(f"Invalid operation {operation}")
+            raise invalid_request(f"Invalid operation {operation}")
         permission_type = AclPermissionType(creation.permission_type)
         if permission_type in _UNKNOWN_OR_ANY:
-            raise _invalid(f"Invalid permissionType {permission_type}")
+            raise invalid_request(f"Invalid permissionType {permission_type}")
         if ":" not in creation.principal:
-            raise _invalid(
+            raise invalid_request(
                 f"Could not parse principal from `{creation.principal}` (no colon is present separating the "
                 "principal type from the principal name)"
             )
@@ -180,7 +181,7 @@ class AclManager:
 
     def _check_host(self, host: str) -> None:
         if not host:
-            raise _invalid("Host pattern cannot be null or empty")
+            raise invalid_request("Host pattern cannot be null or empty")
         if host == ANY_HOST or not is_block(host):
             return
         if self._image.metadata_version < features.ADDRESS_BLOCKS_SINCE:
@@ -192,7 +193,7 @@ class AclManager:
         try:
             check_block(host)
         except ValueError as error:
-            raise _invalid(f"Invalid CIDR notation '{host}': {error}") from None
+            raise invalid_request(f"Invalid CIDR notation '{host}': {error}") from None
 
     def _new_id(self) -> UUID:
         while True:
@@ -203,10 +204,6 @@ class AclManager:
 
 def _disabled() -> ControlError:
     return ControlError(ErrorCode.security_disabled, "No Authorizer is configured.")
-
-
-def _invalid(message: str) -> ControlError:
-    return ControlError(ErrorCode.invalid_request, message)
 
 
 def _entry_of(creation: AclCreation) -> AccessControlEntry:
@@ -224,10 +221,10 @@ def _entry_of(creation: AclCreation) -> AccessControlEntry:
 def _check_filter(wanted: _Filter) -> None:
     pattern = ResourceType(wanted.resource_type_filter), PatternType(wanted.pattern_type_filter)
     if ResourceType.UNKNOWN in pattern or PatternType.UNKNOWN in pattern:
-        raise _invalid("Unknown patternFilter.")
+        raise invalid_request("Unknown patternFilter.")
     entry = AclOperation(wanted.operation), AclPermissionType(wanted.permission_type)
     if AclOperation.UNKNOWN in entry or AclPermissionType.UNKNOWN in entry:
-        raise _invalid("Unknown entryFilter.")
+        raise invalid_request("Unknown entryFilter.")
 
 
 def _matches(wanted: _Filter, acl: AccessControlEntry) -> bool:

@@ -40,6 +40,11 @@ class ControlError(Exception):
         super().__init__(self.message)
 
 
+def invalid_request(message: str) -> ControlError:
+    """Return the error of a request, or of one item of it, with INVALID_REQUEST."""
+    return ControlError(ErrorCode.invalid_request, message)
+
+
 def check_number_of_records(number: int) -> None:
     """Check that one batch can hold the records of a request.
 

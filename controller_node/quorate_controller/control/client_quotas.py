@@ -22,6 +22,7 @@ from quorate_controller.control.api import (
     ControlResult,
     RequestContext,
     check_number_of_records,
+    invalid_request,
 )
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class ClientQuotaManager:
             error = None
             try:
                 if key in outcomes or _has_duplicates(entry.ops):
-                    raise _invalid(f"Ignoring duplicate entity {_java_text(entity)}")
+                    raise invalid_request(f"Ignoring duplicate entity {_java_text(entity)}")
                 records += self._change(entity, entry, context)
             except ControlError as refused:
                 error = refused
@@ -125,10 +126,6 @@ def _answer(entity: Entity, error: ControlError | None) -> AnsweredEntry:
     )
 
 
-def _invalid(message: str) -> ControlError:
-    return ControlError(ErrorCode.invalid_request, message)
-
-
 def _java_text(entity: Entity) -> str:
     """An entity as Kafka's ClientQuotaEntity prints itself."""
     ordered = [kind for kind in _TYPES if kind in entity] + [kind for kind in entity if kind not in _TYPES]
@@ -138,12 +135,12 @@ def _java_text(entity: Entity) -> str:
 
 def _check_types(entity: Entity) -> None:
     if not entity:
-        raise _invalid("Invalid empty client quota entity")
+        raise invalid_request("Invalid empty client quota entity")
     for kind, name in entity.items():
         if kind not in _TYPES:
-            raise _invalid(f"Unhandled client quota entity type: {kind}")
+            raise invalid_request(f"Unhandled client quota entity type: {kind}")
         if name == "":
-            raise _invalid(f"Empty {kind} not supported")
+            raise invalid_request(f"Empty {kind} not supported")
 
 
 def _key_types(entity: Entity, unresolved_hosts: frozenset[str]) -> Mapping[str, ConfigType]:
@@ -152,31 +149,31 @@ def _key_types(entity: Entity, unresolved_hosts: frozenset[str]) -> Mapping[str,
         return _USER_AND_CLIENT_KEYS
     if len(entity) > 1:
         # Kafka's text lacks the space, too.
-        raise _invalid(
+        raise invalid_request(
             "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
         )
     if entity[IP] in unresolved_hosts:
-        raise _invalid(f"{entity[IP]} is not a valid IP or resolvable host.")
+        raise invalid_request(f"{entity[IP]} is not a valid IP or resolvable host.")
     return _IP_KEYS
 
 
 def _check_value(key_types: Mapping[str, ConfigType], key: str, value: float) -> None:
     key_type = key_types.get(key)
     if key_type is None:
-        raise _invalid(f"Invalid configuration key {key}")
+        raise invalid_request(f"Invalid configuration key {key}")
     if not math.isfinite(value):
-        raise _invalid(f"Quota {key} must be a finite number")
+        raise invalid_request(f"Quota {key} must be a finite number")
     if value <= 0:
-        raise _invalid(f"Quota {key} must be greater than 0")
+        raise invalid_request(f"Quota {key} must be greater than 0")
     if key_type is ConfigType.DOUBLE:
         return
     if value > _TYPE_MAX[key_type]:
-        raise _invalid(
+        raise invalid_request(
             f"Proposed value for {key} is too large for {'an' if key_type is ConfigType.INT else 'a'} "
             f"{key_type.name}."
         )
     if math.fmod(value, 1.0) > _FRACTION_MAX:
-        raise _invalid(f"{key} cannot be a fractional value.")
+        raise invalid_request(f"{key} cannot be a fractional value.")
 
 
 def _is_address(name: str) -> bool:

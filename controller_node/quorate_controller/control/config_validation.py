@@ -8,7 +8,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from quorate_controller.control.api import ControlError
+from quorate_controller.control.api import ControlError, invalid_request
 from quorate_controller.control.config_schema import (
     SPACES,
     ConfigValue,
@@ -63,13 +63,13 @@ def validate_resource_name(kind: str, name: str) -> None:
     """
     if kind == "broker":
         if name and not re.fullmatch(r"[+-]?[0-9]{1,10}", name):
-            raise _invalid_request("Unable to parse broker name as a base 10 number.")
+            raise invalid_request("Unable to parse broker name as a base 10 number.")
         if name and int(name) < 0:
-            raise _invalid_request("Invalid negative broker ID.")
+            raise invalid_request("Invalid negative broker ID.")
     elif not name and kind == "client metrics":
-        raise _invalid_request("Subscription name can't be empty")
+        raise invalid_request("Subscription name can't be empty")
     elif not name:
-        raise _invalid_request(f"Default {kind} resources are not allowed.")
+        raise invalid_request(f"Default {kind} resources are not allowed.")
     elif kind == "topic" and (reason := why_invalid(name)):
         raise ControlError(ErrorCode.invalid_topic_exception, reason)
 
@@ -239,11 +239,11 @@ def validate_client_metrics(configs: Configs) -> None:
     definitions = client_metrics_definitions()
     for name in configs:
         if name not in definitions:
-            raise _invalid_request(f"Unknown client metrics configuration: {name}")
+            raise invalid_request(f"Unknown client metrics configuration: {name}")
     values = {name: _parse(definitions[name], text) for name, text in configs.items()}
     interval_ms = values.get("interval.ms")
     if isinstance(interval_ms, int) and not PUSH_INTERVAL_MIN_MS <= interval_ms <= PUSH_INTERVAL_MAX_MS:
-        raise _invalid_request(
+        raise invalid_request(
             f"Invalid value {interval_ms} for interval.ms, interval must be between "
             f"{PUSH_INTERVAL_MIN_MS} and {PUSH_INTERVAL_MAX_MS} (1 hour)"
         )
@@ -268,10 +268,10 @@ def validate_broker(changed: Configs, *, per_broker: bool) -> None:
         name for name in changed if name in definitions and definitions[name].update_mode == "read-only"
     )
     if fixed:
-        raise _invalid_request(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+        raise invalid_request(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     unprefixed = sorted(changed.keys() & security_configs())
     if unprefixed:
-        raise _invalid_request(
+        raise invalid_request(
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
             f"[{', '.join(unprefixed)}]"
         )
@@ -282,10 +282,10 @@ def validate_broker(changed: Configs, *, per_broker: bool) -> None:
             try:
                 definition.parse(value)
             except ValueError as error:
-                raise _invalid_request(str(error)) from None
+                raise invalid_request(str(error)) from None
     only_per_broker = sorted(name for name in changed if _is_per_broker(name, definitions))
     if only_per_broker and not per_broker:
-        raise _invalid_request(
+        raise invalid_request(
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"[{', '.join(only_per_broker)}]"
         )
@@ -313,7 +313,3 @@ def _parse(definition: Definition, text: str | None) -> ConfigValue:
 
 def _invalid_config(message: str) -> ControlError:
     return ControlError(ErrorCode.invalid_config, message)
-
-
-def _invalid_request(message: str) -> ControlError:
-    return ControlError(ErrorCode.invalid_request, message)
