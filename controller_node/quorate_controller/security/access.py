@@ -98,7 +98,10 @@ class Audited:
 
 
 class RestrictedAccess:
-    """The access of one request by the decisions of an authorizer; `audit` gets those that are to be logged."""
+    """The access of one request by the decisions of an authorizer; `audit` gets those that are to be logged.
+
+    With `audits_allowed` these are permissions, too; nothing is made for an audit that nobody reads.
+    """
 
     is_restricted = True
 
@@ -110,12 +113,14 @@ class RestrictedAccess:
         host: str,
         api: str,
         audit: Callable[[Audited], None],
+        audits_allowed: bool,
     ) -> None:
         self._authorizer = authorizer
         self._principal = principal
         self._host = host
         self._api = api
         self._audit = audit
+        self._audits_allowed = audits_allowed
 
     def allows(
         self,
@@ -165,7 +170,7 @@ class RestrictedAccess:
 
     def _decide(self, action: Action, *, logs_denial: bool) -> bool:
         decision = self._authorizer.decide(self._principal, self._host, action)
-        if decision.is_allowed or logs_denial:
+        if self._audits_allowed if decision.is_allowed else logs_denial:
             self._audit(
                 Audited(
                     principal=self._principal,

@@ -100,6 +100,7 @@ class Authorization:
             host=java_address(host),
             api=api.name,
             audit=self._write,
+            audits_allowed=log.isEnabledFor(logging.DEBUG),
         )
 
     def check(self, api: Api, access: Access, principal: str) -> None:

@@ -70,7 +70,12 @@ class Alice:
     def asks(self, request: Any) -> Any:
         """The response to a request of hers; its records are replayed."""
         access = RestrictedAccess(
-            self.authorizer, principal=ALICE, host="10.0.0.1", api="Test", audit=self._audit
+            self.authorizer,
+            principal=ALICE,
+            host="10.0.0.1",
+            api="Test",
+            audit=self._audit,
+            audits_allowed=False,
         )
         context = RequestContext(
             now_ms=self.harness.now_ms,
@@ -84,9 +89,8 @@ class Alice:
         return self.harness.take(self.harness.control.decide(request, context))
 
     def _audit(self, audited: Audited) -> None:
-        if not audited.decision.is_allowed:
-            action = audited.action
-            self.denied.append(f"{action.operation} {action.resource_type} {action.resource_name}")
+        action = audited.action
+        self.denied.append(f"{action.operation} {action.resource_type} {action.resource_name}")
 
 
 @pytest.fixture

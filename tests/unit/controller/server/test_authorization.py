@@ -11,6 +11,8 @@ from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.default_principal_data.v0 import DefaultPrincipalData
 from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.errors import ErrorCode
+from quorate_controller.security import access
+from quorate_controller.security.access import Audited
 from quorate_controller.security.authorizer import CLUSTER_NAME, Authorizer
 from quorate_controller.server.authorization import BY_HANDLER, ON_CLUSTER, OPEN
 from quorate_protocol.image import MetadataImage
@@ -273,9 +275,18 @@ async def test_what_is_in_an_envelope_is_judged_by_the_client(
 
 
 async def test_what_is_allowed_is_logged_for_those_who_debug(
-    rig: Any, caplog: pytest.LogCaptureFixture
+    rig: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: the audit has permissions at DEBUG only. Method: one request that is allowed, at both levels."""
+    """Goal: the audit has permissions at DEBUG, and nothing is made for it at INFO. Method: one allowed request at both
+    levels, while the audited decisions are counted.
+    """
+    made = []
+
+    def counted(**facts: Any) -> Audited:
+        made.append(facts)
+        return Audited(**facts)
+
+    monkeypatch.setattr(access, "Audited", counted)
     rig.node.authorizer = authorizer_with(super_users=(ANONYMOUS,))
     await rig.listen()
     client = await rig.connect()
@@ -285,4 +296,14 @@ async def test_what_is_allowed_is_logged_for_those_who_debug(
         with caplog.at_level(level, logger="quorate_controller"):
             await client.ask(request, version)
         written = [one for one in caplog.records if one.message == "authorization_allowed"]
-        assert len(written) == expected
+        assert len(written) == len(made) == expected
+    assert written[0].__dict__["facts"] == {
+        "principal": ANONYMOUS,
+        "operation": "DESCRIBE",
+        "host": "127.0.0.1",
+        "resource_type": "CLUSTER",
+        "resource_name": "kafka-cluster",
+        "api": "DescribeQuorum",
+        "reference_count": 1,
+        "rule": "SuperUser",
+    }
