@@ -277,8 +277,8 @@ async def test_what_is_in_an_envelope_is_judged_by_the_client(
 async def test_what_is_allowed_is_logged_for_those_who_debug(
     rig: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: the audit has permissions at DEBUG, and nothing is made for it at INFO. Method: one allowed request at both
-    levels, while the audited decisions are counted.
+    """Goal: the audit has permissions at DEBUG, and nothing is made for it at INFO. Method: one allowed request at
+    both levels, while the audited decisions are counted.
     """
     made = []
 
