@@ -15,6 +15,7 @@ from quorate_controller.config.answers import AnswerPolicy
 from quorate_controller.config.endpoints import ListenerAddress
 from quorate_controller.control.api import ControlResult
 from quorate_controller.node.broker_waits import BrokerWaits
+from quorate_controller.node.first_catch_up import FirstCatchUp
 from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
 from quorate_controller.node.turn import ControllerNode
@@ -96,6 +97,7 @@ class ScriptedRaft:
         self.on_step: Callable[[object], None] = lambda _event: None
         self.deadline_ms = NEVER_MS
         self.high_watermark = 0
+        self.has_caught_up = True
         self.epoch = EPOCH
         self.epoch_start_offset: int | None = None
         self.leader_id = NODE_ID
@@ -233,6 +235,7 @@ class TurnBench:
             loader=cast("Any", self.snapshots),
             registration=RegistrationKeeper(identity, Random(1)),
             broker_waits=BrokerWaits(AnswerPolicy()),
+            first_catch_up=FirstCatchUp(raft=cast("Any", self.raft), metadata=self.metadata, now_ms=NOW_MS),
             listener="CONTROLLER",
             now_ms=NOW_MS,
         )

@@ -13,6 +13,7 @@ from quorate_controller.control.api import BootstrapMetadata, ControlConfig, Con
 from quorate_controller.control.broker_loggers import NO_LOGGERS
 from quorate_controller.control.controller import QuorumController
 from quorate_controller.node.broker_waits import BrokerWaits
+from quorate_controller.node.first_catch_up import FirstCatchUp
 from quorate_controller.node.loader import SnapshotLoader
 from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
@@ -86,16 +87,13 @@ def _build(
         features=SUPPORTED_FEATURES,
     )
 
-    def is_loaded() -> bool:
-        return raft.leader_id >= 0 and 0 <= raft.high_watermark <= metadata.applied_offset
-
     authorizer = None
     if config.authorizer is not None:
         authorizer = Authorizer(
             image,
             super_users=config.authorizer.super_users,
             allow_everyone_if_no_acl_found=config.authorizer.allow_everyone_if_no_acl_found,
-            is_loaded=is_loaded,
+            is_loaded=lambda: first_catch_up.is_over,
         )
     control = QuorumController(
         control_config(config, storage, identity.incarnation_id),
@@ -106,6 +104,7 @@ def _build(
         authorizer=authorizer,
     )
     metadata = MetadataState(image, control, clock=clock)
+    first_catch_up = FirstCatchUp(raft=raft, metadata=metadata, now_ms=clock())
     if log_state.snapshot_id is not None:
         try:
             metadata.load(storage.snapshots.chunks(log_state.snapshot_id), log_state.snapshot_id)
@@ -125,6 +124,7 @@ def _build(
         ),
         loader=SnapshotLoader(storage=storage, metadata=metadata, clock=clock),
         broker_waits=BrokerWaits(config.answers),
+        first_catch_up=first_catch_up,
         registration=RegistrationKeeper(identity, rng),
         listener=config.controller_listener_names[0],
         now_ms=clock(),

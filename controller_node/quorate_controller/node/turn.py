@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from quorate_controller.control.api import ControlResult
     from quorate_controller.node.broker_waits import BrokerWaits
     from quorate_controller.node.events import NodeEvent
+    from quorate_controller.node.first_catch_up import FirstCatchUp
     from quorate_controller.node.loader import SnapshotLoader
     from quorate_controller.node.metadata import MetadataState
     from quorate_controller.node.registration import RegistrationKeeper
@@ -87,6 +88,7 @@ class ControllerNode:
         loader: SnapshotLoader,
         registration: RegistrationKeeper,
         broker_waits: BrokerWaits,
+        first_catch_up: FirstCatchUp,
         listener: str,
         now_ms: int,
         authorizer: Authorizer | None = None,
@@ -97,6 +99,7 @@ class ControllerNode:
         self.snapshotter = snapshotter
         self.loader = loader
         self.broker_waits = broker_waits
+        self._first_catch_up = first_catch_up
         self.authorizer = authorizer
         self.election_counts = ElectionCounts()
         self.commit_latency = LatencyHistogram()
@@ -138,6 +141,7 @@ class ControllerNode:
             self.snapshotter.deadline_ms(),
             self._registration_deadline_ms(),
             self.broker_waits.deadline_ms,
+            self._first_catch_up.deadline_ms,
             self._activation_due_ms if self._activation_due_ms > self.now_ms else None,
         ]
         return min(deadline for deadline in deadlines if deadline is not None)
@@ -161,7 +165,8 @@ class ControllerNode:
         for event in events:
             match event:
                 case ControlRequest():
-                    self._decide(event)
+                    if not self._first_catch_up.hold(event, now_ms):
+                        self._decide(event)
                 case RegistrationResponse():
                     self._registration_answered(event.response.error_code, event.response.error_message)
                 case RegistrationFailed():
@@ -177,6 +182,8 @@ class ControllerNode:
         self._is_behind = False
         self._load_snapshot()
         self._settle()
+        for event in self._first_catch_up.take_due(self.now_ms):
+            self._decide(event)
         self._register_if_due()
         self._settle()
         self._write_snapshot()

@@ -275,6 +275,11 @@ class RaftNode:
         return self._replica.high_watermark
 
     @property
+    def has_caught_up(self) -> bool:
+        """Whether the log has had all that was committed, at least once since the start."""
+        return self._replica.has_caught_up
+
+    @property
     def log_start_offset(self) -> int:
         return self._replica.log.start_offset
 

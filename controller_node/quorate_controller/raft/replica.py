@@ -102,6 +102,7 @@ class Replica(ABC):
         self.effects = Effects()
         self.now_ms = 0
         self.high_watermark = HIGH_WATERMARK_UNKNOWN
+        self.has_caught_up = False
         self.restoring: SnapshotId | None = None
         self.shutdown_deadline_ms: int | None = None
         self.elections_lost = 0
@@ -313,6 +314,12 @@ class Replica(ABC):
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.effects.high_watermark = offset
+
+    def follow_high_watermark(self, offset: int) -> None:
+        """The leader says that everything below `offset` is committed; the log may not have all of it yet."""
+        self.set_high_watermark(min(offset, self.log.end_offset))
+        if HIGH_WATERMARK_UNKNOWN < offset <= self.log.end_offset:
+            self.has_caught_up = True
 
     def _voters_changed(self) -> None:
         self.effects.voters = self.voters

@@ -14,7 +14,6 @@ from kit.ledger import SteadyProducer, SteadyTopics, Worker, consume_numbers, cr
 from kit.player import Player
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
-from quorate_admin.config import Address as AdminAddress
 from quorate_admin.errors import AdminError
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.planning.cluster import Address
@@ -60,7 +59,6 @@ class Truthfulness(Worker):
         self._runner = asyncio.Runner()
         self._gateway = KafkaGateway()
         self._told: dict[Address, tuple[int, float]] = {}
-        self._newest = -1
         # By the nodes' own addresses, which lead to nobody else, each node is asked what it tells.
         self._own = [(address, False) for address in brokers] + [(address, True) for address in controllers]
 
@@ -72,10 +70,7 @@ class Truthfulness(Worker):
         # An answer counts from the moment of its question: it may have been on its way for as long as that.
         asked_at = time.monotonic()
         told = await asyncio.gather(*(self._tells(*own) for own in self._own))
-        newest_before, self._newest = self._newest, max((self._newest, *(offset for offset, _ in told)))
-        for offset, addresses in told:
-            if offset < newest_before:
-                continue  # it has just started, or lags, and does not know what others knew at the last look
+        for addresses in told:
             for address, node_id in addresses.items():
                 known = self._told.get(address)
                 if known is not None and known[0] != node_id:
@@ -99,8 +94,7 @@ class Truthfulness(Worker):
                 f"{address} was told for {node_id}, and {now - told_at:.1f} s later {found}"
             )
 
-    async def _tells(self, own: str, is_controller: bool) -> tuple[int, Mapping[Address, int]]:
-        """The offset up to which a node has the metadata, and the nodes' addresses that it tells."""
+    async def _tells(self, own: str, is_controller: bool) -> Mapping[Address, int]:
         client = AdminClient(
             bootstrap_controllers=[own] if is_controller else (),
             bootstrap_servers=() if is_controller else [own],
@@ -110,14 +104,10 @@ class Truthfulness(Worker):
         )
         try:
             async with client:
-                host, _, port = own.rpartition(":")
-                offset = (
-                    await client.node_api_versions(AdminAddress(host, int(port)))
-                ).finalized_features_epoch
                 cluster = await client.describe_cluster()
         except AdminError:
-            return -1, {}
-        return offset, {Address(node.host, node.port): node.node_id for node in cluster.nodes}
+            return {}
+        return {Address(node.host, node.port): node.node_id for node in cluster.nodes}
 
     def _close(self) -> None:
         self._runner.run(self._gateway.close())

@@ -110,7 +110,7 @@ def handle_fetch_response(replica: "Replica", response: FetchResponse) -> bool:
     else:
         is_accepted = _append(replica, response.records)
         if is_accepted:
-            replica.set_high_watermark(min(response.high_watermark, replica.log.end_offset))
+            replica.follow_high_watermark(response.high_watermark)
     if is_accepted:
         follower.heard_from_leader(replica)
     return is_accepted

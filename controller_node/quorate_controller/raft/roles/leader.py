@@ -162,7 +162,7 @@ class Leader(RoleState):
         if self.high_watermark is not None and offset <= self.high_watermark:
             return
         self.high_watermark = offset
-        replica.set_high_watermark(offset)
+        replica.follow_high_watermark(offset)
         if self.change is not None and self.change.offset is not None and self.change.offset < offset:
             self.end_change(replica, ErrorCode.none)
         voters_offset = replica.history.voters_offset

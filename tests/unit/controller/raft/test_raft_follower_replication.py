@@ -85,6 +85,22 @@ def test_the_high_watermark_is_at_most_the_own_end(lab) -> None:
     assert node.answer(send, answer(high_watermark=99)).high_watermark == 10
 
 
+def test_a_follower_has_caught_up_once_it_has_all_that_is_committed(lab) -> None:
+    """Goal: a part of what is committed does not count as all. Method: a leader that knows no high watermark yet, one
+    that is ahead, then the rest; it stays caught up when the leader is ahead again.
+    """
+    node, send = following(lab)
+    (send,) = node.answer(send, answer(high_watermark=-1)).sends
+    assert not node.node.has_caught_up
+    (send,) = node.answer(send, answer(records=lab.batch(10, 5, 3), high_watermark=14)).sends
+    assert node.node.high_watermark == 13
+    assert not node.node.has_caught_up
+    (send,) = node.answer(send, answer(records=lab.batch(13, 5, 1), high_watermark=14)).sends
+    assert node.node.has_caught_up
+    node.answer(send, answer(high_watermark=99))
+    assert node.node.has_caught_up
+
+
 def test_the_high_watermark_never_falls(lab) -> None:
     """Goal: MonotonicHighWatermark. Method: a new leader that knows none, or less."""
     node, send = following(lab)
