@@ -1,16 +1,16 @@
 """TCP forwarders on loopback: an address that can be led to another server while clients hold on to it."""
 
 import asyncio
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from kit.cluster import free_ports
+from kit.loop_thread import LoopThread
+from quorate_operator.runtime.local.forwarding import stop_accepting
 
 READ_SIZE_BYTES = 64 * 1024
 HOST = "127.0.0.1"
-STEP_TIMEOUT_S = 10
 
 
 @dataclass(eq=False)
@@ -37,9 +37,10 @@ class Forwarder:
 
     async def refuse(self) -> None:
         """Accept no more connections, and cut those that are there."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        server, self._server = self._server, None
+        if server is not None:
+            await stop_accepting(server)
+            server.close()
         await self.cut()
 
     async def cut(self) -> None:
@@ -51,6 +52,9 @@ class Forwarder:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if self._server is None:  # refused while this connection was being accepted
+            writer.close()
+            return
         self._connections.add(task)
         self.accepted += 1
         try:
@@ -78,9 +82,7 @@ class Network:
     """Forwarders, served by a thread of their own. Its methods return when the change is in force."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="forwarders", daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("forwarders")
         self._forwarders: list[Forwarder] = []
 
     def addresses(self, targets: Sequence[int]) -> list[Forwarder]:
@@ -88,7 +90,7 @@ class Network:
         first = free_ports(len(targets))
         forwarders = [Forwarder(port=first + place, target=target) for place, target in enumerate(targets)]
         for forwarder in forwarders:
-            self._do(forwarder.open())
+            self._loop.do(forwarder.open())
         self._forwarders += forwarders
         return forwarders
 
@@ -101,7 +103,7 @@ class Network:
             if cut:
                 await asyncio.gather(*(forwarder.cut() for forwarder, _ in targets))
 
-        self._do(lead())
+        self._loop.do(lead())
 
     def swap(self, one: Forwarder, other: Forwarder, *, cut: bool = True) -> None:
         """Exchange what two addresses lead to."""
@@ -110,19 +112,12 @@ class Network:
     def refuse(self, *forwarders: Forwarder) -> None:
         """Have addresses refuse connections."""
         for forwarder in forwarders:
-            self._do(forwarder.refuse())
+            self._loop.do(forwarder.refuse())
 
     def close(self) -> None:
         """End all of it."""
         self.refuse(*self._forwarders)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(STEP_TIMEOUT_S)
-        assert not self._thread.is_alive()
         self._loop.close()
-
-    def _do(self, step: object) -> None:
-        assert asyncio.iscoroutine(step)
-        asyncio.run_coroutine_threadsafe(step, self._loop).result(STEP_TIMEOUT_S)
 
 
 @contextmanager

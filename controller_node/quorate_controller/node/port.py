@@ -62,8 +62,8 @@ class NodePort(Protocol):
     def control(self, request: Payload, caller: Caller) -> Future[Payload]:
         """Decide on a canonical control request. The answer comes after the commit of all that it changed or saw.
 
-        A standby answers reads (DescribeCluster, DescribeConfigs); the server refuses all other requests there. A node
-        that has just started answers once it has caught up.
+        A standby answers reads (DescribeCluster, DescribeConfigs); the server refuses all other requests there.
+        A node that has just started answers once it has caught up.
 
         Raises:
             ControlError: its error code goes to the client. NOT_CONTROLLER when leadership is lost before the

@@ -1,6 +1,5 @@
 """A cluster in the hands of a real operator process, under a real API server: what tests do to it and ask of it."""
 
-import asyncio
 import json
 import os
 import random
@@ -16,6 +15,7 @@ from typing import Any
 import kubernetes.client
 from kit.cluster import DIE_WITH_PARENT, free_ports
 from kit.local_kubernetes.api_server import ApiServer
+from kit.loop_thread import LoopThread
 from kit.operators.node_agent import NodeAgent, Object
 from kit.waiting import eventually
 from kubernetes.client import ApiException
@@ -334,17 +334,13 @@ def _condition(resource: Object | None, kind: str) -> Object:
 @contextmanager
 def forwarded(pairs: Sequence[tuple[Address, Address]]) -> Iterator[None]:
     """The first address of each pair leads to the second, as a balancer of somebody else would have it."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
+    loop = LoopThread("forwarders of addresses")
     forwarders = [Forwarder(address, target) for address, target in pairs]
     try:
         for forwarder in forwarders:
-            asyncio.run_coroutine_threadsafe(forwarder.open(), loop).result(THREAD_TIMEOUT_S)
+            loop.do(forwarder.open())
         yield
     finally:
         for forwarder in forwarders:
-            asyncio.run_coroutine_threadsafe(forwarder.close(), loop).result(THREAD_TIMEOUT_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+            loop.do(forwarder.close())
         loop.close()

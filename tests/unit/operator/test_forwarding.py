@@ -1,7 +1,9 @@
 """Forwarding listeners: bytes both ways, ends told, bounded, and gone when they are withdrawn."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 from kit.waiting import HANG_S, turn_until
@@ -168,3 +170,22 @@ async def test_an_address_goes_from_one_node_to_another_only_by_a_withdrawal(nod
         assert kept[-1][0].node_id == 1
     finally:
         await publications.close()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_nobody_is_forwarded_who_comes_while_an_address_is_closed(
+    forwarder: Forwarder, turns: int
+) -> None:
+    """Goal: a withdrawn address leads nowhere, at once. Method: close it so many turns of the event loop after a
+    client has connected, from before the connection is accepted until it is forwarded: the client is cut off.
+    """
+    with socket.create_connection(tuple(forwarder.address)) as client:
+        client.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await forwarder.close()
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(HANG_S):
+            with suppress(ConnectionResetError):
+                assert await loop.sock_recv(client, 1) == b""
+    assert forwarder.connections == 0

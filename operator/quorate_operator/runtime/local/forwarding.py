@@ -63,9 +63,10 @@ class Forwarder:
 
     async def close(self) -> None:
         """Stops listening, and closes every connection."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        server, self._server = self._server, None
+        if server is not None:
+            await stop_accepting(server)
+            server.close()
         ending = list(self._connections)
         for connection in ending:
             connection.cancel()
@@ -75,6 +76,9 @@ class Forwarder:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if self._server is None:  # closed while this connection was being accepted
+            writer.transport.abort()
+            return
         if len(self._connections) >= CONNECTIONS_MAX:
             logger.warning("%s has %d connections; one more was refused", self.address, CONNECTIONS_MAX)
             writer.transport.abort()
@@ -112,6 +116,14 @@ class Forwarder:
                 way.cancel()
             if not node_writer.is_closing():
                 node_writer.transport.abort()
+
+
+async def stop_accepting(server: asyncio.Server) -> None:
+    """Lets a server take in what it has accepted: a closed one fails to, and leaves the connection open."""
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    await asyncio.sleep(0)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
