@@ -7,6 +7,7 @@ that was killed stays dead until the test starts it again.
 import asyncio
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -37,7 +38,11 @@ START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 40
 TOOL_TIMEOUT_S = 60
 REQUEST_TIMEOUT_MS = 5_000
-LINES_SHOWN = 15
+LINES_SHOWN = 30
+TELLING = re.compile(
+    r"Recorded new KRaft controller|BrokerLifecycleManager|Disconnecting from node|transition to|reached"
+)
+"""What a Java node says of its controller at the level INFO."""
 PORTS = range(20_000, 32_700)
 _given_ports: set[int] = set()
 # The index files of a new log are written to their full size, 10 MiB each by default.
@@ -435,7 +440,7 @@ class Cluster:
             log = self.layout.directory.node_log(node.label)
             lines = log.read_text(errors="replace").splitlines() if log.exists() else []
             if node.implementation is Implementation.JAVA:
-                lines = [line for line in lines if "] INFO " not in line]
+                lines = [line for line in lines if "] INFO " not in line or TELLING.search(line)]
             logs.append("\n".join([f"{node.label} ({node.implementation}) {state}:", *lines[-LINES_SHOWN:]]))
         return "\n\n".join([str(observation), *logs])
 

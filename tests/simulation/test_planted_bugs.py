@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kit.simulator.planted import first_violation
 from kit.simulator.shape import SHAPES, Schedule, Shape
+from kit.simulator.wire import RELEASES
 from quorate_controller.control import partition_change, partitions
 from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.node.turn import ControllerNode
@@ -169,10 +170,17 @@ def test_finds_a_partition_that_falls_between_two_slices(monkeypatch: pytest.Mon
 
 def test_finds_a_transition_that_nobody_goes_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a change of controllers between two slices is found to lose the rest. Method: a new active controller
-    does not look for brokers that are still in ISRs though they are not active.
+    does not look for brokers that are still in ISRs though they are not active. Of three controllers another one
+    takes over at once.
     """
+
+    def of_three(seed: int) -> Shape:
+        return replace(
+            SHAPES["slices"](seed), voters=3, brokers=4, releases=(max(RELEASES),) * 3, drifts_ppm=(0,) * 3
+        )
+
     monkeypatch.setattr(PartitionTransitions, "activate", lambda _transitions: None)
-    assert first_violation(SHAPES["slices"]).name == "InactiveLeadsNothing"
+    assert first_violation(of_three).name == "InactiveLeadsNothing"
 
 
 def test_finds_a_stale_report_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SEEDS_MAX: Final = 40
+SEEDS_MAX: Final = 100
 
 
 def first_violation(shape_of: Callable[[int], Shape]) -> InvariantViolation:
