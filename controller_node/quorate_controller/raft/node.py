@@ -1,6 +1,6 @@
 """`RaftNode`: one replica of the metadata log, as a state machine that a driver feeds with events."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.records.batch import scan_batches
@@ -54,6 +54,11 @@ if TYPE_CHECKING:
 _POLLS_MAX = 8
 """A step passes through a few roles at most: Resigned, Unattached, Prospective, Candidate, Leader."""
 
+TELL_SUCCESSOR_MS: Final = 500
+"""How long a leader that has handed over stays, so that observers which ask it are told of its successor. Once it is
+gone they look for the leader at all controllers, and on Kubernetes the address of a pod that is gone does not even
+refuse connections: one attempt takes socket.connection.setup.timeout.ms, 10 s."""
+
 
 class RaftNode:
     """A voter or observer of the quorum. Not thread-safe; deterministic for a given `rng`.
@@ -71,6 +76,7 @@ class RaftNode:
         self._deadline_ms = NEVER_MS
         self._told_role: RoleChange | None = None
         self._told_state: RoleState | None = None
+        self._leaves_at_ms: int | None = None
 
     def start(self, now_ms: int) -> "Ready":
         """Begin. Call once, before the first `step`."""
@@ -102,6 +108,8 @@ class RaftNode:
                     replica.state.is_resigning = True
             case Shutdown(timeout_ms=timeout_ms):
                 replica.shutdown_deadline_ms = now_ms + timeout_ms
+                is_leading = isinstance(replica.state, Leader | Resigned)
+                self._leaves_at_ms = replica.shutdown_deadline_ms if is_leading else now_ms
             case Tick():
                 pass
             case _:
@@ -215,9 +223,9 @@ class RaftNode:
                 break
         else:
             raise RaftSafetyError(f"roles do not settle: {replica.state}")
-        if replica.shutdown_deadline_ms is not None and not self.is_shut_down:
-            self._deadline_ms = min(self._deadline_ms, replica.shutdown_deadline_ms)
         if replica.state is not self._told_state:
+            if self._leaves_at_ms is not None and isinstance(self._told_state, Resigned):
+                self._leaves_at_ms = min(self._leaves_at_ms, replica.now_ms + TELL_SUCCESSOR_MS)
             self._told_state = replica.state
             change = RoleChange(
                 role=replica.state.role,
@@ -227,6 +235,8 @@ class RaftNode:
             )
             if change != self._told_role:
                 self._told_role = replica.effects.role = change
+        if self._leaves_at_ms is not None and not self.is_shut_down:
+            self._deadline_ms = min(self._deadline_ms, self._leaves_at_ms)
         return replica.effects.take()
 
     def _is_at_rest(self) -> bool:
@@ -327,15 +337,14 @@ class RaftNode:
     def is_shut_down(self) -> bool:
         """Whether a `Shutdown` has run its course.
 
-        A leader stays, resigned, until a successor is known: it may be needed for the successor's majority.
+        A leader stays, resigned, until another replica stands for election: it may be needed for its majority. It
+        then stays for TELL_SUCCESSOR_MS.
         """
-        replica = self._replica
-        if replica.shutdown_deadline_ms is None:
+        if self._leaves_at_ms is None:
             return False
-        state = replica.state
-        if isinstance(state, Leader | Resigned) and replica.now_ms < replica.shutdown_deadline_ms:
-            return isinstance(state, Resigned) and state.has_nobody_to_hand_over_to
-        return True
+        state = self._replica.state
+        has_nobody = isinstance(state, Resigned) and state.has_nobody_to_hand_over_to
+        return has_nobody or self._replica.now_ms >= self._leaves_at_ms
 
     def high_watermark_of(self, node_id: int) -> int:
         """The high watermark that another node knows, -1 if that is unknown: only a leader knows it."""

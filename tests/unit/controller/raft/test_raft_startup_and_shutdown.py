@@ -17,6 +17,7 @@ from quorate_controller.raft.messages import (
     VoteRequest,
 )
 from quorate_controller.raft.model import ReplicaKey
+from quorate_controller.raft.node import TELL_SUCCESSOR_MS
 from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import HardState
 
@@ -152,6 +153,41 @@ def test_a_leader_hands_over_before_it_leaves(lab) -> None:
         cluster_id=None, voter=None, leader_id=2, leader_epoch=2, leader_endpoints=lab.endpoints(2)
     )
     node.ask(begin)
+    assert not node.node.is_shut_down
+
+
+def test_a_leader_that_has_handed_over_tells_of_its_successor(lab) -> None:
+    """Goal: observers learn of the successor where they are connected; they need not look for it at an address that
+    does not answer any more. Method: hand over with a vote; a Fetch before and after the successor has made itself
+    known; the time until it leaves, to the ms.
+    """
+    node = lab.leader()
+    for send in node.step(Shutdown(timeout_ms=5000)).sends:
+        node.answer(send, EndQuorumEpochResponse(leader_id=1, leader_epoch=1))
+    epoch, end_offset = node.node.epoch, node.node.log_end_offset
+    fetch = replace(lab.fetch(9, end_offset, epoch), current_leader_epoch=epoch)
+    vote = VoteRequest(
+        cluster_id=lab.cluster_id,
+        voter=None,
+        replica=lab.key(2),
+        replica_epoch=epoch + 1,
+        last_offset=end_offset,
+        last_offset_epoch=epoch,
+        pre_vote=False,
+    )
+    assert node.ask(vote)[0].vote_granted
+    assert node.ask(fetch)[0].leader_id == -1
+    begin = BeginQuorumEpochRequest(
+        cluster_id=None, voter=None, leader_id=2, leader_epoch=epoch + 1, leader_endpoints=lab.endpoints(2)
+    )
+    node.ask(begin)
+    response, _ = node.ask(fetch)
+    assert response.error_code is ErrorCode.fenced_leader_epoch
+    assert (response.leader_id, response.leader_epoch) == (2, epoch + 1)
+    assert response.leader_endpoint.host == "host2"
+    node.wait(TELL_SUCCESSOR_MS - 1)
+    assert not node.node.is_shut_down
+    node.wait(1)
     assert node.node.is_shut_down
 
 
