@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from quorate_admin.files import read_bounded
+from quorate_protocol.files import read_bounded
 
 from quorate.console import option, report_failures
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import uvloop
 from quorate_protocol.features import SUPPORTED_FEATURES
+from quorate_protocol.security.stores import SecurityConfigError
 
 from quorate_controller.driver import Clock, Driver
 from quorate_controller.log_levels import ProcessLoggers
 from quorate_controller.node.assembly import open_node
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peers import PeerConnections
-from quorate_controller.server.server import ControllerServer, load_libraries
+from quorate_controller.server.server import ControllerServer, load_libraries, read_stores
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
 
@@ -42,7 +43,7 @@ def run(config: ControllerConfig) -> None:
     """Runs a controller until SIGTERM or SIGINT.
 
     Raises:
-        StartError: a listener cannot be bound.
+        StartError: a listener cannot be bound, or its key store or trust store can't be used.
         StorageError: the directories cannot be used, or the disk fails later.
     """
     uvloop.run(_Process(config).serve())
@@ -62,6 +63,10 @@ class _Process:
         for note in config.notes:
             log.info("config_without_effect", extra={"facts": {"note": note}})
         load_libraries(config)
+        try:
+            tls = read_stores(config)
+        except SecurityConfigError as error:
+            raise StartError(str(error)) from None
         rng = SystemRandom()
         clock = Clock()
         node = open_node(
@@ -84,8 +89,9 @@ class _Process:
             rng=rng,
             on_raft_event=driver.raft_event,
             counters=counters,
+            tls=tls.get(config.controller_listener_names[0]),
         )
-        server = ControllerServer(config, driver, counters)
+        server = ControllerServer(config, driver, counters, tls)
         try:
             try:
                 await server.start()

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import psutil
 import yaml
@@ -32,6 +32,9 @@ from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.loopback import is_free
 from quorate_operator.runtime.local.server_properties import HTTP
+
+if TYPE_CHECKING:
+    from quorate_admin.security.config import SecurityConfig
 
 CONTROLLERS_FIRST = 3000
 START_TIMEOUT_S = 60
@@ -129,6 +132,8 @@ class Cluster:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._started_at_ms: dict[int, int] = {}
         self._removed_keys: dict[int, frozenset[str]] = {}
+        self.controller_security: SecurityConfig | None = None
+        """How to ask controllers, if not in plain text."""
 
     @classmethod
     def create(cls, directory: Path, jars: Path, manifest: str) -> Self:
@@ -375,6 +380,7 @@ class Cluster:
                 bootstrap_controllers=controller_addresses,
                 bootstrap_servers=broker_addresses,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
+                security=self.controller_security if controller_addresses else None,
                 # These nodes and no others, each of them once.
                 follow_advertised=False,
                 retries=len(controller_addresses) + len(broker_addresses) - 1,

@@ -22,6 +22,7 @@ from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft.messages import Propose, Ready, Role, RoleChange
 from quorate_controller.raft.peers import NEVER_MS
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.records.batch import scan_batches
 
 NODE_ID = 1
@@ -225,6 +226,7 @@ class TurnBench:
             node_id=NODE_ID,
             incarnation_id=UUID(int=1),
             listeners=(ListenerAddress(name="CONTROLLER", host="h", port=9093),),
+            protocols={"CONTROLLER": SecurityProtocol.PLAINTEXT},
             features={},
         )
         self.node = ControllerNode(

@@ -19,6 +19,7 @@ from quorate_admin.config import Address
 from quorate_admin.errors import (
     AdminError,
     AuthenticationError,
+    ConfigError,
     ConnectionFailedError,
     RebootstrapRequiredError,
     RequestTimeoutError,
@@ -296,9 +297,14 @@ async def _connect(
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     context = None
     if security is not None and security.protocol.is_tls:
-        from quorate_admin.security.tls import make_context  # noqa: PLC0415 - most connections need none
+        # Most connections need none.
+        from quorate_protocol.security.stores import SecurityConfigError  # noqa: PLC0415
+        from quorate_protocol.security.tls import client_context  # noqa: PLC0415
 
-        context = make_context(security.tls)
+        try:
+            context = client_context(security.tls)
+        except SecurityConfigError as error:
+            raise ConfigError(str(error)) from None
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             return await asyncio.open_connection(

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.files import read_bounded
+from quorate_protocol.security.scram import Challenged, ScramClient, ScramError, check_server
 
 from quorate_admin.errors import AuthenticationError, ConfigError
-from quorate_admin.files import read_bounded
 from quorate_admin.security.config import Mechanism, SaslConfig
-from quorate_admin.security.scram import Challenged, ScramClient, ScramError, check_server
 
 Ask = Callable[[Any], Awaitable[Any]]
 ROUNDS_MAX = 10

@@ -73,7 +73,7 @@ def admin_config(options: ToolOptions, defaults: Mapping[str, str] | None = None
 def read_properties(path: Path, option: str = "--command-config") -> dict[str, str]:
     """The properties in a file that an option names. Raises CommandError as `parse_file`."""
     # Most runs have no such file.
-    from quorate_admin.files import PROPERTIES_SIZE_BYTES_MAX
+    from quorate_protocol.files import PROPERTIES_SIZE_BYTES_MAX
     from quorate_protocol.properties import parse_properties
 
     return parse_file(path, option, parse_properties, size_bytes_max=PROPERTIES_SIZE_BYTES_MAX)
@@ -92,7 +92,7 @@ def parse_file(
         CommandError: the file can't be read, is too large, or `parse` raised ValueError or CommandError; the
             message has the option, the file and the reason.
     """
-    from quorate_admin.files import read_bounded
+    from quorate_protocol.files import read_bounded
 
     try:
         return parse(read_bounded(path, size_bytes_max).decode())

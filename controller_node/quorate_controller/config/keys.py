@@ -5,7 +5,7 @@ Names, types, defaults and ranges of Kafka's keys come from Kafka's own ConfigDe
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
@@ -33,6 +33,8 @@ OWN_KEYS: Final[Mapping[str, str]] = {
     ANSWERS_WAIT_FOR: "who has to know a change before it is answered: nobody, forwarder or brokers",
     ANSWERS_WAIT_MAX_MS: "how long an answer waits for that at most",
 }
+_SECRET: Final = re.compile("pass|secret|jaas|key|credential|token", re.IGNORECASE)
+"""A misspelled key with one of these words may have a secret as its value, which no message shows."""
 _LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 _PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
 _REQUIRED: Final = ("process.roles", "node.id", "controller.listener.names")
@@ -127,7 +129,8 @@ def check_names(properties: Mapping[str, str], problem: Problems) -> None:
             continue
         near = get_close_matches(name, known, n=3, cutoff=0.75)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; remove it"
-        problem(f"{name}={properties[name]}: there is no such key in Kafka {NEWEST_RELEASE}{hint}")
+        shown = name if _SECRET.search(name) else f"{name}={properties[name]}"
+        problem(f"{shown}: there is no such key in Kafka {NEWEST_RELEASE}{hint}")
 
 
 def check_refused(values: Mapping[str, ConfigValue], problem: Problems) -> None:
@@ -139,12 +142,15 @@ def check_refused(values: Mapping[str, ConfigValue], problem: Problems) -> None:
             problem(f"{name}={text}: {refusal.advice}")
 
 
-def notes_on_ignored(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns a note for each key that is set but has no effect. Values are left out: some are secrets."""
+def notes_on_ignored(properties: Mapping[str, str], in_use: Collection[str]) -> tuple[str, ...]:
+    """Returns a note for each key that is set but has no effect. Values are left out: some are secrets.
+
+    `in_use` are keys that have one with the listeners that are configured.
+    """
     return tuple(
         f"{name} is a broker config and has no effect on a controller"
         for name in sorted(properties)
-        if name not in _MEANINGFUL and not name.startswith(_MEANINGFUL_PREFIXES)
+        if name not in _MEANINGFUL and name not in in_use and not name.startswith(_MEANINGFUL_PREFIXES)
     )
 
 

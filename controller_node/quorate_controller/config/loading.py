@@ -18,7 +18,6 @@ from quorate_controller.config.endpoints import (
     BOOTSTRAP_SERVERS,
     CONTROLLER_LISTENER_NAMES,
     LISTENERS,
-    PLAINTEXT,
     PROTOCOL_MAP,
     VOTERS,
     ListenerAddress,
@@ -39,6 +38,7 @@ from quorate_controller.config.keys import (
     parse_http_listener,
     typed_values,
 )
+from quorate_controller.config.listener_security import ListenerSecurity, keys_in_use, parse_listener_security
 from quorate_controller.storage.controller_storage import StorageConfig
 from quorate_controller.storage.log import LogConfig
 
@@ -81,6 +81,8 @@ class ControllerConfig:
     """The controller listeners, in the order of controller.listener.names."""
     advertised_listeners: tuple[ListenerAddress, ...]
     """The endpoints for other nodes, in the same order; hosts are never empty."""
+    listener_security: Mapping[str, ListenerSecurity]
+    """By the name of the listener."""
     static_voters: tuple[StaticVoter, ...]
     bootstrap_servers: tuple[tuple[str, int], ...]
     auto_join: bool
@@ -163,7 +165,7 @@ def parse_config(
         local_host,
         problem,
     )
-    _require_plaintext(properties, values, names, problem)
+    security = _listener_security(properties, values, names, problem)
     voters = parse_voters(_strings(values[VOTERS]), problem)
     servers = parse_bootstrap_servers(_strings(values[BOOTSTRAP_SERVERS]), problem)
     node_id = _node_id(properties, values, problem)
@@ -181,6 +183,7 @@ def parse_config(
         controller_listener_names=names,
         listeners=listeners,
         advertised_listeners=advertised,
+        listener_security=security,
         static_voters=voters,
         bootstrap_servers=servers,
         auto_join=bool(values[_AUTO_JOIN]),
@@ -205,7 +208,7 @@ def parse_config(
         answers=answers,
         values=values,
         explicit=dict(properties),
-        notes=notes_on_ignored(properties),
+        notes=notes_on_ignored(properties, keys_in_use(security)),
     )
 
 
@@ -273,21 +276,16 @@ def _bound_listeners(
     return controller_listeners(listeners, names, problem)
 
 
-def _require_plaintext(
+def _listener_security(
     properties: Mapping[str, str],
     values: Mapping[str, ConfigValue],
     names: tuple[str, ...],
     problem: Problems,
-) -> None:
+) -> Mapping[str, ListenerSecurity]:
     protocols = parse_protocol_map(
         str(values[PROTOCOL_MAP] or ""), is_explicit=PROTOCOL_MAP in properties, names=names, problem=problem
     )
-    for name in names:
-        if protocols[name] != PLAINTEXT:
-            problem(
-                f"{PROTOCOL_MAP}: controller listener {name} has {protocols[name]}; only {PLAINTEXT} is "
-                f"supported yet; set {name}:{PLAINTEXT} and keep the listener in a private network"
-            )
+    return parse_listener_security(properties, protocols, names, problem)
 
 
 def _node_id(properties: Mapping[str, str], values: Mapping[str, ConfigValue], problem: Problems) -> int:

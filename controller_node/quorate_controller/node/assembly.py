@@ -84,6 +84,7 @@ def _build(
         node_id=config.node_id,
         incarnation_id=uuid_from(rng),
         listeners=config.advertised_listeners,
+        protocols={name: one.protocol for name, one in config.listener_security.items()},
         features=SUPPORTED_FEATURES,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from quorate_controller.security.access import UNRESTRICTED, Access
 
@@ -26,6 +26,9 @@ class Principal:
 
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
+
+
+ANONYMOUS: Final = Principal()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

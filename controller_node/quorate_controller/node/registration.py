@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest, Feature, Listener
 from kio.schema.errors import ErrorCode
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE
-from quorate_protocol.kafka.enums import SecurityProtocol
 
 from quorate_controller.raft.model import find_endpoint
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from quorate_protocol.image import ControllerRegistration
+    from quorate_protocol.kafka.enums import SecurityProtocol
 
     from quorate_controller.config.endpoints import ListenerAddress
     from quorate_controller.raft.model import Endpoint
@@ -35,6 +35,8 @@ class ControllerIdentity:
     node_id: int
     incarnation_id: UUID
     listeners: tuple[ListenerAddress, ...]
+    protocols: Mapping[str, SecurityProtocol]
+    """By the name of the listener."""
     features: Mapping[str, tuple[int, int]]
     """Lowest and highest supported level by feature."""
 
@@ -49,7 +51,7 @@ class ControllerIdentity:
                     name=listener.name,
                     host=listener.host,
                     port=listener.port,
-                    security_protocol=SecurityProtocol.PLAINTEXT,
+                    security_protocol=self.protocols[listener.name],
                 )
                 for listener in self.listeners
             ),
@@ -68,8 +70,9 @@ class ControllerIdentity:
             return "not registered"
         if registration.incarnation_id != self.incarnation_id:
             return "another incarnation is registered"
-        endpoints = {one.name: (one.host, one.port) for one in self.listeners}
-        if {one.name: (one.host, one.port) for one in registration.listeners.values()} != endpoints:
+        endpoints = {one.name: (one.host, one.port, self.protocols[one.name]) for one in self.listeners}
+        registered = registration.listeners.values()
+        if {one.name: (one.host, one.port, one.security_protocol) for one in registered} != endpoints:
             return "other endpoints are registered"
         if registration.supported_features != self.features:
             return "other feature levels are registered"

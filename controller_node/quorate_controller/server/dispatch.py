@@ -23,7 +23,7 @@ from quorate_protocol.wire.server import parse_request
 from quorate_protocol.wire.writing import write_entity
 
 from quorate_controller.control.api import ControlError
-from quorate_controller.node.events import Caller, Principal
+from quorate_controller.node.events import ANONYMOUS, Caller, Principal
 from quorate_controller.raft.messages import FetchRequest, Role
 from quorate_controller.security.access import UNRESTRICTED
 from quorate_controller.server import misrouting
@@ -62,7 +62,6 @@ DEFAULT_TIMEOUT_MS: Final = 30_000
 
 _LENGTH: Final = struct.Struct(">i")
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_ANONYMOUS: Final = Principal()
 
 
 def encode_answer(api: Api, version: int, correlation_id: int, response: object) -> bytearray:
@@ -104,7 +103,7 @@ class Call:
         counters: RequestCounters,
         *,
         envelope: Request | None = None,
-        principal: Principal = _ANONYMOUS,
+        principal: Principal = ANONYMOUS,
         client_host: str | None = None,
         authorization: Authorization | None = None,
     ) -> None:
@@ -137,7 +136,7 @@ class Call:
 
     @property
     def peer(self) -> Peer:
-        """The principal of the connection."""
+        """The other end of the connection."""
         return self.exchange.peer
 
     @property
@@ -319,7 +318,10 @@ class Dispatcher:
             self._counters.refused_connections += 1
             exchange.refuse(error.message)
             return
-        self._serve(Call(request, exchange, self._counters, authorization=self._authorization))
+        principal = exchange.peer.principal
+        self._serve(
+            Call(request, exchange, self._counters, principal=principal, authorization=self._authorization)
+        )
 
     def _serve(self, call: Call) -> None:
         try:

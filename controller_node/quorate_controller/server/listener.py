@@ -15,14 +15,17 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.wire.frames import FrameDecoder
 
+from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX, RequestMemory
+from quorate_controller.server.tls import TlsOfListener, UnmappedNameError
+from quorate_controller.server.tls_acceptor import BACKLOG, TlsAcceptor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +58,8 @@ class Peer:
     host: str
     port: int
     listener: str
+    principal: Principal = ANONYMOUS
+    """Whom the connection has authenticated: `User:ANONYMOUS` if nobody."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -178,6 +183,17 @@ class Connection(asyncio.Protocol):
             return
         self._transport.set_write_buffer_limits(high=self._limits.send_buffer_bytes_max)
         set_no_delay(transport)
+        if self._listener.tls is not None:
+            self._identify(self._listener.tls)
+
+    def _identify(self, tls: TlsOfListener) -> None:
+        """Find out whom the certificate of the other end names."""
+        try:
+            principal = tls.principal_of(self._transport.get_extra_info("ssl_object"))
+        except (UnmappedNameError, ValueError) as error:
+            self.refuse(str(error))
+        else:
+            self.peer = replace(self.peer, principal=principal)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
         self._take_no_more()
@@ -328,13 +344,22 @@ class Connection(asyncio.Protocol):
 class Listener:
     """A named listener of this controller, for instance CONTROLLER on 0.0.0.0:9093."""
 
-    def __init__(self, *, name: str, handler: RequestHandler, limits: ListenerLimits) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        handler: RequestHandler,
+        limits: ListenerLimits,
+        tls: TlsOfListener | None = None,
+    ) -> None:
         self.name = name
+        self.tls = tls
         self.handler = handler
         self.limits = limits
         self.memory = RequestMemory(name, limits.request_memory_bytes_max)
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
+        self._acceptor: TlsAcceptor | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
         self._is_full = False
@@ -346,14 +371,26 @@ class Listener:
             OSError: the address cannot be bound.
         """
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self), host or None, port, backlog=1024, reuse_address=True
-        )
+        if self.tls is None:
+            self._server = await loop.create_server(
+                lambda: Connection(self), host or None, port, backlog=BACKLOG, reuse_address=True
+            )
+        else:
+            acceptor = TlsAcceptor(
+                listener=self.name,
+                tls=self.tls,
+                make_protocol=lambda: Connection(self),
+                may_begin=self._has_room,
+            )
+            await acceptor.start(host, port)
+            self._acceptor = acceptor
         self._schedule_sweep()
 
     @property
     def port(self) -> int:
         """The bound port."""
+        if self._acceptor is not None:
+            return self._acceptor.port
         assert self._server is not None, "the listener is started"
         return cast("int", self._server.sockets[0].getsockname()[1])
 
@@ -368,6 +405,8 @@ class Listener:
             self._sweep.cancel()
         if self._server is not None:
             self._server.close()
+        if self._acceptor is not None:
+            await self._acceptor.close()
         for connection in list(self._connections):
             connection.drain()
         if not self._connections:
@@ -381,18 +420,22 @@ class Listener:
 
     def admit(self, connection: Connection) -> bool:
         """Take a new connection in, unless there are too many; logged once until there is room again."""
-        if len(self._connections) >= self.limits.connections_max:
-            if not self._is_full:
-                facts = {
-                    "listener": self.name,
-                    "connections_max": self.limits.connections_max,
-                    "peer": str(connection.peer),
-                }
-                log.warning("listener_full", extra={"facts": facts})
-            self._is_full = True
+        # A connection with TLS had its place when its handshake began.
+        if self.tls is None and not self._has_room(str(connection.peer)):
             return False
         self._connections.add(connection)
         return True
+
+    def _has_room(self, peer: str) -> bool:
+        """Whether there may be one more connection; handshakes that are under way count, too."""
+        count = len(self._connections) + (0 if self._acceptor is None else self._acceptor.handshake_count)
+        if count < self.limits.connections_max:
+            return True
+        if not self._is_full:
+            facts = {"listener": self.name, "connections_max": self.limits.connections_max, "peer": peer}
+            log.warning("listener_full", extra={"facts": facts})
+        self._is_full = True
+        return False
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""

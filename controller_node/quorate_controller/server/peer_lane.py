@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import Payload
 
+    from quorate_controller.server.tls import TlsOfListener
+
 log = logging.getLogger(__name__)
 
 
@@ -136,6 +138,7 @@ class PeerLane:
         rng: Random,
         on_lost: Callable[[], None],
         on_misrouted: Callable[[], None],
+        tls: TlsOfListener | None = None,
     ) -> None:
         self.address = address
         self._client_id = client_id
@@ -144,6 +147,7 @@ class PeerLane:
         self._rng = rng
         self._on_lost = on_lost
         self._on_misrouted = on_misrouted
+        self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._state = _State.UNCONNECTED
         self._waiting: deque[Outbound] = deque()
@@ -216,13 +220,19 @@ class PeerLane:
         )
         try:
             # The name is resolved for each connection: a node may have moved.
-            await self._loop.create_connection(lambda: wire, self.address.host, self.address.port)
+            await self._loop.create_connection(
+                lambda: wire,
+                self.address.host,
+                self.address.port,
+                ssl=None if self._tls is None else self._tls.client,
+                server_hostname=None if self._tls is None else self.address.host,
+            )
         except (OSError, UnicodeError) as error:
             self._connect_task = None
             self.broken(str(error))
 
     def connected(self, transport: asyncio.Transport) -> None:
-        """The socket is connected: ask which versions the peer speaks."""
+        """The socket is connected, with TLS if that is configured: ask which versions the peer speaks."""
         self._transport = transport
         self._codec = ClientConnection(
             self._client_id,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from quorate_controller.node.events import RegistrationSend
     from quorate_controller.server.counters import RequestCounters
+    from quorate_controller.server.tls import TlsOfListener
 
     RaftEvent = ResponseReceived | RequestFailed | ConnectionLost
 
@@ -83,7 +84,9 @@ class PeerConnections:
         on_raft_event: Callable[[RaftEvent], None],
         counters: RequestCounters,
         limits: LaneLimits | None = None,
+        tls: TlsOfListener | None = None,
     ) -> None:
+        self._tls = tls
         self._client_id = client_id
         self._cluster_id = cluster_id
         self._counters = counters
@@ -159,6 +162,7 @@ class PeerConnections:
             rng=self._rng,
             on_lost=on_lost,
             on_misrouted=on_misrouted,
+            tls=self._tls,
         )
 
     def _raft_answered(self, send: messages.Send, response: Payload) -> None:

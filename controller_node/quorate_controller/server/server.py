@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib
 import logging
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
 from quorate_controller.server.listener import Listener, ListenerLimits
+from quorate_controller.server.tls import TlsOfListener
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from quorate_controller.config import ControllerConfig
     from quorate_controller.node.port import NodePort
     from quorate_controller.server.http import HttpPages
@@ -31,11 +35,24 @@ def load_libraries(config: ControllerConfig) -> None:
         importlib.import_module("quorate_controller.server.metrics")
 
 
+def read_stores(config: ControllerConfig) -> dict[str, TlsOfListener]:
+    """Return the TLS of each listener that has it, by its name. Raises SecurityConfigError."""
+    return {
+        name: TlsOfListener(name, security.tls)
+        for name, security in config.listener_security.items()
+        if security.tls is not None
+    }
+
+
 class ControllerServer:
     """Listens for one node, from `start` to `close`."""
 
     def __init__(
-        self, config: ControllerConfig, node: NodePort, counters: RequestCounters | None = None
+        self,
+        config: ControllerConfig,
+        node: NodePort,
+        counters: RequestCounters | None = None,
+        tls: Mapping[str, TlsOfListener] = MappingProxyType({}),
     ) -> None:
         self._config = config
         self._node = node
@@ -43,7 +60,8 @@ class ControllerServer:
         dispatcher = Dispatcher(node, self._counters)
         limits = listener_limits(config)
         self._listeners = [
-            Listener(name=address.name, handler=dispatcher, limits=limits) for address in config.listeners
+            Listener(name=address.name, handler=dispatcher, limits=limits, tls=tls.get(address.name))
+            for address in config.listeners
         ]
         self._pages: HttpPages | None = None
 

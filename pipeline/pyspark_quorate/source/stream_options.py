@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import ConfigError
-from quorate_admin.files import PROPERTIES_SIZE_BYTES_MAX, read_bounded
+from quorate_protocol.files import PROPERTIES_SIZE_BYTES_MAX, read_bounded
 from quorate_protocol.properties import parse_properties
 
 from pyspark_quorate.source.options import OptionError, choice, flag, lowered, number, require_known

@@ -20,8 +20,6 @@ from quorate.tools.metadata_shell.tree import Node, image_root
 from quorate.tools.reassign_partitions.files import parse_reassignment, parse_topics
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import ConfigError
-from quorate_admin.security.jaas import parse_jaas
-from quorate_admin.security.scram import Challenged, ScramClient, ScramError, check_server
 from quorate_controller.control.config_schema import (
     ConfigValueError,
     Definition,
@@ -35,6 +33,8 @@ from quorate_operator.resources.services import ANNOTATION_PUBLISHED, LABEL_NODE
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.loading import load_checkpoint
 from quorate_protocol.properties import parse_properties
+from quorate_protocol.security.jaas import parse_jaas
+from quorate_protocol.security.scram import Challenged, ScramClient, ScramError, check_server
 
 _SCRAM: Final = ScramClient(mechanism="SCRAM-SHA-256", username="u", password="p", nonce="abc")
 

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from quorate_admin.security.scram import ITERATIONS_MAX
 from quorate_admin.types.credentials import (
     ITERATIONS_DEFAULT,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
 from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.security.scram import ITERATIONS_MAX
 
 from quorate.console import UsageError
 from quorate.tools.configs.entities import CLIENTS, IPS, USERS, Entities

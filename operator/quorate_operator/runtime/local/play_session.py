@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from quorate_admin.files import read_bounded
+from quorate_protocol.files import read_bounded
 from quorate_protocol.kafka.releases import version_key
 from quorate_protocol.printable import PrintableFormatter
 

@@ -16,9 +16,9 @@ from quorate_admin.client import AdminClient
 from quorate_admin.errors import AuthenticationError, ConfigError
 from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig
 from quorate_admin.security.sasl import dialogue_for, oauth_token, unsecured_token
-from quorate_admin.security.scram import ScramClient, ScramError, check_server
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.security.scram import ScramClient, ScramError, check_server
 from quorate_protocol.wire.server import Request
 
 # RFC 7677's example of SCRAM-SHA-256.

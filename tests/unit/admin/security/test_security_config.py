@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quorate_admin.errors import ConfigError
-from quorate_admin.security.config import Mechanism, SecurityConfig, StoreType
-from quorate_admin.security.jaas import parse_jaas
+from quorate_admin.security.config import Mechanism, SecurityConfig
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.security.jaas import parse_jaas
+from quorate_protocol.security.stores import StoreType
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

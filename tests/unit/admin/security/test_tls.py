@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from kit.fake_cluster import CLUSTER_ID, FakeCluster
 from quorate_admin.client import AdminClient
-from quorate_admin.errors import AuthenticationError, ConfigError
+from quorate_admin.errors import AuthenticationError
 from quorate_admin.security.config import SecurityConfig
-from quorate_admin.security.tls import make_context, openssl_name
+from quorate_protocol.security.stores import SecurityConfigError
+from quorate_protocol.security.tls import client_context as context_of
+from quorate_protocol.security.tls import openssl_name
 
 SECRET = "secret-of-the-store"
 needs_keytool = pytest.mark.skipif(shutil.which("keytool") is None, reason="keytool, of a JRE, is missing")
@@ -59,7 +61,7 @@ def ssl_properties(**stores: str) -> SecurityConfig:
 
 def client_context(**stores: str) -> ssl.SSLContext:
     """What a client with these properties connects with."""
-    return make_context(ssl_properties(**stores).tls)
+    return context_of(ssl_properties(**stores).tls)
 
 
 def server_context(files: Path, name: str = "", *, wants_certificate: bool = False) -> ssl.SSLContext:
@@ -135,7 +137,7 @@ def test_jks_is_refused_with_the_command_that_converts(files: Path) -> None:
         *("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(files / "cert.pem")),
         *("-keystore", str(store), "-storetype", "JKS", "-storepass", SECRET),
     )
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(SecurityConfigError) as refused:
         client_context(truststore_location=str(store), truststore_password=SECRET)
     (command,) = [line for line in str(refused.value).splitlines() if "keytool" in line]
     run(*command.split(), "-srcstorepass", SECRET, "-deststorepass", SECRET)
@@ -181,7 +183,7 @@ def test_stores_that_can_not_be_used_are_named(
 ) -> None:
     """Goal: an error that names property and file. Method: each mistake."""
     monkeypatch.chdir(files)
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(SecurityConfigError) as refused:
         client_context(**stores)
     assert said in str(refused.value)
     assert "store.location=" in str(refused.value)
@@ -193,7 +195,7 @@ def test_pkcs12_without_its_library_says_how_to_get_it(files: Path, monkeypatch:
     for name in [name for name in sys.modules if name.startswith("cryptography")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(ConfigError, match=r"quorate\[pkcs12\]"):
+    with pytest.raises(SecurityConfigError, match=r"quorate\[pkcs12\]"):
         client_context(truststore_location=str(files / "key.p12"))
 
 
@@ -219,7 +221,7 @@ def test_versions_and_suites_go_together() -> None:
     """Goal: what can't be is told. Method: suites of TLS 1.3 alone, of none, and unknown ones."""
     context = client_context(cipher_suites="TLS_AES_256_GCM_SHA384")
     assert context.minimum_version == ssl.TLSVersion.TLSv1_3
-    with pytest.raises(ConfigError, match=r"none of them is for ssl\.enabled\.protocols=TLSv1\.2"):
+    with pytest.raises(SecurityConfigError, match=r"none of them is for ssl\.enabled\.protocols=TLSv1\.2"):
         client_context(cipher_suites="TLS_AES_256_GCM_SHA384", enabled_protocols="TLSv1.2")
-    with pytest.raises(ConfigError, match="TLS_FOO is not supported"):
+    with pytest.raises(SecurityConfigError, match="TLS_FOO is not supported"):
         client_context(cipher_suites="TLS_FOO")

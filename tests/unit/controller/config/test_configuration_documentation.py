@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from quorate_controller.config import ConfigError, parse_config
 from quorate_controller.config.keys import AUTHORIZER_KEYS, OWN_KEYS, notes_on_ignored
+from quorate_controller.config.listener_security import LISTENER_TLS_KEYS
 from quorate_controller.control.config_schema import broker_definitions
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "configuration.md"
@@ -26,7 +27,8 @@ def section(heading: str) -> str:
 
 def keys_in(text: str) -> set[str]:
     """The keys in the first column of the tables of a text."""
-    return set(re.findall(r"^\| `([\w.]+)`", text, re.MULTILINE))
+    cells = re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+)", text, re.MULTILINE)
+    return {key for cell in cells for key in re.findall(r"[\w.]+", cell)}
 
 
 def test_keys_exist() -> None:
@@ -44,7 +46,14 @@ def test_no_key_with_an_effect_is_noted_as_ignored() -> None:
     """Goal: log and document agree. Method: the notes for the keys of the first tables."""
     keys = keys_in(section("Keys with an effect"))
     assert len(keys) > 30
-    assert notes_on_ignored(dict.fromkeys(keys, "")) == ()
+    assert notes_on_ignored(dict.fromkeys(keys, ""), LISTENER_TLS_KEYS) == ()
+
+
+def test_the_keys_of_listeners_are_documented() -> None:
+    """Goal: no hidden key. Method: compare the table with the code's."""
+    assert (
+        keys_in(DOCUMENT.read_text().partition("\n### TLS\n")[2].partition("\n### ")[0]) == LISTENER_TLS_KEYS
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ IDENTITY = ControllerIdentity(
     node_id=3000,
     incarnation_id=UUID(int=1),
     listeners=(ListenerAddress(name="CONTROLLER", host="c0", port=9093),),
+    protocols={"CONTROLLER": SecurityProtocol.PLAINTEXT},
     features={"metadata.version": (7, 33), "kraft.version": (0, 1)},
 )
 REGISTERED = ControllerRegistration(

@@ -4,12 +4,12 @@ import os
 import re
 import ssl
 import tempfile
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from quorate_admin.errors import ConfigError
-from quorate_admin.files import read_bounded
-from quorate_admin.security.config import TLS_VERSIONS, Store, StoreType, TlsConfig
+from quorate_protocol.files import read_bounded
+from quorate_protocol.security.stores import TLS_VERSIONS, SecurityConfigError, Store, StoreType, TlsConfig
 
 _JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _STORE_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -24,8 +24,43 @@ _CIPHERS: Final = {
 }
 
 
-def make_context(config: TlsConfig) -> ssl.SSLContext:
-    """The context of a client. Raises ConfigError if a file can't be read or has the wrong content."""
+class ClientAuth(Enum):
+    """Whether a listener asks clients for a certificate: the values of ssl.client.auth."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+_VERIFY_MODES: Final = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+
+def server_context(config: TlsConfig, client_auth: ClientAuth) -> ssl.SSLContext:
+    """The context of a listener. Raises SecurityConfigError as `client_context` does, and without a key store."""
+    if config.keystore is None:
+        raise SecurityConfigError(
+            "ssl.keystore.location is missing: a listener with TLS needs a key and a certificate; set it, or "
+            "ssl.keystore.key and ssl.keystore.certificate.chain with ssl.keystore.type=PEM"
+        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    _set_versions(context, config)
+    _identify(context, config.keystore, config.key_password)
+    context.verify_mode = _VERIFY_MODES[client_auth]
+    if client_auth is not ClientAuth.NONE:
+        if config.truststore is None:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        else:
+            _trust(context, config.truststore)
+    return context
+
+
+def client_context(config: TlsConfig) -> ssl.SSLContext:
+    """The context of a client. Raises SecurityConfigError if a file can't be read or has the wrong content."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.is_checking_host and config.is_checking_certificate
     _set_versions(context, config)
@@ -52,7 +87,7 @@ def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:
             if (version < ssl.TLSVersion.TLSv1_3 if is_old_only else old or version == ssl.TLSVersion.TLSv1_3)
         ]
         if not versions:
-            raise ConfigError(
+            raise SecurityConfigError(
                 f"ssl.cipher.suites={','.join(config.cipher_suites)}: none of them is for "
                 f"ssl.enabled.protocols={','.join(config.enabled_protocols)}"
             )
@@ -67,7 +102,7 @@ def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
         try:
             context.set_ciphers(openssl_name(name))
         except (ssl.SSLError, ValueError):
-            raise ConfigError(
+            raise SecurityConfigError(
                 f"ssl.cipher.suites: {name} is not supported; allowed are names such as "
                 "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
             ) from None
@@ -90,7 +125,9 @@ def _trust(context: ssl.SSLContext, store: Store) -> None:
     try:
         context.load_verify_locations(cadata=pem)
     except ssl.SSLError as error:
-        raise ConfigError(f"{_named(store)}: it has no certificates ({error.reason or error})") from None
+        raise SecurityConfigError(
+            f"{_named(store)}: it has no certificates ({error.reason or error})"
+        ) from None
 
 
 def _identify(context: ssl.SSLContext, store: Store, key_password: str | None) -> None:
@@ -105,7 +142,9 @@ def _identify(context: ssl.SSLContext, store: Store, key_password: str | None) -
     except (ssl.SSLError, ValueError) as error:
         hint = "" if key_password else " (if the key is encrypted, give ssl.key.password)"
         reason = getattr(error, "reason", None) or error
-        raise ConfigError(f"{_named(store)}: key or certificate can't be used: {reason}{hint}") from None
+        raise SecurityConfigError(
+            f"{_named(store)}: key or certificate can't be used: {reason}{hint}"
+        ) from None
     finally:
         Path(name).unlink()
 
@@ -119,7 +158,9 @@ def _pem_of(store: Store, key_password: str | None) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise ConfigError(f"{_named(store)}: it is not a PEM file, but {store.prefix}.type is PEM") from None
+        raise SecurityConfigError(
+            f"{_named(store)}: it is not a PEM file, but {store.prefix}.type is PEM"
+        ) from None
 
 
 def _content(store: Store) -> bytes:
@@ -127,14 +168,14 @@ def _content(store: Store) -> bytes:
     try:
         return read_bounded(Path(store.location), _STORE_SIZE_BYTES_MAX)
     except OSError as error:
-        raise ConfigError(f"{_named(store)}: {error.strerror}") from None
+        raise SecurityConfigError(f"{_named(store)}: {error.strerror}") from None
     except ValueError as error:
-        raise ConfigError(f"{_named(store)}: {error}") from None
+        raise SecurityConfigError(f"{_named(store)}: {error}") from None
 
 
 def _pem_of_pkcs12(store: Store, content: bytes, key_password: str | None) -> str:
     if content.startswith(_JKS_MAGIC):
-        raise ConfigError(
+        raise SecurityConfigError(
             f"{_named(store)}: it is a JKS file, which only Java can read. Convert it:\n"
             f"  keytool -importkeystore -srckeystore {store.location} -srcstoretype JKS "
             f"-destkeystore {store.location}.p12 -deststoretype PKCS12\n"
@@ -149,14 +190,14 @@ def _pem_of_pkcs12(store: Store, content: bytes, key_password: str | None) -> st
         )
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError:
-        raise ConfigError(
+        raise SecurityConfigError(
             f"{_named(store)}: PKCS12 needs the package `cryptography` (pip install 'quorate[pkcs12]'), "
             f"or set {store.prefix}.type=PEM and give a PEM file"
         ) from None
     try:
         bag = load_pkcs12(content, store.password.encode() if store.password else None)
     except ValueError:
-        raise ConfigError(
+        raise SecurityConfigError(
             f"{_named(store)}: {store.prefix}.password is wrong, or it is not a PKCS12 file"
         ) from None
     certificates = [bag.cert] if bag.cert else []

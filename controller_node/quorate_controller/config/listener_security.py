@@ -1,0 +1,120 @@
+"""How each controller listener is secured: listener.security.protocol.map, and TLS as Kafka configures it.
+
+A key with the prefix `listener.name.<listener>.` takes precedence over the key without it on that listener.
+Connections to other controllers have the settings of the first controller listener.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.security.stores import (
+    TLS_KEYS,
+    SecurityConfigError,
+    TlsConfig,
+    choice,
+    tls_from_properties,
+)
+from quorate_protocol.security.tls import ClientAuth
+
+from quorate_controller.config.endpoints import PROTOCOL_MAP, Problems
+from quorate_controller.control.regular_expressions import is_regular_expression
+from quorate_controller.security.principal_rules import DEFAULT_RULES, PrincipalRule, parse_rules
+
+CLIENT_AUTH: Final = "ssl.client.auth"
+MAPPING_RULES: Final = "ssl.principal.mapping.rules"
+LISTENER_TLS_KEYS: Final = TLS_KEYS | {CLIENT_AUTH, MAPPING_RULES}
+"""The keys that this module reads, with and without the prefix of a listener."""
+
+_UNSUPPORTED: Final[Mapping[str, str]] = {
+    "ssl.engine.factory.class": "Java classes can't run here; remove it",
+    "ssl.keymanager.algorithm": "OpenSSL has no key managers; remove it",
+    "ssl.trustmanager.algorithm": "OpenSSL has no trust managers; remove it",
+    "ssl.provider": "OpenSSL has no security providers; remove it",
+    "security.providers": "Java classes can't run here; remove it",
+}
+"""Keys that would be dangerous to ignore on a listener with TLS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerTls:
+    """TLS on one listener."""
+
+    tls: TlsConfig
+    client_auth: ClientAuth = ClientAuth.NONE
+    mapping_rules: Sequence[PrincipalRule] = DEFAULT_RULES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSecurity:
+    """How one listener is secured."""
+
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    tls: ListenerTls | None = None
+
+
+def prefix_of(listener: str) -> str:
+    """The prefix of the keys of one listener."""
+    return f"listener.name.{listener.lower()}."
+
+
+def properties_of(listener: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties as they apply to a listener."""
+    prefix = prefix_of(listener)
+    own = {key[len(prefix) :]: value for key, value in properties.items() if key.startswith(prefix)}
+    return {**properties, **own}
+
+
+def keys_in_use(security: Mapping[str, ListenerSecurity]) -> frozenset[str]:
+    """The keys that these listeners read."""
+    secured = [name for name, one in security.items() if one.tls is not None]
+    prefixes = ("", *map(prefix_of, secured)) if secured else ()
+    return frozenset(prefix + key for prefix in prefixes for key in LISTENER_TLS_KEYS)
+
+
+def parse_listener_security(
+    properties: Mapping[str, str], protocols: Mapping[str, str], names: Sequence[str], problem: Problems
+) -> Mapping[str, ListenerSecurity]:
+    """Return how each controller listener is secured, by its name."""
+    return {name: _security(name, SecurityProtocol[protocols[name]], properties, problem) for name in names}
+
+
+def _security(
+    name: str, protocol: SecurityProtocol, properties: Mapping[str, str], problem: Problems
+) -> ListenerSecurity:
+    if protocol.is_sasl:
+        problem(
+            f"{PROTOCOL_MAP}: controller listener {name} has {protocol.name}; SASL is not supported yet; "
+            f"set {name}:{SecurityProtocol.SSL.name} or {name}:{SecurityProtocol.PLAINTEXT.name}"
+        )
+        return ListenerSecurity(protocol=protocol)
+    if not protocol.is_tls:
+        return ListenerSecurity(protocol=protocol)
+    own = properties_of(name, properties)
+    for key, advice in _UNSUPPORTED.items():
+        if own.get(key):
+            problem(f"{key}={own[key]}: {advice}")
+    try:
+        return ListenerSecurity(protocol=protocol, tls=_tls(own))
+    except SecurityConfigError as error:
+        problem(f"listener {name}: {error}")
+        return ListenerSecurity(protocol=protocol)
+
+
+def _tls(properties: Mapping[str, str]) -> ListenerTls:
+    tls = tls_from_properties(properties)
+    if tls.keystore is None:
+        raise SecurityConfigError(
+            "ssl.keystore.location is missing: a listener with TLS needs a key and a certificate; set it, or "
+            "ssl.keystore.key and ssl.keystore.certificate.chain with ssl.keystore.type=PEM"
+        )
+    client_auth = choice(
+        properties, CLIENT_AUTH, "none", {one.value: one for one in ClientAuth}, normalize=str.lower
+    )
+    text = properties.get(MAPPING_RULES, "DEFAULT")
+    try:
+        rules = parse_rules(text, is_regular_expression)
+    except ValueError as error:
+        raise SecurityConfigError(f"{MAPPING_RULES}={text}: {error}") from None
+    return ListenerTls(tls=tls, client_auth=client_auth, mapping_rules=rules)

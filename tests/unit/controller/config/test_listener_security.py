@@ -1,0 +1,88 @@
+"""How controller listeners are secured: keys with and without a prefix, and what is refused in words that help."""
+
+from collections.abc import Mapping
+
+import pytest
+from quorate_controller.config import ConfigError, ControllerConfig, parse_config
+from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.security.tls import ClientAuth
+
+BASE = {
+    "process.roles": "controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER,OTHER",
+    "listeners": "CONTROLLER://127.0.0.1:9093,OTHER://127.0.0.1:9094",
+    "listener.security.protocol.map": "CONTROLLER:SSL,OTHER:PLAINTEXT",
+    "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+    "log.dirs": "/nowhere",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.location": "/key.pem",
+}
+SECRET = "geheim"
+
+
+def parse(changes: Mapping[str, str], without: str = "") -> ControllerConfig:
+    """The configuration with changes."""
+    return parse_config({key: value for key, value in {**BASE, **changes}.items() if key != without})
+
+
+def test_a_prefix_takes_precedence() -> None:
+    """Goal: Kafka's keys for one listener. Method: the same keys with and without the prefix; nothing is noted."""
+    config = parse(
+        {
+            "ssl.client.auth": "none",
+            "listener.name.controller.ssl.client.auth": "Required",
+            "listener.name.controller.ssl.keystore.location": "/own.pem",
+            "listener.name.controller.ssl.principal.mapping.rules": "RULE:CN=(.*)/$1/",
+            "ssl.protocol": "TLSv1.3",
+        }
+    )
+    secured, other = config.listener_security["CONTROLLER"], config.listener_security["OTHER"]
+    assert (secured.protocol, other.protocol) == (SecurityProtocol.SSL, SecurityProtocol.PLAINTEXT)
+    assert other.tls is None
+    assert secured.tls is not None
+    assert secured.tls.tls.keystore is not None
+    assert secured.tls.tls.keystore.location == "/own.pem"
+    assert secured.tls.client_auth is ClientAuth.REQUIRED
+    assert len(secured.tls.mapping_rules) == 1
+    assert config.notes == ()
+
+
+def test_keys_without_a_listener_that_reads_them_are_noted() -> None:
+    """Goal: nobody believes in TLS that is not there. Method: TLS keys, and listeners in plain text only."""
+    config = parse({"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT"})
+    assert [note.partition(" ")[0] for note in config.notes] == ["ssl.keystore.location", "ssl.keystore.type"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"ssl.client.auth": "maybe"}, "ssl.client.auth=maybe: "),
+        (
+            {"listener.name.controller.ssl.client.auth": "x"},
+            "ssl.client.auth=x: allowed are none, requested, required",
+        ),
+        ({"ssl.keystore.type": "BKS"}, "ssl.keystore.type=BKS: allowed are PEM, PKCS12, JKS"),
+        ({"ssl.enabled.protocols": "TLSv9"}, "ssl.enabled.protocols: TLSv9 is unknown"),
+        ({"ssl.protocol": "SSLv3"}, "ssl.protocol=SSLv3: allowed are TLS, TLSv1, "),
+        ({"ssl.principal.mapping.rules": "RULE:a/b"}, "ssl.principal.mapping.rules=RULE:a/b: "),
+        ({"ssl.principal.mapping.rules": "RULE:(/b/"}, "is no regular expression that is supported here"),
+        ({"ssl.principal.mapping.rules": "RULE:a/$1/"}, "refers to a group that the pattern does not have"),
+        ({"ssl.keystore.password": SECRET}, "ssl.keystore.password is not for PEM files"),
+        ({"ssl.keystore.key": SECRET}, "ssl.keystore.certificate.chain is missing"),
+        ({"ssl.engine.factory.class": "x.Y"}, "ssl.engine.factory.class=x.Y: Java classes can't run here"),
+        ({"ssl.keystore.pasword": SECRET}, "ssl.keystore.pasword: there is no such key"),
+    ],
+)
+def test_what_is_wrong_is_refused(changes: Mapping[str, str], problem: str) -> None:
+    """Goal: a mistake is found at the start. Method: one mistake each; the message has no secret."""
+    with pytest.raises(ConfigError) as refused:
+        parse(changes)
+    assert any(problem in one for one in refused.value.problems), refused.value.problems
+    assert SECRET not in str(refused.value)
+
+
+def test_a_key_store_is_needed() -> None:
+    """Goal: no listener without a certificate. Method: TLS without a key store."""
+    with pytest.raises(ConfigError, match=r"listener CONTROLLER: ssl\.keystore\.location is missing"):
+        parse({}, without="ssl.keystore.location")

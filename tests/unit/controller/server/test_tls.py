@@ -1,0 +1,303 @@
+"""Listeners with TLS on real sockets: who the client is, what is refused, bounds, and keys that change."""
+
+import asyncio
+import logging
+import shutil
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.java.tls import Certificates
+from kit.waiting import HANG_S, turn_until
+from quorate_controller.config.listener_security import ListenerTls
+from quorate_controller.control.regular_expressions import is_regular_expression
+from quorate_controller.node.events import ANONYMOUS, Principal
+from quorate_controller.security.principal_rules import parse_rules
+from quorate_controller.server import tls_acceptor
+from quorate_controller.server.listener import Exchange, Listener, ListenerLimits
+from quorate_controller.server.tls import TlsOfListener
+from quorate_protocol.security.stores import Store, StoreType, TlsConfig
+from quorate_protocol.security.tls import ClientAuth
+from quorate_protocol.wire.client import ClientConnection
+from quorate_protocol.wire.frames import encode_frame
+
+LOCALHOST = "127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority, a server, a client."""
+    return Certificates.create(tmp_path_factory.mktemp("tls") / "certificates")
+
+
+def pem(prefix: str, file: Path) -> Store:
+    """A store in a PEM file."""
+    return Store(prefix=f"ssl.{prefix}", type=StoreType.PEM, location=str(file))
+
+
+def tls_of(certificates: Certificates, keystore: Path | None = None, **changes: Any) -> TlsOfListener:
+    """TLS of a listener that has the server's key."""
+    config = TlsConfig(
+        keystore=pem("keystore", keystore or certificates.server),
+        truststore=pem("truststore", certificates.authority),
+    )
+    return TlsOfListener("CONTROLLER", ListenerTls(tls=config, **changes))
+
+
+def client_context(certificates: Certificates, *, has_certificate: bool = False) -> ssl.SSLContext:
+    """A client that trusts the authority."""
+    context = ssl.create_default_context(cafile=certificates.authority)
+    if has_certificate:
+        context.load_cert_chain(certificates.client)
+    return context
+
+
+class Echo:
+    """Answers each request with itself, and notes who asked."""
+
+    def __init__(self) -> None:
+        self.principals: list[Principal] = []
+
+    def handle(self, exchange: Exchange) -> None:
+        self.principals.append(exchange.peer.principal)
+        exchange.respond(encode_frame(exchange.frame))
+
+
+class TlsRig:
+    """A listener with TLS, and clients."""
+
+    def __init__(self) -> None:
+        self.echo = Echo()
+        self.writers: list[asyncio.StreamWriter] = []
+        self.listener: Listener
+
+    async def listen(self, tls: TlsOfListener, handler: Any = None, **limits: Any) -> Listener:
+        """Start the listener."""
+        self.listener = Listener(
+            name="CONTROLLER", handler=handler or self.echo, limits=ListenerLimits(**limits), tls=tls
+        )
+        await self.listener.start(LOCALHOST, 0)
+        return self.listener
+
+    async def connect(
+        self, context: ssl.SSLContext | None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection, with TLS unless there is no context."""
+        reader, writer = await asyncio.open_connection(LOCALHOST, self.listener.port, ssl=context)
+        self.writers.append(writer)
+        return reader, writer
+
+    async def ask(self, context: ssl.SSLContext, text: bytes = b"hello") -> ssl.SSLObject:
+        """Have a request echoed; returns the TLS of the connection."""
+        reader, writer = await self.connect(context)
+        writer.write(encode_frame(text))
+        assert await asyncio.wait_for(reader.readexactly(4 + len(text)), HANG_S) == encode_frame(text)
+        found: ssl.SSLObject = writer.get_extra_info("ssl_object")
+        return found
+
+    async def close(self) -> None:
+        """Close everything."""
+        for writer in self.writers:
+            writer.transport.abort()
+        await self.listener.close(grace_s=0)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def secured() -> AsyncIterator[TlsRig]:
+    """A listener with TLS, which the test starts."""
+    built = TlsRig()
+    yield built
+    await built.close()
+
+
+def messages(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
+    """The facts of an event in the log."""
+    return [record.facts for record in caplog.records if record.message == event]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("asked", list(ClientAuth))
+async def test_the_principal_is_the_name_in_the_certificate(
+    secured: TlsRig, certificates: Certificates, asked: ClientAuth
+) -> None:
+    """Goal: ACLs can name TLS clients. Method: ask with a certificate under each value of ssl.client.auth."""
+    await secured.listen(tls_of(certificates, client_auth=asked))
+    await secured.ask(client_context(certificates, has_certificate=True))
+    expected = ANONYMOUS if asked is ClientAuth.NONE else Principal(name="CN=client")
+    assert secured.echo.principals == [expected]
+
+
+async def test_names_are_mapped_by_the_rules(secured: TlsRig, certificates: Certificates) -> None:
+    """Goal: ssl.principal.mapping.rules apply. Method: a rule for the client."""
+    rules = parse_rules("RULE:CN=(.*)/$1-1/U", is_regular_expression)
+    await secured.listen(tls_of(certificates, client_auth=ClientAuth.REQUIRED, mapping_rules=rules))
+    await secured.ask(client_context(certificates, has_certificate=True))
+    assert secured.echo.principals == [Principal(name="CLIENT-1")]
+
+
+async def test_a_name_without_a_rule_is_refused(
+    secured: TlsRig, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: nobody becomes someone by accident. Method: a rule that does not match; the connection ends."""
+    rules = parse_rules("RULE:CN=other/x/", is_regular_expression)
+    await secured.listen(tls_of(certificates, client_auth=ClientAuth.REQUIRED, mapping_rules=rules))
+    reader, writer = await secured.connect(client_context(certificates, has_certificate=True))
+    writer.write(encode_frame(b"hello"))
+    assert await asyncio.wait_for(reader.read(), HANG_S) == b""
+    assert secured.echo.principals == []
+    (facts,) = messages(caplog, "connection_refused")
+    assert facts["reason"] == "no rule of ssl.principal.mapping.rules applies to CN=client"
+
+
+async def test_without_a_certificate_a_client_may_be_anonymous_or_nobody(
+    secured: TlsRig, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: requested is not required. Method: a client without certificate on listeners of both kinds."""
+    caplog.set_level(logging.INFO)
+    anonymous = client_context(certificates)
+    await secured.listen(tls_of(certificates, client_auth=ClientAuth.REQUESTED))
+    await secured.ask(anonymous)
+    assert secured.echo.principals == [ANONYMOUS]
+    await secured.listener.close(grace_s=0)
+    await secured.listen(tls_of(certificates, client_auth=ClientAuth.REQUIRED))
+    with pytest.raises((OSError, asyncio.IncompleteReadError)):
+        await secured.ask(anonymous)
+    await turn_until(lambda: messages(caplog, "tls_handshake_failed"))
+    (facts,) = messages(caplog, "tls_handshake_failed")
+    assert facts["reason"] == "PEER_DID_NOT_RETURN_A_CERTIFICATE"
+    assert secured.echo.principals == [ANONYMOUS]
+
+
+async def test_a_stranger_and_plain_text_are_refused(
+    secured: TlsRig, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: only what the authority signed comes in, and bytes without TLS are no request.
+
+    Method: a certificate that signs itself, then a frame without TLS; then a client that is served.
+    """
+    listening = tls_of(certificates, client_auth=ClientAuth.REQUIRED)
+    await secured.listen(listening)
+    stranger = client_context(certificates)
+    stranger.load_cert_chain(certificates.other_authority, certificates.other_authority.with_suffix(".key"))
+    with pytest.raises((OSError, asyncio.IncompleteReadError)):
+        await secured.ask(stranger)
+    reader, writer = await secured.connect(None)
+    writer.write(encode_frame(b"hello"))
+    assert b"hello" not in await asyncio.wait_for(reader.read(), HANG_S)
+    await turn_until(lambda: len(messages(caplog, "tls_handshake_failed")) == 2)
+    await secured.ask(client_context(certificates, has_certificate=True))
+    assert len(secured.echo.principals) == 1
+
+
+async def test_handshakes_count_as_connections_and_end(
+    secured: TlsRig,
+    certificates: Certificates,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: silent clients can't use up the process. Method: two that say nothing where two may connect.
+
+    A third is closed at once. After the time for handshakes there is room again.
+    """
+    monkeypatch.setattr(tls_acceptor, "HANDSHAKE_TIMEOUT_S", 0.5)
+    await secured.listen(tls_of(certificates), connections_max=2)
+    silent = [await secured.connect(None) for _ in range(2)]
+    third, _ = await secured.connect(None)
+    assert await asyncio.wait_for(third.read(), HANG_S) == b""
+    assert messages(caplog, "listener_full")
+    for reader, _ in silent:
+        assert await asyncio.wait_for(reader.read(), HANG_S) == b""
+    await secured.ask(client_context(certificates))
+
+
+class LargeAnswers:
+    """Answers each request with 256 KiB."""
+
+    ANSWER = bytes(256 * 1024)
+
+    def __init__(self) -> None:
+        self.handled = 0
+
+    def handle(self, exchange: Exchange) -> None:
+        self.handled += 1
+        exchange.respond(self.ANSWER)
+
+
+async def test_a_peer_that_does_not_read_is_not_read_from(
+    secured: TlsRig, certificates: Certificates
+) -> None:
+    """Goal: answers do not pile up behind TLS either. Method: 100 requests for 256 KiB each; read only later."""
+    handler = LargeAnswers()
+    await secured.listen(tls_of(certificates), handler, send_buffer_bytes_max=64 * 1024)
+    reader, writer = await secured.connect(client_context(certificates))
+    writer.write(encode_frame(b"ask") * 100)
+    await turn_until(lambda: handler.handled > 0)
+    for _ in range(5):
+        other, other_writer = await secured.connect(client_context(certificates))
+        other_writer.write(encode_frame(b"ask"))
+        await asyncio.wait_for(other.readexactly(len(handler.ANSWER)), HANG_S)
+    assert handler.handled < 80, "what the buffers hold, and no more"
+    await asyncio.wait_for(reader.readexactly(100 * len(handler.ANSWER)), HANG_S)
+    assert handler.handled == 105
+
+
+async def test_a_changed_key_is_used_without_losing_a_connection(
+    secured: TlsRig, certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: certificates are renewed while controllers run.
+
+    Method: replace the file of the key; the open connection goes on, a new one sees the new certificate. Then
+    write what is no key: the last good one stays.
+    """
+    caplog.set_level(logging.INFO)
+    keystore = tmp_path / "server.pem"
+    shutil.copy(certificates.server, keystore)
+    tls = tls_of(certificates, keystore)
+    await secured.listen(tls)
+    context = client_context(certificates)
+    context.check_hostname = False
+    reader, writer = await secured.connect(context)
+    shutil.copy(certificates.client, tmp_path / "next.pem")
+    (tmp_path / "next.pem").replace(keystore)
+    await tls.reload_if_changed()
+    renewed = await secured.ask(context)
+    subject = dict(one for (one,) in renewed.getpeercert()["subject"])  # type: ignore[index,misc]
+    assert subject["commonName"] == "client"
+    writer.write(encode_frame(b"still here"))
+    assert await asyncio.wait_for(reader.readexactly(14), HANG_S) == encode_frame(b"still here")
+    keystore.write_text("nothing")
+    await tls.reload_if_changed()
+    await secured.ask(context)
+    assert len(messages(caplog, "tls_reloaded")) == 1
+    (facts,) = messages(caplog, "tls_reload_failed")
+    assert facts["reason"].startswith(f"ssl.keystore.location={keystore}: ")
+
+
+async def test_requests_over_tls_are_served_by_the_node(rig: Any, certificates: Certificates) -> None:
+    """Goal: a request that came over TLS is like any other. Method: a heartbeat through dispatcher and node."""
+    rig.node.decide = lambda _request, caller: heartbeat_answer(
+        is_fenced=str(caller.principal) == "User:CN=client"
+    )
+    listener = await rig.listen()
+    await listener.close(grace_s=0)
+    listening = Listener(
+        name="CONTROLLER",
+        handler=listener.handler,
+        limits=ListenerLimits(),
+        tls=tls_of(certificates, client_auth=ClientAuth.REQUIRED),
+    )
+    await listening.start(LOCALHOST, 0)
+    try:
+        reader, writer = await asyncio.open_connection(
+            LOCALHOST, listening.port, ssl=client_context(certificates, has_certificate=True)
+        )
+        codec = ClientConnection("test")
+        writer.write(codec.send(heartbeat(), 1))
+        ((_, response),) = codec.receive_data(await asyncio.wait_for(reader.read(1000), HANG_S))
+        assert response.is_fenced
+        writer.transport.abort()
+    finally:
+        await listening.close(grace_s=0)
