@@ -41,11 +41,13 @@ START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 40
 TOOL_TIMEOUT_S = 60
 REQUEST_TIMEOUT_MS = 5_000
-LINES_SHOWN = 30
+LINES_SHOWN, COLUMNS_SHOWN = 15, 150  # of each log: what prints the result of a run may cut it
 TELLING = re.compile(
-    r"Recorded new KRaft controller|BrokerLifecycleManager|Disconnecting from node|transition to|reached"
+    r"Recorded new KRaft controller|BrokerLifecycleManager|Disconnecting from node|Latest set of voters"
+    r"|RaftManager.*(?:ransition to|runcat)"
 )
 """What a Java node says of its controller at the level INFO."""
+QUIET = re.compile(r"\] INFO |ReplicaFetcher |^\s+at |^java\.")
 PORTS = range(20_000, 32_700)
 _given_ports: set[int] = set()
 # The index files of a new log are written to their full size, 10 MiB each by default.
@@ -446,8 +448,9 @@ class Cluster:
             log = self.layout.directory.node_log(node.label)
             lines = log.read_text(errors="replace").splitlines() if log.exists() else []
             if node.implementation is Implementation.JAVA:
-                lines = [line for line in lines if "] INFO " not in line or TELLING.search(line)]
-            logs.append("\n".join([f"{node.label} ({node.implementation}) {state}:", *lines[-LINES_SHOWN:]]))
+                lines = [line for line in lines if TELLING.search(line) or not QUIET.search(line)]
+            shown = [line[:COLUMNS_SHOWN] for line in lines[-LINES_SHOWN:]]
+            logs.append("\n".join([f"{node.label} ({node.implementation}) {state}:", *shown]))
         return "\n\n".join([str(observation), *logs])
 
     # Tools
