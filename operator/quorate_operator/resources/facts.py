@@ -35,7 +35,7 @@ class Images:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretFacts:
-    """A Secret that listeners use: its resourceVersion, or any text that changes with it, and its keys."""
+    """A Secret that listeners use: a text that changes with what nodes read of it, and its keys."""
 
     version: str
     keys: frozenset[str]

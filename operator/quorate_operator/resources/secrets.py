@@ -2,13 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Lifecycle
 from quorate_operator.planning.steps import Plan, Refusal, StartNode, StopNode, wait_for
-from quorate_operator.resources.facts import Context, Facts
+from quorate_operator.resources.facts import Context, Facts, SecretFacts, digest
 
 CODE = "SecretMissing"
+
+
+_USED_KEYS = ("tls.crt", "tls.key", "ca.crt")
+"""What of a Secret is mounted. Whatever else is in it may change without a restart."""
+
+
+def secret_facts(secret: Mapping[str, Any]) -> SecretFacts:
+    """Returns what a listener needs to know of a Secret, as the API server describes it.
+
+    The version changes with the data that nodes read, not with labels or annotations.
+    """
+    data = secret.get("data") or {}
+    used = {key: data.get(key) for key in _USED_KEYS}
+    return SecretFacts(version=digest(used), keys=frozenset(data))
 
 
 def secret_names(node: DesiredNode) -> frozenset[str]:

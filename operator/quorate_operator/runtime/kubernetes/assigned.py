@@ -7,6 +7,7 @@ from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import Formation
 from quorate_operator.resources.facts import Facts, Images, ListenerOf, SecretFacts
 from quorate_operator.resources.names import exposure_name
+from quorate_operator.resources.secrets import secret_facts
 from quorate_operator.runtime.kubernetes.api import SECRET, SERVICE, KubernetesApi
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import configured_of, revision_of
@@ -88,11 +89,4 @@ class Assigned:
             if now - at < (FAULTY_SECRET_AGE_S_MAX if is_faulty else SECRET_AGE_S_MAX):
                 continue
             secret = await self._api.get(SECRET, self._objects.namespace, name)
-            found = (
-                SecretFacts(
-                    version=secret["metadata"]["resourceVersion"], keys=frozenset(secret.get("data") or ())
-                )
-                if secret is not None
-                else None
-            )
-            self._secrets[name] = now, found
+            self._secrets[name] = now, None if secret is None else secret_facts(secret)
