@@ -22,6 +22,7 @@ class Pulse:
         self._clock = clock
         self._beat = clock()
         self._looks: dict[object, float] = {}
+        self._faults: dict[object, str] = {}
         self.is_ready = False
 
     async def run(self) -> None:
@@ -37,6 +38,18 @@ class Pulse:
             yield
         finally:
             del self._looks[key]
+
+    def faulted(self, key: object, error: str) -> None:
+        """Records that the loop of a cluster was ended by a fault, and begins again."""
+        self._faults[key] = error
+
+    def recovered(self, key: object) -> None:
+        """Records that the loop of a cluster has come round without a fault, or has ended."""
+        self._faults.pop(key, None)
+
+    def notes(self) -> list[str]:
+        """Returns a line for each cluster whose loop was ended by a fault and has not come round since."""
+        return [f"{key}: a fault of the operator: {error}" for key, error in self._faults.items()]
 
     def fault(self) -> str | None:
         """Returns what is stuck, or None."""
@@ -56,7 +69,8 @@ def health_app(pulse: Pulse, registry: CollectorRegistry) -> web.Application:
 
     async def live(_: web.Request) -> web.Response:
         fault = pulse.fault()
-        return web.Response(text=f"{fault or 'ok'}\n", status=503 if fault else 200)
+        text = "\n".join((fault or "ok", *pulse.notes()))
+        return web.Response(text=f"{text}\n", status=503 if fault else 200)
 
     async def ready(_: web.Request) -> web.Response:
         return web.Response(

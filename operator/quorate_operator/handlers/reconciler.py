@@ -107,6 +107,7 @@ class ClusterReconciler:
         self._problem: str | None = None
         self._cleared: frozenset[str] = frozenset()
         self._has_cleared = asyncio.Event()
+        self._faults_in_a_row = 0
 
     def wake(self) -> None:
         self._loop.wake()
@@ -117,10 +118,27 @@ class ClusterReconciler:
             await self._has_cleared.wait()
 
     async def run(self) -> None:
+        """Reconciles until it is cancelled. After a fault of its own, which no turn reports, it begins again."""
         try:
-            await self._loop.run()
+            while True:
+                try:
+                    await self._loop.run()
+                except Exception as error:
+                    await asyncio.sleep(self._faulted(error) / 1000)
         finally:
+            self._shared.pulse.recovered(self.key)
             await self._runtime.close()
+
+    def _faulted(self, error: Exception) -> int:
+        """Reports what ended the loop; returns for how many milliseconds to rest before it begins again."""
+        self._faults_in_a_row += 1
+        rest_ms = PACE.after_failures(self._faults_in_a_row)
+        log.error(
+            "%s/%s: a fault of the operator; reconciles again in %d ms", *self.key, rest_ms, exc_info=error
+        )
+        self._shared.metrics.faults.labels(CONTROLLERS.name, self.key.namespace).inc()
+        self._shared.pulse.faulted(self.key, repr(error))
+        return rest_ms
 
     # The loop's host
 
@@ -240,6 +258,8 @@ class ClusterReconciler:
             await self._report_failure(problem)
             return PACE.after(turn, clock.now_ms())
         metrics.successful.labels(*labels).inc()
+        self._faults_in_a_row = 0
+        self._shared.pulse.recovered(self.key)
         if turn.look is None:
             return PACE.working_ms if self._resources.is_deleted else PACE.asleep_ms
         had_problem, self._problem = self._problem is not None, None

@@ -81,9 +81,13 @@ class Pace:
     retry_ms_min: int
     retry_ms_max: int
 
+    def after_failures(self, number: int) -> int:
+        """Returns how long to rest after so many failures in a row."""
+        return min(self.retry_ms_min << min(number - 1, 16), self.retry_ms_max)
+
     def after(self, turn: Turn, now_ms: int) -> int:
         if turn.failures_in_a_row:
-            return min(self.retry_ms_min << min(turn.failures_in_a_row - 1, 16), self.retry_ms_max)
+            return self.after_failures(turn.failures_in_a_row)
         if turn.look is None:
             return self.asleep_ms
         if turn.done:

@@ -1,0 +1,90 @@
+"""Faults of the operator outside a turn: the cluster's loop begins again, and is seen to."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kit.waiting import HANG_S
+from prometheus_client import generate_latest
+from quorate_operator.handlers import reconciler as reconciler_module
+from quorate_operator.handlers.health import Pulse
+from quorate_operator.handlers.metrics import OperatorMetrics
+from quorate_operator.handlers.reconciler import ClusterReconciler
+from quorate_operator.runtime.loop import Pace, Turn
+from quorate_operator.web.port import ClusterKey
+
+KEY = ClusterKey("kafka", "quorum")
+FAULTS_TOTAL = b'quorate_reconcile_faults_total{kind="KafkaController",namespace="kafka"} 2.0'
+
+
+class Bench:
+    """A reconciler whose loop does as the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(
+            reconciler_module,
+            "PACE",
+            Pace(working_ms=0, settled_ms=0, asleep_ms=0, retry_ms_min=0, retry_ms_max=0),
+        )
+        self.metrics, self.pulse = OperatorMetrics(), Pulse()
+        self.is_closed = False
+        resources = SimpleNamespace(is_deleted=False, quorum=None)
+        shared = SimpleNamespace(
+            store=SimpleNamespace(of_cluster=lambda _key: resources), metrics=self.metrics, pulse=self.pulse
+        )
+        runtime = SimpleNamespace(close=self._close)
+        self.reconciler = ClusterReconciler(
+            KEY, cast("Any", shared), cast("Any", runtime), cast("Any", None), lambda: None
+        )
+        self._faults: list[Exception] = []
+        self.runs = 0
+        self.is_running = asyncio.Event()
+        monkeypatch.setattr(self.reconciler, "_loop", SimpleNamespace(run=self._run))
+
+    async def _close(self) -> None:
+        self.is_closed = True
+
+    def fail_with(self, *errors: Exception) -> None:
+        """Have the loop end by these errors, one after the other, and then go on."""
+        self._faults = list(errors)
+
+    async def _run(self) -> None:
+        self.runs += 1
+        if self._faults:
+            raise self._faults.pop(0)
+        self.is_running.set()
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_a_loop_that_a_fault_ended_begins_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: no cluster is left alone without notice. Method: a loop that fails twice, then runs: it is counted,
+    logged with the error, and named by the health until a turn has succeeded; the end closes what was open.
+    """
+    bench = Bench(monkeypatch)
+    bench.fail_with(ValueError("no such field"), RuntimeError("twice"))
+    task = asyncio.create_task(bench.reconciler.run())
+    async with asyncio.timeout(HANG_S):
+        await bench.is_running.wait()
+    assert bench.runs == 3
+    assert FAULTS_TOTAL in generate_latest(bench.metrics.registry)
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
+        "no such field",
+        "twice",
+    ]
+    (note,) = bench.pulse.notes()
+    assert "RuntimeError('twice')" in note
+    assert bench.pulse.fault() is None
+    await bench.reconciler.after(Turn())
+    assert bench.pulse.notes() == []
+    task.cancel()
+    await asyncio.wait([task])
+    assert bench.is_closed
+
+
+def test_the_pause_grows_with_faults_in_a_row() -> None:
+    """Goal: a fault that stays causes no hot loop. Method: the pauses of the operator's pace."""
+    rests = [reconciler_module.PACE.after_failures(number) for number in (1, 2, 3, 7, 100)]
+    assert rests == [1_000, 2_000, 4_000, 60_000, 60_000]
