@@ -41,6 +41,7 @@ class Clusters:
         resources = store.of_cluster(key)
         if resources.quorum is None:
             self._shared.snapshots.forget(key)
+            metrics.set_leader(*key, has_leader=None)
         if resources.quorum is None and not resources.pools:
             running = self._running.pop(key, None)
             if running is not None:

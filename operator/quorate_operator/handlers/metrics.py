@@ -36,28 +36,39 @@ class OperatorMetrics:
             ("kind", "name", "resource_namespace", "reason"),
             registry=self.registry,
         )
+        self.has_leader = Gauge(
+            "quorate_quorum_has_leader",
+            "1 while the quorum's leader answers the operator, else 0.",
+            ("name", "resource_namespace"),
+            registry=self.registry,
+        )
         self.leading = Gauge(
             "quorate_leader", "1 in the replica that reconciles, 0 in one that waits.", registry=self.registry
         )
 
+    def set_leader(self, namespace: str, name: str, *, has_leader: bool | None) -> None:
+        """Sets whether a quorum's leader answers; None if none has to: it is not formed, hibernated or deleted."""
+        if has_leader is not None:
+            self.has_leader.labels(name, namespace).set(has_leader)
+            return
+        for labels in _labels_of(self.has_leader, name=name, resource_namespace=namespace):
+            self.has_leader.remove(*labels.values())
+
     def set_state(self, kind: str, namespace: str, name: str, reason: str | None) -> None:
         """Sets a resource's state. `reason` is why it is not ready, empty if it is ready, None if it is deleted."""
-        for labels in self._states_of(kind, namespace, name):
-            self.state.remove(*labels)
+        for labels in _labels_of(self.state, kind=kind, name=name, resource_namespace=namespace):
+            self.state.remove(*labels.values())
         if reason is not None:
             self.state.labels(kind, name, namespace, reason).set(0 if reason else 1)
-
-    def _states_of(self, kind: str, namespace: str, name: str) -> list[tuple[str, ...]]:
-        found: list[tuple[str, ...]] = []
-        for family in self.state.collect():
-            for sample in family.samples:
-                labels = sample.labels
-                if (labels["kind"], labels["name"], labels["resource_namespace"]) == (kind, name, namespace):
-                    found.append((kind, name, namespace, labels["reason"]))
-        return found
 
     def _counter(self, name: str, text: str) -> Counter:
         return Counter(f"quorate_{name}", text, _LABELS, registry=self.registry)
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"quorate_{name}", text, _LABELS, registry=self.registry)
+
+
+def _labels_of(gauge: Gauge, **wanted: str) -> list[dict[str, str]]:
+    """Returns the labels of the samples that have these values among them, in the order of the gauge's labels."""
+    samples = [sample for family in gauge.collect() for sample in family.samples]
+    return [sample.labels for sample in samples if wanted.items() <= sample.labels.items()]

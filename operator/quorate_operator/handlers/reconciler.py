@@ -23,6 +23,7 @@ from quorate_operator.handlers.statuses import (
     broker_status,
     controller_status,
     failed_status,
+    has_leader,
     merged_status,
     refused_status,
 )
@@ -308,6 +309,7 @@ class ClusterReconciler:
         generation = resources.quorum["metadata"]["generation"]
         history = self._history()
         status = controller_status(view, generation=generation, history=history)
+        self._shared.metrics.set_leader(*self.key, has_leader=has_leader(view))
         await self._write_status(CONTROLLERS, resources.quorum, status)
         for pool, body in resources.pools.items():
             if pool not in resources.leaving_pools:

@@ -166,12 +166,19 @@ def _degraded(view: ClusterView, nodes: Sequence[NodeView]) -> Judgement:
     return ("Degraded", False, "Healthy", "")
 
 
+def has_leader(view: ClusterView) -> bool | None:
+    """Returns whether a leader of the quorum answers; None if none has to yet, or while the cluster hibernates."""
+    if view.quorum is not None and view.described is not None:
+        return True
+    return False if view.is_formed and view.lifecycle is not Lifecycle.HIBERNATED else None
+
+
 def _quorum_health(view: ClusterView) -> Judgement:
     quorum = view.described
     if view.quorum is None or quorum is None:
         if view.lifecycle is Lifecycle.HIBERNATED:
             return ("QuorumHealthy", None, "Hibernated", "the cluster is hibernated")
-        reason = "NoLeader" if view.is_formed else "NotFormed"
+        reason = "NotFormed" if has_leader(view) is None else "NoLeader"
         return ("QuorumHealthy", False, reason, "no leader answers")
     behind = [str(voter.node_id) for voter in view.quorum.voters if not voter.caught_up]
     if behind:

@@ -1,12 +1,18 @@
 """What is worth a write of a status."""
 
+from dataclasses import replace
 from typing import Any
 
-from quorate_operator.handlers.statuses import broker_status, merged_status, refused_status
+import pytest
+from prometheus_client import generate_latest
+from quorate_operator.handlers.metrics import OperatorMetrics
+from quorate_operator.handlers.statuses import broker_status, has_leader, merged_status, refused_status
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.cluster import (
     Address,
+    Formation,
     KafkaFacts,
+    Lifecycle,
     NodeState,
     ObservedCluster,
     ObservedNode,
@@ -90,3 +96,44 @@ def test_clients_are_told_what_is_registered() -> None:
     (broker,) = status["brokers"]
     assert broker["advertised"] == {"OUT": "old.example.com:9094"}
     assert (broker["fenced"], broker["rack"]) == (True, "east")
+
+
+@pytest.mark.parametrize(
+    ("is_formed", "is_answered", "lifecycle", "expected"),
+    [
+        (True, True, Lifecycle.RUNNING, True),
+        (True, False, Lifecycle.RUNNING, False),
+        (True, False, Lifecycle.PAUSED, False),
+        (True, False, Lifecycle.HIBERNATED, None),
+        (False, False, Lifecycle.RUNNING, None),
+    ],
+)
+def test_a_missing_leader_is_told_where_one_has_to_be(
+    is_formed: bool, is_answered: bool, lifecycle: Lifecycle, expected: bool | None
+) -> None:
+    """Goal: the alert for a quorum without a leader fires for Java controllers, too, and with all of them down, and
+    for no cluster that need not have one. Method: what was formed or not, with and without a leader's answer; what
+    /metrics then shows, and that the deletion removes it.
+    """
+    manifests = load_manifests(
+        "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}", "test"
+    )
+    quorum = ObservedQuorum(leader_id=3000, leader_epoch=1, high_watermark=9, kraft_version=1)
+    observed = ObservedCluster(
+        nodes={},
+        quorum=quorum if is_answered else None,
+        kafka=KafkaFacts(quorum=quorum, cluster_id="a" * 22) if is_answered else None,
+        formation=Formation(cluster_id="a" * 22, initial_voters={}, is_formed=is_formed),
+    )
+    desired = replace(desired_cluster(manifests), lifecycle=lifecycle)
+    found = has_leader(view_of("quorum", desired, observed, Plan(steps=())))
+    assert found is expected
+    metrics = OperatorMetrics()
+    metrics.set_leader("kafka", "quorum", has_leader=True)
+    metrics.set_leader("kafka", "quorum", has_leader=found)
+    line = 'quorate_quorum_has_leader{name="quorum",resource_namespace="kafka"} %.1f'
+    shown = generate_latest(metrics.registry).decode()
+    assert ("quorate_quorum_has_leader{" in shown) is (expected is not None)
+    assert expected is None or line % expected in shown
+    metrics.set_leader("kafka", "quorum", has_leader=None)
+    assert "quorate_quorum_has_leader{" not in generate_latest(metrics.registry).decode()
