@@ -217,6 +217,7 @@ def _voters(view: ClusterView) -> tuple[VoterStatus, ...]:
             directory_id=voter.directory_id,
             endpoint=str(voter.endpoint) if voter.endpoint is not None else None,
             caught_up=voter.caught_up,
+            lag=None if voter.caught_up else voter.lag,
         )
         for voter in view.quorum.voters
     )

@@ -89,7 +89,9 @@ class VoterStatus(StatusModel):
     directory_id: str | None = Field(default=None, description="The directory id of the voter.")
     endpoint: str | None = Field(default=None, description="Its host:port in the voter set.")
     caught_up: bool = Field(default=False, description="Whether it is caught up with the committed log.")
-    lag: int | None = Field(default=None, description="Its lag behind the leader, in records.")
+    lag: int | None = Field(
+        default=None, description="Its lag behind the leader in records, while it is not caught up."
+    )
 
 
 class RegistrationStatus(StatusModel):

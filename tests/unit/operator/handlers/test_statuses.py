@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 from quorate_operator.handlers.metrics import OperatorMetrics
-from quorate_operator.handlers.statuses import broker_status, has_leader, merged_status, refused_status
+from quorate_operator.handlers.statuses import (
+    broker_status,
+    controller_status,
+    has_leader,
+    merged_status,
+    refused_status,
+)
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.cluster import (
     Address,
@@ -18,12 +24,14 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     ObservedQuorum,
     ObservedRegistration,
+    ObservedVoter,
     Role,
 )
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.steps import Plan
 from quorate_operator.view.cluster import view_of
 
+QUORUM = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}"
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 
@@ -115,9 +123,7 @@ def test_a_missing_leader_is_told_where_one_has_to_be(
     for no cluster that need not have one. Method: what was formed or not, with and without a leader's answer; what
     /metrics then shows, and that the deletion removes it.
     """
-    manifests = load_manifests(
-        "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}", "test"
-    )
+    manifests = load_manifests(QUORUM, "test")
     quorum = ObservedQuorum(leader_id=3000, leader_epoch=1, high_watermark=9, kraft_version=1)
     observed = ObservedCluster(
         nodes={},
@@ -137,3 +143,40 @@ def test_a_missing_leader_is_told_where_one_has_to_be(
     assert expected is None or line % expected in shown
     metrics.set_leader("kafka", "quorum", has_leader=None)
     assert "quorate_quorum_has_leader{" not in generate_latest(metrics.registry).decode()
+
+
+def _voter(node_id: int, end_offset: int, *, caught_up: bool) -> ObservedVoter:
+    return ObservedVoter(
+        node_id=node_id,
+        directory_id=None,
+        log_end_offset=end_offset,
+        last_fetch_ms=None,
+        last_caught_up_ms=None,
+        caught_up=caught_up,
+    )
+
+
+def test_a_voter_that_is_behind_has_its_lag() -> None:
+    """Goal: `quorate status` shows how far a voter is behind, and an idle cluster still costs no write. Method: one
+    voter that is behind beside two that have caught up, one of them by all but two records.
+    """
+    voters = [
+        _voter(3000, 100, caught_up=True),
+        _voter(3001, 98, caught_up=True),
+        _voter(3002, 40, caught_up=False),
+    ]
+    quorum = ObservedQuorum(
+        leader_id=3000,
+        leader_epoch=1,
+        high_watermark=100,
+        kraft_version=1,
+        voters={one.node_id: one for one in voters},
+    )
+    observed = ObservedCluster(nodes={}, quorum=quorum, kafka=KafkaFacts(quorum=quorum, cluster_id="a" * 22))
+    view = view_of("quorum", desired_cluster(load_manifests(QUORUM, "test")), observed, Plan(steps=()))
+    status = controller_status(view, generation=1, history=None)
+    assert [(one["nodeId"], one.get("lag")) for one in status["voters"]] == [
+        (3000, None),
+        (3001, None),
+        (3002, 60),
+    ]
