@@ -15,6 +15,7 @@ from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 from quorate_operator.models.base import (
     NODE_ID_MAX,
     ClusterId,
+    ControllersVersion,
     Image,
     KafkaVersion,
     Metadata,
@@ -253,6 +254,10 @@ class KafkaControllerSpec(_PoolSpec):
         default=None,
         description="The cluster id, as kafka-storage random-uuid prints one. Default: random. "
         "It can't be changed.",
+    )
+    version: ControllersVersion = Field(
+        default=KAFKA_VERSION,
+        description="The version of Apache Kafka.",
     )
     image: Image | None = Field(
         default=None,

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from kit.api_requests import Api, Object, resource
 from quorate_operator.models.manifests import ManifestError, load_object
+from quorate_protocol.kafka.releases import NEWEST_RELEASE, release_line
 
+NEWEST_LINE = release_line(NEWEST_RELEASE)
 SSL_WITHOUT_TLS = {"listeners": [{"name": "A", "protocol": "SSL"}]}
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 OTHER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -24,6 +26,8 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"metadataVersion": "latest"}, 'spec.metadataVersion: Invalid value: "latest"', "should match"),
     ({"version": "4"}, 'spec.version: Invalid value: "4"', "should match"),
+    ({"version": "4.99.0"}, "spec.version", f"must be a release up to {NEWEST_LINE}"),
+    ({"version": "10.0.0"}, "spec.version", f"must be a release up to {NEWEST_LINE}"),
     ({"nodeIds": {"first": -1}}, "spec.nodeIds.first: Invalid value: -1", "greater than or equal to 0"),
     ({"nodeIds": {}}, "spec.nodeIds.first: Required value", ""),
     ({"nodeIds": {"first": 2147483647}}, "nodeIds.first", "go beyond 2147483647, which is the last"),
