@@ -39,11 +39,11 @@ elseif is("QuorumHealthy", "False") and not is("Progressing", "True") then
 elseif is("Degraded", "True") then
   health.status = "Degraded"
   health.message = said("Degraded")
+elseif is("Progressing", "True") then
+  health.message = said("Progressing")
 elseif is("Ready", "True") then
   health.status = "Healthy"
   health.message = said("Ready")
-elseif is("Progressing", "True") then
-  health.message = said("Progressing")
 elseif is("Ready", "False") then
   health.message = said("Ready")
 end

@@ -92,17 +92,24 @@ def _broker(node: NodeView) -> BrokerStatus:
 
 def refused_status(message: str, generation: int) -> dict[str, Any]:
     """Returns the part of a status that says that a manifest is invalid; the rest of the status stays."""
-    judged: list[Judgement] = [
-        ("Ready", False, "InvalidManifest", message),
-        ("Progressing", False, "InvalidManifest", message),
-        ("Degraded", True, "InvalidManifest", message),
-    ]
+    holds: dict[ConditionType, bool] = {
+        "Ready": False,
+        "Progressing": False,
+        "Reconciling": False,
+        "Stalled": True,
+        "Degraded": True,
+    }
+    judged: list[Judgement] = [(kind, is_so, "InvalidManifest", message) for kind, is_so in holds.items()]
     return {"observedGeneration": generation, "conditions": _conditions(judged, generation)}
 
 
 def failed_status(problem: str, generation: int) -> dict[str, Any]:
-    """Returns the part of a status that says that observing or a step failed; the rest of the status stays."""
-    return {"conditions": _conditions([("Degraded", True, "StepFailed", problem)], generation)}
+    """Returns the part of a status that says that observing or a step failed; the rest of the status stays.
+
+    What failed is tried again.
+    """
+    judged: list[Judgement] = [(kind, True, "StepFailed", problem) for kind in ("Reconciling", "Degraded")]
+    return {"conditions": _conditions(judged, generation)}
 
 
 def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -> dict[str, Any] | None:
@@ -147,7 +154,19 @@ def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
         if view.lifecycle is Lifecycle.PAUSED
         else ("Progressing", bool(steps), "Working" if steps else "AsDesired", first)
     )
-    return [ready, progressing, _degraded(view, nodes)]
+    reconciling: Judgement = (
+        ("Reconciling", *progressing[1:])
+        if view.problem is None
+        else ("Reconciling", True, "StepFailed", view.problem)
+    )
+    return [ready, progressing, reconciling, _stalled(view), _degraded(view, nodes)]
+
+
+def _stalled(view: ClusterView) -> Judgement:
+    """Whether the plan has a part that waits for somebody to change the resources or what surrounds them."""
+    if view.refusals:
+        return ("Stalled", True, view.refusals[0].code, view.refusals[0].message)
+    return ("Stalled", False, "NothingRefused", "")
 
 
 def _degraded(view: ClusterView, nodes: Sequence[NodeView]) -> Judgement:

@@ -10,12 +10,15 @@ from pydantic import ConfigDict, Field
 
 from quorate_operator.models.base import ClusterId, Model, NodeId, rules
 
-CONDITIONS = ("Ready", "Progressing", "Degraded", "QuorumHealthy", "UpgradeBlocked")
 PLAN_STEPS_MAX = 50
 REFUSALS_MAX = 20
 NODES_MAX = 1000
 
-ConditionType = Literal["Ready", "Progressing", "Degraded", "QuorumHealthy", "UpgradeBlocked"]
+ConditionType = Literal[
+    "Ready", "Progressing", "Reconciling", "Stalled", "Degraded", "QuorumHealthy", "UpgradeBlocked"
+]
+"""Reconciling and Stalled are those of kstatus, by which Flux and others tell a change that is under way from one
+that needs somebody."""
 Message = Annotated[str, Field(max_length=32768)]
 
 
@@ -150,7 +153,10 @@ class _PoolStatus(StatusModel):
     )
     conditions: Annotated[
         tuple[Condition, ...], Field(strict=False, max_length=16, json_schema_extra=_CONDITIONS)
-    ] = Field(default=(), description="Ready, Progressing, Degraded, QuorumHealthy, UpgradeBlocked.")
+    ] = Field(
+        default=(),
+        description="Ready, Progressing, Reconciling, Stalled, Degraded, QuorumHealthy, UpgradeBlocked.",
+    )
     replicas: int | None = Field(default=None, description="Number of nodes, for the scale subresource.")
     ready_replicas: int | None = Field(default=None, description="Number of ready nodes.")
     selector: str | None = Field(

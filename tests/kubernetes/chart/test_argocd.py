@@ -67,6 +67,8 @@ LEAVING = {
         ({"status": {}}, ("Progressing", "the operator has not reconciled it yet")),
         (resource(Ready="True", Degraded="False", QuorumHealthy="True"), ("Healthy", "about Ready")),
         (resource(Ready="False", Progressing="True", Degraded="False"), ("Progressing", "about Progressing")),
+        (resource(Ready="True", Progressing="True", Degraded="False"), ("Progressing", "about Progressing")),
+        (resource(Ready="True", Progressing="False", Degraded="False"), ("Healthy", "about Ready")),
         (resource(Ready="False", Progressing="False"), ("Progressing", "about Ready")),
         (resource(Ready="False", Degraded="True"), ("Degraded", "about Degraded")),
         (resource(Ready="True", Degraded="True"), ("Degraded", "about Degraded")),

@@ -9,6 +9,7 @@ from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.statuses import (
     broker_status,
     controller_status,
+    failed_status,
     has_leader,
     merged_status,
     refused_status,
@@ -28,10 +29,11 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.planning.steps import Plan
+from quorate_operator.planning.steps import Plan, Refusal, wait_for
 from quorate_operator.view.cluster import view_of
 
 QUORUM = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}"
+WORK = wait_for("controllers to catch up", 3000)
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 
@@ -180,3 +182,51 @@ def test_a_voter_that_is_behind_has_its_lag() -> None:
         (3001, None),
         (3002, 60),
     ]
+
+
+@pytest.mark.parametrize(
+    ("plan", "lifecycle", "reconciling", "stalled"),
+    [
+        (Plan(steps=()), Lifecycle.RUNNING, ("False", "AsDesired"), ("False", "NothingRefused")),
+        (Plan(steps=(WORK,)), Lifecycle.RUNNING, ("True", "Working"), ("False", "NothingRefused")),
+        (Plan(steps=(WORK,)), Lifecycle.PAUSED, ("False", "Paused"), ("False", "NothingRefused")),
+        (
+            Plan(steps=(), refusals=(Refusal("UnsafeDowngrade", "not with 4.3.1"),)),
+            Lifecycle.RUNNING,
+            ("False", "AsDesired"),
+            ("True", "UnsafeDowngrade"),
+        ),
+        (
+            Plan(steps=(WORK,), refusals=(Refusal("UnsafeDowngrade", "not with 4.3.1"),)),
+            Lifecycle.RUNNING,
+            ("True", "Working"),
+            ("True", "UnsafeDowngrade"),
+        ),
+    ],
+)
+def test_a_change_under_way_is_told_from_one_that_needs_somebody(
+    plan: Plan, lifecycle: Lifecycle, reconciling: tuple[str, str], stalled: tuple[str, str]
+) -> None:
+    """Goal: Flux and others that go by kstatus wait for what is under way, and report what somebody has to decide.
+
+    Method: plans with and without steps and refusals, and of a cluster that is paused.
+    """
+    desired = replace(desired_cluster(load_manifests(QUORUM, "test")), lifecycle=lifecycle)
+    observed = ObservedCluster(nodes={}, quorum=None)
+    status = controller_status(view_of("quorum", desired, observed, plan), generation=1, history=None)
+    assert _judged(status, "Reconciling", "Stalled") == [reconciling, stalled]
+
+
+def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:
+    """Goal: an invalid manifest waits for somebody, a failed step for its next try. Method: both statuses."""
+    refused, failed = refused_status("spec.x: wrong", 2), failed_status("no answer", 2)
+    assert _judged(refused, "Reconciling", "Stalled") == [
+        ("False", "InvalidManifest"),
+        ("True", "InvalidManifest"),
+    ]
+    assert _judged(failed, "Reconciling", "Degraded") == [("True", "StepFailed")] * 2
+
+
+def _judged(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:
+    known = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+    return [known[kind] for kind in kinds]
