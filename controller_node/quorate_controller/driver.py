@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
     from quorate_controller.security.authorizer import Authorizer
+    from quorate_controller.security.sasl import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -245,6 +246,11 @@ class Driver:
     def authorizer(self) -> Authorizer | None:
         """See `NodePort.authorizer`."""
         return self._node.authorizer
+
+    @property
+    def credentials(self) -> Credentials:
+        """See `NodePort.credentials`."""
+        return self._node.credentials
 
     def control(self, request: Payload, caller: Caller) -> Future[Payload]:
         """See `NodePort.control`."""

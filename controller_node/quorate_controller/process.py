@@ -90,6 +90,7 @@ class _Process:
             on_raft_event=driver.raft_event,
             counters=counters,
             tls=tls.get(config.controller_listener_names[0]),
+            login=config.login,
         )
         server = ControllerServer(config, driver, counters, tls)
         try:

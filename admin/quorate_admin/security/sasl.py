@@ -7,11 +7,12 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.files import read_bounded
-from quorate_protocol.security.scram import Challenged, ScramClient, ScramError, check_server
+from quorate_protocol.security.dialogues import Dialogue, PlainDialogue, ScramDialogue
+from quorate_protocol.security.scram import ScramClient, ScramError
 
 from quorate_admin.errors import AuthenticationError, ConfigError
 from quorate_admin.security.config import Mechanism, SaslConfig
@@ -21,16 +22,6 @@ ROUNDS_MAX = 10
 _TOKEN_SIZE_BYTES_MAX = 64 * 1024
 _UNSECURED_LIFETIME_S = 3600
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
-
-
-class Dialogue(Protocol):
-    """The client's side of a mechanism."""
-
-    def first(self) -> bytes:
-        """The first message."""
-
-    def next(self, received: bytes) -> bytes | None:
-        """The response to a message; None at the end. Raises AuthenticationError."""
 
 
 async def authenticate(config: SaslConfig, host: str, ask: Ask) -> int:
@@ -62,7 +53,10 @@ async def authenticate(config: SaslConfig, host: str, ask: Ask) -> int:
         if answer.error_code is not ErrorCode.none:
             raise AuthenticationError(answer.error_message or answer.error_code.name.upper())
         lifetime_ms = int(answer.session_lifetime.total_seconds() * 1000)
-        message = dialogue.next(answer.auth_bytes)
+        try:
+            message = dialogue.next(answer.auth_bytes)
+        except ScramError as error:
+            raise AuthenticationError(f"{mechanism}: {error}") from None
     raise AuthenticationError(f"{mechanism}: not complete after {ROUNDS_MAX} messages")
 
 
@@ -70,12 +64,11 @@ def dialogue_for(config: SaslConfig) -> Dialogue:
     """The client's side of the configured mechanism. Raises ConfigError for a token that can't be read."""
     match config.mechanism:
         case Mechanism.PLAIN:
-            # An authorization id, the name, the password (RFC 4616).
-            return _OneMessage(f"\0{config.username}\0{config.password}".encode())
+            return PlainDialogue(config.username, config.password)
         case Mechanism.OAUTHBEARER:
             return _Bearer(oauth_token(config, time.time()))
     nonce = secrets.token_urlsafe(24)
-    return _Scram(
+    return ScramDialogue(
         ScramClient(
             mechanism=config.mechanism.value,
             username=config.username,
@@ -84,17 +77,6 @@ def dialogue_for(config: SaslConfig) -> Dialogue:
             is_token=config.is_token,
         )
     )
-
-
-class _OneMessage:
-    def __init__(self, message: bytes) -> None:
-        self._message = message
-
-    def first(self) -> bytes:
-        return self._message
-
-    def next(self, received: bytes) -> bytes | None:  # noqa: ARG002 - nothing is expected
-        return None
 
 
 class _Bearer:
@@ -108,25 +90,6 @@ class _Bearer:
 
     def next(self, received: bytes) -> bytes | None:
         return b"\x01" if received else None
-
-
-class _Scram:
-    def __init__(self, client: ScramClient) -> None:
-        self._client = client
-        self._challenged: Challenged | None = None
-
-    def first(self) -> bytes:
-        return self._client.first_message()
-
-    def next(self, received: bytes) -> bytes | None:
-        try:
-            if self._challenged is None:
-                self._challenged = self._client.challenged(received)
-                return self._challenged.message
-            check_server(self._challenged, received)
-        except ScramError as error:
-            raise AuthenticationError(f"{self._client.mechanism}: {error}") from None
-        return None
 
 
 def oauth_token(config: SaslConfig, now_s: float) -> str:

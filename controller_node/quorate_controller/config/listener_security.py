@@ -1,4 +1,4 @@
-"""How each controller listener is secured: listener.security.protocol.map, and TLS as Kafka configures it.
+"""How each controller listener is secured: listener.security.protocol.map, TLS and SASL as Kafka configures them.
 
 A key with the prefix `listener.name.<listener>.` takes precedence over the key without it on that listener.
 Connections to other controllers have the settings of the first controller listener.
@@ -18,9 +18,21 @@ from quorate_protocol.security.stores import (
 )
 from quorate_protocol.security.tls import ClientAuth
 
-from quorate_controller.config.endpoints import PROTOCOL_MAP, Problems
+from quorate_controller.config.endpoints import Problems
+from quorate_controller.config.listener_sasl import (
+    JAAS,
+    LISTENER_SASL_KEYS,
+    MAX_REAUTH,
+    SASL_KEYS,
+    ListenerSasl,
+    Login,
+    jaas_keys,
+    parse_listener_sasl,
+    parse_login,
+)
 from quorate_controller.control.regular_expressions import is_regular_expression
 from quorate_controller.security.principal_rules import DEFAULT_RULES, PrincipalRule, parse_rules
+from quorate_controller.security.sasl import MECHANISMS
 
 CLIENT_AUTH: Final = "ssl.client.auth"
 MAPPING_RULES: Final = "ssl.principal.mapping.rules"
@@ -52,6 +64,7 @@ class ListenerSecurity:
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: ListenerTls | None = None
+    sasl: ListenerSasl | None = None
 
 
 def prefix_of(listener: str) -> str:
@@ -68,9 +81,15 @@ def properties_of(listener: str, properties: Mapping[str, str]) -> dict[str, str
 
 def keys_in_use(security: Mapping[str, ListenerSecurity]) -> frozenset[str]:
     """The keys that these listeners read."""
-    secured = [name for name, one in security.items() if one.tls is not None]
-    prefixes = ("", *map(prefix_of, secured)) if secured else ()
-    return frozenset(prefix + key for prefix in prefixes for key in LISTENER_TLS_KEYS)
+    keys: set[str] = set()
+    for name, one in security.items():
+        own = LISTENER_TLS_KEYS if one.tls is not None else frozenset()
+        if one.sasl is not None:
+            per_mechanism = {jaas_keys(each, key) for each in MECHANISMS for key in (JAAS, MAX_REAUTH)}
+            keys |= SASL_KEYS
+            own |= LISTENER_SASL_KEYS | per_mechanism
+        keys |= own | {prefix_of(name) + key for key in own}
+    return frozenset(keys)
 
 
 def parse_listener_security(
@@ -83,23 +102,39 @@ def parse_listener_security(
 def _security(
     name: str, protocol: SecurityProtocol, properties: Mapping[str, str], problem: Problems
 ) -> ListenerSecurity:
-    if protocol.is_sasl:
-        problem(
-            f"{PROTOCOL_MAP}: controller listener {name} has {protocol.name}; SASL is not supported yet; "
-            f"set {name}:{SecurityProtocol.SSL.name} or {name}:{SecurityProtocol.PLAINTEXT.name}"
-        )
-        return ListenerSecurity(protocol=protocol)
-    if not protocol.is_tls:
-        return ListenerSecurity(protocol=protocol)
     own = properties_of(name, properties)
-    for key, advice in _UNSUPPORTED.items():
-        if own.get(key):
-            problem(f"{key}={own[key]}: {advice}")
+    if protocol.is_tls:
+        for key, advice in _UNSUPPORTED.items():
+            if own.get(key):
+                problem(f"{key}={own[key]}: {advice}")
+    if protocol.is_sasl and prefix_of(name) + CLIENT_AUTH not in properties:
+        # As in Kafka: who logs in with SASL is asked for a certificate only if the listener's own key says so.
+        own.pop(CLIENT_AUTH, None)
     try:
-        return ListenerSecurity(protocol=protocol, tls=_tls(own))
+        return ListenerSecurity(
+            protocol=protocol,
+            tls=_tls(own) if protocol.is_tls else None,
+            sasl=parse_listener_sasl(prefix_of(name), own) if protocol.is_sasl else None,
+        )
     except SecurityConfigError as error:
         problem(f"listener {name}: {error}")
         return ListenerSecurity(protocol=protocol)
+
+
+def parse_controller_login(
+    properties: Mapping[str, str],
+    security: Mapping[str, ListenerSecurity],
+    names: Sequence[str],
+    problem: Problems,
+) -> Login | None:
+    """Return how to log in at other controllers; None if their listener, the first, asks for no login."""
+    if not names or security[names[0]].sasl is None:
+        return None
+    try:
+        return parse_login(prefix_of(names[0]), properties_of(names[0], properties))
+    except SecurityConfigError as error:
+        problem(f"listener {names[0]}: {error}")
+        return None
 
 
 def _tls(properties: Mapping[str, str]) -> ListenerTls:

@@ -38,7 +38,13 @@ from quorate_controller.config.keys import (
     parse_http_listener,
     typed_values,
 )
-from quorate_controller.config.listener_security import ListenerSecurity, keys_in_use, parse_listener_security
+from quorate_controller.config.listener_sasl import FAILURE_DELAY, Login
+from quorate_controller.config.listener_security import (
+    ListenerSecurity,
+    keys_in_use,
+    parse_controller_login,
+    parse_listener_security,
+)
 from quorate_controller.storage.controller_storage import StorageConfig
 from quorate_controller.storage.log import LogConfig
 
@@ -83,6 +89,8 @@ class ControllerConfig:
     """The endpoints for other nodes, in the same order; hosts are never empty."""
     listener_security: Mapping[str, ListenerSecurity]
     """By the name of the listener."""
+    login: Login | None
+    """How to authenticate at other controllers; None if that needs no SASL."""
     static_voters: tuple[StaticVoter, ...]
     bootstrap_servers: tuple[tuple[str, int], ...]
     auto_join: bool
@@ -166,6 +174,7 @@ def parse_config(
         problem,
     )
     security = _listener_security(properties, values, names, problem)
+    login = parse_controller_login(properties, security, names, problem)
     voters = parse_voters(_strings(values[VOTERS]), problem)
     servers = parse_bootstrap_servers(_strings(values[BOOTSTRAP_SERVERS]), problem)
     node_id = _node_id(properties, values, problem)
@@ -184,6 +193,7 @@ def parse_config(
         listeners=listeners,
         advertised_listeners=advertised,
         listener_security=security,
+        login=login,
         static_voters=voters,
         bootstrap_servers=servers,
         auto_join=bool(values[_AUTO_JOIN]),
@@ -320,6 +330,9 @@ def _check_relations(values: Mapping[str, ConfigValue], problem: Problems) -> No
             f"broker.heartbeat.interval.ms={heartbeat_ms}: must be at most half of "
             f"broker.session.timeout.ms={session_ms}"
         )
+    delay_ms, idle_ms = _number(values[FAILURE_DELAY]), _number(values["connections.max.idle.ms"])
+    if 0 <= idle_ms <= delay_ms:
+        problem(f"{FAILURE_DELAY}={delay_ms}: must be less than connections.max.idle.ms={idle_ms}")
     queued_bytes = _number(values["queued.max.request.bytes"])
     request_bytes = _number(values["socket.request.max.bytes"])
     if 0 < queued_bytes < request_bytes:

@@ -43,6 +43,11 @@ TIMESTAMP_MS_MAX: Final = (datetime.max.replace(tzinfo=EPOCH.tzinfo) - EPOCH) //
 """The last millisecond that a response can have: the year 9999 ends."""
 
 
+def token_hmac(secret: str, token_id: str) -> bytes:
+    """The HMAC of a token: what its owner logs in with."""
+    return hmac.digest(secret.encode(), token_id.encode(), "sha512")
+
+
 class DelegationTokenManager:
     """Creates, renews and expires tokens, and removes those whose time is over."""
 
@@ -145,7 +150,7 @@ class DelegationTokenManager:
 
     def _hmac(self, token_id: str) -> bytes:
         assert self._secret is not None
-        return hmac.digest(self._secret.encode(), token_id.encode(), "sha512")
+        return token_hmac(self._secret, token_id)
 
     def _token(self, token_hmac: bytes) -> DelegationToken:
         """The token with this HMAC.

@@ -130,6 +130,7 @@ def _build(
         listener=config.controller_listener_names[0],
         now_ms=clock(),
         authorizer=authorizer,
+        token_secret=_text(config.values["delegation.token.secret.key"]),
     )
 
 

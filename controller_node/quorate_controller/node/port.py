@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
     from quorate_controller.security.authorizer import Authorizer
+    from quorate_controller.security.sasl import Credentials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,10 @@ class NodePort(Protocol):
     @property
     def authorizer(self) -> Authorizer | None:
         """Decides who may do what, by the ACLs of the image; None if none is configured."""
+
+    @property
+    def credentials(self) -> Credentials:
+        """The SCRAM credentials of users and delegation tokens."""
 
     def control(self, request: Payload, caller: Caller) -> Future[Payload]:
         """Decide on a canonical control request. The answer comes after the commit of all that it changed or saw.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from quorate_controller.control.api import ControlError, RequestContext
+from quorate_controller.node.credentials import ImageCredentials
 from quorate_controller.node.elections import ElectionCounts
 from quorate_controller.node.events import (
     Asker,
@@ -92,6 +93,7 @@ class ControllerNode:
         listener: str,
         now_ms: int,
         authorizer: Authorizer | None = None,
+        token_secret: str | None = None,
     ) -> None:
         self.raft = raft
         self.storage = storage
@@ -101,6 +103,7 @@ class ControllerNode:
         self.broker_waits = broker_waits
         self._first_catch_up = first_catch_up
         self.authorizer = authorizer
+        self.credentials = ImageCredentials(metadata.image, token_secret)
         self.election_counts = ElectionCounts()
         self.commit_latency = LatencyHistogram()
         self._proposals: deque[tuple[int, int]] = deque()

@@ -21,6 +21,7 @@ class RequestCounters:
         "denied",
         "dropped_answers",
         "errors",
+        "failed_authentications",
         "misrouted_connections",
         "misrouted_peer_connections",
         "refused_connections",
@@ -39,6 +40,8 @@ class RequestCounters:
         """Denials of an authorizer that its audit log has, by the name of the API."""
         self.dropped_answers = 0
         """Answers to requests that had one already, or whose connection was refused meanwhile."""
+        self.failed_authentications = 0
+        """Connections that SASL has refused."""
         self.refused_connections = 0
         """Connections closed because of garbage, unknown APIs or versions."""
         self.misrouted_connections: dict[str, int] = defaultdict(int)

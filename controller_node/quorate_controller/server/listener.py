@@ -16,6 +16,7 @@ import logging
 import socket
 from collections import deque
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 from quorate_protocol.errors import ProtocolError
@@ -76,6 +77,13 @@ class RequestHandler(Protocol):
         """
 
 
+class Session(Protocol):
+    """What the handler of a listener knows of one connection. Implemented by `sasl.SaslSession`."""
+
+    def handle(self, exchange: Exchange) -> None:
+        """Serve a frame of the connection."""
+
+
 class Exchange:
     """One request frame and the answer owed for it."""
 
@@ -102,6 +110,19 @@ class Exchange:
         return self._connection.findings
 
     @property
+    def session(self) -> Session | None:
+        """The authentication on the connection, if its listener asks for one."""
+        return self._connection.session
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        self._connection.session = session
+
+    def authenticated(self, principal: Principal) -> None:
+        """Whatever comes on the connection from now on is sent by `principal`."""
+        self._connection.authenticated(principal)
+
+    @property
     def is_over(self) -> bool:
         """Whether the answer is known, or the connection closes instead."""
         return self.answer is not None or self.is_last
@@ -126,6 +147,11 @@ class Exchange:
             self.is_last = True
             self._on_abandoned = None
             self._connection.refuse(reason)
+
+    def end_later(self, answer: bytes | None, delay_s: float) -> None:
+        """Read no more, and after a while send `answer`, if there is one, and close the connection."""
+        self._connection.drain()
+        self._connection.call_later(delay_s, self.drop if answer is None else partial(self.respond, answer))
 
     def drop(self) -> None:
         """There will be no answer: close the connection after those to earlier requests.
@@ -154,11 +180,12 @@ class Connection(asyncio.Protocol):
     def __init__(self, listener: Listener) -> None:
         self.peer = Peer(host="", port=0, listener=listener.name)
         self.findings = ConnectionFindings()
+        self.session: Session | None = None
         self.last_activity = 0.0
         self._listener = listener
         self._limits = listener.limits
         self._loop = asyncio.get_running_loop()
-        self._decoder = FrameDecoder(listener.limits.frame_size_bytes_max)
+        self._decoder = FrameDecoder(listener.first_frames_size_bytes_max)
         self._in_flight: deque[Exchange] = deque()
         self._undispatched: deque[bytes] = deque()
         self._memory = listener.memory
@@ -183,7 +210,7 @@ class Connection(asyncio.Protocol):
             return
         self._transport.set_write_buffer_limits(high=self._limits.send_buffer_bytes_max)
         set_no_delay(transport)
-        if self._listener.tls is not None:
+        if self._listener.tls is not None and not self._listener.has_sasl:
             self._identify(self._listener.tls)
 
     def _identify(self, tls: TlsOfListener) -> None:
@@ -194,6 +221,15 @@ class Connection(asyncio.Protocol):
             self.refuse(str(error))
         else:
             self.peer = replace(self.peer, principal=principal)
+
+    def authenticated(self, principal: Principal) -> None:
+        """The other end has proven who it is, and may send requests of each size."""
+        self.peer = replace(self.peer, principal=principal)
+        self._decoder.limit(self._limits.frame_size_bytes_max)
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
+        """Call back after a while."""
+        self._loop.call_later(delay_s, callback)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
         self._take_no_more()
@@ -351,9 +387,14 @@ class Listener:
         handler: RequestHandler,
         limits: ListenerLimits,
         tls: TlsOfListener | None = None,
+        first_frames_size_bytes_max: int | None = None,
     ) -> None:
         self.name = name
         self.tls = tls
+        self.has_sasl = first_frames_size_bytes_max is not None
+        """Whether the handler authenticates: then certificates do not."""
+        self.first_frames_size_bytes_max = first_frames_size_bytes_max or limits.frame_size_bytes_max
+        """The bound of frames until the other end is authenticated."""
         self.handler = handler
         self.limits = limits
         self.memory = RequestMemory(name, limits.request_memory_bytes_max)

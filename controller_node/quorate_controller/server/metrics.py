@@ -296,6 +296,11 @@ class MetricsPage(Collector):
             denied.add_metric([api], count)
         yield denied
         yield CounterMetricFamily(
+            "quorate_failed_authentications",
+            "Clients that SASL refused",
+            value=counters.failed_authentications,
+        )
+        yield CounterMetricFamily(
             "quorate_refused_connections",
             "Connections closed for what they sent",
             value=counters.refused_connections,

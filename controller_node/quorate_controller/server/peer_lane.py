@@ -1,6 +1,7 @@
 """One outbound connection to a peer: made when needed, negotiated once, remade after a break.
 
-States of a lane: unconnected -> connecting (after any backoff) -> negotiating (ApiVersions asked) -> ready.
+States of a lane: unconnected -> connecting (after any backoff) -> negotiating (ApiVersions asked) -> authenticating,
+if the listeners of controllers ask for SASL -> ready. A lane whose session ends soon authenticates again (KIP-368).
 A connection to another node than the intended one is closed at once: the peer says so in its answer to ApiVersions
 (KIP-1242; Java up to 4.3 cannot). A broken connection leads back to unconnected. Its requests fail, and the next
 request connects again. Kafka answers the requests of one connection strictly in order, so answers are
@@ -15,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
@@ -25,6 +26,7 @@ from quorate_protocol.wire.versions import Negotiation, PeerVersions
 
 from quorate_controller.raft.messages import FailureReason
 from quorate_controller.server.listener import set_no_delay
+from quorate_controller.server.peer_authentication import PeerAuthentication, PeerAuthenticationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,9 +34,13 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import Payload
 
+    from quorate_controller.config.listener_sasl import Login
     from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)
+
+REAUTHENTICATION_SHARE: Final = 0.85
+"""How much of a session passes before it is renewed, as in Kafka's clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,7 @@ class _State(Enum):
     UNCONNECTED = "unconnected"
     CONNECTING = "connecting"
     NEGOTIATING = "negotiating"
+    AUTHENTICATING = "authenticating"
     READY = "ready"
 
 
@@ -139,6 +146,7 @@ class PeerLane:
         on_lost: Callable[[], None],
         on_misrouted: Callable[[], None],
         tls: TlsOfListener | None = None,
+        login: Login | None = None,
     ) -> None:
         self.address = address
         self._client_id = client_id
@@ -148,6 +156,10 @@ class PeerLane:
         self._on_lost = on_lost
         self._on_misrouted = on_misrouted
         self._tls = tls
+        self._login = login
+        self._authentication: PeerAuthentication | None = None
+        self._authenticate_at_s: float | None = None
+        """When to authenticate again."""
         self._loop = asyncio.get_running_loop()
         self._state = _State.UNCONNECTED
         self._waiting: deque[Outbound] = deque()
@@ -258,6 +270,7 @@ class PeerLane:
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
+        self._authentication = self._authenticate_at_s = None
         self._state = _State.UNCONNECTED
 
     def broken(self, reason: str) -> None:
@@ -317,6 +330,14 @@ class PeerLane:
         self._transport.write(self._codec.send(self._negotiation.request, self._negotiation.version))
 
     def _send_waiting(self) -> None:
+        if self._authenticate_at_s is not None and self._loop.time() >= self._authenticate_at_s:
+            # The peer takes no other request meanwhile: those in flight are answered first.
+            if not self._in_flight and self._waiting:
+                self._set_up_again()
+            return
+        self._send_within_session()
+
+    def _send_within_session(self) -> None:
         assert self._transport is not None
         while self._waiting and self._codec.can_send:
             outbound = self._waiting.popleft()
@@ -344,6 +365,8 @@ class PeerLane:
         self._last_used_s = self._loop.time()
         if self._state is _State.NEGOTIATING:
             self._take_versions(response)
+        elif self._state is _State.AUTHENTICATING:
+            self._take_authentication(response)
         elif self._state is _State.READY:
             self._in_flight.popleft().succeed(response)
             self._advance()
@@ -359,12 +382,65 @@ class PeerLane:
         if versions is None:
             self._ask_versions()
             return
+        self._versions = versions
+        if self._login is None:
+            self._be_ready()
+        else:
+            self._begin_authentication(self._login)
+
+    def _be_ready(self) -> None:
         assert self._setup_timer is not None, "it runs until the lane is ready"
         self._setup_timer.cancel()
-        self._versions = versions
         self._failures = 0
         self._state = _State.READY
-        self._send_waiting()
+        # What waits is sent however short the session is.
+        self._send_within_session()
+
+    # ---------------------------------------------------------------------------------- authentication
+
+    def _set_up_again(self) -> None:
+        assert self._login is not None
+        self._setup_timer = self._loop.call_later(
+            self._limits.setup_timeout_s, self.broken, "timed out while authenticating again"
+        )
+        self._begin_authentication(self._login)
+
+    def _begin_authentication(self, login: Login) -> None:
+        self._state = _State.AUTHENTICATING
+        self._authenticate_at_s = None
+        self._authentication = PeerAuthentication(login)
+        self._ask_to_authenticate(self._authentication.first)
+
+    def _ask_to_authenticate(self, request: Payload) -> None:
+        assert self._transport is not None
+        try:
+            frame = self._codec.send(request, self._versions.version_for(api_of(request)))
+        except UnsupportedVersion as error:
+            self._refused(error.message)
+        else:
+            self._transport.write(frame)
+
+    def _take_authentication(self, response: Payload) -> None:
+        authentication = self._authentication
+        assert authentication is not None, "a lane that authenticates has one"
+        try:
+            request = authentication.next(response)
+        except PeerAuthenticationError as error:
+            self._refused(str(error))
+            return
+        if request is not None:
+            self._ask_to_authenticate(request)
+            return
+        self._authentication = None
+        lifetime_s = authentication.lifetime_ms / 1000
+        if lifetime_s > 0:
+            self._authenticate_at_s = self._loop.time() + lifetime_s * REAUTHENTICATION_SHARE
+        self._be_ready()
+
+    def _refused(self, reason: str) -> None:
+        """The peer does not let us in, or does not know the password itself."""
+        self._log(logging.WARNING, "peer_authentication_failed", reason)
+        self.broken(reason)
 
 
 def _resolve(future: asyncio.Future[Any], response: Payload) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
     from kio.static.protocol import Payload
 
+    from quorate_controller.config.listener_sasl import Login
     from quorate_controller.node.events import RegistrationSend
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.tls import TlsOfListener
@@ -85,7 +86,9 @@ class PeerConnections:
         counters: RequestCounters,
         limits: LaneLimits | None = None,
         tls: TlsOfListener | None = None,
+        login: Login | None = None,
     ) -> None:
+        self._login = login
         self._tls = tls
         self._client_id = client_id
         self._cluster_id = cluster_id
@@ -163,6 +166,7 @@ class PeerConnections:
             on_lost=on_lost,
             on_misrouted=on_misrouted,
             tls=self._tls,
+            login=self._login,
         )
 
     def _raft_answered(self, send: messages.Send, response: Payload) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
 from quorate_controller.server.listener import Listener, ListenerLimits
+from quorate_controller.server.sasl import SaslGate
 from quorate_controller.server.tls import TlsOfListener
 
 if TYPE_CHECKING:
@@ -60,10 +61,24 @@ class ControllerServer:
         dispatcher = Dispatcher(node, self._counters)
         limits = listener_limits(config)
         self._listeners = [
-            Listener(name=address.name, handler=dispatcher, limits=limits, tls=tls.get(address.name))
+            self._listener(address.name, dispatcher, limits, tls.get(address.name))
             for address in config.listeners
         ]
         self._pages: HttpPages | None = None
+
+    def _listener(
+        self, name: str, dispatcher: Dispatcher, limits: ListenerLimits, tls: TlsOfListener | None
+    ) -> Listener:
+        sasl = self._config.listener_security[name].sasl
+        if sasl is None:
+            return Listener(name=name, handler=dispatcher, limits=limits, tls=tls)
+        return Listener(
+            name=name,
+            handler=SaslGate(dispatcher, sasl, self._node.credentials, self._counters),
+            limits=limits,
+            tls=tls,
+            first_frames_size_bytes_max=sasl.receive_size_bytes_max,
+        )
 
     async def start(self) -> None:
         """Bind all listeners and serve.

@@ -64,6 +64,10 @@ class FrameDecoder:
         self._buffer.clear()
         self.unfinished_size_bytes = 0
 
+    def limit(self, frame_size_bytes_max: int) -> None:
+        """Accept frames up to another size from now on."""
+        self._frame_size_bytes_max = frame_size_bytes_max
+
     @property
     def buffered_size_bytes(self) -> int:
         """Buffered bytes of the frame that is not complete yet."""

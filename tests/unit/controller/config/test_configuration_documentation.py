@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from quorate_controller.config import ConfigError, parse_config
 from quorate_controller.config.keys import AUTHORIZER_KEYS, OWN_KEYS, notes_on_ignored
+from quorate_controller.config.listener_sasl import SASL_KEYS
 from quorate_controller.config.listener_security import LISTENER_TLS_KEYS
 from quorate_controller.control.config_schema import broker_definitions
 
@@ -46,14 +47,13 @@ def test_no_key_with_an_effect_is_noted_as_ignored() -> None:
     """Goal: log and document agree. Method: the notes for the keys of the first tables."""
     keys = keys_in(section("Keys with an effect"))
     assert len(keys) > 30
-    assert notes_on_ignored(dict.fromkeys(keys, ""), LISTENER_TLS_KEYS) == ()
+    assert notes_on_ignored(dict.fromkeys(keys, ""), LISTENER_TLS_KEYS | SASL_KEYS) == ()
 
 
 def test_the_keys_of_listeners_are_documented() -> None:
-    """Goal: no hidden key. Method: compare the table with the code's."""
-    assert (
-        keys_in(DOCUMENT.read_text().partition("\n### TLS\n")[2].partition("\n### ")[0]) == LISTENER_TLS_KEYS
-    )
+    """Goal: no hidden key. Method: compare the tables with the code's."""
+    for heading, keys in (("TLS", LISTENER_TLS_KEYS), ("SASL", SASL_KEYS)):
+        assert keys_in(DOCUMENT.read_text().partition(f"\n### {heading}\n")[2].partition("\n### ")[0]) == keys
 
 
 @pytest.mark.parametrize(

@@ -86,3 +86,96 @@ def test_a_key_store_is_needed() -> None:
     """Goal: no listener without a certificate. Method: TLS without a key store."""
     with pytest.raises(ConfigError, match=r"listener CONTROLLER: ssl\.keystore\.location is missing"):
         parse({}, without="ssl.keystore.location")
+
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+JAAS = "listener.name.controller.plain.sasl.jaas.config"
+SASL = {
+    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,OTHER:PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    JAAS: f'{PLAIN} required username="c" password="{SECRET}" user_c="{SECRET}" user_alice="x";',
+    "listener.name.controller.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
+}
+
+
+def test_sasl_of_a_listener_is_read() -> None:
+    """Goal: Kafka's keys. Method: users of PLAIN, SCRAM without options, sessions of one mechanism, a login."""
+    config = parse(
+        {
+            **SASL,
+            "connections.max.reauth.ms": "60000",
+            "listener.name.controller.plain.connections.max.reauth.ms": "5000",
+            "connection.failed.authentication.delay.ms": "7",
+            "sasl.server.max.receive.size": "1000",
+        }
+    )
+    sasl = config.listener_security["CONTROLLER"].sasl
+    assert sasl is not None
+    assert sasl.mechanisms == ("PLAIN", "SCRAM-SHA-512")
+    assert sasl.passwords == {"c": SECRET, "alice": "x"}
+    assert sasl.reauthentication_ms == {"PLAIN": 5_000, "SCRAM-SHA-512": 60_000}
+    assert (sasl.receive_size_bytes_max, sasl.failure_delay_ms) == (1_000, 7)
+    assert config.login is not None
+    assert (config.login.mechanism, config.login.username, config.login.password) == ("PLAIN", "c", SECRET)
+    assert [note.partition(" ")[0] for note in config.notes] == ["ssl.keystore.location", "ssl.keystore.type"]
+    assert SECRET not in repr(config)
+
+
+def test_sasl_over_tls_asks_for_certificates_only_if_the_listener_says_so() -> None:
+    """Goal: as in Kafka. Method: ssl.client.auth with and without the prefix of a SASL_SSL listener."""
+    protocols = {"listener.security.protocol.map": "CONTROLLER:SASL_SSL,OTHER:PLAINTEXT"}
+    for prefix, expected in (("", ClientAuth.NONE), ("listener.name.controller.", ClientAuth.REQUIRED)):
+        config = parse({**SASL, **protocols, f"{prefix}ssl.client.auth": "required"})
+        tls = config.listener_security["CONTROLLER"].tls
+        assert tls is not None
+        assert tls.client_auth is expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"},
+            "OAUTHBEARER is not supported; allowed are PLAIN, SCRAM",
+        ),
+        (
+            {"sasl.mechanism.controller.protocol": "GSSAPI"},
+            "sasl.mechanism.controller.protocol=GSSAPI: is not supported",
+        ),
+        (
+            {"sasl.mechanism.controller.protocol": "SCRAM-SHA-256"},
+            "scram-sha-256.sasl.jaas.config is missing",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "SCRAM-SHA-256"},
+            "listener.name.controller.scram-sha-256.sasl.jaas.config is",
+        ),
+        ({JAAS: f'{PLAIN} required user_a="{SECRET}";'}, f"{JAAS}: username is missing"),
+        ({JAAS: f'{PLAIN} required username="{SECRET}"'}, f"{JAAS}: the semicolon at the end is missing"),
+        (
+            {JAAS: f'{SCRAM} required username="{SECRET}";'},
+            f"{JAAS}: {SCRAM} is not for PLAIN; allowed is {PLAIN}",
+        ),
+        ({"connections.max.reauth.ms": "soon"}, "connections.max.reauth.ms=soon: "),
+        (
+            {"listener.name.controller.plain.connections.max.reauth.ms": "x"},
+            "plain.connections.max.reauth.ms=x: must",
+        ),
+        (
+            {"connection.failed.authentication.delay.ms": "600000"},
+            "must be less than connections.max.idle.ms=600000",
+        ),
+        (
+            {"sasl.server.callback.handler.class": "a.B"},
+            "sasl.server.callback.handler.class=a.B: Java classes can't",
+        ),
+    ],
+)
+def test_what_is_wrong_with_sasl_is_refused(changes: Mapping[str, str], problem: str) -> None:
+    """Goal: a mistake is found at the start. Method: one mistake each; the message has no secret."""
+    with pytest.raises(ConfigError) as refused:
+        parse({**SASL, **changes})
+    assert any(problem in one for one in refused.value.problems), refused.value.problems
+    assert SECRET not in str(refused.value)

@@ -184,8 +184,8 @@ def test_several_listeners_follow_the_names():
         ({"listeners": "CONTROLLER://0.0.0.0:9093"}, "can't be advertised; set advertised.listeners"),
         ({"advertised.listeners": "OTHER://a:1"}, "advertised.listeners: OTHER does not appear in listeners"),
         (
-            {"listener.security.protocol.map": "CONTROLLER:SASL_SSL"},
-            "CONTROLLER has SASL_SSL; SASL is not supported yet",
+            {"listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT"},
+            "sasl.enabled.mechanisms=GSSAPI: GSSAPI is not supported; allowed are PLAIN, SCRAM-SHA-256",
         ),
         ({"listener.security.protocol.map": "A:PLAINTEXT"}, "is missing; add CONTROLLER:PLAINTEXT"),
         (

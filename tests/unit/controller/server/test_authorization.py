@@ -11,10 +11,15 @@ from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.default_principal_data.v0 import DefaultPrincipalData
 from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.errors import ErrorCode
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from quorate_controller.config.listener_sasl import ListenerSasl
+from quorate_controller.node.credentials import ImageCredentials
 from quorate_controller.security import access
 from quorate_controller.security.access import Audited
 from quorate_controller.security.authorizer import CLUSTER_NAME, Authorizer
 from quorate_controller.server.authorization import BY_HANDLER, ON_CLUSTER, OPEN
+from quorate_controller.server.sasl import SaslGate
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.kafka.apis import APIS, SERVED_APIS, ApiKey
@@ -307,3 +312,55 @@ async def test_what_is_allowed_is_logged_for_those_who_debug(
         "reference_count": 1,
         "rule": "SuperUser",
     }
+
+
+LOGINS = {"no ACL": "bob", "denied": "carol", "allowed": "alice"}
+"""The users of SASL, who have the password of their name."""
+
+
+@pytest.mark.parametrize("case", ["anonymous", "wrong password", *LOGINS])
+@pytest.mark.parametrize(
+    "key", [key for key in SERVED_APIS if key in ON_CLUSTER], ids=lambda key: SERVED_APIS[key].name
+)
+async def test_what_direct_connections_may_do_depends_on_their_login(rig: Any, key: int, case: str) -> None:
+    """Goal: no request without authentication, and none without the principal's own right; Envelope, too.
+
+    Method: each API that needs an operation on the cluster, on a listener with SASL, from each kind of client.
+    """
+    rig.node.authorizer = authorizer_with(
+        cluster_acl(ON_CLUSTER[key], principal="User:alice"),
+        cluster_acl(ALL, principal="User:carol"),
+        cluster_acl(ON_CLUSTER[key], DENY, principal="User:carol"),
+        super_users=(ANONYMOUS,),  # whom nobody is here
+    )
+    await rig.listen()
+    config = ListenerSasl(
+        mechanisms=("PLAIN",), passwords={one: one for one in LOGINS.values()}, failure_delay_ms=0
+    )
+    rig.listener.handler = SaslGate(
+        rig.listener.handler, config, ImageCredentials(MetadataImage(), None), rig.counters
+    )
+    client = await rig.connect()
+    version, request = SAMPLES[key]
+    if case != "anonymous":
+        user = LOGINS.get(case, "alice")
+        password = "wrong" if case == "wrong password" else user
+        await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        message = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
+        outcome = (await client.ask(message, 2)).error_code
+        assert (outcome is ErrorCode.none) is (case in LOGINS)
+    if case not in LOGINS:
+        client.send(request, version)
+        assert await client.is_closed()
+        assert not rig.node.controls
+        assert not rig.node.rafts
+        return
+    client.send(request, version)
+    response = await answer_or_arrival(rig, client)
+    codes = set() if response is None else error_codes(response)
+    if case == "allowed":
+        assert ErrorCode.cluster_authorization_failed not in codes
+    else:
+        assert ErrorCode.cluster_authorization_failed in codes
+        assert not rig.node.controls
+        assert not rig.node.rafts

@@ -138,6 +138,7 @@ async def test_requests_and_errors_are_told_by_api(scraper: Scraper) -> None:
     scraper.counters.seconds[19].observe_ms(7)
     scraper.counters.refused_connections = 4
     scraper.counters.dropped_answers = 7
+    scraper.counters.failed_authentications = 8
     scraper.counters.misrouted_connections["node"] = 5
     scraper.counters.misrouted_peer_connections = 6
     samples = scraper.scrape()
@@ -150,6 +151,7 @@ async def test_requests_and_errors_are_told_by_api(scraper: Scraper) -> None:
     assert samples["quorate_request_duration_seconds_bucket{CreateTopics,0.005}"] == 0
     assert samples["quorate_refused_connections_total"] == 4
     assert samples["quorate_dropped_answers_total"] == 7
+    assert samples["quorate_failed_authentications_total"] == 8
 
 
 def test_a_histogram_counts_bounds_inclusively() -> None:

@@ -1,0 +1,210 @@
+"""The server's side of SASL: PLAIN (RFC 4616) and SCRAM (RFC 5802, KIP-84), as Kafka's servers do it.
+
+Messages go in and come out; nonces are parameters. What a client may not know is not in the text that it gets.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from quorate_protocol.image.security import ScramCredential
+from quorate_protocol.kafka.enums import ScramMechanism
+
+PLAIN: Final = "PLAIN"
+SCRAM_MECHANISMS: Final = {
+    one.mechanism_name: one for one in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+}
+MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
+ITERATIONS_MIN: Final = 4096
+
+_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_TEXT: Final = r"[\x01-\x2b\x2d-\x7f]+"
+_NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_TEXT})*"
+_CLIENT_FIRST: Final = re.compile(
+    rf"n,(?:a=(?P<authorization_id>{_NAME}))?,"
+    rf"(?P<bare>(?:m={_TEXT},)?n=(?P<name>{_NAME}),r=(?P<nonce>{_NONCE})(?P<extensions>{_EXTENSIONS}))"
+)
+_CLIENT_FINAL: Final = re.compile(
+    rf"(?P<without_proof>c={_BASE64},r=(?P<nonce>{_NONCE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
+)
+
+
+class SaslRefusalError(Exception):
+    """The client is refused. `told` is what it may know; None: that its credentials are invalid."""
+
+    def __init__(self, reason: str, *, told: str | None = None) -> None:
+        super().__init__(reason)
+        self.told = told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authenticated:
+    """Who the client is."""
+
+    name: str
+    token_authenticated: bool = False
+    expires_at_ms: int | None = None
+    """Unix time at which a delegation token expires."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCredential:
+    """What is needed to authenticate with a delegation token (KIP-48)."""
+
+    credential: ScramCredential
+    owner: str
+    """The name of the principal without its type."""
+    expires_at_ms: int
+
+
+class Credentials(Protocol):
+    """The credentials in the metadata."""
+
+    def of_user(self, mechanism: ScramMechanism, name: str) -> ScramCredential | None:
+        """The credential of a user, None if there is none."""
+
+    def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+        """The credential of a delegation token, None if there is no such token."""
+
+
+class SaslServer(Protocol):
+    """The server's side of one authentication."""
+
+    @property
+    def authenticated(self) -> Authenticated | None:
+        """Who the client is, once that is proven."""
+
+    def evaluate(self, message: bytes) -> bytes:
+        """Take a message and return the answer. Raises SaslRefusalError."""
+
+
+class PlainServer:
+    """PLAIN, with the passwords of all users."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+        self.authenticated: Authenticated | None = None
+
+    def evaluate(self, message: bytes) -> bytes:
+        """See `SaslServer`."""
+        parts = message.decode(errors="replace").split("\0", 3)
+        if len(parts) != 3:
+            raise _told(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        authorization_id, name, password = parts
+        if not name:
+            raise _told("Authentication failed: username not specified")
+        if not password:
+            raise _told("Authentication failed: password not specified")
+        expected = self._passwords.get(name)
+        # As much work for a name that does not exist.
+        is_equal = hmac.compare_digest(password.encode(), (expected or password[::-1]).encode())
+        if expected is None or not is_equal:
+            raise _told("Authentication failed: Invalid username or password")
+        if authorization_id not in ("", name):
+            raise _told(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self.authenticated = Authenticated(name=name)
+        return b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Challenge:
+    first_bare: str
+    server_first: str
+    nonce: str
+    credential: ScramCredential
+    outcome: Authenticated
+
+
+class ScramServer:
+    """SCRAM with the credentials in the metadata, those of delegation tokens among them."""
+
+    def __init__(
+        self, mechanism: ScramMechanism, credentials: Credentials, make_nonce: Callable[[], str]
+    ) -> None:
+        self._mechanism = mechanism
+        self._credentials = credentials
+        self._make_nonce = make_nonce
+        self._challenge: _Challenge | None = None
+        self.authenticated: Authenticated | None = None
+
+    def evaluate(self, message: bytes) -> bytes:
+        """See `SaslServer`."""
+        text = message.decode(errors="replace")
+        if self._challenge is None:
+            self._challenge = self._challenged(text)
+            return self._challenge.server_first.encode()
+        return self._verified(text, self._challenge)
+
+    def _challenged(self, text: str) -> _Challenge:
+        match = _CLIENT_FIRST.fullmatch(text)
+        if match is None:
+            raise SaslRefusalError("the client's first message is malformed")
+        name = match["name"].replace("=2C", ",").replace("=3D", "=")
+        credential, outcome = self._known(name, is_token=_is_token(match["extensions"]))
+        authorization_id = match["authorization_id"]
+        if authorization_id not in (None, "", name):
+            raise _told(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        if credential.iterations < ITERATIONS_MIN:
+            raise SaslRefusalError(f"the credential has fewer than {ITERATIONS_MIN} iterations")
+        nonce = match["nonce"] + self._make_nonce()
+        salt = base64.b64encode(credential.salt).decode()
+        return _Challenge(
+            first_bare=match["bare"],
+            server_first=f"r={nonce},s={salt},i={credential.iterations}",
+            nonce=nonce,
+            credential=credential,
+            outcome=outcome,
+        )
+
+    def _known(self, name: str, *, is_token: bool) -> tuple[ScramCredential, Authenticated]:
+        if is_token:
+            token = self._credentials.of_token(self._mechanism, name)
+            if token is None:
+                raise SaslRefusalError("there is no such token")
+            outcome = Authenticated(
+                name=token.owner, token_authenticated=True, expires_at_ms=token.expires_at_ms
+            )
+            return token.credential, outcome
+        credential = self._credentials.of_user(self._mechanism, name)
+        if credential is None:
+            raise SaslRefusalError("there is no such user")
+        return credential, Authenticated(name=name)
+
+    def _verified(self, text: str, challenge: _Challenge) -> bytes:
+        match = _CLIENT_FINAL.fullmatch(text)
+        if match is None or match["nonce"] != challenge.nonce:
+            raise SaslRefusalError("the client's final message is malformed")
+        name, credential = self._mechanism.hash_name, challenge.credential
+        signed = f"{challenge.first_bare},{challenge.server_first},{match['without_proof']}".encode()
+        signature = hmac.digest(credential.stored_key, signed, name)
+        try:
+            proof = base64.b64decode(match["proof"], validate=True)
+        except binascii.Error:
+            proof = b""
+        if len(proof) != len(signature):
+            raise SaslRefusalError("the client's proof has the wrong length")
+        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(hashlib.new(name, client_key).digest(), credential.stored_key):
+            raise SaslRefusalError("the password is wrong")
+        self.authenticated = challenge.outcome
+        return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, name))
+
+
+def _told(message: str) -> SaslRefusalError:
+    return SaslRefusalError(message, told=message)
+
+
+def _is_token(extensions: str) -> bool:
+    values = dict(one.split("=", 1) for one in extensions.split(",") if one)
+    return values.get("tokenauth", "").lower() == "true"

@@ -1,0 +1,74 @@
+"""The client's side of SASL on a connection to another controller: requests out, responses in."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from quorate_protocol.security.dialogues import PlainDialogue, ScramDialogue
+from quorate_protocol.security.scram import ScramClient, ScramError
+
+from quorate_controller.security.sasl import PLAIN
+
+if TYPE_CHECKING:
+    from quorate_protocol.security.dialogues import Dialogue
+
+    from quorate_controller.config.listener_sasl import Login
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class PeerAuthenticationError(Exception):
+    """The peer refuses the login, or could not prove that it knows the password."""
+
+
+class PeerAuthentication:
+    """One authentication."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._dialogue = _dialogue(login)
+        self.lifetime_ms = 0
+        """How long the session lasts; 0: without limit."""
+
+    @property
+    def first(self) -> SaslHandshakeRequest:
+        """The first request."""
+        return SaslHandshakeRequest(mechanism=self._login.mechanism)
+
+    def next(self, response: Any) -> SaslAuthenticateRequest | None:
+        """Return the request that follows a response; None when the login is done. Raises PeerAuthenticationError."""
+        if not isinstance(response, SaslAuthenticateResponse):
+            if response.error_code is not ErrorCode.none:
+                raise PeerAuthenticationError(
+                    f"{self._login.mechanism}: {response.error_code.name.upper()}; the peer has "
+                    f"{', '.join(response.mechanisms) or 'no mechanism'}"
+                )
+            return SaslAuthenticateRequest(auth_bytes=self._dialogue.first())
+        if response.error_code is not ErrorCode.none:
+            raise PeerAuthenticationError(response.error_message or response.error_code.name.upper())
+        self.lifetime_ms = response.session_lifetime // _MILLISECOND
+        try:
+            message = self._dialogue.next(response.auth_bytes)
+        except ScramError as error:
+            raise PeerAuthenticationError(f"{self._login.mechanism}: {error}") from None
+        return None if message is None else SaslAuthenticateRequest(auth_bytes=message)
+
+
+def _dialogue(login: Login) -> Dialogue:
+    if login.mechanism == PLAIN:
+        return PlainDialogue(login.username, login.password)
+    return ScramDialogue(
+        ScramClient(
+            mechanism=login.mechanism,
+            username=login.username,
+            password=login.password,
+            nonce=token_urlsafe(24),
+            is_token=login.is_token,
+        )
+    )

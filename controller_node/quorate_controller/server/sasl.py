@@ -1,0 +1,252 @@
+"""Authentication with SASL on a listener (KIP-43, KIP-152, KIP-368), before anything else is served.
+
+A `SaslGate` stands before the dispatcher of a listener. Each connection has a `SaslSession`: until the client is
+authenticated only ApiVersions, SaslHandshake and SaslAuthenticate are served, in Kafka's order and in small frames.
+A refusal is answered after `connection.failed.authentication.delay.ms`, then the connection is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import time
+from datetime import timedelta
+from enum import Enum
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
+from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
+from quorate_protocol.errors import ProtocolError
+from quorate_protocol.kafka.apis import APIS, ApiKey
+from quorate_protocol.wire.frames import encode_frame
+from quorate_protocol.wire.server import parse_request, serialize_response
+
+from quorate_controller.node.events import Principal
+from quorate_controller.security.sasl import (
+    PLAIN,
+    SCRAM_MECHANISMS,
+    PlainServer,
+    SaslRefusalError,
+    ScramServer,
+)
+
+if TYPE_CHECKING:
+    from quorate_protocol.wire.server import Request
+
+    from quorate_controller.config.listener_sasl import ListenerSasl
+    from quorate_controller.security.sasl import Authenticated, Credentials, SaslServer
+    from quorate_controller.server.counters import RequestCounters
+    from quorate_controller.server.listener import Exchange, RequestHandler
+
+log = logging.getLogger(__name__)
+
+REAUTHENTICATION_INTERVAL_S_MIN: Final = 1.0
+_API_KEY: Final = struct.Struct(">h")
+_BEFORE_AUTHENTICATION: Final = {
+    int(key): APIS[key] for key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+}
+
+
+class _State(Enum):
+    """What is expected next."""
+
+    HANDSHAKE_OR_VERSIONS = "ApiVersions or SaslHandshake"
+    HANDSHAKE = "SaslHandshake"
+    AUTHENTICATE = "SaslAuthenticate"
+    BARE = "a token of the mechanism, without header"
+    WRONG_MECHANISM = "the end: the mechanism may not change"
+    COMPLETE = "requests"
+    FAILED = "nothing"
+
+
+class SaslGate:
+    """Authenticates the connections of a listener, and passes on what they ask then. A `RequestHandler`."""
+
+    def __init__(
+        self,
+        served: RequestHandler,
+        config: ListenerSasl,
+        credentials: Credentials,
+        counters: RequestCounters,
+    ) -> None:
+        self.served = served
+        self.config = config
+        self.counters = counters
+        self._credentials = credentials
+
+    def handle(self, exchange: Exchange) -> None:
+        """See `RequestHandler`."""
+        session = exchange.session
+        if session is None:
+            session = exchange.session = SaslSession(self)
+        session.handle(exchange)
+
+    def server(self, mechanism: str) -> SaslServer:
+        """Return the server's side of one authentication."""
+        if mechanism == PLAIN:
+            return PlainServer(self.config.passwords)
+        return ScramServer(SCRAM_MECHANISMS[mechanism], self._credentials, lambda: token_urlsafe(24))
+
+
+class SaslSession:
+    """Authentication on one connection."""
+
+    def __init__(self, gate: SaslGate) -> None:
+        self._gate = gate
+        self._state = _State.HANDSHAKE_OR_VERSIONS
+        self._mechanism = ""
+        self._server: SaslServer | None = None
+        self._principal: Principal | None = None
+        """Whom the connection has authenticated."""
+        self._expires_at_s: float | None = None
+        self._reauthenticated_at_s: float | None = None
+
+    def handle(self, exchange: Exchange) -> None:
+        """Serve a frame."""
+        if self._state is not _State.COMPLETE:
+            self._authenticate(exchange)
+        elif self._expires_at_s is None:
+            self._gate.served.handle(exchange)
+        elif exchange.frame[:2] == _API_KEY.pack(ApiKey.SASL_HANDSHAKE) and self._may_authenticate_again():
+            self._state = _State.HANDSHAKE
+            self._authenticate(exchange)
+        elif time.monotonic() > self._expires_at_s:
+            exchange.refuse("its session is over, and it has not authenticated again")
+        else:
+            self._gate.served.handle(exchange)
+
+    def _may_authenticate_again(self) -> bool:
+        """At most once a second; what comes earlier is answered as a handshake without need."""
+        now_s, last_s = time.monotonic(), self._reauthenticated_at_s
+        if last_s is not None and now_s - last_s < REAUTHENTICATION_INTERVAL_S_MIN:
+            return False
+        self._reauthenticated_at_s = now_s
+        return True
+
+    def _authenticate(self, exchange: Exchange) -> None:
+        if len(exchange.frame) > self._gate.config.receive_size_bytes_max:
+            self._fail(exchange, None, "a message is too large")
+        elif self._state is _State.WRONG_MECHANISM:
+            self._fail(exchange, None, "the mechanism may not change when a client authenticates again")
+        elif self._state is _State.BARE:
+            self._take_token(exchange)
+        else:
+            self._take_request(exchange)
+
+    def _take_request(self, exchange: Exchange) -> None:
+        try:
+            request = parse_request(exchange.frame, _BEFORE_AUTHENTICATION)
+        except ProtocolError as error:
+            self._fail(exchange, None, error.message)
+            return
+        key = request.api.key
+        if key == ApiKey.API_VERSIONS and self._state is _State.HANDSHAKE_OR_VERSIONS:
+            if request.unsupported_version is None:
+                self._state = _State.HANDSHAKE
+            self._gate.served.handle(exchange)
+            return
+        self._gate.counters.requests[key] += 1
+        if key == ApiKey.SASL_HANDSHAKE and self._state is not _State.AUTHENTICATE:
+            self._shake_hands(exchange, request)
+        elif key == ApiKey.SASL_AUTHENTICATE and self._state is _State.AUTHENTICATE:
+            self._take_message(exchange, request)
+        else:
+            self._fail(exchange, None, f"{request.api.name} came where {self._state.value} is expected")
+
+    def _shake_hands(self, exchange: Exchange, request: Request) -> None:
+        mechanism, enabled = request.body.mechanism, self._gate.config.mechanisms
+        is_enabled = mechanism in enabled
+        error_code = ErrorCode.none if is_enabled else ErrorCode.unsupported_sasl_mechanism
+        answer = _answer(request, SaslHandshakeResponse(error_code=error_code, mechanisms=enabled))
+        if not is_enabled:
+            self._fail(exchange, answer, f"the mechanism is none of {', '.join(enabled)}")
+            return
+        if self._principal is not None and mechanism != self._mechanism:
+            self._state = _State.WRONG_MECHANISM
+        else:
+            self._mechanism, self._server = mechanism, self._gate.server(mechanism)
+            self._state = _State.AUTHENTICATE if request.version else _State.BARE
+        exchange.respond(answer)
+
+    def _take_token(self, exchange: Exchange) -> None:
+        """A message of the mechanism as a frame of its own, after SaslHandshake version 0."""
+        try:
+            answer, _ = self._evaluate(exchange, exchange.frame)
+        except SaslRefusalError as refusal:
+            self._fail(exchange, None, str(refusal))
+        else:
+            exchange.respond(encode_frame(answer))
+
+    def _take_message(self, exchange: Exchange, request: Request) -> None:
+        try:
+            answer, lifetime_ms = self._evaluate(exchange, request.body.auth_bytes)
+        except SaslRefusalError as refusal:
+            code = ErrorCode.sasl_authentication_failed
+            told = refusal.told or (
+                f"Authentication failed during {self._kind} due to invalid credentials with SASL mechanism "
+                f"{self._mechanism}"
+            )
+            response = SaslAuthenticateResponse(error_code=code, error_message=told, auth_bytes=b"")
+            self._fail(exchange, _answer(request, response), str(refusal))
+            return
+        response = SaslAuthenticateResponse(
+            error_code=ErrorCode.none,
+            error_message=None,
+            auth_bytes=answer,
+            session_lifetime=timedelta(milliseconds=lifetime_ms if request.version else 0),
+        )
+        exchange.respond(_answer(request, response))
+
+    @property
+    def _kind(self) -> str:
+        return "authentication" if self._principal is None else "re-authentication"
+
+    def _evaluate(self, exchange: Exchange, message: bytes) -> tuple[bytes, int]:
+        """Return the answer to a message, and once the client is authenticated the lifetime of its session."""
+        assert self._server is not None, "it is made by the handshake"
+        answer = self._server.evaluate(message)
+        outcome = self._server.authenticated
+        if outcome is None:
+            return answer, 0
+        principal = Principal(name=outcome.name, token_authenticated=outcome.token_authenticated)
+        former = self._principal
+        if former is not None and str(former) != str(principal):
+            text = f"{former.type}.{former.name}: {principal.type}.{principal.name}"
+            told = f"Cannot change principals during re-authentication from {text}"
+            raise SaslRefusalError("the principal may not change", told=told)
+        self._principal = principal
+        self._server = None
+        self._state = _State.COMPLETE
+        exchange.authenticated(principal)
+        return answer, self._begin_session(outcome)
+
+    def _begin_session(self, outcome: Authenticated) -> int:
+        """Return how long the session lasts in milliseconds: by the configuration and the token; 0: no limit."""
+        limits_ms = [self._gate.config.reauthentication_ms.get(self._mechanism, 0)]
+        limits_ms = [one for one in limits_ms if one > 0]
+        if outcome.expires_at_ms is not None:
+            limits_ms.append(max(0, outcome.expires_at_ms - int(time.time() * 1000)))
+        if not limits_ms:
+            self._expires_at_s = None
+            return 0
+        self._expires_at_s = time.monotonic() + min(limits_ms) / 1000
+        return min(limits_ms)
+
+    def _fail(self, exchange: Exchange, answer: bytes | None, reason: str) -> None:
+        """Refuse the client: answer, if there is something to say, and close, both after a while."""
+        self._state = _State.FAILED
+        self._gate.counters.failed_authentications += 1
+        facts = {
+            "peer": str(exchange.peer),
+            "listener": exchange.peer.listener,
+            "mechanism": self._mechanism or None,
+            "reason": reason,
+        }
+        log.warning("authentication_failed", extra={"facts": facts})
+        exchange.end_later(answer, self._gate.config.failure_delay_ms / 1000)
+
+
+def _answer(request: Request, response: object) -> bytes:
+    return serialize_response(request.api, request.version, request.correlation_id, response)

@@ -1,0 +1,50 @@
+"""The client's side of SASL mechanisms: what is sent first, and what is answered to each message of the server."""
+
+from typing import Protocol
+
+from quorate_protocol.security.scram import Challenged, ScramClient, check_server
+
+
+class Dialogue(Protocol):
+    """The client's side of a mechanism."""
+
+    def first(self) -> bytes:
+        """The first message."""
+
+    def next(self, received: bytes) -> bytes | None:
+        """The response to a message; None at the end. Raises ScramError."""
+
+
+class PlainDialogue:
+    """PLAIN (RFC 4616): one message has the name and the password."""
+
+    def __init__(self, username: str, password: str) -> None:
+        self._message = f"\0{username}\0{password}".encode()
+
+    def first(self) -> bytes:
+        """An empty authorization id, the name, the password."""
+        return self._message
+
+    def next(self, received: bytes) -> bytes | None:  # noqa: ARG002 - nothing is expected
+        """The server has no message of its own."""
+        return None
+
+
+class ScramDialogue:
+    """SCRAM: the server's challenge is answered, and its proof checked."""
+
+    def __init__(self, client: ScramClient) -> None:
+        self._client = client
+        self._challenged: Challenged | None = None
+
+    def first(self) -> bytes:
+        """The name and the nonce."""
+        return self._client.first_message()
+
+    def next(self, received: bytes) -> bytes | None:
+        """The proof; at the end the server's is checked."""
+        if self._challenged is None:
+            self._challenged = self._client.challenged(received)
+            return self._challenged.message
+        check_server(self._challenged, received)
+        return None

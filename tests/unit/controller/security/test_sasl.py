@@ -1,0 +1,203 @@
+"""The server's side of PLAIN and SCRAM: the RFC's example, our own client, and every refusal."""
+
+import base64
+import hashlib
+import hmac
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from quorate_controller.control.delegation_tokens import token_hmac
+from quorate_controller.control.scram_credentials import credential_record
+from quorate_controller.node.credentials import ImageCredentials
+from quorate_controller.security.sasl import (
+    SCRAM_MECHANISMS,
+    Authenticated,
+    PlainServer,
+    SaslRefusalError,
+    ScramServer,
+)
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.image.security import DelegationToken
+from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.security.scram import ScramClient, check_server
+
+SHA_256 = ScramMechanism.SCRAM_SHA_256
+INVALID = "Authentication failed: Invalid username or password"
+SECRET = "the secret of the cluster"
+NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+"""The server's part in RFC 7677's example of SCRAM-SHA-256."""
+
+
+def credentials(*users: tuple[str, str, ScramMechanism, bytes]) -> ImageCredentials:
+    """The credentials of an image with these users (name, password, mechanism, salt), and one delegation token."""
+    image = MetadataImage()
+    token = DelegationToken(
+        token_id="token-1",
+        owner="User:alice",
+        requester="User:alice",
+        renewers=(),
+        issue_timestamp_ms=1,
+        max_timestamp_ms=9_000,
+        expiration_timestamp_ms=5_000,
+    )
+    records = [token.to_record()]
+    for name, password, mechanism, salt in users:
+        salted = hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, 4096)
+        records.append(credential_record(name, mechanism, salt=salt, salted_password=salted, iterations=4096))
+    image.replay_all(records, base_offset=0)
+    return ImageCredentials(image, SECRET)
+
+
+def rfc_server() -> ScramServer:
+    """The server of RFC 7677's example."""
+    salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+    return ScramServer(SHA_256, credentials(("user", "pencil", SHA_256, salt)), lambda: NONCE)
+
+
+def test_scram_is_as_in_the_rfc() -> None:
+    """Goal: RFC 7677. Method: its example, message by message."""
+    server = rfc_server()
+    first = server.evaluate(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    assert first == b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    assert server.authenticated is None
+    last = server.evaluate(
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+        b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    assert last == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    assert server.authenticated == Authenticated(name="user")
+
+
+@pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS.values())
+@given(
+    name=st.text(st.characters(min_codepoint=1, max_codepoint=126), min_size=1), password=st.text(min_size=1)
+)
+def test_our_client_and_our_server_agree(mechanism: ScramMechanism, name: str, password: str) -> None:
+    """Goal: each name and password works. Method: any of them, with both mechanisms."""
+    server = ScramServer(mechanism, credentials((name, password, mechanism, b"salt")), lambda: "x")
+    client = ScramClient(mechanism=mechanism.mechanism_name, username=name, password=password, nonce="n")
+    challenged = client.challenged(server.evaluate(client.first_message()))
+    check_server(challenged, server.evaluate(challenged.message))
+    assert server.authenticated == Authenticated(name=name)
+
+
+def test_a_delegation_token_logs_its_owner_in() -> None:
+    """Goal: KIP-48. Method: a client with id and HMAC of a token; without tokenauth the id is no user."""
+    password = base64.b64encode(token_hmac(SECRET, "token-1")).decode()
+    given_to = {"mechanism": "SCRAM-SHA-256", "username": "token-1", "password": password, "nonce": "n"}
+    server = ScramServer(SHA_256, credentials(), lambda: "x")
+    client = ScramClient(**given_to, is_token=True)  # type: ignore[arg-type]
+    challenged = client.challenged(server.evaluate(client.first_message()))
+    check_server(challenged, server.evaluate(challenged.message))
+    assert server.authenticated == Authenticated(name="alice", token_authenticated=True, expires_at_ms=5_000)
+    with pytest.raises(SaslRefusalError, match="no such user"):
+        ScramServer(SHA_256, credentials(), lambda: "x").evaluate(
+            ScramClient(**given_to).first_message()  # type: ignore[arg-type]
+        )
+    without_secret = ImageCredentials(MetadataImage(), None)
+    with pytest.raises(SaslRefusalError, match="no such token"):
+        ScramServer(SHA_256, without_secret, lambda: "x").evaluate(client.first_message())
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"", "malformed"),
+        (b"\xff", "malformed"),
+        (b"y,,n=user,r=n", "malformed"),
+        (b"p=tls-unique,,n=user,r=n", "malformed"),
+        (b"n,,n=us=er,r=n", "malformed"),
+        (b"n,,n=user,r=", "malformed"),
+        (b"n,,n=other,r=n", "no such user"),
+        (b"n,,n=token-1,r=n", "no such user"),
+        (b"n,,n=token-2,r=n,tokenauth=true", "no such token"),
+        (b"n,a=other,n=user,r=n", "authorization id that is different"),
+    ],
+)
+def test_first_messages_that_are_refused(message: bytes, reason: str) -> None:
+    """Goal: a typed refusal that tells strangers nothing of users. Method: what is malformed or unknown."""
+    with pytest.raises(SaslRefusalError, match=reason) as refused:
+        rfc_server().evaluate(message)
+    assert refused.value.told is None or "different from username" in refused.value.told
+
+
+@pytest.mark.parametrize(
+    "final",
+    [
+        b"",
+        b"c=biws,r=nother,p=AAAA",
+        b"c=biws,r=n%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=AAAA",
+        b"c=biws,r=n%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=" + base64.b64encode(bytes(32)),
+        b"c=biws,r=n%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=" + base64.b64encode(bytes(64)),
+    ],
+)
+def test_final_messages_that_are_refused(final: bytes) -> None:
+    """Goal: nobody gets in without the password. Method: other nonces and proofs."""
+    server = rfc_server()
+    server.evaluate(b"n,,n=user,r=n")
+    with pytest.raises(SaslRefusalError):
+        server.evaluate(final)
+    assert server.authenticated is None
+
+
+def test_a_wrong_password_is_refused() -> None:
+    """Goal: the proof counts. Method: a client with another password."""
+    server = rfc_server()
+    client = ScramClient(mechanism="SCRAM-SHA-256", username="user", password="pen", nonce="n")
+    challenged = client.challenged(server.evaluate(client.first_message()))
+    with pytest.raises(SaslRefusalError, match="the password is wrong"):
+        server.evaluate(challenged.message)
+
+
+@given(st.binary(max_size=60), st.binary(max_size=80))
+def test_hostile_messages_are_refused(first: bytes, second: bytes) -> None:
+    """Goal: no other exception. Method: any bytes to both servers, also after a good first message."""
+    for server, message in (
+        (PlainServer({"alice": "a"}), first),
+        (rfc_server(), first),
+        (rfc_server(), b"n,,n=user,r=" + first),
+    ):
+        try:
+            server.evaluate(message)
+            server.evaluate(second)
+        except SaslRefusalError:
+            assert server.authenticated is None
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (b"alice", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+        (b"\0alice\0secret\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+        (b"\0\0secret", "Authentication failed: username not specified"),
+        (b"\0alice\0", "Authentication failed: password not specified"),
+        (b"\0alice\0Secret", INVALID),
+        (b"\0bob\0secret", INVALID),
+        (b"\0bob\0bob", INVALID),
+        (
+            b"bob\0alice\0secret",
+            "Authentication failed: Client requested an authorization id that is different from username",
+        ),
+    ],
+)
+def test_plain_refuses_as_kafka_does(message: bytes, told: str) -> None:
+    """Goal: Kafka's texts. Method: a message each (PlainSaslServer)."""
+    server = PlainServer({"alice": "secret"})
+    with pytest.raises(SaslRefusalError) as refused:
+        server.evaluate(message)
+    assert refused.value.told == told
+    assert server.authenticated is None
+
+
+@pytest.mark.parametrize("message", [b"\0alice\0secret", b"alice\0alice\0secret", "\0zoë\0pässword".encode()])
+def test_plain_lets_users_in(message: bytes) -> None:
+    """Goal: names and passwords in UTF-8. Method: with and without an authorization id."""
+    server = PlainServer({"alice": "secret", "zoë": "pässword"})
+    assert server.evaluate(message) == b""
+    assert server.authenticated == Authenticated(name=message.decode().split("\0")[1])
+
+
+def test_token_hmacs_are_kafkas() -> None:
+    """Goal: brokers and controllers derive the same. Method: HMAC-SHA-512 of the id with the secret."""
+    assert token_hmac("s", "id") == hmac.digest(b"s", b"id", "sha512")

@@ -1,0 +1,337 @@
+"""SASL on real sockets: the order of requests, what is refused and how, sessions that end, and our own logins."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.waiting import HANG_S, turn_until
+from quorate_controller.config.listener_sasl import ListenerSasl, Login
+from quorate_controller.control.scram_credentials import credential_record
+from quorate_controller.node.credentials import ImageCredentials
+from quorate_controller.server import peer_lane, sasl
+from quorate_controller.server.peer_lane import Address, LaneLimits, PeerLane
+from quorate_controller.server.sasl import SaslGate
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.wire.frames import encode_frame
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
+VERSIONS = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+ALICE = SaslAuthenticateRequest(auth_bytes=b"\0alice\0alice-secret")
+BOB = SaslAuthenticateRequest(auth_bytes=b"\0bob\0bob-secret")
+WRONG = SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong-secret")
+PLAIN = SaslHandshakeRequest(mechanism="PLAIN")
+
+
+async def listen(rig: Any, **changes: Any) -> SaslGate:
+    """Start a listener with SASL, whose node tells in its answer whether alice asks."""
+    image = MetadataImage()
+    record = credential_record(
+        "scram-user", ScramMechanism.SCRAM_SHA_256, salt=b"salt", salted_password=b"x" * 32, iterations=4096
+    )
+    image.replay_all([record], base_offset=0)
+    config = ListenerSasl(
+        mechanisms=MECHANISMS,
+        passwords={"alice": "alice-secret", "bob": "bob-secret"},
+        **{"failure_delay_ms": 0, **changes},
+    )
+    await rig.listen()
+    gate = SaslGate(rig.listener.handler, config, ImageCredentials(image, None), rig.counters)
+    rig.listener.handler = gate
+    rig.listener.first_frames_size_bytes_max = config.receive_size_bytes_max
+    rig.node.decide = lambda _, caller: heartbeat_answer(is_fenced=str(caller.principal) == "User:alice")
+    return gate
+
+
+async def login(client: Any, message: Any = ALICE, *, version: int = 2) -> Any:
+    """Negotiate and authenticate; returns the last response."""
+    assert (await client.ask(VERSIONS, 4)).error_code is ErrorCode.none
+    assert (await client.ask(PLAIN, 1)).error_code is ErrorCode.none
+    return await client.ask(message, version)
+
+
+async def test_requests_have_the_principal_that_logged_in(rig: Any) -> None:
+    """Goal: ACLs see who asks. Method: two connections with users of their own."""
+    await listen(rig)
+    alice, bob = await rig.connect(), await rig.connect()
+    for client, message in ((alice, ALICE), (bob, BOB)):
+        response = await login(client, message)
+        assert (response.error_code, response.session_lifetime) == (ErrorCode.none, timedelta(0))
+    assert (await alice.ask(heartbeat(), 1)).is_fenced
+    assert not (await bob.ask(heartbeat(), 1)).is_fenced
+    assert [str(caller.principal) for _, caller, _ in rig.node.controls] == ["User:alice", "User:bob"]
+
+
+async def test_an_old_client_sends_bare_tokens(rig: Any) -> None:
+    """Goal: SaslHandshake version 0, as Kafka serves it. Method: without ApiVersions, a token without header."""
+    await listen(rig)
+    client = await rig.connect()
+    assert (await client.ask(PLAIN, 0)).error_code is ErrorCode.none
+    client.writer.write(encode_frame(ALICE.auth_bytes))
+    assert await asyncio.wait_for(client.reader.readexactly(4), HANG_S) == bytes(4)
+    assert (await client.ask(heartbeat(), 1)).is_fenced
+
+
+async def test_nothing_else_is_served_before(rig: Any) -> None:
+    """Goal: no request of a stranger reaches the node. Method: each API in each state; the connection ends."""
+    await listen(rig)
+    before: list[list[tuple[Any, int]]] = [
+        [],
+        [(VERSIONS, 4)],
+        [(PLAIN, 1)],
+        [(VERSIONS, 4), (PLAIN, 1)],
+    ]
+    for steps in before:
+        refused = (
+            [(heartbeat(), 1), (ALICE, 2)]
+            if len(steps) < 2 and (PLAIN, 1) not in steps
+            else [
+                (heartbeat(), 1),
+                (VERSIONS, 4),
+                (PLAIN, 1),
+            ]
+        )
+        if steps == [(VERSIONS, 4)]:
+            refused.append((VERSIONS, 4))
+        for request, version in refused:
+            client = await rig.connect()
+            for step, step_version in steps:
+                await client.ask(step, step_version)
+            client.send(request, version)
+            assert await client.is_closed(), (steps, request)
+    assert rig.node.controls == []
+    assert rig.counters.failed_authentications == 2 + 3 + 3 + 3
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (WRONG, "Authentication failed: Invalid username or password"),
+        (SaslAuthenticateRequest(auth_bytes=b"?"), "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+    ],
+)
+async def test_a_wrong_password_ends_the_connection(
+    rig: Any, message: Any, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: Kafka's answer, then the end, and no password in the log. Method: a wrong one; pipeline a request."""
+    caplog.set_level(logging.DEBUG)
+    await listen(rig)
+    client = await rig.connect()
+    await client.ask(VERSIONS, 4)
+    await client.ask(PLAIN, 1)
+    client.send(message, 2)
+    client.send(heartbeat(), 1)
+    response = await client.receive()
+    assert (response.error_code, response.error_message) == (ErrorCode.sasl_authentication_failed, told)
+    assert await client.is_closed()
+    assert rig.node.controls == []
+    assert rig.counters.failed_authentications == 1
+    assert "secret" not in caplog.text
+    assert "authentication_failed" in caplog.text
+
+
+async def test_an_unknown_user_of_scram_learns_nothing(rig: Any) -> None:
+    """Goal: names of users can't be tried out. Method: SCRAM for somebody who does not exist."""
+    await listen(rig)
+    client = await rig.connect()
+    await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    response = await client.ask(SaslAuthenticateRequest(auth_bytes=b"n,,n=nobody,r=n"), 2)
+    assert response.error_message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+    )
+    assert await client.is_closed()
+
+
+async def test_an_unknown_mechanism_is_answered_with_those_that_there_are(rig: Any) -> None:
+    """Goal: clients can say what is allowed. Method: GSSAPI."""
+    await listen(rig)
+    client = await rig.connect()
+    response = await client.ask(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
+    assert (response.error_code, response.mechanisms) == (ErrorCode.unsupported_sasl_mechanism, MECHANISMS)
+    assert await client.is_closed()
+
+
+async def test_a_refusal_takes_its_time(rig: Any) -> None:
+    """Goal: connection.failed.authentication.delay.ms slows down guessing. Method: a wrong password, and a clock."""
+    await listen(rig, failure_delay_ms=300)
+    client = await rig.connect()
+    began_s = time.monotonic()
+    assert (await login(client, WRONG)).error_code is ErrorCode.sasl_authentication_failed
+    assert time.monotonic() - began_s >= 0.3
+    assert await client.is_closed()
+
+
+async def test_frames_are_small_before(rig: Any) -> None:
+    """Goal: strangers get no memory. Method: announce a frame above the bound, before and after the login."""
+    await listen(rig, receive_size_bytes_max=1_000)
+    client = await rig.connect()
+    client.writer.write((1_001).to_bytes(4, "big"))
+    assert await client.is_closed()
+    served = await rig.connect()
+    await login(served)
+    served.writer.write((20_000).to_bytes(4, "big"))
+    await rig_barrier(rig)
+    assert not served.reader.at_eof()
+
+
+async def rig_barrier(rig: Any) -> None:
+    """Return when what was sent before is taken."""
+    for _ in range(3):
+        await (await rig.connect()).ask(VERSIONS, 4)
+
+
+class Clock:
+    """A clock for sessions that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def time(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of sessions."""
+    found = Clock()
+    monkeypatch.setattr(sasl, "time", found)
+    return found
+
+
+async def test_a_session_ends_unless_it_is_renewed(rig: Any, clock: Clock) -> None:
+    """Goal: KIP-368. Method: renew a session in time and go on; let it run out and lose the connection."""
+    await listen(rig, reauthentication_ms={"PLAIN": 60_000})
+    client = await rig.connect()
+    assert (await login(client)).session_lifetime == timedelta(minutes=1)
+    clock.now_s += 50
+    assert (await client.ask(PLAIN, 1)).error_code is ErrorCode.none
+    assert (await client.ask(ALICE, 2)).session_lifetime == timedelta(minutes=1)
+    clock.now_s += 50
+    assert (await client.ask(heartbeat(), 1)).is_fenced
+    clock.now_s += 11
+    client.send(heartbeat(), 1)
+    assert await client.is_closed()
+    assert len(rig.node.controls) == 1
+
+
+async def test_a_client_that_can_not_renew_is_told_no_lifetime(rig: Any) -> None:
+    """Goal: SaslAuthenticate 0 has no field for it. Method: log in with that version."""
+    await listen(rig, reauthentication_ms={"PLAIN": 60_000})
+    assert (await login(await rig.connect(), version=0)).session_lifetime == timedelta(0)
+
+
+@pytest.mark.usefixtures("clock")
+async def test_another_user_or_mechanism_can_not_take_over(rig: Any) -> None:
+    """Goal: a connection has one principal. Method: renew as somebody else, then with another mechanism."""
+    await listen(rig, reauthentication_ms=dict.fromkeys(MECHANISMS, 60_000))
+    client = await rig.connect()
+    await login(client)
+    await client.ask(PLAIN, 1)
+    response = await client.ask(BOB, 2)
+    assert response.error_message == (
+        "Cannot change principals during re-authentication from User.alice: User.bob"
+    )
+    assert await client.is_closed()
+    client = await rig.connect()
+    await login(client)
+    await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    client.send(ALICE, 2)
+    assert await client.is_closed()
+
+
+async def test_renewing_too_often_or_without_need_is_refused(rig: Any, clock: Clock) -> None:
+    """Goal: as Kafka: once a second, and only where sessions end. Method: a handshake too early; one without need."""
+    await listen(rig, reauthentication_ms={"PLAIN": 60_000})
+    client = await rig.connect()
+    await login(client)
+    await client.ask(PLAIN, 1)
+    await client.ask(ALICE, 2)
+    clock.now_s += 0.5
+    assert (await client.ask(PLAIN, 1)).error_code is ErrorCode.illegal_sasl_state
+    clock.now_s += 0.6
+    assert (await client.ask(PLAIN, 1)).error_code is ErrorCode.none
+    await rig.listener.close(grace_s=0)
+    await listen(rig)
+    client = await rig.connect()
+    await login(client)
+    assert (await client.ask(PLAIN, 1)).error_code is ErrorCode.illegal_sasl_state
+
+
+class Lanes:
+    """Lanes to the listener of a rig."""
+
+    def __init__(self) -> None:
+        self.open: list[PeerLane] = []
+
+    def to(self, rig: Any, password: str = "alice-secret", mechanism: str = "PLAIN") -> PeerLane:
+        """A lane that logs in as alice."""
+        lane = PeerLane(
+            Address(node_id=1, host="127.0.0.1", port=rig.listener.port),
+            client_id="lane",
+            cluster_id="cluster",
+            limits=LaneLimits(),
+            rng=random.Random(1),
+            on_lost=lambda: None,
+            on_misrouted=lambda: None,
+            login=Login(mechanism=mechanism, username="alice", password=password),
+        )
+        self.open.append(lane)
+        return lane
+
+
+@pytest.fixture
+def lane_to(rig: Any) -> Any:
+    """Makes lanes, which are closed at the end."""
+    lanes = Lanes()
+    yield partial(lanes.to, rig)
+    for lane in lanes.open:
+        lane.close()
+
+
+async def test_a_lane_logs_in_and_renews_its_session(
+    rig: Any, lane_to: Callable[..., PeerLane], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: controllers stay connected. Method: sessions that are due for renewal at once; requests go through."""
+    monkeypatch.setattr(peer_lane, "REAUTHENTICATION_SHARE", 0.0)
+    monkeypatch.setattr(sasl, "REAUTHENTICATION_INTERVAL_S_MIN", 0.0)
+    await listen(rig, reauthentication_ms={"PLAIN": 60_000})
+    lane = lane_to()
+    for _ in range(3):
+        responses = [lane.ask(heartbeat(), HANG_S) for _ in range(3)]
+        assert all([(await response).is_fenced for response in responses])
+    assert rig.counters.requests[36] == 3
+    assert rig.listener.connection_count == 1
+
+
+async def test_a_lane_with_a_wrong_password_is_told_so(
+    rig: Any, lane_to: Callable[..., PeerLane], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: an operator finds the reason. Method: a wrong password, an unknown mechanism, an unknown user."""
+    await listen(rig)
+    for lane in (
+        lane_to("wrong-secret"),
+        lane_to(mechanism="SCRAM-SHA-512"),
+        lane_to(mechanism="SCRAM-SHA-256"),
+    ):
+        with pytest.raises(ConnectionError):
+            await lane.ask(heartbeat(), HANG_S)
+    await turn_until(lambda: rig.counters.failed_authentications >= 3)
+    reasons = [one.facts["reason"] for one in caplog.records if one.message == "peer_authentication_failed"]  # type: ignore[attr-defined]
+    assert reasons[0] == "Authentication failed: Invalid username or password"
+    assert reasons[1] == "SCRAM-SHA-512: UNSUPPORTED_SASL_MECHANISM; the peer has PLAIN, SCRAM-SHA-256"
+    assert "invalid credentials" in reasons[2]
+    assert "secret" not in caplog.text
