@@ -16,6 +16,7 @@ from quorate_protocol.security.stores import SecurityConfigError
 from quorate_controller.driver import Clock, Driver
 from quorate_controller.log_levels import ProcessLoggers
 from quorate_controller.node.assembly import open_node
+from quorate_controller.policy_classes import PolicyError, load_policies
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.server import ControllerServer, load_libraries, read_stores
@@ -43,7 +44,8 @@ def run(config: ControllerConfig) -> None:
     """Runs a controller until SIGTERM or SIGINT.
 
     Raises:
-        StartError: a listener cannot be bound, or its key store or trust store can't be used.
+        StartError: a listener cannot be bound, its key store or trust store can't be used, or a policy can't be
+            loaded.
         StorageError: the directories cannot be used, or the disk fails later.
     """
     uvloop.run(_Process(config).serve())
@@ -67,10 +69,19 @@ class _Process:
             tls = read_stores(config)
         except SecurityConfigError as error:
             raise StartError(str(error)) from None
+        try:
+            policies = load_policies(config.explicit)
+        except PolicyError as error:
+            raise StartError(str(error)) from error
         rng = SystemRandom()
         clock = Clock()
         node = open_node(
-            config, file_system=OsFileSystem(), rng=rng, clock=clock.now_ms, loggers=ProcessLoggers()
+            config,
+            file_system=OsFileSystem(),
+            rng=rng,
+            clock=clock.now_ms,
+            loggers=ProcessLoggers(),
+            policies=policies,
         )
         driver = Driver(
             node,

@@ -36,15 +36,19 @@ OWN_KEYS: Final[Mapping[str, str]] = {
 _SECRET: Final = re.compile("pass|secret|jaas|key|credential|token", re.IGNORECASE)
 """A misspelled key with one of these words may have a secret as its value, which no message shows."""
 _LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
+CREATE_TOPIC_POLICY: Final = "create.topic.policy.class.name"
+ALTER_CONFIG_POLICY: Final = "alter.config.policy.class.name"
+_PYTHON_CLASS: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
 _REQUIRED: Final = ("process.roles", "node.id", "controller.listener.names")
 
 _MEANINGFUL_PREFIXES: Final = ("controller.quorum.", "metadata.", "quorate.")
 _MEANINGFUL: Final = frozenset(
     """
-    advertised.listeners allow.everyone.if.no.acl.found authorizer.class.name
+    advertised.listeners allow.everyone.if.no.acl.found alter.config.policy.class.name authorizer.class.name
     auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id
     broker.session.timeout.ms connections.max.idle.ms controller.listener.names
+    create.topic.policy.class.name
     default.replication.factor delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
     delegation.token.max.lifetime.ms delegation.token.secret.key delete.topic.enable early.start.listeners
     internal.metadata.log.segment.bytes leader.imbalance.check.interval.seconds
@@ -72,6 +76,11 @@ def _is_unset(value: ConfigValue) -> bool:
     return value in (None, "", ())
 
 
+def _is_python_class(value: ConfigValue) -> bool:
+    return _is_unset(value) or (isinstance(value, str) and _PYTHON_CLASS.fullmatch(value.strip()) is not None)
+
+
+_NO_POLICY: Final = "Java classes can't run here; name a Python class as module:Class, or remove it"
 _DEFAULT_PRINCIPAL_BUILDER: Final = (
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 )
@@ -80,14 +89,8 @@ _REFUSED: Final[Mapping[str, Refusal]] = {
         is_harmless=lambda value: _is_unset(value) or value == STANDARD_AUTHORIZER,
         advice=f"Java classes can't run here; use {STANDARD_AUTHORIZER}, or remove it",
     ),
-    "create.topic.policy.class.name": Refusal(
-        is_harmless=_is_unset,
-        advice="Java classes can't run here; remove it and check topics where they are declared",
-    ),
-    "alter.config.policy.class.name": Refusal(
-        is_harmless=_is_unset,
-        advice="Java classes can't run here; remove it and check configs where they are declared",
-    ),
+    CREATE_TOPIC_POLICY: Refusal(is_harmless=_is_python_class, advice=_NO_POLICY),
+    ALTER_CONFIG_POLICY: Refusal(is_harmless=_is_python_class, advice=_NO_POLICY),
     "config.providers": Refusal(
         is_harmless=_is_unset,
         advice="config providers are not supported; remove it and write the values here",

@@ -4,7 +4,7 @@ KIP-339).
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -48,6 +48,7 @@ from quorate_controller.control.config_validation import (
     validate_topic,
 )
 from quorate_controller.control.effective_configs import MIN_INSYNC_REPLICAS, NOTHING, EffectiveConfigs
+from quorate_controller.control.policies import NO_POLICIES, Policies
 from quorate_controller.control.resource_access import check_altering_configs, check_altering_levels
 
 if TYPE_CHECKING:
@@ -104,9 +105,11 @@ class ConfigManager:
         effective: EffectiveConfigs,
         quorum: QuorumView,
         loggers: LoggerManager,
+        policies: Policies = NO_POLICIES,
     ) -> None:
         self._image = image
         self._loggers = loggers
+        self._policies = policies
         self._effective = effective
         self._quorum = quorum
         self._plain_topic: dict[str, EffectiveConfig] = {}
@@ -173,6 +176,8 @@ class ConfigManager:
         resource = Resource(ConfigResourceType.TOPIC, name)
         self._check_values(configs)
         self._validate(resource, {key: value for key, value in configs.items() if value is not None}, NOTHING)
+        if configs:
+            self._policies.check_configs(resource.type, name, configs)
         return _records(resource, configs)
 
     def describe_new_topic(self, configs: Mapping[str, str | None]) -> Sequence[EffectiveConfig]:
@@ -261,7 +266,9 @@ class ConfigManager:
                 _check_unique(times[key], item)
                 check_altering_configs(context.access, *key)
                 resource = self._resource(*key)
-                records += self._change(resource, changes_of(resource, item), context)
+                changes = changes_of(resource, item)
+                dropped = changes.keys() - {config.name for config in item.configs}
+                records += self._change(resource, changes, context, dropped)
                 outcomes[key] = None
             except ControlError as error:
                 outcomes[key] = error
@@ -308,9 +315,16 @@ class ConfigManager:
         return ",".join(kept)
 
     def _change(
-        self, resource: Resource, changes: Mapping[str, str | None], context: RequestContext
+        self,
+        resource: Resource,
+        changes: Mapping[str, str | None],
+        context: RequestContext,
+        dropped: Container[str],
     ) -> Sequence[ConfigRecord]:
-        """Checks the changes of an existing resource. A broker gets a record for an unchanged value as well."""
+        """Checks the changes of an existing resource. A broker gets a record for an unchanged value as well.
+
+        `dropped` are keys that the request does not name.
+        """
         existing = self._effective.dynamic(resource.type, resource.name)
         altered = {
             key: value
@@ -323,6 +337,11 @@ class ConfigManager:
         resulting = {key: value for key, value in {**existing, **altered}.items() if value is not None}
         self._validate(resource, resulting, existing)
         self._check_exists(resource)
+        self._policies.check_configs(
+            resource.type,
+            resource.name,
+            {key: value for key, value in altered.items() if key not in dropped},
+        )
         return _records(resource, altered)
 
     @staticmethod

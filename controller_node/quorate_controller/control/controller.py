@@ -54,6 +54,7 @@ from quorate_controller.control.elections import Elections
 from quorate_controller.control.features import FeatureManager
 from quorate_controller.control.heartbeats import HeartbeatManager
 from quorate_controller.control.partitions import PartitionManager
+from quorate_controller.control.policies import NO_POLICIES, Policies
 from quorate_controller.control.producer_ids import ProducerIdManager
 from quorate_controller.control.reassignments import ReassignmentManager
 from quorate_controller.control.schedule import Schedule
@@ -88,12 +89,13 @@ class QuorumController:
         loggers: "Loggers" = NO_LOGGERS,
         *,
         authorizer: "Authorizer | None" = None,
+        policies: Policies = NO_POLICIES,
     ) -> None:
         self._config = config
         self._image = image
         self._effective = EffectiveConfigs(config.node_id, image, config.static_configs)
         self._loggers = LoggerManager(config.node_id, loggers)
-        self._configs = ConfigManager(image, self._effective, quorum, self._loggers)
+        self._configs = ConfigManager(image, self._effective, quorum, self._loggers, policies)
         self._elections = Elections(image, self._configs)
         self._transitions = PartitionTransitions(image, self._configs)
         self._heartbeats = HeartbeatManager(image, self._transitions, config.broker_session_timeout_ms)
@@ -101,17 +103,17 @@ class QuorumController:
         self._schedule = Schedule(config, self._elections, self._tokens)
         self._acls = AclManager(image, authorizer, rng)
         self._is_active = False
-        self._writes = self._write_handlers(quorum, rng)
+        self._writes = self._write_handlers(quorum, rng, policies)
         self._reads = self._read_handlers(quorum)
 
-    def _write_handlers(self, quorum: QuorumView, rng: "Random") -> dict[type, Decide]:
+    def _write_handlers(self, quorum: QuorumView, rng: "Random", policies: Policies) -> dict[type, Decide]:
         """Request class -> the function that decides on it, on the active controller only."""
         config, image, configs = self._config, self._image, self._configs
         cluster = ClusterManager(config.cluster_id, image, self._heartbeats, self._transitions, quorum)
         controllers = ControllerManager(config, image, quorum)
         feature_levels = FeatureManager(config.node_id, image, configs, quorum)
         producer_ids = ProducerIdManager(image)
-        topics = TopicManager(config, image, configs, rng)
+        topics = TopicManager(config, image, configs, rng, policies)
         partitions = PartitionManager(image, configs)
         reassignments = ReassignmentManager(image, configs)
         return {

@@ -1,7 +1,7 @@
 """Requests about whole topics: CreateTopics, CreatePartitions, DeleteTopics (KIP-4, KIP-464, KIP-516)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -29,6 +29,7 @@ from quorate_controller.control.api import (
     check_number_of_records,
 )
 from quorate_controller.control.assignments import Assignment, check_manual, partition_records, place
+from quorate_controller.control.policies import NO_POLICIES, NewTopic, Policies
 from quorate_controller.control.topic_deletion import deletion_result, find_deletable
 from quorate_controller.control.topic_names import why_invalid
 from quorate_controller.security.access import allows_on_cluster
@@ -54,12 +55,18 @@ class TopicManager:
     """Decides on requests about whole topics. Stateless."""
 
     def __init__(
-        self, config: ControlConfig, image: "MetadataImage", configs: TopicConfigs, rng: "Random"
+        self,
+        config: ControlConfig,
+        image: "MetadataImage",
+        configs: TopicConfigs,
+        rng: "Random",
+        policies: Policies = NO_POLICIES,
     ) -> None:
         self._config = config
         self._image = image
         self._configs = configs
         self._rng = rng
+        self._policies = policies
 
     def create_topics(
         self, request: create_request.CreateTopicsRequest, context: RequestContext
@@ -188,6 +195,7 @@ class TopicManager:
         configs = {config.name: config.value for config in topic.configs}
         config_records = self._configs.validate_new_topic(topic.name, configs)
         assignments = self._assigned(topic) if topic.assignments else self._placed(topic)
+        self._policies.check_topic(_as_policies_see(topic, configs, assignments))
         topic_id = uuid_from(self._rng)
         records: list[MetadataRecord] = [
             TopicRecord(name=topic.name, topic_id=topic_id),
@@ -341,6 +349,19 @@ def _creatable(names: list[str], context: RequestContext) -> tuple[frozenset[str
         creatable = access.allowed(AclOperation.CREATE, ResourceType.TOPIC, usual)
     describable = access.allowed(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, usual, logs_denial=False)
     return creatable | (frozenset(names) - frozenset(usual)), describable
+
+
+def _as_policies_see(
+    topic: create_request.CreatableTopic, configs: Mapping[str, str | None], placed: Sequence[Assignment]
+) -> NewTopic:
+    given = {one.partition_index: tuple(one.broker_ids) for one in topic.assignments}
+    return NewTopic(
+        name=topic.name,
+        num_partitions=None if given else len(placed),
+        replication_factor=None if given else len(placed[0].replicas),
+        assignments=given or None,
+        configs={key: value for key, value in configs.items() if value is not None},
+    )
 
 
 def _not_created(name: str, error: ControlError) -> create_response.CreatableTopicResult:

@@ -12,6 +12,7 @@ from quorate_protocol.uuids import uuid_from
 from quorate_controller.control.api import BootstrapMetadata, ControlConfig, ControlError
 from quorate_controller.control.broker_loggers import NO_LOGGERS
 from quorate_controller.control.controller import QuorumController
+from quorate_controller.control.policies import NO_POLICIES
 from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.first_catch_up import FirstCatchUp
 from quorate_controller.node.loader import SnapshotLoader
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from quorate_controller.config import ControllerConfig
     from quorate_controller.control.broker_loggers import Loggers
+    from quorate_controller.control.policies import Policies
     from quorate_controller.storage.filesystem import FileSystem
 
 STATIC_VOTER_KRAFT_VERSIONS: Final = VersionRange(lowest=KRAFT_VERSION_STATIC, highest=KRAFT_VERSION_STATIC)
@@ -50,18 +52,19 @@ def open_node(
     rng: Random,
     clock: Callable[[], int],
     loggers: Loggers = NO_LOGGERS,
+    policies: Policies = NO_POLICIES,
 ) -> ControllerNode:
     """Opens the directories of `config` and builds the node on them; `start` it next.
 
     `clock` returns what turns get as `now_ms`. Only slices of long work read it, to measure themselves. `loggers` are
-    those that administrators may change.
+    those that administrators may change, `policies` what the controller's users have to say.
 
     Raises:
         StorageError: the directories cannot be used. Nothing stays open.
     """
     storage = ControllerStorage.open(file_system, config.storage)
     try:
-        return _build(config, storage, rng=rng, clock=clock, loggers=loggers)
+        return _build(config, storage, rng=rng, clock=clock, loggers=loggers, policies=policies)
     except BaseException:
         storage.close()
         raise
@@ -74,6 +77,7 @@ def _build(
     rng: Random,
     clock: Callable[[], int],
     loggers: Loggers,
+    policies: Policies,
 ) -> ControllerNode:
     log_state = storage.log_state()
     raft = RaftNode(
@@ -103,6 +107,7 @@ def _build(
         _QuorumOf(raft),
         loggers,
         authorizer=authorizer,
+        policies=policies,
     )
     metadata = MetadataState(image, control, clock=clock)
     first_catch_up = FirstCatchUp(raft=raft, metadata=metadata, now_ms=clock())

@@ -36,3 +36,20 @@ async def test_libraries_are_loaded_before_the_node_is_opened(
     with pytest.raises(OpenedError):
         await process._Process(config).serve()
     assert loaded == [listener is not None]
+
+
+async def test_a_policy_that_cannot_be_loaded_keeps_the_controller_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what a policy forbids is never allowed because the policy is missing. Method: name a module that there is
+    not; the node is not opened, and the error has key, value and reason.
+    """
+
+    def open_node(*_: object, **__: object) -> None:
+        raise OpenedError
+
+    monkeypatch.setattr(process, "open_node", open_node)
+    key, name = "create.topic.policy.class.name", "no_such_module:Topics"
+    config = load_config(write_controller_properties(tmp_path, {**BOOTSTRAP_SERVERS, key: name}))
+    with pytest.raises(process.StartError, match=f"{key}={name}: cannot be loaded: .*No module named"):
+        await process._Process(config).serve()

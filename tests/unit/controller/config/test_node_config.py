@@ -242,8 +242,14 @@ def test_several_listeners_follow_the_names():
             {**STANDARD_AUTHORIZER, "early.start.listeners": "PLAINTEXT"},
             "early.start.listeners=PLAINTEXT: must name the controller listeners CONTROLLER, which start before",
         ),
-        ({"create.topic.policy.class.name": "a.B"}, "Java classes can't run here"),
-        ({"alter.config.policy.class.name": "a.B"}, "Java classes can't run here"),
+        (
+            {"create.topic.policy.class.name": "a.B"},
+            "Java classes can't run here; name a Python class as module:",
+        ),
+        (
+            {"alter.config.policy.class.name": "a.B:"},
+            "Java classes can't run here; name a Python class as module:",
+        ),
         ({"config.providers": "file"}, "config.providers=file: config providers are not supported"),
         ({"principal.builder.class": "a.B"}, "Java classes can't run here"),
     ],

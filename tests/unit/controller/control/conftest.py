@@ -23,6 +23,7 @@ from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.control.controller import QuorumController
 from quorate_controller.control.elections import Elections
 from quorate_controller.control.partitions import PartitionManager
+from quorate_controller.control.policies import NO_POLICIES, Policies
 from quorate_controller.control.reassignments import ReassignmentManager
 from quorate_controller.control.topics import TopicManager
 from quorate_protocol.image import BrokerRegistration, MetadataImage, PartitionRegistration
@@ -84,13 +85,20 @@ class Harness:
     """The active controller of a new cluster, its clock, and the log that it writes."""
 
     def __init__(
-        self, metadata_version: int = 30, *, features: dict[str, int] | None = None, **config: Any
+        self,
+        metadata_version: int = 30,
+        *,
+        features: dict[str, int] | None = None,
+        policies: Policies = NO_POLICIES,
+        **config: Any,
     ) -> None:
         self.image = MetadataImage()
         self.quorum = FakeQuorum()
         self.config = ControlConfig(node_id=NODE_ID, cluster_id=CLUSTER_ID, **config)
         self.loggers = FakeLoggers()
-        self.control = QuorumController(self.config, self.image, Random(1), self.quorum, self.loggers)
+        self.control = QuorumController(
+            self.config, self.image, Random(1), self.quorum, self.loggers, policies=policies
+        )
         self.now_ms = 1_000_000
         self.records: list[Any] = []
         """What the last decision wrote, as the log gives it back."""
