@@ -86,8 +86,9 @@ def keys_in_use(security: Mapping[str, ListenerSecurity]) -> frozenset[str]:
         own = LISTENER_TLS_KEYS if one.tls is not None else frozenset()
         if one.sasl is not None:
             per_mechanism = {jaas_keys(each, key) for each in MECHANISMS for key in (JAAS, MAX_REAUTH)}
-            keys |= SASL_KEYS
-            own |= LISTENER_SASL_KEYS | per_mechanism
+            # Without listener and mechanism, Kafka ignores the login module, too.
+            keys |= SASL_KEYS - {JAAS} | {prefix_of(name) + key for key in per_mechanism}
+            own |= LISTENER_SASL_KEYS - {JAAS}
         keys |= own | {prefix_of(name) + key for key in own}
     return frozenset(keys)
 

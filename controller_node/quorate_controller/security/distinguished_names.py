@@ -40,13 +40,12 @@ class _Value:
 
 def subject_of(certificate: bytes) -> str:
     """Return the subject of a DER certificate. Raises ValueError if it is none."""
-    signed = _only(certificate, _SEQUENCE)
-    fields = _values(_values(signed.content)[0].content)
-    # serial number, algorithm, issuer, validity, subject
-    subject = fields[4 + (fields[0].tag == _VERSION_OF_CERTIFICATE)] if len(fields) > 5 else None
-    if subject is None:
+    signed = _values(_only(certificate, _SEQUENCE).content)
+    fields = _values(signed[0].content) if signed else []
+    # serial number, algorithm, issuer, validity, subject, key
+    if len(fields) < 6:
         raise ValueError("the certificate has no subject")
-    return name_of(subject.encoded)
+    return name_of(fields[4 + (fields[0].tag == _VERSION_OF_CERTIFICATE)].encoded)
 
 
 def name_of(name: bytes) -> str:

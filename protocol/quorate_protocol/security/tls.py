@@ -133,7 +133,12 @@ def _trust(context: ssl.SSLContext, store: Store) -> None:
 def _identify(context: ssl.SSLContext, store: Store, key_password: str | None) -> None:
     pem = _pem_of(store, key_password)
     # OpenSSL reads keys only from files: this one is private, and deleted immediately.
-    descriptor, name = tempfile.mkstemp(prefix="quorate-", suffix=".pem")
+    try:
+        descriptor, name = tempfile.mkstemp(prefix="quorate-", suffix=".pem")
+    except OSError as error:
+        raise SecurityConfigError(
+            f"{_named(store)}: no temporary file can be made, through which OpenSSL reads keys: {error.strerror}"
+        ) from None
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(pem)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import shutil
 import ssl
 from collections.abc import AsyncIterator
@@ -18,8 +19,9 @@ from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.security.principal_rules import parse_rules
 from quorate_controller.server import tls_acceptor
 from quorate_controller.server.listener import Exchange, Listener, ListenerLimits
+from quorate_controller.server.peer_lane import Address, LaneLimits, PeerLane
 from quorate_controller.server.tls import TlsOfListener
-from quorate_protocol.security.stores import Store, StoreType, TlsConfig
+from quorate_protocol.security.stores import SecurityConfigError, Store, StoreType, TlsConfig
 from quorate_protocol.security.tls import ClientAuth
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.frames import encode_frame
@@ -301,3 +303,70 @@ async def test_requests_over_tls_are_served_by_the_node(rig: Any, certificates: 
         writer.transport.abort()
     finally:
         await listening.close(grace_s=0)
+
+
+def lane_to(listener: Listener, tls: TlsOfListener, host: str = LOCALHOST) -> PeerLane:
+    """A connection to another controller."""
+    return PeerLane(
+        Address(node_id=1, host=host, port=listener.port),
+        client_id="lane",
+        cluster_id="cluster",
+        limits=LaneLimits(),
+        rng=random.Random(1),
+        on_lost=lambda: None,
+        on_misrouted=lambda: None,
+        tls=tls,
+    )
+
+
+@pytest.mark.parametrize(
+    "case", ["trusted", "another name", "another name, not checked", "another authority"]
+)
+async def test_controllers_check_whom_they_connect_to(
+    rig: Any, certificates: Certificates, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: ssl.endpoint.identification.algorithm and the trust store apply to connections to other controllers.
+
+    Method: a lane to a listener whose certificate is for this host, for another one, or signed by a stranger.
+    """
+    caplog.set_level(logging.INFO)
+    rig.node.decide = lambda _request, caller: heartbeat_answer(
+        is_fenced=str(caller.principal) == "User:CN=server"
+    )
+    plain = await rig.listen()
+    await plain.close(grace_s=0)
+    keystore = certificates.client if "name" in case else certificates.server
+    served = tls_of(certificates, keystore, client_auth=ClientAuth.REQUIRED)
+    listener = Listener(name="CONTROLLER", handler=plain.handler, limits=ListenerLimits(), tls=served)
+    await listener.start(LOCALHOST, 0)
+    trusted = certificates.other_authority if case == "another authority" else certificates.authority
+    config = TlsConfig(
+        keystore=pem("keystore", certificates.server),
+        truststore=pem("truststore", trusted),
+        is_checking_host="not checked" not in case,
+    )
+    lane = lane_to(listener, TlsOfListener("CONTROLLER", ListenerTls(tls=config)))
+    try:
+        if case in ("trusted", "another name, not checked"):
+            assert (await lane.ask(heartbeat(), HANG_S)).is_fenced
+            return
+        with pytest.raises(ConnectionError):
+            await lane.ask(heartbeat(), HANG_S)
+        (facts,) = messages(caplog, "peer_unreachable")
+        expected = "IP address mismatch" if case == "another name" else "CERTIFICATE_VERIFY_FAILED"
+        assert expected in facts["reason"]
+        assert not rig.node.controls
+    finally:
+        lane.close()
+        await listener.close(grace_s=0)
+
+
+def test_a_store_that_can_not_be_read_ends_the_start(certificates: Certificates, tmp_path: Path) -> None:
+    """Goal: no controller without its key. Method: a file that is missing, and one without a key."""
+    for file, reason in (
+        (tmp_path / "none.pem", "No such file"),
+        (certificates.authority, "key or certificate"),
+    ):
+        with pytest.raises(SecurityConfigError, match=reason) as refused:
+            tls_of(certificates, file)
+        assert str(refused.value).startswith(f"ssl.keystore.location={file}: ")
