@@ -44,6 +44,9 @@ log = logging.getLogger(__name__)
 
 REAUTHENTICATION_INTERVAL_S_MIN: Final = 1.0
 _API_KEY: Final = struct.Struct(">h")
+_ERROR_CODE: Final = slice(8, 10)
+"""Of each version of the ApiVersions response: behind the length and the correlation id."""
+_NO_ERROR: Final = bytes(2)
 _BEFORE_AUTHENTICATION: Final = {
     int(key): APIS[key] for key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 }
@@ -143,9 +146,10 @@ class SaslSession:
             return
         key = request.api.key
         if key == ApiKey.API_VERSIONS and self._state is _State.HANDSHAKE_OR_VERSIONS:
-            if request.unsupported_version is None:
-                self._state = _State.HANDSHAKE
             self._gate.served.handle(exchange)
+            # After an error the client may ask once more.
+            if exchange.answer is not None and exchange.answer[_ERROR_CODE] == _NO_ERROR:
+                self._state = _State.HANDSHAKE
             return
         self._gate.counters.requests[key] += 1
         if key == ApiKey.SASL_HANDSHAKE and self._state is not _State.AUTHENTICATE:

@@ -83,6 +83,16 @@ async def test_an_old_client_sends_bare_tokens(rig: Any) -> None:
     assert (await client.ask(heartbeat(), 1)).is_fenced
 
 
+async def test_versions_are_asked_again_after_an_error(rig: Any) -> None:
+    """Goal: as Kafka, which takes a second ApiVersions after an error, and no third. Method: a nameless client."""
+    await listen(rig)
+    client = await rig.connect()
+    nameless = ApiVersionsRequest(client_software_name="", client_software_version="")
+    assert (await client.ask(nameless, 4)).error_code is ErrorCode.invalid_request
+    assert (await login(client)).error_code is ErrorCode.none
+    assert (await client.ask(heartbeat(), 1)).is_fenced
+
+
 async def test_nothing_else_is_served_before(rig: Any) -> None:
     """Goal: no request of a stranger reaches the node. Method: each API in each state; the connection ends."""
     await listen(rig)
