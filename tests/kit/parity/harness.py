@@ -170,6 +170,9 @@ class Case:
     ends: Ends = Ends.DONE
     says: str | None = None
     """A pattern that both have to print when they fail."""
+    not_yet: str | None = None
+    """A pattern that is printed while the controllers do not know what was made before: then nothing was changed, and
+    the tool is run again."""
     clusters: Sequence[str] = ("java", "python")
     at: Sequence[str] = ("server", "controller")
     brokers: int = 1
@@ -324,11 +327,18 @@ class Comparison:
 
     def _run(self, step: Step, side: str) -> Ran:
         arguments = self._arguments(step, side)
-        ran = (
-            self._ours(arguments)
-            if side is OURS
-            else self._java(self._tool.main_class, *arguments, timeout_s=JAVA_TIMEOUT_S)
-        )
+        deadline = time.monotonic() + SETTLED_AFTER_S
+        while True:
+            ran = (
+                self._ours(arguments)
+                if side is OURS
+                else self._java(self._tool.main_class, *arguments, timeout_s=JAVA_TIMEOUT_S)
+            )
+            is_known = self._case.not_yet is None or not re.search(
+                self._case.not_yet, ran.stdout + ran.stderr
+            )
+            if is_known or time.monotonic() >= deadline:
+                break
         self._capture(step, ran, side)
         return ran
 
