@@ -103,9 +103,9 @@ class PlainServer:
         if not password:
             raise _told("Authentication failed: password not specified")
         expected = self._passwords.get(name)
-        # As much work for a name that does not exist.
-        is_equal = hmac.compare_digest(password.encode(), (expected or password[::-1]).encode())
-        if expected is None or not is_equal:
+        # As much work for a name that does not exist, and never equal.
+        compared = f"{password}." if expected is None else expected
+        if not hmac.compare_digest(password.encode(), compared.encode()):
             raise _told("Authentication failed: Invalid username or password")
         if authorization_id not in ("", name):
             raise _told(

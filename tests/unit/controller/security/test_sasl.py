@@ -175,6 +175,7 @@ def test_hostile_messages_are_refused(first: bytes, second: bytes) -> None:
         (b"\0alice\0Secret", INVALID),
         (b"\0bob\0secret", INVALID),
         (b"\0bob\0bob", INVALID),
+        (b"\0empty\0aba", INVALID),
         (
             b"bob\0alice\0secret",
             "Authentication failed: Client requested an authorization id that is different from username",
@@ -183,7 +184,7 @@ def test_hostile_messages_are_refused(first: bytes, second: bytes) -> None:
 )
 def test_plain_refuses_as_kafka_does(message: bytes, told: str) -> None:
     """Goal: Kafka's texts. Method: a message each (PlainSaslServer)."""
-    server = PlainServer({"alice": "secret"})
+    server = PlainServer({"alice": "secret", "empty": ""})
     with pytest.raises(SaslRefusalError) as refused:
         server.evaluate(message)
     assert refused.value.told == told
