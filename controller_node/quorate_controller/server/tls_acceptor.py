@@ -36,13 +36,11 @@ class TlsAcceptor:
         tls: TlsOfListener,
         make_protocol: Callable[[], asyncio.Protocol],
         may_begin: Callable[[str], bool],
-        handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
     ) -> None:
         self._listener = listener
         self._tls = tls
         self._make_protocol = make_protocol
         self._may_begin = may_begin
-        self._handshake_timeout_s = handshake_timeout_s
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -106,7 +104,7 @@ class TlsAcceptor:
                 self._make_protocol,
                 accepted,
                 ssl=self._tls.server,
-                ssl_handshake_timeout=self._handshake_timeout_s,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
                 ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             )
         except OSError as error:
