@@ -48,7 +48,7 @@ _MEANINGFUL: Final = frozenset(
     advertised.listeners allow.everyone.if.no.acl.found alter.config.policy.class.name authorizer.class.name
     auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id
     broker.session.timeout.ms connections.max.idle.ms controller.listener.names
-    create.topic.policy.class.name
+    controller.quota.window.num controller.quota.window.size.seconds create.topic.policy.class.name
     default.replication.factor delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
     delegation.token.max.lifetime.ms delegation.token.secret.key delete.topic.enable early.start.listeners
     internal.metadata.log.segment.bytes leader.imbalance.check.interval.seconds

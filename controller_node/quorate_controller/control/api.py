@@ -66,6 +66,7 @@ class RequestContext:
     api_version: int
     """Version in which the client sent the request; the body is in the canonical (highest) one."""
     principal: str = "User:ANONYMOUS"
+    client_id: str | None = None
     client_host: str = ""
     listener: str = ""
     request_timeout_ms: int = 30_000
@@ -133,6 +134,8 @@ class ControlConfig:
     delegation_token_max_lifetime_ms: int = 604_800_000
     delegation_token_expiry_time_ms: int = 86_400_000
     delegation_token_expiry_check_interval_ms: int = 3_600_000
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
     static_configs: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The properties of this controller's own file: below dynamic configs, above defaults."""
 

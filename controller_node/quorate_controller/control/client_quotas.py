@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 CLIENT_ID: Final = "client-id"
 USER: Final = "user"
 IP: Final = "ip"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 _TYPES: Final = (CLIENT_ID, USER, IP)
 """In the order in which Java prints the parts of an entity: that of their hashes."""
 
@@ -38,7 +39,7 @@ _USER_AND_CLIENT_KEYS: Final = {
     "producer_byte_rate": ConfigType.LONG,
     "consumer_byte_rate": ConfigType.LONG,
     "request_percentage": ConfigType.DOUBLE,
-    "controller_mutation_rate": ConfigType.DOUBLE,
+    CONTROLLER_MUTATION_RATE: ConfigType.DOUBLE,
 }
 _IP_KEYS: Final = {"connection_creation_rate": ConfigType.INT}
 _TYPE_MAX: Final = {ConfigType.INT: float(2**31 - 1), ConfigType.LONG: float(2**63 - 1)}

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -29,6 +28,7 @@ from quorate_controller.control.api import (
     check_number_of_records,
 )
 from quorate_controller.control.assignments import Assignment, check_manual, partition_records, place
+from quorate_controller.control.mutation_quotas import MutationQuota, MutationQuotas
 from quorate_controller.control.policies import NO_POLICIES, NewTopic, Policies
 from quorate_controller.control.topic_deletion import deletion_result, find_deletable
 from quorate_controller.control.topic_names import why_invalid
@@ -47,12 +47,17 @@ USE_DEFAULT: Final = -1
 _CONFIGS_IN_RESPONSE_SINCE: Final = 5
 """CreateTopicsResponse version (KIP-525)."""
 
+_CREATE_TOPICS_STRICT_SINCE: Final = 6
+_DELETE_TOPICS_STRICT_SINCE: Final = 5
+_CREATE_PARTITIONS_STRICT_SINCE: Final = 3
+"""The versions of the requests from which a quota refuses; below, it only throttles (KIP-599)."""
+
 _DELETION_DISABLED_SINCE: Final = 3
 """DeleteTopicsResponse version that knows TOPIC_DELETION_DISABLED."""
 
 
 class TopicManager:
-    """Decides on requests about whole topics. Stateless."""
+    """Decides on requests about whole topics. Its only state are the buckets of quotas."""
 
     def __init__(
         self,
@@ -67,6 +72,11 @@ class TopicManager:
         self._configs = configs
         self._rng = rng
         self._policies = policies
+        self._quotas = MutationQuotas(
+            image,
+            samples=config.controller_quota_window_num,
+            window_s=config.controller_quota_window_size_seconds,
+        )
 
     def create_topics(
         self, request: create_request.CreateTopicsRequest, context: RequestContext
@@ -85,9 +95,10 @@ class TopicManager:
         self._check_number_of_partitions(wanted)
         records: list[MetadataRecord] = []
         results = []
+        quota = self._quotas.of(context, strict_since=_CREATE_TOPICS_STRICT_SINCE)
         for topic in wanted:
             try:
-                created, result = self._create(topic, context, may_describe=topic.name in describable)
+                created, result = self._create(topic, context, quota, may_describe=topic.name in describable)
             except ControlError as error:
                 results.append(_not_created(topic.name, error))
             else:
@@ -98,7 +109,9 @@ class TopicManager:
         results += [_not_created(name, duplicate) for name, count in times.items() if count > 1]
         unauthorized = ControlError(ErrorCode.topic_authorization_failed, "Authorization failed.")
         results += [_not_created(name, unauthorized) for name in once if name not in creatable]
-        response = create_response.CreateTopicsResponse(throttle_time=timedelta(0), topics=tuple(results))
+        response = create_response.CreateTopicsResponse(
+            throttle_time=quota.throttle_time, topics=tuple(results)
+        )
         return ControlResult(records=() if request.validate_only else tuple(records), response=response)
 
     def create_partitions(
@@ -132,6 +145,7 @@ class TopicManager:
         results += [
             _grown(name, ErrorCode.topic_authorization_failed, None) for name in once if name not in growable
         ]
+        quota = self._quotas.of(context, strict_since=_CREATE_PARTITIONS_STRICT_SINCE)
         for asked in request.topics:
             if asked.name not in growable:
                 continue
@@ -140,12 +154,14 @@ class TopicManager:
                 results.append(_grown(asked.name, ErrorCode.unknown_topic_or_partition, None))
                 continue
             try:
-                records += self._grow(asked, topic)
+                records += self._grow(asked, topic, quota)
             except ControlError as error:
-                results.append(_grown(asked.name, error.error_code, error.message))
+                results.append(_grown(asked.name, error.error_code, _text(error)))
             else:
                 results.append(_grown(asked.name, ErrorCode.none, None))
-        response = grow_response.CreatePartitionsResponse(throttle_time=timedelta(0), results=tuple(results))
+        response = grow_response.CreatePartitionsResponse(
+            throttle_time=quota.throttle_time, results=tuple(results)
+        )
         return ControlResult(records=() if request.validate_only else tuple(records), response=response)
 
     def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> ControlResult:
@@ -161,13 +177,21 @@ class TopicManager:
             raise ControlError(code, "Topic deletion is disabled.")
         deletable, results = find_deletable(self._image.topics, request, context.access)
         check_number_of_records(len(deletable))
-        results += [deletion_result(topic.name, topic_id) for topic_id, topic in deletable.items()]
+        quota = self._quotas.of(context, strict_since=_DELETE_TOPICS_STRICT_SINCE)
+        records: list[MetadataRecord] = []
+        for topic_id, topic in deletable.items():
+            try:
+                quota.take(len(topic.partitions))
+            except ControlError as error:
+                results.append(deletion_result(topic.name, topic_id, error.error_code, _text(error)))
+            else:
+                records.append(RemoveTopicRecord(topic_id=topic_id))
+                results.append(deletion_result(topic.name, topic_id))
         if context.access.is_restricted:
             # The order must not tell absent topics from those that the sender may not see.
             self._rng.shuffle(results)
-        response = DeleteTopicsResponse(throttle_time=timedelta(0), responses=tuple(results))
-        records = tuple(RemoveTopicRecord(topic_id=topic_id) for topic_id in deletable)
-        return ControlResult(records=records, response=response)
+        response = DeleteTopicsResponse(throttle_time=quota.throttle_time, responses=tuple(results))
+        return ControlResult(records=tuple(records), response=response)
 
     def _check_number_of_partitions(self, topics: Sequence[create_request.CreatableTopic]) -> None:
         total = 0
@@ -184,7 +208,12 @@ class TopicManager:
             )
 
     def _create(
-        self, topic: create_request.CreatableTopic, context: RequestContext, *, may_describe: bool
+        self,
+        topic: create_request.CreatableTopic,
+        context: RequestContext,
+        quota: MutationQuota,
+        *,
+        may_describe: bool,
     ) -> "tuple[list[MetadataRecord], create_response.CreatableTopicResult]":
         """Records and result of one topic.
 
@@ -196,6 +225,7 @@ class TopicManager:
         config_records = self._configs.validate_new_topic(topic.name, configs)
         assignments = self._assigned(topic) if topic.assignments else self._placed(topic)
         self._policies.check_topic(_as_policies_see(topic, configs, assignments))
+        quota.take(len(assignments))
         topic_id = uuid_from(self._rng)
         records: list[MetadataRecord] = [
             TopicRecord(name=topic.name, topic_id=topic_id),
@@ -300,7 +330,7 @@ class TopicManager:
             ) from None
 
     def _grow(
-        self, asked: grow_request.CreatePartitionsTopic, topic: "TopicImage"
+        self, asked: grow_request.CreatePartitionsTopic, topic: "TopicImage", quota: MutationQuota
     ) -> "Sequence[MetadataRecord]":
         """The records of the partitions that come to a topic.
 
@@ -323,6 +353,7 @@ class TopicManager:
                 f"Attempted to add {additional} additional partition(s), but only {len(asked.assignments)} "
                 "assignment(s) were specified.",
             )
+        quota.take(additional)
         replication_factor = len(next(iter(topic.partitions.values())).replicas)
         if asked.assignments is None:
             assignments = place(self._image, additional, replication_factor, self._rng)
@@ -364,9 +395,14 @@ def _as_policies_see(
     )
 
 
+def _text(error: ControlError) -> str | None:
+    """The text of an error; Kafka sends none where it has only that of the error code."""
+    return None if error.error_code is ErrorCode.throttling_quota_exceeded else error.message
+
+
 def _not_created(name: str, error: ControlError) -> create_response.CreatableTopicResult:
     return create_response.CreatableTopicResult(
-        name=name, topic_id=None, error_code=error.error_code, error_message=error.message, configs=()
+        name=name, topic_id=None, error_code=error.error_code, error_message=_text(error), configs=()
     )
 
 

@@ -197,6 +197,8 @@ def control_config(
         delegation_token_expiry_check_interval_ms=_number(
             values["delegation.token.expiry.check.interval.ms"]
         ),
+        controller_quota_window_num=_number(values["controller.quota.window.num"]),
+        controller_quota_window_size_seconds=_number(values["controller.quota.window.size.seconds"]),
         static_configs=config.explicit,
     )
 

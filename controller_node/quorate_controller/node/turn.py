@@ -320,6 +320,7 @@ class ControllerNode:
             next_offset=self._next_offset,
             api_version=caller.api_version,
             principal=str(caller.principal),
+            client_id=caller.client_id,
             client_host=caller.client_host,
             listener=caller.listener,
             request_timeout_ms=caller.request_timeout_ms,

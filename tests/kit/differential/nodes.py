@@ -1,0 +1,220 @@
+"""Two controllers without brokers: one of stock Kafka, one of ours, with the same properties and the same brokers.
+
+The brokers are registrations that the tests send. They stay unfenced without heartbeats: their sessions are long.
+"""
+
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_registration.v4 import request as registration
+from kio.schema.default_principal_data.v0 import DefaultPrincipalData
+from kio.schema.envelope.v0.request import EnvelopeRequest
+from kio.schema.errors import ErrorCode
+from kit.kafka import stock_kafka_of
+from kit.metadata import end_offset, image_of
+from kit.one_controller import free_address, java_command, quorate_command, running, write_config
+from kit.waiting import eventually
+from quorate_protocol.image.state import ImageState
+from quorate_protocol.kafka.apis import api_of
+from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
+from quorate_protocol.kafka.releases import RELEASES
+from quorate_protocol.wire.client import ClientConnection, encode_request
+from quorate_protocol.wire.convert import convert
+from quorate_protocol.wire.headers import read_response_header
+from quorate_protocol.wire.reading import decode
+from quorate_protocol.wire.writing import encode
+
+CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
+BROKERS: Final = (1, 2, 3)
+SETTINGS: Final = (
+    "controller.quorum.bootstrap.servers=ADDRESS",
+    "broker.session.timeout.ms=3600000",
+    "auto.leader.rebalance.enable=false",
+    "num.partitions=2",
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users=User:ANONYMOUS;User:alice;User:bob;User:carol",
+)
+NOT_CONTROLLER: Final = repr(ErrorCode.not_controller)
+DIRECTORIES: Final = 2
+"""Log directories of each broker."""
+_START_TIMEOUT_S: Final = 90
+_ANSWER_TIMEOUT_S: Final = 60
+
+
+def directories_of(broker_id: int) -> tuple[UUID, ...]:
+    """The ids of a broker's log directories."""
+    return tuple(UUID(int=(broker_id << 65) + number) for number in range(DIRECTORIES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sends a request: a client itself, or a broker that forwards what a user sent."""
+
+    user: str | None = None
+    client_id: str = "test"
+    version: int | None = None
+
+
+DIRECT: Final = Caller()
+
+
+class Node:
+    """A running controller, and the topics that were created in it."""
+
+    def __init__(self, name: str, address: str, directory: Path) -> None:
+        self.name = name
+        self.epochs: dict[int, int] = {}
+        """The epoch of each broker."""
+        self._directory = directory
+        self._address = address
+        self._connect()
+
+    def _connect(self) -> None:
+        host, _, port = self._address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=_ANSWER_TIMEOUT_S)
+        self._connections: dict[str, ClientConnection] = {}
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    def ask(self, request: Any, caller: Caller = DIRECT) -> Any:
+        """Send a canonical request; return the response in the canonical class.
+
+        Stock Kafka is not active for a moment after an unexpected exception: it is asked again then.
+        """
+        return eventually(lambda: self._ask(request, caller), _ANSWER_TIMEOUT_S, f"an answer of {self.name}")
+
+    def _ask(self, request: Any, caller: Caller) -> Any:
+        """The response; None while the controller is not active."""
+        api = api_of(request)
+        version = api.version_max if caller.version is None else caller.version
+        if caller.user is None:
+            response = convert(self._direct(request, caller.client_id, version), api.canonical_response)
+            return None if NOT_CONTROLLER in repr(response) else response
+        principal = DefaultPrincipalData(type_="User", name=caller.user, token_authenticated=False)
+        envelope = EnvelopeRequest(
+            request_data=encode_request(
+                api, version, 1, caller.client_id, convert(request, api.request_class(version))
+            ),
+            request_principal=b"\x00\x00" + encode(principal),
+            client_host_address=bytes([127, 0, 0, 1]),
+        )
+        answer = self._direct(envelope, "broker", 0)
+        if answer.error_code is ErrorCode.not_controller:
+            return None
+        assert answer.response_data is not None, answer
+        _, offset = read_response_header(answer.response_data, api.response_header_version(version))
+        response = decode(api.response_class(version), answer.response_data, offset)
+        return convert(response, api.canonical_response)
+
+    def _direct(self, request: Any, client_id: str, version: int) -> Any:
+        connection = self._connections.setdefault(client_id, ClientConnection(client_id))
+        wanted = convert(request, api_of(request).request_class(version))
+        self._socket.sendall(connection.send(wanted, version))
+        responses: list[tuple[int, Any]] = []
+        while not responses:
+            data = self._socket.recv(1 << 20)
+            assert data, f"{self.name} closed the connection after {request}"
+            responses = connection.receive_data(data)
+        response = responses[0][1]
+        if getattr(response, "throttle_time", None):
+            # Stock Kafka does not read from the connection for so long (KIP-219).
+            self.close()
+            self._connect()
+        return response
+
+    def image(self) -> ImageState:
+        """What the log holds now."""
+        log = self._directory / METADATA_DIRECTORY
+        return image_of(log, end_offset(log))
+
+    # Brokers
+
+    def register_brokers(self) -> bool:
+        """Register and unfence the brokers, which support what the newest release does; False on a standby."""
+        release = RELEASES[max(RELEASES)]
+        levels = {name: (0, level) for name, level in release.feature_levels.items()}
+        levels["metadata.version"] = (7, release.metadata_version)
+        for broker_id in BROKERS:
+            response = self.ask(
+                registration.BrokerRegistrationRequest(
+                    broker_id=broker_id,
+                    cluster_id=CLUSTER_ID,
+                    incarnation_id=UUID(int=broker_id << 64),
+                    listeners=(
+                        registration.Listener(
+                            name="PLAINTEXT", host="localhost", port=9092 + broker_id, security_protocol=0
+                        ),
+                    ),
+                    features=tuple(
+                        registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                        for name, (low, high) in levels.items()
+                    ),
+                    rack=None,
+                    log_dirs=directories_of(broker_id),
+                )
+            )
+            if response.error_code:
+                return False
+            self.epochs[broker_id] = response.broker_epoch
+            assert not self.heartbeat(broker_id, is_fenced=False).is_fenced
+        return True
+
+    def heartbeat(self, broker_id: int, *, is_fenced: bool) -> Any:
+        """Fence a broker, or unfence it."""
+        epoch = self.epochs[broker_id]
+        return self.ask(
+            BrokerHeartbeatRequest(
+                broker_id=broker_id,
+                broker_epoch=epoch,
+                current_metadata_offset=2**40,
+                want_fence=is_fenced,
+                want_shut_down=False,
+            )
+        )
+
+
+@contextmanager
+def started(name: str, directory: Path, *settings: str) -> Iterator[Node]:
+    """A controller, formatted and running, with brokers; stock Kafka's if `name` is a release."""
+    directory.mkdir(parents=True)
+    address = free_address()
+    config = write_config(directory, *SETTINGS, *settings, address=address)
+    arguments: Sequence[object] = ("--config", config, "--cluster-id", CLUSTER_ID, "--standalone")
+    if name in RELEASES:
+        kafka = stock_kafka_of(name)
+        format_command = java_command(kafka, "kafka.tools.StorageTool", "format", *arguments)
+        command = java_command(kafka, "kafka.Kafka", config)
+    else:
+        format_command = quorate_command("controller", "format", *arguments)
+        command = quorate_command("controller", "run", "--config", config)
+    ran = subprocess.run(
+        format_command, capture_output=True, text=True, timeout=_START_TIMEOUT_S, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    with running(command, directory / "log") as process:
+
+        def connect() -> Node | None:
+            assert process.poll() is None, (directory / "log").read_text()
+            try:
+                node = Node(name, address, directory / "data")
+            except OSError:
+                return None
+            if node.register_brokers():
+                return node
+            node.close()
+            return None
+
+        node = eventually(connect, _START_TIMEOUT_S, f"{name} became active")
+        try:
+            yield node
+        finally:
+            node.close()
