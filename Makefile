@@ -40,6 +40,7 @@ test-rungs: $(VENV)/.all .jars ## all other tests on real parts but the nightly 
 nightly: $(VENV)/.all .jars ## what takes longest: kind, operators killed after each step, the ledger on Java, 1,000 seeds, a soak
 	$(PYTEST) -m nightly --ignore tests/kubernetes/kind
 	QUORATE_NEW_EXAMPLES=1 $(PYTEST) tests/property --numprocesses auto
+	QUORATE_NEW_EXAMPLES=1 $(PYTEST) tests/integration/parity/test_random_requests.py
 	QUORATE_LEDGER=java $(PYTEST) tests/pipeline/ledger
 	$(SIMULATOR) --seeds 1000
 	$(SIMULATOR) --seeds 1000 --shape membership

@@ -19,7 +19,8 @@ TOOLS = Path(__file__).parent
 
 def main() -> int:
     """The exit code."""
-    outdated = _outdated({"crds.py": [], "lake_tables.py": [], "reference_pages.py": [], "version.py": []})
+    scripts = ("api_table.py", "crds.py", "lake_tables.py", "reference_pages.py", "version.py")
+    outdated = _outdated({script: [] for script in scripts})
     found: dict[str, Kafka] = {}
     problems = []
     for release in RELEASES:

@@ -69,6 +69,8 @@ NIGHTLY = {
     f"{_OPERATOR}/test_operators_that_die_draining.py": "kills an operator after each of its steps",
     f"{_OPERATOR}/test_operators_that_die_recovering.py": "kills an operator after each of its steps",
     f"{_OPERATOR}/test_operators_that_die_renaming.py": "the same; failed once on a loaded machine",
+    "tests/integration/parity/test_random_requests.py"
+    "::test_same_answers_and_same_metadata_as_kafka[long]": "2,000 requests to each of two controllers",
     "tests/integration/play/test_release_upgrade.py": "three rolls of six nodes, four of them JVMs",
     "tests/integration/test_soak.py": "needs root, and makes namespaces of the network",
     "tests/kubernetes/kind/": "kind: builds images, three machines, 20 to 25 minutes",

@@ -89,7 +89,7 @@ class AclManager:
             )
         )
         response = DescribeAclsResponse(
-            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, resources=resources
+            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message="", resources=resources
         )
         return ControlResult(response=response)
 
@@ -113,7 +113,7 @@ class AclManager:
             acl = _entry_of(creation)
             if acl not in created and acl not in existing:
                 created[acl] = acl.to_record(self._new_id())
-            results.append(AclCreationResult(error_code=ErrorCode.none, error_message=None))
+            results.append(AclCreationResult(error_code=ErrorCode.none, error_message=""))
         check_number_of_records(len(created))
         response = CreateAclsResponse(throttle_time=timedelta(0), results=tuple(results))
         return ControlResult(records=tuple(created.values()), response=response)

@@ -240,7 +240,7 @@ class ConfigDescriber:
         if reason := why_invalid(name):
             raise ControlError(ErrorCode.invalid_topic_exception, reason)
         if name not in self._image.topics.by_name:
-            raise ControlError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+            raise ControlError(ErrorCode.unknown_topic_or_partition)
         overrides = self._effective.dynamic(ConfigResourceType.TOPIC, name)
         entries = []
         for key, definition in topic_definitions().items():
@@ -362,7 +362,7 @@ class ConfigDescriber:
 def _failed(resource_type: int, name: str, error: ControlError) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=error.error_code,
-        error_message=error.message,
+        error_message="" if error.error_code is ErrorCode.unknown_topic_or_partition else error.message,
         resource_type=resource_type,
         resource_name=name,
         configs=(),

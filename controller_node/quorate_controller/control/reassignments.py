@@ -9,7 +9,7 @@ of the same replicas, begins and ends in one record. To cancel it takes the new 
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kio.schema.alter_partition_reassignments.v1 import request as alter_request
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.image.topics import TopicImage
+
+
+_WITHOUT_TEXT: Final = (ErrorCode.unknown_server_error, ErrorCode.no_reassignment_in_progress)
+"""Where Kafka sends no text, since it has only that of the error code."""
 
 
 class ReassignmentManager:
@@ -65,8 +69,8 @@ class ReassignmentManager:
                     if record is not None:
                         _append(records, record)
                 except ControlError as error:
-                    is_known = error.error_code is not ErrorCode.unknown_server_error
-                    error_code, message = error.error_code, error.message if is_known else None
+                    has_text = error.error_code not in _WITHOUT_TEXT
+                    error_code, message = error.error_code, error.message if has_text else None
                 results.append(
                     alter_response.ReassignablePartitionResponse(
                         partition_index=asked.partition_index, error_code=error_code, error_message=message
@@ -181,7 +185,7 @@ def cancellation(partition: PartitionRegistration, *, is_unclean_allowed: bool) 
         ControlError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT if all replicas are new.
     """
     if not partition.is_reassigning:
-        raise ControlError(ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress.")
+        raise ControlError(ErrorCode.no_reassignment_in_progress)
     adding = partition.adding_replicas
     replicas = tuple(replica for replica in partition.replicas if replica not in adding)
     isr = tuple(replica for replica in partition.isr if replica not in adding)

@@ -40,7 +40,7 @@ NO_COLON = (
     "Could not parse principal from `alice` (no colon is present separating the principal type from the principal "
     "name)"
 )
-SUCCESS = (ErrorCode.none, None)
+SUCCESS = (ErrorCode.none, "")
 
 
 class Acls:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 from kit.kafka import jars_of
@@ -12,13 +13,18 @@ from kit.releases import RELEASES
 from quorate_protocol.errors import UnknownApi, UnsupportedVersion
 from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS, SERVED_APIS, AnsweredBy, api_of, find_api
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.kafka.releases import NEWEST_RELEASE
+
+DIFFERENCES = Path(__file__).parents[4] / "docs" / "protocol-differences.md"
+ApiRow = tuple[str, int, int]
+"""Name, lowest and highest version."""
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_table_has_what_kafka_serves(release: str) -> None:
-    """Goal: keys, names, versions and listeners of each release. Method: compare with the request schemas."""
+def apis_in_jar(release: str) -> tuple[dict[int, ApiRow], set[int]]:
+    """The APIs of a release by key, and those that its controllers accept, from the request schemas."""
     (jar,) = jars_of(release).glob("kafka-clients-*.jar")
-    expected, on_controller = {}, set()
+    found: dict[int, ApiRow] = {}
+    on_controller = set()
     with zipfile.ZipFile(jar) as archive:
         for name in archive.namelist():
             if not re.fullmatch(r"common/message/\w+Request\.json", name):
@@ -27,14 +33,35 @@ def test_table_has_what_kafka_serves(release: str) -> None:
             if schema["validVersions"] == "none":
                 continue
             low, _, high = schema["validVersions"].partition("-")
-            expected[schema["apiKey"]] = (schema["name"].removesuffix("Request"), int(low), int(high or low))
+            found[schema["apiKey"]] = (schema["name"].removesuffix("Request"), int(low), int(high or low))
             if "controller" in schema["listeners"]:
                 on_controller.add(schema["apiKey"])
+    return found, on_controller
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_table_has_what_kafka_serves(release: str) -> None:
+    """Goal: keys, names, versions and listeners of each release. Method: compare with the request schemas."""
+    expected, on_controller = apis_in_jar(release)
     has = {key: api for key, api in APIS.items() if api.version_max_in(release) is not None}
     assert {
         key: (api.name, api.version_min, api.version_max_in(release)) for key, api in has.items()
     } == expected
     assert has.keys() & CONTROLLER_APIS.keys() == on_controller
+
+
+def test_what_kafkas_controllers_serve_is_served_or_has_a_reason() -> None:
+    """Goal: no API is forgotten, in no version. Method: compare the schemas of the newest release with what is
+    served; of each API that is missing, a row of the page says why.
+    """
+    in_jar, on_controller = apis_in_jar(NEWEST_RELEASE)
+    offered = {key: in_jar[key] for key in on_controller}
+    served = {key: (api.name, api.version_min, api.version_max) for key, api in SERVED_APIS.items()}
+    missing = {name for key, (name, _, _) in offered.items() if key not in served}
+    assert {key: row for key, row in offered.items() if row[0] not in missing} == served
+    rows = [line for line in DIFFERENCES.read_text().splitlines() if line.startswith("| ")]
+    unexplained = {name for name in missing if not any(name in row and "not listed" in row for row in rows)}
+    assert not unexplained, f"docs/protocol-differences.md has to say why {unexplained} are not listed"
 
 
 def test_served_apis_are_known_to_controllers_and_answered_by_one_part() -> None:

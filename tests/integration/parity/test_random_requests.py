@@ -1,0 +1,60 @@
+"""Random admin requests to a stock controller and to ours: the same answers, and the same metadata in the end.
+
+What differs on purpose is in docs/protocol-differences.md; requests that would meet it are not made, see
+`kit.differential.requests`. `QUORATE_NEW_EXAMPLES=1` draws other requests than the last time.
+"""
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from kit.differential.comparison import Compared
+from kit.differential.nodes import started
+from kit.differential.question import Question
+from kit.differential.requests import ROUND, rounds
+from quorate_protocol.kafka.apis import ApiKey
+from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.kafka.releases import NEWEST_RELEASE
+
+pytestmark = pytest.mark.integration
+
+SHORT, LONG = 150, 2_000
+VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+@pytest.mark.parametrize("requests", [SHORT, LONG], ids=["short", "long"])
+def test_same_answers_and_same_metadata_as_kafka(tmp_path: Path, requests: int) -> None:
+    """Goal: a client cannot tell ours from Kafka's. Method: put random requests to both; compare each answer, and in
+    the end what the logs hold. All differences are shown at once.
+    """
+    with started(NEWEST_RELEASE, tmp_path / "stock") as stock, started("Quorate", tmp_path / "ours") as ours:
+        compared = Compared(stock, ours)
+
+        # Both keep what earlier examples did, so that none can be repeated or made smaller.
+        @settings(
+            max_examples=math.ceil(requests / len(ROUND)),
+            phases=[Phase.generate],
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(rounds)
+        def ask(questions: tuple[Question, ...]) -> None:
+            for question in questions:
+                compared.ask(question)
+
+        ask()
+        compared.compare_images()
+    assert compared.asked >= requests
+    assert not compared.differences, "\n".join(compared.differences)
+
+
+def test_both_offer_the_same_apis(tmp_path: Path) -> None:
+    """Goal: the APIs and versions of a stock controller, without those that it cannot answer. Method: ask both."""
+    with started(NEWEST_RELEASE, tmp_path / "stock") as stock, started("Quorate", tmp_path / "ours") as ours:
+        offered = [
+            {one.api_key: (one.min_version, one.max_version) for one in node.ask(VERSIONS).api_keys}
+            for node in (stock, ours)
+        ]
+    unanswered = {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_DELEGATION_TOKEN}
+    assert {key: versions for key, versions in offered[0].items() if key not in unanswered} == offered[1]

@@ -1,0 +1,110 @@
+"""What differs between two controllers: in an answer, and in what their logs hold."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from kit.differential.nodes import Node
+from kit.differential.question import At, Question
+from kit.differential.requests import PLACED
+from kit.metadata import content
+from kit.waiting import eventually
+from quorate_protocol.image.state import ImageState
+from quorate_protocol.wire.schema import schema_of
+
+_OF_THIS_RUN: Final = frozenset({"topic_id", "throttle_time"})
+"""Fields whose values are others at each controller."""
+
+PUBLISHED: Final = frozenset({"DescribeAcls", "DescribeConfigs"})
+"""What stock Kafka answers from copies of its metadata, which follow a little later."""
+PUBLISHED_WITHIN_S: Final = 3
+
+Data = dict[str, Any]
+
+
+def comparable(entity: Any) -> Any:
+    """An answer as data: without ids of topics, and with lists in an order that does not depend on hashes."""
+    if isinstance(entity, (list, tuple)):
+        return sorted((comparable(one) for one in entity), key=repr)
+    if entity is None or isinstance(entity, (str, int, float, bytes, bool, UUID, datetime, timedelta)):
+        return int(entity) if isinstance(entity, int) else entity
+    return {
+        field.name: comparable(getattr(entity, field.name))
+        for field in schema_of(type(entity))
+        if field.name not in _OF_THIS_RUN
+    }
+
+
+class Compared:
+    """Puts the same questions to two controllers, and keeps what differs."""
+
+    def __init__(self, stock: Node, ours: Node) -> None:
+        self._nodes = (stock, ours)
+        self._ids: dict[str, dict[str, UUID]] = {stock.name: {}, ours.name: {}}
+        self.asked = 0
+        self.differences: list[str] = []
+
+    def ask(self, question: Question) -> None:
+        """Ask both."""
+        self.asked += 1
+        what, _, broker_id = question.what.partition(" ")
+        if broker_id:
+            for node in self._nodes:
+                node.heartbeat(int(broker_id), is_fenced=what == "fence")
+            return
+        stock, ours = (self._answer(node, question) for node in self._nodes)
+        if stock != ours and question.what in PUBLISHED:
+            stock = self._later_answer(question, ours)
+        if stock != ours:
+            request = question.make(At({}, {}))
+            self.differences.append(f"{self.asked}: {request}\n  stock: {stock}\n  ours:  {ours}")
+
+    def _answer(self, node: Node, question: Question) -> Any:
+        ids = self._ids[node.name]
+        answer = node.ask(question.make(At(ids, node.epochs)), question.caller)
+        if question.what == "CreateTopics":
+            ids.update({one.name: one.topic_id for one in answer.topics if one.topic_id is not None})
+        return comparable(answer)
+
+    def _later_answer(self, question: Question, wanted: Any) -> Any:
+        """What stock Kafka answers once it has published what it has committed."""
+        answers = [wanted]
+
+        def look() -> bool:
+            answers[0] = self._answer(self._nodes[0], question)
+            return bool(answers[0] == wanted)
+
+        with suppress(AssertionError):
+            eventually(look, PUBLISHED_WITHIN_S, "published")
+        return answers[0]
+
+    def compare_images(self) -> None:
+        """Compare what both logs hold."""
+        stock, ours = (image_content(node.image()) for node in self._nodes)
+        for part in sorted(stock.keys() | ours.keys()):
+            if stock.get(part) != ours.get(part):
+                self.differences.append(
+                    f"image: {part}\n  stock: {stock.get(part)}\n  ours:  {ours.get(part)}"
+                )
+
+
+def image_content(image: ImageState) -> Mapping[str, Any]:
+    """An image as data, without what belongs to one run: ids of topics and ACLs, addresses, epochs of brokers."""
+    records = content(image)
+    data: Data = {"features": dict(image.features), "configs": _plain(image.configs)}
+    data["quotas"] = _plain(image.client_quotas)
+    data["users"] = sorted(records.get("UserScramCredentialRecord", ()))
+    data["acls"] = sorted(repr(acl) for acl in image.acls.values())
+    data["fenced brokers"] = sorted(one for one, broker in image.cluster.brokers.items() if broker.fenced)
+    for name, topic in sorted(image.topics.by_name.items()):
+        partitions = sorted(topic.partitions.items())
+        data[f"topic {name}"] = [
+            len(partition.replicas) if name in PLACED else repr(partition) for _, partition in partitions
+        ]
+    return data
+
+
+def _plain(table: Mapping[Any, Any]) -> dict[str, Any]:
+    return {repr(key): dict(value) for key, value in sorted(table.items(), key=repr)}
