@@ -292,8 +292,10 @@ def _describe_configs(draw: st.DrawFn) -> Question:
 
     keys = some(st.sampled_from([name for name, _ in _VALUES]))
     resources = draw(some(st.builds(resource, st.sampled_from(_KNOWN_RESOURCES), keys), 2))
+    # Several times the same: differs on purpose, see docs/protocol-differences.md.
+    once = tuple({(one.resource_type, one.resource_name): one for one in resources}.values())
     request = describe_configs.DescribeConfigsRequest(
-        resources=resources, include_synonyms=draw(_booleans), include_documentation=draw(_booleans)
+        resources=once, include_synonyms=draw(_booleans), include_documentation=draw(_booleans)
     )
     return Question("DescribeConfigs", always(request))
 
