@@ -41,7 +41,7 @@ START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 40
 TOOL_TIMEOUT_S = 60
 REQUEST_TIMEOUT_MS = 5_000
-LINES_SHOWN, COLUMNS_SHOWN = 15, 150  # of each log: what prints the result of a run may cut it
+LINES_SHOWN, COLUMNS_SHOWN = 8, 150  # of both ends of each log: what prints the result of a run may cut it
 TELLING = re.compile(
     r"Recorded new KRaft controller|BrokerLifecycleManager|Disconnecting from node|Latest set of voters"
     r"|RaftManager.*(?:ransition to|runcat)"
@@ -449,7 +449,9 @@ class Cluster:
             lines = log.read_text(errors="replace").splitlines() if log.exists() else []
             if node.implementation is Implementation.JAVA:
                 lines = [line for line in lines if TELLING.search(line) or not QUIET.search(line)]
-            shown = [line[:COLUMNS_SHOWN] for line in lines[-LINES_SHOWN:]]
+            if len(lines) > 2 * LINES_SHOWN:
+                lines = [*lines[:LINES_SHOWN], "...", *lines[-LINES_SHOWN:]]
+            shown = [line[:COLUMNS_SHOWN] for line in lines]
             logs.append("\n".join([f"{node.label} ({node.implementation}) {state}:", *shown]))
         return "\n\n".join([str(observation), *logs])
 
