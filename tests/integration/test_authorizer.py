@@ -8,9 +8,11 @@ from kit.cluster import Cluster, free_ports, manifests
 from kit.java.cluster import PASSWORDS, PLAIN
 from kit.java.tools import JavaTools, Ran
 from kit.membership import quorate, succeeded
+from kit.releases import RELEASE
 from kit.waiting import eventually
 from quorate_operator.properties import render_properties
 from quorate_operator.runtime.local.loopback import LOOPBACK
+from quorate_protocol.kafka.releases import version_key
 
 pytestmark = pytest.mark.integration
 
@@ -82,6 +84,8 @@ def authorized(
     tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path, java_tool: JavaTools
 ) -> Iterator[AuthorizedCluster]:
     """A cluster with authorizers, running."""
+    if version_key(RELEASE) < version_key("4.4"):
+        pytest.skip(f"blocks of addresses in ACLs (KIP-1276) need brokers of Kafka 4.4, these are {RELEASE}")
     built = AuthorizedCluster(tmp_path_factory.mktemp("authorized"), kafka_jars, java_tool)
     try:
         built.cluster.start_all()
