@@ -79,7 +79,7 @@ class Situation:
 
     def refusals(self) -> dict[str, str]:
         """Messages by code."""
-        return dict(self.plan().refusals)
+        return {one.code: one.message for one in self.plan().refusals}
 
     # -- what is desired
 

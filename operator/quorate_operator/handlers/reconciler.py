@@ -316,9 +316,8 @@ class ClusterReconciler:
                 status = broker_status(view, pool=pool, generation=body["metadata"]["generation"])
                 await self._write_status(BROKERS, body, status)
         for refusal in look.plan.refusals:
-            await self._shared.events.record(
-                self.key, resources.quorum, refusal.code, refusal.message, is_warning=True
-            )
+            about = resources.pools.get(refusal.pool or "", resources.quorum)
+            await self._shared.events.record(self.key, about, refusal.code, refusal.message, is_warning=True)
 
     async def _report_failure(self, problem: str) -> None:
         """Reports a failure in conditions and on the status page, also if the turn ended before its look did."""

@@ -24,6 +24,9 @@ from quorate_operator.planning.cluster import Lifecycle, NodeState, Role
 from quorate_operator.planning.steps import Refusal, WaitFor
 from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepView
 
+_NAMED_MAX = 10
+"""How many nodes a message names."""
+
 Judgement = tuple[ConditionType, bool | None, str, str]
 """A condition: its type, whether it holds, the reason for programs, and the message."""
 
@@ -42,7 +45,7 @@ def controller_status(
         ready_replicas=pool.ready,
         selector=f"quorate.dev/cluster={view.name},quorate.dev/pool={view.name}",
         plan=_steps(pool.steps),
-        refusals=_refusals(view.refusals),
+        refusals=_refusals(pool.refusals),
         version=pool.version,
         metadata_version=metadata_version_name(level) if level is not None else None,
         quorum=QuorumStatus(
@@ -70,7 +73,7 @@ def broker_status(view: ClusterView, *, pool: str, generation: int) -> dict[str,
         ready_replicas=own.ready,
         selector=f"quorate.dev/cluster={view.name},quorate.dev/pool={pool}",
         plan=_steps(own.steps),
-        refusals=_refusals(view.refusals),
+        refusals=_refusals(own.refusals),
         version=own.version,
         brokers=tuple(_broker(node) for node in own.nodes),
     )
@@ -146,7 +149,7 @@ def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
     elif not waiting:
         ready = ("Ready", True, "AllReady", f"{len(nodes)} of {len(nodes)} nodes are ready")
     else:
-        states = ", ".join(f"{seen.node_id} is {seen.state}" for seen in waiting[:10])
+        states = ", ".join(f"{seen.node_id} is {seen.state}" for seen in waiting[:_NAMED_MAX])
         ready = ("Ready", False, "NodesNotReady", states)
     first = steps[0].step.reason if steps else ""
     progressing: Judgement = (
@@ -159,17 +162,28 @@ def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
         if view.problem is None
         else ("Reconciling", True, "StepFailed", view.problem)
     )
-    return [ready, progressing, reconciling, _stalled(view), _degraded(view, nodes)]
+    return [ready, progressing, reconciling, _stalled(pool), _degraded(view, pool), _resizing(nodes)]
 
 
-def _stalled(view: ClusterView) -> Judgement:
+def _stalled(pool: PoolView) -> Judgement:
     """Whether the plan has a part that waits for somebody to change the resources or what surrounds them."""
-    if view.refusals:
-        return ("Stalled", True, view.refusals[0].code, view.refusals[0].message)
+    if pool.refusals:
+        return ("Stalled", True, pool.refusals[0].code, pool.refusals[0].message)
     return ("Stalled", False, "NothingRefused", "")
 
 
-def _degraded(view: ClusterView, nodes: Sequence[NodeView]) -> Judgement:
+def _resizing(nodes: Sequence[NodeView]) -> Judgement:
+    """Whether volumes are smaller than what was requested, with the reason that Kubernetes gives for the first."""
+    growing = [node.seen for node in nodes if node.seen.volume is not None and node.seen.volume.is_growing]
+    if not growing:
+        return ("VolumesResizing", False, "AsRequested", "")
+    told = [f"{seen.node_id}: {seen.volume.progress or 'requested'}" for seen in growing if seen.volume]
+    first = next((seen.volume.progress for seen in growing if seen.volume and seen.volume.progress), None)
+    return ("VolumesResizing", True, (first or "Requested").partition(":")[0], "; ".join(told[:_NAMED_MAX]))
+
+
+def _degraded(view: ClusterView, pool: PoolView) -> Judgement:
+    nodes = pool.nodes
     if view.problem is not None:
         return ("Degraded", True, "StepFailed", view.problem)
     blocked = [f"{node.seen.node_id}: {node.seen.problem}" for node in nodes if node.seen.problem]
@@ -179,8 +193,8 @@ def _degraded(view: ClusterView, nodes: Sequence[NodeView]) -> Judgement:
     lost = [str(node.seen.node_id) for node in nodes if node.seen.state in failed]
     if lost:
         return ("Degraded", True, "NodesFailed", f"crashed or no longer ready: {', '.join(lost)}")
-    if view.refusals:
-        refusal = view.refusals[0]
+    if pool.refusals:
+        refusal = pool.refusals[0]
         return ("Degraded", True, refusal.code, refusal.message)
     return ("Degraded", False, "Healthy", "")
 

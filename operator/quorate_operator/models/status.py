@@ -15,7 +15,14 @@ REFUSALS_MAX = 20
 NODES_MAX = 1000
 
 ConditionType = Literal[
-    "Ready", "Progressing", "Reconciling", "Stalled", "Degraded", "QuorumHealthy", "UpgradeBlocked"
+    "Ready",
+    "Progressing",
+    "Reconciling",
+    "Stalled",
+    "Degraded",
+    "VolumesResizing",
+    "QuorumHealthy",
+    "UpgradeBlocked",
 ]
 """Reconciling and Stalled are those of kstatus, by which Flux and others tell a change that is under way from one
 that needs somebody."""
@@ -155,7 +162,8 @@ class _PoolStatus(StatusModel):
         tuple[Condition, ...], Field(strict=False, max_length=16, json_schema_extra=_CONDITIONS)
     ] = Field(
         default=(),
-        description="Ready, Progressing, Reconciling, Stalled, Degraded, QuorumHealthy, UpgradeBlocked.",
+        description="Ready, Progressing, Reconciling, Stalled, Degraded, VolumesResizing, QuorumHealthy, "
+        "UpgradeBlocked.",
     )
     replicas: int | None = Field(default=None, description="Number of nodes, for the scale subresource.")
     ready_replicas: int | None = Field(default=None, description="Number of ready nodes.")

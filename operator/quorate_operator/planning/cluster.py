@@ -118,6 +118,8 @@ class DesiredNode:
     """What a running node can't change, except for addresses, as hashes or values by name:
     `config`, `version`, `image`, `resources`, `secrets`, `restart` (a request by annotation)."""
     rack: str | None = None
+    volume_bytes: int | None = None
+    """The size that its volume shall have; None where nobody asks for one."""
 
     @property
     def label(self) -> str:
@@ -152,6 +154,23 @@ class DesiredCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedVolume:
+    """The size of a node's volume, where it has one."""
+
+    requested_bytes: int
+    capacity_bytes: int | None = None
+    """What it has by now; None before it is provisioned."""
+    progress: str | None = None
+    """What a resize waits for or fails with, in the runtime's words: `FileSystemResizePending: ...`."""
+    refusal: str | None = None
+    """Why the desired size can't be requested."""
+
+    @property
+    def is_growing(self) -> bool:
+        return self.capacity_bytes is not None and self.capacity_bytes < self.requested_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedNode:
     """A node as a runtime found it.
 
@@ -166,6 +185,8 @@ class ObservedNode:
     """The directory id on its volume; None without a formatted volume, or if that is unknown."""
     has_volume: bool = False
     """Whether it has a directory or volume, formatted or not."""
+    volume: ObservedVolume | None = None
+    """The size of its volume; None without one, and where volumes have no size of their own."""
     started_at_ms: int | None = None
     """When its process began; None without one, also while its pod waits for an image or formats its volume."""
     waiting_since_ms: int | None = None

@@ -2,7 +2,13 @@
 
 from collections.abc import Mapping
 
-from quorate_operator.models.base import ANNOTATION_PAUSE, ANNOTATION_RECOVER, ANNOTATION_RESTART, duration_ms
+from quorate_operator.models.base import (
+    ANNOTATION_PAUSE,
+    ANNOTATION_RECOVER,
+    ANNOTATION_RESTART,
+    duration_ms,
+    quantity_bytes,
+)
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import (
@@ -29,6 +35,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
             listeners=quorum.spec.listeners,
             config=_controller_config(quorum),
             revision=_revision(node_id, quorum.spec.version, quorum.metadata.annotations),
+            volume_bytes=quantity_bytes(quorum.spec.storage.size),
         )
         for node_id in quorum.spec.all_node_ids()
     ]
@@ -45,6 +52,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
                 config=pool.spec.config,
                 revision=_revision(node_id, pool.spec.version, pool.metadata.annotations),
                 rack=pool.spec.rack_of(node_id),
+                volume_bytes=quantity_bytes(pool.spec.storage.size),
             )
             for node_id in pool.spec.all_node_ids()
         ]

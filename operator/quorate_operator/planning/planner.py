@@ -3,6 +3,7 @@
 Each concern is a module with a pure function that returns its due steps and waits. They are merged in this order:
 
     addresses, storage, starts      missing nodes are brought back; nothing is stopped
+    volumes                         they grow while their nodes run
     membership                      one voter is added or removed
     registrations, kraft.version    obstacles of a level are removed
     brokers that leave              drained, stopped, forgotten
@@ -39,6 +40,7 @@ from quorate_operator.planning.steps import (
     StopNode,
     WaitFor,
 )
+from quorate_operator.planning.volumes import plan_volumes
 
 
 def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Plan:
@@ -72,6 +74,7 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
     published = Part(due=addresses.steps, refusals=addresses.refusals)
     created = plan_formation(desired, observed)
     starts = plan_starts(desired, observed, now_ms, created, addresses)
+    volumes = plan_volumes(desired, observed)
     membership = plan_membership(desired, observed)
     registrations = plan_registrations(desired, observed, target_level(desired))
     drain = plan_drain(desired, observed, now_ms)
@@ -91,7 +94,7 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
     )
     features = plan_features(desired, observed, pending)
     parts = (published, created, starts, membership, registrations, drained, migration, rollout, features)
-    whole = merge((*parts, Part(rest=addresses.waits)))
+    whole = merge((*parts, volumes, Part(rest=addresses.waits)))
     waited = {node_id for step in whole.rest if isinstance(step, WaitFor) for node_id in step.node_ids}
     return replace(whole, rest=(*whole.rest, *wait_for_ready(desired, observed, waited)))
 

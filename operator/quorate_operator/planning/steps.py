@@ -68,6 +68,11 @@ class StopNode(_NodeStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GrowVolume(_NodeStep):
+    """Request the desired size for a node's volume. The node may run meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteVolume(_NodeStep):
     """Delete the volume, or directory, of a stopped node."""
 
@@ -112,6 +117,7 @@ RuntimeAction = (
     | CreateNode
     | StartNode
     | StopNode
+    | GrowVolume
     | DeleteVolume
     | ForgetNode
     | RebuildQuorum
@@ -209,6 +215,8 @@ class Refusal(NamedTuple):
     code: str
     """For programs and conditions: `UnsafeDowngrade`, `TooFewBrokers`, `UpgradeBlocked`, `QuorumLost` ..."""
     message: str
+    pool: str | None = None
+    """The quorum or pool that it is about; None if it is about the cluster."""
 
 
 Action = RuntimeAction | KafkaAction

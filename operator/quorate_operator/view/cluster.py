@@ -147,6 +147,8 @@ class PoolView:
     nodes: tuple[NodeView, ...]
     steps: tuple[StepView, ...]
     version: str | None
+    refusals: tuple[Refusal, ...] = ()
+    """Those about the pool or the whole cluster."""
 
     @property
     def ready(self) -> int:
@@ -207,6 +209,7 @@ class ClusterView:
             nodes=tuple(nodes),
             steps=_with_waits(one for one in self.steps if is_controllers or _node_ids(one.step) & own),
             version=next(iter(wanted)) if len(wanted) == 1 and running == wanted else None,
+            refusals=tuple(one for one in self.refusals if one.pool in (None, name)),
         )
 
 

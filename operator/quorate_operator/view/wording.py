@@ -20,6 +20,7 @@ VERBS: dict[type[steps.Action], tuple[str, str]] = {
     steps.CreateNode: ("create", "creating"),
     steps.StartNode: ("start", "starting"),
     steps.StopNode: ("stop", "stopping"),
+    steps.GrowVolume: ("grow", "growing"),
     steps.DeleteVolume: ("delete", "deleting"),
     steps.ForgetNode: ("forget", "forgetting"),
     steps.RebuildQuorum: ("rebuild", "rebuilding"),
@@ -51,6 +52,8 @@ def _object(action: steps.Action, label: Label) -> str:
             return f"the cluster of {', '.join(label(node_id) for node_id in node_ids)}"
         case steps.DeleteVolume():
             return f"the data of {label(action.node_id)}"
+        case steps.GrowVolume():
+            return f"the volume of {label(action.node_id)}"
         case steps.RebuildQuorum():
             return f"the quorum from the data of {label(action.node_id)}"
         case steps.PublishAddress() | steps.RetireAddress() | steps.WithdrawAddress():

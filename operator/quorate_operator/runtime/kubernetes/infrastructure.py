@@ -27,6 +27,7 @@ from quorate_operator.planning.cluster import (
     Lifecycle,
     ObservedCluster,
     ObservedNode,
+    ObservedVolume,
     Publication,
     Role,
     Verification,
@@ -67,6 +68,7 @@ from quorate_operator.runtime.kubernetes.observing import (
     annotation,
     configured_of,
     formatted_directory_id,
+    growth_refusal_in_words,
     is_machine_gone,
     is_suspicious,
     observed_node,
@@ -74,6 +76,7 @@ from quorate_operator.runtime.kubernetes.observing import (
     verified_text,
 )
 from quorate_operator.runtime.kubernetes.published_names import PublishedNames
+from quorate_operator.runtime.kubernetes.rehearsals import Rehearsals
 from quorate_operator.runtime.kubernetes.stored_identity import (
     formation_of,
     formation_on_disks,
@@ -125,6 +128,7 @@ class KubernetesInfrastructure:
         self._objects = ClusterObjects(api, cache, namespace=namespace, cluster=name)
         self._names = PublishedNames(self._objects)
         self._assigned = Assigned(api, self._objects, operator_namespace)
+        self._rehearsals = Rehearsals(api, namespace)
         self._machines: dict[str, tuple[float, Object | None]] = {}
 
     # Looking
@@ -156,6 +160,11 @@ class KubernetesInfrastructure:
             node = observed_node(found, unreachable_host=await self._is_unreachable(found))
             if node_id in wanted or not node.is_forgotten:
                 observed[node_id] = replace(node, is_forgotten=node.is_forgotten and node_id not in wanted)
+            if node_id in wanted:
+                observed[node_id] = replace(
+                    observed[node_id],
+                    volume=await self._rehearsed_volume(wanted[node_id], found, node.volume),
+                )
         for node_id, one in wanted.items():
             if node_id not in observed:
                 absent = NodeObjects(node_id=node_id, role=one.role, pool=one.pool)
@@ -257,6 +266,9 @@ class KubernetesInfrastructure:
                 pod = self._objects_of(action.node_id).pod
                 if pod is not None:
                     await self._objects.delete_pod(pod, action.grace_ms)
+            case steps.GrowVolume():
+                node = self._node(desired, action.node_id)
+                await self._objects.keep(volume_claim(self._required_context(), node))
             case steps.DeleteVolume():
                 claim = self._objects_of(action.node_id).claim
                 if claim is not None:
@@ -418,6 +430,17 @@ class KubernetesInfrastructure:
             ids = {ANNOTATION_DIRECTORY_ID: directory_id, ANNOTATION_CLUSTER_ID: formation.cluster_id}
             if any(annotation(node.claim, name) != value for name, value in ids.items()):
                 await self._objects.annotate(node.claim, ids)
+
+    async def _rehearsed_volume(
+        self, node: DesiredNode, objects: NodeObjects, volume: ObservedVolume | None
+    ) -> ObservedVolume | None:
+        """Returns the volume with why it can't grow: the StorageClass forbids it, a quota, the claim is not ours."""
+        if volume is None or volume.capacity_bytes is None or node.volume_bytes is None or not objects.claim:
+            return volume
+        if volume.requested_bytes >= node.volume_bytes:
+            return volume
+        refusal = await self._rehearsals.refusal(volume_claim(self._required_context(), node))
+        return replace(volume, refusal=growth_refusal_in_words(refusal, objects.claim))
 
     async def _is_unreachable(self, objects: NodeObjects) -> bool:
         if objects.pod is None or not is_suspicious(objects.pod):

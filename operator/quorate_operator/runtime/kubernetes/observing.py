@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, Role, Verification
+from quorate_operator.models.base import quantity_bytes
+from quorate_operator.planning.cluster import (
+    Address,
+    NodeState,
+    ObservedNode,
+    ObservedVolume,
+    Role,
+    Verification,
+)
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
     ANNOTATION_REVISION,
@@ -32,6 +40,9 @@ FORMAT_JOIN = "join"
 
 VOLUME = "volume"
 """A part of `revision` that comes from the claim: `kept`, or `deleted` while a pod still holds it."""
+
+_RESIZES = ("ControllerResizeError", "NodeResizeError", "FileSystemResizePending", "Resizing")
+"""Conditions of a claim whose volume grows, what matters most first."""
 
 _DIRECTORY_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _STUCK = frozenset(
@@ -104,11 +115,41 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
         state=state,
         directory_id=directory_id,
         has_volume=claim is not None,
+        volume=volume_of(claim) if claim is not None else None,
         unreachable_host=unreachable_host,
         # ForgetNode removes the configuration and leaves the claim.
         is_forgotten=pod is None and objects.config is None,
         **facts,
     )
+
+
+def volume_of(claim: Object) -> ObservedVolume | None:
+    """Returns the sizes of a claim; None if they are written in a way that Quorate does not read."""
+    status = claim.get("status", {})
+    try:
+        requested = quantity_bytes(str(claim["spec"]["resources"]["requests"]["storage"]))
+        given = status.get("capacity", {}).get("storage")
+        capacity = None if given is None else quantity_bytes(str(given))
+    except (KeyError, ValueError):
+        return None
+    conditions = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
+    progress = next((conditions[kind] for kind in _RESIZES if kind in conditions), None)
+    return ObservedVolume(
+        requested_bytes=requested,
+        capacity_bytes=capacity,
+        progress=progress and ": ".join(part for part in (progress["type"], progress.get("message")) if part),
+    )
+
+
+def growth_refusal_in_words(refusal: str | None, claim: Object) -> str | None:
+    """Returns what the API server says of a larger claim, without the claim's name and with the StorageClass's."""
+    if refusal is None:
+        return None
+    reason = refusal.removeprefix(f'persistentvolumeclaims "{claim["metadata"]["name"]}" is forbidden: ')
+    class_name = claim["spec"].get("storageClassName")
+    if "must support resize" not in reason or not class_name:
+        return reason
+    return f"the StorageClass {class_name} has no allowVolumeExpansion: {reason}"
 
 
 def revision_of(pod: Object) -> Mapping[str, str]:

@@ -25,6 +25,7 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     ObservedQuorum,
     ObservedRegistration,
+    ObservedVolume,
     ObservedVoter,
     Role,
 )
@@ -225,6 +226,49 @@ def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:
         ("True", "InvalidManifest"),
     ]
     assert _judged(failed, "Reconciling", "Degraded") == [("True", "StepFailed")] * 2
+
+
+@pytest.mark.parametrize(
+    ("volume", "told"),
+    [
+        (ObservedVolume(requested_bytes=2, capacity_bytes=2), ("False", "AsRequested")),
+        (ObservedVolume(requested_bytes=2, capacity_bytes=1), ("True", "Requested")),
+        (
+            ObservedVolume(requested_bytes=2, capacity_bytes=1, progress="FileSystemResizePending: kubelet"),
+            ("True", "FileSystemResizePending"),
+        ),
+    ],
+)
+def test_a_resize_has_a_condition(volume: ObservedVolume, told: tuple[str, str]) -> None:
+    """Goal: `kubectl describe` shows a volume that is growing, with Kubernetes' own reason. Method: its states."""
+    node = ObservedNode(
+        node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", volume=volume
+    )
+    desired = desired_cluster(load_manifests(QUORUM, "test"))
+    view = view_of("quorum", desired, ObservedCluster(nodes={3000: node}, quorum=None), Plan(steps=()))
+    assert _judged(controller_status(view, generation=1), "VolumesResizing") == [told]
+
+
+def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
+    """Goal: a mistake in a pool is told there. Method: a refusal of one pool, and one of the whole cluster."""
+    manifests = load_manifests(
+        f"{QUORUM}\n---\n{{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {{name: pool}}, "
+        "spec: {controllers: quorum, replicas: 0}}",
+        "test",
+    )
+    own, shared = Refusal("VolumeCannotGrow", "no", pool="pool"), Refusal("UnsafeDowngrade", "not with 4.3.1")
+    for refusals, of_quorum, of_pool in (
+        ((own,), ("False", "NothingRefused"), ("True", own.code)),
+        ((own, shared), ("True", shared.code), ("True", own.code)),
+    ):
+        view = view_of(
+            "quorum",
+            desired_cluster(manifests),
+            ObservedCluster(nodes={}, quorum=None),
+            Plan(steps=(), refusals=refusals),
+        )
+        assert _judged(controller_status(view, generation=1), "Stalled") == [of_quorum]
+        assert _judged(broker_status(view, pool="pool", generation=1), "Stalled") == [of_pool]
 
 
 def _judged(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:

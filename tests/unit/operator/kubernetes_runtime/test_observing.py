@@ -1,9 +1,10 @@
 """What pods and claims say of a node."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from quorate_operator.planning.cluster import Address, NodeState, Role, Verification
+from quorate_operator.planning.cluster import Address, NodeState, ObservedVolume, Role, Verification
 from quorate_operator.resources.configs import advertised_text
 from quorate_operator.resources.names import ANNOTATION_ADVERTISED, ANNOTATION_VERIFIED
 from quorate_operator.runtime.kubernetes.observing import (
@@ -11,11 +12,13 @@ from quorate_operator.runtime.kubernetes.observing import (
     ANNOTATION_FORMAT,
     VOLUME,
     NodeObjects,
+    growth_refusal_in_words,
     is_machine_gone,
     is_suspicious,
     observed_node,
     verifications_of,
     verified_text,
+    volume_of,
 )
 
 DIRECTORY_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -150,3 +153,32 @@ def test_whom_a_name_led_to_is_read_as_it_was_written() -> None:
     assert set(read(verified_text(known))) == set(known)
     assert verified_text(()) is None
     assert read(None) == read("no JSON") == read('{"no address": 1}') == read('{"a:1": "yesterday"}') == ()
+
+
+def test_the_size_of_a_volume_is_that_of_its_claim() -> None:
+    """Goal: a resize is followed to its end. Method: a claim before and after it is bound, with a condition that holds and
+    one that does not, and with an amount that Quorate does not write.
+    """
+
+    def claim(size: str, **status: Any) -> dict[str, Any]:
+        return _claim() | {"spec": {"resources": {"requests": {"storage": size}}}, "status": status}
+
+    waits = {"type": "FileSystemResizePending", "status": "True", "message": "Waiting for kubelet"}
+    past = {"type": "Resizing", "status": "False"}
+    requested = ObservedVolume(requested_bytes=2 * 2**30)
+    assert volume_of(claim("2Gi")) == requested
+    assert volume_of(claim("2Gi", capacity={"storage": "1Gi"}, conditions=[past, waits])) == replace(
+        requested, capacity_bytes=2**30, progress="FileSystemResizePending: Waiting for kubelet"
+    )
+    assert volume_of(claim("2e9")) is None
+    assert _observed(claim=claim("2Gi")).volume == requested
+
+
+def test_a_class_that_cannot_expand_is_named() -> None:
+    """Goal: a person reads which field of which object. Method: words of the API server, of a resize and a quota."""
+    claim = {"metadata": {"name": "data-quorum-3000"}, "spec": {"storageClassName": "fast"}}
+    prefix = 'persistentvolumeclaims "data-quorum-3000" is forbidden: '
+    told = growth_refusal_in_words(f"{prefix}the storageclass must support resize", claim)
+    assert told == "the StorageClass fast has no allowVolumeExpansion: the storageclass must support resize"
+    assert growth_refusal_in_words(f"{prefix}too much", claim) == "too much"
+    assert growth_refusal_in_words(None, claim) is None

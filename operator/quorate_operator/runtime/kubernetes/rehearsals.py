@@ -1,0 +1,46 @@
+"""Asks the API server whether it would take an object, by a dry run, before anything depends on it."""
+
+import time
+from collections.abc import Callable
+
+from quorate_operator.resources.facts import digest
+from quorate_operator.runtime.kubernetes.api import OWNED_KINDS, ApiError, KubernetesApi, Object
+
+ANSWER_AGE_S_MAX = 30.0
+"""For so long an answer holds: classes, policies and quotas may change at any time."""
+_REFUSING = (400, 403, 422)
+_TEMPORARY = ("exceeded quota", "does not support dry run")
+"""Refusals of the dry run alone: what is there already counts in a quota, and a webhook may take no dry runs."""
+
+
+class Rehearsals:
+    """What the API server said of objects, for one namespace."""
+
+    def __init__(
+        self, api: KubernetesApi, namespace: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._clock = clock
+        self._answers: dict[tuple[str, str, str], tuple[float, str | None]] = {}
+
+    async def refusal(self, item: Object) -> str | None:
+        """Returns why the API server refuses to apply the object; None if it takes it, or can't tell."""
+        now = self._clock()
+        self._answers = {
+            key: answer for key, answer in self._answers.items() if now - answer[0] < ANSWER_AGE_S_MAX
+        }
+        key = (item["kind"], item["metadata"]["name"], digest(item))
+        if key not in self._answers:
+            self._answers[key] = now, await self._ask(item)
+        return self._answers[key][1]
+
+    async def _ask(self, item: Object) -> str | None:
+        try:
+            await self._api.apply(OWNED_KINDS[item["kind"]], self._namespace, item, dry_run=True)
+        except ApiError as error:
+            message = str(error)
+            if error.status not in _REFUSING or any(words in message for words in _TEMPORARY):
+                return None
+            return message
+        return None

@@ -1,0 +1,69 @@
+"""Volumes that grow under a real API server, which decides by their StorageClass."""
+
+import kubernetes.client
+from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
+
+CLAIM = f"data-{QUORUM}-{CONTROLLERS_FIRST}"
+
+
+def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
+    """Goal: `storage.size` grows the volume of a running node, and what can't grow is told and harms nothing.
+
+    Method: a class without allowVolumeExpansion, which gets it later; the test is the provisioner, which reports what
+    the volume has. A claim that somebody made larger than the resource is left alone.
+    """
+    classes = kubernetes.client.StorageV1Api(operated.core.api_client)
+    name = f"{operated.namespace}-disks"
+    classes.create_storage_class({"metadata": {"name": name}, "provisioner": "example.com/disks"})
+    operated.create(replicas=1, storage={"size": "1Gi", "className": name})
+    operated.start_operator()
+    operated.wait_settled(CONTROLLERS_FIRST)
+    pod = operated.core.read_namespaced_pod(f"{QUORUM}-{CONTROLLERS_FIRST}", operated.namespace).metadata.uid
+    _report(operated, capacity="1Gi")
+
+    operated.patch(storage={"size": "2Gi"})
+    operated.wait(lambda: _refusals(operated), "the class to be told")
+    (told,) = _refusals(operated)
+    assert told["code"] == "VolumeCannotGrow"
+    assert f"the StorageClass {name} has no allowVolumeExpansion" in told["message"]
+    assert operated.condition("Stalled")["reason"] == "VolumeCannotGrow"
+    assert any(name in note for note in operated.events("VolumeCannotGrow"))
+
+    classes.patch_storage_class(name, {"allowVolumeExpansion": True})
+    operated.wait(lambda: _requested(operated) == "2Gi", "the larger size to be requested")
+    assert operated.events("GrowVolume")
+    _report(operated, capacity="1Gi", condition="FileSystemResizePending")
+    operated.wait(
+        lambda: operated.condition("VolumesResizing").get("reason") == "FileSystemResizePending",
+        "the resize to be told",
+    )
+    _report(operated, capacity="2Gi")
+    operated.wait_settled(CONTROLLERS_FIRST)
+    assert operated.condition("VolumesResizing")["status"] == "False"
+
+    body = {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}
+    operated.core.patch_namespaced_persistent_volume_claim(CLAIM, operated.namespace, body)
+    operated.wait(lambda: _refusals(operated), "the larger claim to be told")
+    assert [one["code"] for one in _refusals(operated)] == ["VolumeCannotShrink"]
+    operated.patch(storage={"size": "3Gi"})
+    operated.wait(lambda: not _refusals(operated), "both to agree")
+    after = operated.core.read_namespaced_pod(f"{QUORUM}-{CONTROLLERS_FIRST}", operated.namespace)
+    assert after.metadata.uid == pod
+
+
+def _refusals(operated: Operated) -> list[dict[str, str]]:
+    return list(operated.status().get("refusals") or ())
+
+
+def _requested(operated: Operated) -> str:
+    claim = operated.core.read_namespaced_persistent_volume_claim(CLAIM, operated.namespace)
+    return str(claim.spec.resources.requests["storage"])
+
+
+def _report(operated: Operated, *, capacity: str, condition: str | None = None) -> None:
+    """Has the claim bound, with a volume of this capacity."""
+    conditions = [{"type": condition, "status": "True", "message": "by kubelet"}] if condition else []
+    status = {"phase": "Bound", "capacity": {"storage": capacity}, "conditions": conditions}
+    operated.core.patch_namespaced_persistent_volume_claim_status(
+        CLAIM, operated.namespace, {"status": status}
+    )

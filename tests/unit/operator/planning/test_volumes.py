@@ -1,0 +1,64 @@
+"""Volumes that grow: what is requested, what is waited for, and what is refused."""
+
+from kit.scenarios import Situation, briefly, healthy
+from quorate_operator.planning.cluster import ObservedVolume
+from quorate_operator.planning.steps import GrowVolume
+
+GIB = 2**30
+SMALL = ObservedVolume(requested_bytes=10 * GIB, capacity_bytes=10 * GIB)
+
+
+def _sized(volume: ObservedVolume, asked_bytes: int = 20 * GIB, node_id: int = 0) -> Situation:
+    """A healthy cluster of which one broker has this volume and shall have another size."""
+    situation = healthy(3, brokers=2).asking_node(node_id, volume_bytes=asked_bytes)
+    return situation.node(node_id, volume=volume)
+
+
+def test_a_larger_size_is_requested_while_the_node_runs() -> None:
+    """Goal: `storage.size` grows the volume, and restarts nothing. Method: a broker and a controller."""
+    situation = _sized(SMALL).asking_node(3001, volume_bytes=20 * GIB).node(3001, volume=SMALL)
+    assert briefly(situation.due()) == ["GrowVolume 3001", "GrowVolume 0"]
+    (grow, _) = situation.due()
+    assert isinstance(grow, GrowVolume)
+    assert grow.reason == "storage.size changed, 10.0 GiB -> 20.0 GiB"
+
+
+def test_what_was_requested_is_waited_for() -> None:
+    """Goal: a person sees where a resize stands. Method: a volume that is being grown, one that is not there yet,
+    and one that is as large as it shall be.
+    """
+    growing = ObservedVolume(
+        requested_bytes=20 * GIB, capacity_bytes=10 * GIB, progress="FileSystemResizePending: by kubelet"
+    )
+    situation = _sized(growing)
+    assert situation.due() == ()
+    assert (
+        "the volume of broker-0 to grow, 10.0 GiB -> 20.0 GiB (FileSystemResizePending: by kubelet)"
+        in situation.waits()
+    )
+    unbound = _sized(ObservedVolume(requested_bytes=10 * GIB))
+    assert unbound.due() == ()
+    assert "the volume of broker-0 to exist before it grows, 10.0 GiB -> 20.0 GiB" in unbound.waits()
+    assert _sized(SMALL, asked_bytes=10 * GIB).plan().steps == ()
+
+
+def test_a_size_that_is_less_is_refused_for_its_pool() -> None:
+    """Goal: nothing shrinks, and the rest goes on. Method: 5 GiB for a volume of 10 GiB; a restart is due."""
+    situation = _sized(SMALL, asked_bytes=5 * GIB)
+    (refusal,) = situation.plan().refusals
+    assert (refusal.code, refusal.pool) == ("VolumeCannotShrink", "brokers")
+    assert "spec.storage.size: volumes of 0: 5.0 GiB is less than the 10.0 GiB" in refusal.message
+    assert briefly(situation.asking_config().due()) == ["StopNode 3001"]
+
+
+def test_one_refusal_names_all_volumes_that_cannot_grow() -> None:
+    """Goal: a class without expansion is told once, and no request is repeated. Method: two brokers of one class."""
+    stuck = ObservedVolume(
+        requested_bytes=10 * GIB, capacity_bytes=10 * GIB, refusal="no allowVolumeExpansion"
+    )
+    situation = _sized(stuck).asking_node(1, volume_bytes=20 * GIB).node(1, volume=stuck)
+    assert situation.due() == ()
+    (refusal,) = situation.plan().refusals
+    assert refusal.message == (
+        "brokers: spec.storage.size: volumes of 0 and 1: they can't grow to 20.0 GiB: no allowVolumeExpansion"
+    )
