@@ -1,7 +1,7 @@
 """Volumes grow to the size that their resource asks for. Pure.
 
-Where volumes have sizes, `ObservedNode.volume` has them. They never shrink. What can't be done is refused for the pool,
-and its nodes run on with the volumes that they have.
+Where volumes have sizes, `ObservedNode.volume` has them. They never shrink. What can't be done is refused for the
+pool, and its nodes run on with the volumes that they have.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -156,8 +156,8 @@ def test_whom_a_name_led_to_is_read_as_it_was_written() -> None:
 
 
 def test_the_size_of_a_volume_is_that_of_its_claim() -> None:
-    """Goal: a resize is followed to its end. Method: a claim before and after it is bound, with a condition that holds and
-    one that does not, and with an amount that Quorate does not write.
+    """Goal: a resize is followed to its end. Method: a claim before and after it is bound, with a condition that
+    holds and one that does not, and with an amount that Quorate does not write.
     """
 
     def claim(size: str, **status: Any) -> dict[str, Any]:
