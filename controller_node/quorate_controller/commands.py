@@ -25,7 +25,7 @@ from quorate_controller.directories.format import (
     parse_features,
     parse_initial_controllers,
 )
-from quorate_controller.directories.scram import parse_scram_users
+from quorate_controller.directories.scram import parse_scram_users, read_scram_users
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_controller.structured_logs import LogFormat, LogLevel, configure_logs
@@ -101,6 +101,14 @@ def format_command(
             help="A SCRAM user that the cluster starts with; the same on every controller; repeatable.",
         ),
     ] = None,
+    add_scram_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-scram-from",
+            metavar="MECHANISM=DIRECTORY",
+            help="As --add-scram, for each file in a directory: its name is the user, its content the password.",
+        ),
+    ] = None,
     ignore_formatted: Annotated[
         bool,
         typer.Option("--ignore-formatted", "-g", help="Skip directories that are already formatted."),
@@ -130,7 +138,10 @@ def format_command(
             initial_controllers=parse_initial_controllers(initial_controllers) if initial_controllers else (),
             release_version=release_version,
             features=parse_features(feature or []),
-            scram_users=parse_scram_users(add_scram or [], generate_salt=lambda: os.urandom(_SALT_BYTES)),
+            scram_users=(
+                *parse_scram_users(add_scram or [], generate_salt=_new_salt),
+                *read_scram_users(add_scram_from or [], generate_salt=_new_salt),
+            ),
             ignore_formatted=ignore_formatted,
         )
         target = load_format_target(config)
@@ -259,6 +270,10 @@ def ship_command(
 def random_uuid_command() -> None:
     """Print a random UUID for a cluster or a directory."""
     sys.stdout.write(f"{uuid_to_text(random_uuid())}\n")
+
+
+def _new_salt() -> bytes:
+    return os.urandom(_SALT_BYTES)
 
 
 def _interval_s(text: str) -> int:

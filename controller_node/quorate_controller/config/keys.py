@@ -14,6 +14,7 @@ from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
 from quorate_controller.config.answers import ANSWERS_WAIT_FOR, ANSWERS_WAIT_MAX_MS
 from quorate_controller.config.endpoints import Problems, parse_host_port
+from quorate_controller.config.providers import PROVIDER_PREFIX
 from quorate_controller.control.config_schema import ConfigValueError, broker_definitions
 
 ConfigValue = str | int | float | bool | tuple[str, ...] | None
@@ -39,15 +40,15 @@ _LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 CREATE_TOPIC_POLICY: Final = "create.topic.policy.class.name"
 ALTER_CONFIG_POLICY: Final = "alter.config.policy.class.name"
 _PYTHON_CLASS: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-_PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
+_PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.", PROVIDER_PREFIX)
 _REQUIRED: Final = ("process.roles", "node.id", "controller.listener.names")
 
-_MEANINGFUL_PREFIXES: Final = ("controller.quorum.", "metadata.", "quorate.")
+_MEANINGFUL_PREFIXES: Final = ("controller.quorum.", "metadata.", "quorate.", PROVIDER_PREFIX)
 _MEANINGFUL: Final = frozenset(
     """
     advertised.listeners allow.everyone.if.no.acl.found alter.config.policy.class.name authorizer.class.name
     auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.id
-    broker.session.timeout.ms connections.max.idle.ms controller.listener.names
+    broker.session.timeout.ms config.providers connections.max.idle.ms controller.listener.names
     controller.quota.window.num controller.quota.window.size.seconds create.topic.policy.class.name
     default.replication.factor delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
     delegation.token.max.lifetime.ms delegation.token.secret.key delete.topic.enable early.start.listeners
@@ -91,10 +92,6 @@ _REFUSED: Final[Mapping[str, Refusal]] = {
     ),
     CREATE_TOPIC_POLICY: Refusal(is_harmless=_is_python_class, advice=_NO_POLICY),
     ALTER_CONFIG_POLICY: Refusal(is_harmless=_is_python_class, advice=_NO_POLICY),
-    "config.providers": Refusal(
-        is_harmless=_is_unset,
-        advice="config providers are not supported; remove it and write the values here",
-    ),
     "principal.builder.class": Refusal(
         is_harmless=lambda value: _is_unset(value) or value == _DEFAULT_PRINCIPAL_BUILDER,
         advice="Java classes can't run here; remove it",

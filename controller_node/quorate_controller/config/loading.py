@@ -45,6 +45,7 @@ from quorate_controller.config.listener_security import (
     parse_controller_login,
     parse_listener_security,
 )
+from quorate_controller.config.providers import check_providers, resolved
 from quorate_controller.storage.controller_storage import StorageConfig
 from quorate_controller.storage.log import LogConfig
 
@@ -133,10 +134,14 @@ class FormatTarget:
 
 
 def load_config(path: Path) -> ControllerConfig:
-    """Read and parse a controller's file; ConfigError also when it can't be read."""
+    """Read and parse a controller's file, and the files of its config providers; ConfigError if one can't be read."""
     properties = _read_properties(path)
+    problems: list[str] = []
+    found = resolved(properties, problems.append)
+    if problems:
+        raise ConfigError(tuple(problems), source=str(path))
     try:
-        return parse_config(properties)
+        return parse_config(found)
     except ConfigError as error:
         raise ConfigError(error.problems, source=str(path)) from None
 
@@ -162,6 +167,7 @@ def parse_config(
     values = typed_values(properties, problem)
     check_names(properties, problem)
     check_refused(values, problem)
+    check_providers(properties, problem)
     process_roles = _strings(values["process.roles"])
     if process_roles and process_roles != (CONTROLLER,):
         problem(f"process.roles={','.join(process_roles)}: must be controller; brokers are stock Kafka")

@@ -1,11 +1,13 @@
-"""SCRAM users that a new cluster begins with: `kafka-storage format --add-scram` (Kafka's ScramParser)."""
+"""SCRAM users that a new cluster begins with: `kafka-storage format --add-scram` (Kafka's ScramParser), or files."""
 
 import base64
 import binascii
 import hashlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final
 
+from quorate_protocol.files import read_bounded
 from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.records.generated import UserScramCredentialRecord
 
@@ -20,6 +22,7 @@ _MECHANISMS: Final = {
 }
 _KEYS: Final = ("name", "password", "iterations", "salt", "saltedpassword")
 _NAME_BYTES_MAX: Final = 32767
+_PASSWORD_BYTES_MAX: Final = 4096
 
 
 def parse_scram_users(
@@ -41,6 +44,55 @@ def parse_scram_users(
             raise FormatError(f"--add-scram: user {record.name!r} appears twice with one mechanism")
         found[key] = record
     return tuple(found.values())
+
+
+def read_scram_users(
+    entries: Iterable[str], *, generate_salt: Callable[[], bytes]
+) -> tuple[UserScramCredentialRecord, ...]:
+    """The records for `SCRAM-SHA-512=DIRECTORY` each: a file for each user, named after it, with the password.
+
+    So are Secrets mounted on Kubernetes. Names that begin with a dot are left out: they are Kubernetes' own.
+
+    Raises:
+        FormatError: an entry is not that, or a file can't be used. The message has no password.
+    """
+    found: list[UserScramCredentialRecord] = []
+    for entry in entries:
+        name, equals, directory = entry.partition("=")
+        if not equals or not directory:
+            raise FormatError(f"--add-scram-from: {entry!r} is not of the form SCRAM-SHA-512=DIRECTORY")
+        mechanism = _MECHANISMS.get(name)
+        if mechanism is None:
+            raise FormatError(f"--add-scram-from: the mechanism {name!r} is none of {', '.join(_MECHANISMS)}")
+        found += (
+            credential_record(
+                user,
+                mechanism,
+                salt=(salt := generate_salt()),
+                salted_password=hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, ITERATIONS_DEFAULT),
+                iterations=ITERATIONS_DEFAULT,
+            )
+            for user, password in _passwords(Path(directory)).items()
+        )
+    return tuple(found)
+
+
+def _passwords(directory: Path) -> dict[str, bytes]:
+    try:
+        files = sorted(path for path in directory.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise FormatError(f"--add-scram-from: {directory}: {error.strerror}") from None
+    found = {}
+    for file in files:
+        try:
+            found[file.name] = read_bounded(file, _PASSWORD_BYTES_MAX)
+        except OSError as error:
+            raise FormatError(f"--add-scram-from: {file}: {error.strerror}") from None
+        except ValueError as error:
+            raise FormatError(f"--add-scram-from: {file}: {error}") from None
+        if not found[file.name]:
+            raise FormatError(f"--add-scram-from: {file}: a password must not be empty")
+    return found
 
 
 def _record(entry: str, generate_salt: Callable[[], bytes]) -> UserScramCredentialRecord:

@@ -250,7 +250,15 @@ def test_several_listeners_follow_the_names():
             {"alter.config.policy.class.name": "a.B:"},
             "Java classes can't run here; name a Python class as module:",
         ),
-        ({"config.providers": "file"}, "config.providers=file: config providers are not supported"),
+        (
+            {"config.providers": "env", "config.providers.env.class": "a.EnvVarConfigProvider"},
+            "config.providers.env.class must be org.apache.kafka.common.config.provider.DirectoryConfigProvider or ",
+        ),
+        ({"config.providers": "file"}, "config.providers=file: config.providers.file.class must be "),
+        (
+            {"config.providers.a.class": "b"},
+            "config.providers.a.class: is for no provider in config.providers",
+        ),
         ({"principal.builder.class": "a.B"}, "Java classes can't run here"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from kit.controller_parts import write_controller_properties
 from quorate_controller import commands
 from quorate_controller.directories.format import FormatError
-from quorate_controller.directories.scram import parse_scram_users
+from quorate_controller.directories.scram import parse_scram_users, read_scram_users
 from quorate_controller.storage.bootstrap import read_bootstrap_records
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.records.generated import UserScramCredentialRecord
@@ -114,3 +114,40 @@ def test_format_writes_the_users_behind_the_levels(tmp_path: Path) -> None:
     user = read_bootstrap_records(OsFileSystem(), tmp_path / "data").records[-1]
     assert isinstance(user, UserScramCredentialRecord)
     assert (user.name, user.mechanism, len(user.salt)) == ("a", 2, 25)
+
+
+def test_users_come_from_files(tmp_path: Path) -> None:
+    """Goal: no password on a command line. Method: a directory as a Secret is mounted, formatted with the
+    command; the keys are those of the RFC when the salt is.
+    """
+    users = tmp_path / "users"
+    (users / "..data").mkdir(parents=True)
+    for name, password in (("user", "pencil"), ("other", "a,b]=[")):
+        (users / "..data" / name).write_text(password)
+        (users / name).symlink_to(f"..data/{name}")
+    found = read_scram_users([f"SCRAM-SHA-256={users}"], generate_salt=lambda: SALT)
+    assert [one.name for one in found] == ["other", "user"]
+    assert found[1] == PENCIL
+    config = write_controller_properties(tmp_path, {"controller.quorum.bootstrap.servers": "127.0.0.1:9093"})
+    arguments = ["format", "-c", str(config), "-t", "4L6g3nShT-eMCtK--X86sw", "--standalone"]
+    ran = CliRunner().invoke(commands.app, [*arguments, "--add-scram-from", f"SCRAM-SHA-512={users}"])
+    assert ran.exit_code == 0, ran.output
+    records = read_bootstrap_records(OsFileSystem(), tmp_path / "data").records
+    assert {one.name for one in records if isinstance(one, UserScramCredentialRecord)} == {"user", "other"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("users", "'users' is not of the form SCRAM-SHA-512=DIRECTORY"),
+        ("PLAIN=users", "the mechanism 'PLAIN' is none of SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("SCRAM-SHA-512=/nowhere", "/nowhere: No such file or directory"),
+        ("SCRAM-SHA-512=@", "@/empty: a password must not be empty"),
+    ],
+)
+def test_files_that_cannot_be_used_are_told(tmp_path: Path, entry: str, told: str) -> None:
+    """Goal: a cluster never begins without its users. Method: each refusal."""
+    (tmp_path / "empty").touch()
+    with pytest.raises(FormatError) as caught:
+        read_scram_users([entry.replace("@", str(tmp_path))], generate_salt=lambda: SALT)
+    assert str(caught.value) == f"--add-scram-from: {told.replace('@', str(tmp_path))}"
