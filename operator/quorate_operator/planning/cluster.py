@@ -203,6 +203,8 @@ class ObservedNode:
     the last one was started with, as the runtime wrote them down. Empty if unknown."""
     problem: str | None = None
     """What keeps it from starting, in the runtime's words: an image that can't be pulled, no node to schedule on."""
+    restart_refusal: str | None = None
+    """Why it could not be started again with what is desired; None if it could, or if nobody asked."""
     unreachable_host: bool = False
     """Whether its machine does not answer, so that its process may still run."""
     is_forgotten: bool = False

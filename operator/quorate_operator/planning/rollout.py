@@ -121,9 +121,12 @@ def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
 def _split(
     desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan
 ) -> tuple[list[_Due], tuple[Refusal, ...]]:
-    """Returns the nodes that need a restart, and refusals in place of forbidden restarts."""
+    """Returns the nodes that need a restart, and refusals in place of forbidden restarts and of those without a
+    return.
+    """
     due: list[_Due] = []
     refusals: list[Refusal] = []
+    unstartable: dict[tuple[str, str], list[int]] = {}
     for node in desired.nodes:
         seen = observed.nodes[node.node_id]
         if not seen.state.runs:
@@ -134,8 +137,18 @@ def _split(
         refusal = forbids_version(node, observed) if reasons else None
         if refusal is not None:
             refusals.append(refusal)
+        elif reasons and seen.restart_refusal is not None:
+            unstartable.setdefault((node.pool, seen.restart_refusal), []).append(node.node_id)
         elif reasons:
             due.append(_Due(node=node, seen=seen, reason="; ".join(reasons)))
+    refusals += (
+        Refusal(
+            "RestartRefused",
+            f"{pool}: {listed(node_ids)} run on as they are, because they could not be started again: {reason}",
+            pool=pool,
+        )
+        for (pool, reason), node_ids in unstartable.items()
+    )
     return due, tuple(refusals)
 
 

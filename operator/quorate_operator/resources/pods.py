@@ -88,6 +88,15 @@ def node_pod(
     }
 
 
+def rehearsal_pod(context: Context, desired: DesiredCluster, node: DesiredNode) -> Object:
+    """Returns the pod of a node's next start under another name: that of the running pod can't be used for a dry run,
+    which would be a change of it.
+    """
+    pod = node_pod(context, desired, node, {}, is_initial=False)
+    pod["metadata"]["name"] = short_name(f"{pod_name(node.pool, node.node_id)}-rehearsal")
+    return pod
+
+
 def task_pod(context: Context, node: DesiredNode, name: str, arguments: Sequence[str]) -> Object:
     """Returns a pod that runs one `quorate` command on the volume of a stopped node, and ends.
 

@@ -116,6 +116,39 @@ def test_only_the_operators_own_namespace_reaches_controllers(operated: Operated
     ]
 
 
+def test_a_pod_that_the_api_server_refuses_stops_no_node(operated: Operated) -> None:
+    """Goal: a template that only the API server can judge costs no running node, and is told where it was written.
+
+    Method: a misspelt affinity, requests above limits, and a priority class that does not exist, one after the other;
+    then what is right, which rolls.
+    """
+    operated.create(replicas=1)
+    operated.start_operator()
+    operated.wait_settled(NODES[0])
+    name = f"{QUORUM}-{NODES[0]}"
+    uid = operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid
+    for template, told in (
+        ({"affinity": {"podAntiAfinity": {}}}, "podAntiAfinity"),
+        ({"affinity": None, "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}, "cpu limit"),
+        ({"resources": None, "priorityClassName": "no-such-class"}, "no-such-class"),
+    ):
+        operated.patch(template=template)
+        operated.wait(lambda told=told: told in _refused(operated), f"the refusal that names {told}")
+        assert operated.condition("Stalled")["reason"] == "RestartRefused"
+        assert any(told in note for note in operated.events("RestartRefused"))
+        assert operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid == uid
+    assert operated.events("StopNode") == []
+    operated.patch(template={"priorityClassName": None, "labels": {"team": "a"}})
+    operated.wait(lambda: operated.events("StopNode"), "the node to be restarted")
+    operated.wait_settled(NODES[0])
+    assert operated.pods() == [name]
+    assert not operated.status().get("refusals")
+
+
+def _refused(operated: Operated) -> str:
+    return "".join(one["message"] for one in operated.status().get("refusals") or ())
+
+
 def _reason(operated: Operated, pool: str) -> str | None:
     return operated.brokers_condition("Ready", pool).get("reason")
 

@@ -24,6 +24,7 @@ from quorate_operator.planning.cluster import (
     DesiredCluster,
     DesiredNode,
     Formation,
+    Implementation,
     Lifecycle,
     ObservedCluster,
     ObservedNode,
@@ -32,6 +33,7 @@ from quorate_operator.planning.cluster import (
     Role,
     Verification,
 )
+from quorate_operator.planning.rollout import changes
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Images
@@ -40,6 +42,7 @@ from quorate_operator.resources.pod_addresses import listener_port
 from quorate_operator.resources.pods import (
     node_pod,
     rebuild_quorum_arguments,
+    rehearsal_pod,
     task_pod,
     volume_claim,
 )
@@ -165,6 +168,8 @@ class KubernetesInfrastructure:
                     observed[node_id],
                     volume=await self._rehearsed_volume(wanted[node_id], found, node.volume),
                 )
+        for node_id, refusal in (await self._rehearsed_restarts(desired, observed)).items():
+            observed[node_id] = replace(observed[node_id], restart_refusal=refusal)
         for node_id, one in wanted.items():
             if node_id not in observed:
                 absent = NodeObjects(node_id=node_id, role=one.role, pool=one.pool)
@@ -441,6 +446,27 @@ class KubernetesInfrastructure:
             return volume
         refusal = await self._rehearsals.refusal(volume_claim(self._required_context(), node))
         return replace(volume, refusal=growth_refusal_in_words(refusal, objects.claim))
+
+    async def _rehearsed_restarts(
+        self, desired: DesiredCluster, observed: Mapping[int, ObservedNode]
+    ) -> Mapping[int, str]:
+        """Returns why nodes that run could not be restarted: the API server refuses their new pods.
+
+        One pod of a kind is tried: pods of a pool and an implementation differ in names alone.
+        """
+        changed: dict[tuple[str, Implementation], list[DesiredNode]] = {}
+        for node in desired.nodes:
+            seen = observed.get(node.node_id)
+            if seen is not None and seen.state.runs and changes(node, seen):
+                changed.setdefault((node.pool, node.implementation), []).append(node)
+        refused: dict[int, str] = {}
+        for nodes in changed.values():
+            pod = rehearsal_pod(self._required_context(), desired, nodes[0])
+            refusal = await self._rehearsals.refusal(pod)
+            if refusal is not None:
+                told = refusal.replace(pod["metadata"]["name"], nodes[0].pool)
+                refused |= {node.node_id: told for node in nodes}
+        return refused
 
     async def _is_unreachable(self, objects: NodeObjects) -> bool:
         if objects.pod is None or not is_suspicious(objects.pod):

@@ -9,6 +9,7 @@ from quorate_operator.runtime.kubernetes.api import OWNED_KINDS, ApiError, Kuber
 ANSWER_AGE_S_MAX = 30.0
 """For so long an answer holds: classes, policies and quotas may change at any time."""
 _REFUSING = (400, 403, 422)
+_UNKNOWN_FIELD = "failed to create typed patch object"
 _TEMPORARY = ("exceeded quota", "does not support dry run")
 """Refusals of the dry run alone: what is there already counts in a quota, and a webhook may take no dry runs."""
 
@@ -39,8 +40,12 @@ class Rehearsals:
         try:
             await self._api.apply(OWNED_KINDS[item["kind"]], self._namespace, item, dry_run=True)
         except ApiError as error:
-            message = str(error)
-            if error.status not in _REFUSING or any(words in message for words in _TEMPORARY):
-                return None
-            return message
+            return str(error) if _is_refusal(error) else None
         return None
+
+
+def _is_refusal(error: ApiError) -> bool:
+    message = str(error)
+    # Unknown fields of an applied object are answered with status 500.
+    refuses = error.status in _REFUSING or _UNKNOWN_FIELD in message
+    return refuses and not any(words in message for words in _TEMPORARY)

@@ -222,6 +222,22 @@ def test_a_release_that_does_not_know_the_finalized_level_is_refused() -> None:
     assert stops(older.asking(nodes=(*older.desired.nodes[:-1], ours))) == [0]
 
 
+def test_a_node_that_could_not_start_again_is_not_stopped() -> None:
+    """Goal: a template that the place refuses costs no node, and holds up no other pool. Method: a change of all, and
+    a refusal of the brokers' new pods; then a controller that nobody can start.
+    """
+    changed = healthy(3, brokers=2).asking_config()
+    refused = changed.node(0, restart_refusal="cpu above limit").node(1, restart_refusal="cpu above limit")
+    assert stops(refused) == [3001]
+    (refusal,) = refused.plan().refusals
+    assert (refusal.code, refusal.pool) == ("RestartRefused", "brokers")
+    assert refusal.message == (
+        "brokers: 0 and 1 run on as they are, because they could not be started again: cpu above limit"
+    )
+    assert stops(healthy(3, brokers=2).node(0, restart_refusal="cpu above limit")) == []
+    assert stops(changed.node(3001, restart_refusal="no such class")) == [3002]
+
+
 def test_the_leader_finishes_what_it_is_asked_for_before_it_restarts() -> None:
     """Goal: no request to a leader that is being stopped. Method: a ghost to unregister, and the leader's turn."""
     situation = healthy(1).asking_config().finalized(metadata_version=33).registered(3099, Role.CONTROLLER)
