@@ -17,6 +17,7 @@ from quorate_controller.driver import Clock, Driver
 from quorate_controller.log_levels import ProcessLoggers
 from quorate_controller.node.assembly import open_node
 from quorate_controller.policy_classes import PolicyError, load_policies
+from quorate_controller.server.connection_bounds import UnknownHostError, bounds_of
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.server import ControllerServer, load_libraries, read_stores
@@ -73,6 +74,10 @@ class _Process:
             policies = load_policies(config.explicit)
         except PolicyError as error:
             raise StartError(str(error)) from error
+        try:
+            connections = await bounds_of(config)
+        except UnknownHostError as error:
+            raise StartError(str(error)) from None
         rng = SystemRandom()
         clock = Clock()
         node = open_node(
@@ -103,7 +108,7 @@ class _Process:
             tls=tls.get(config.controller_listener_names[0]),
             login=config.login,
         )
-        server = ControllerServer(config, driver, counters, tls)
+        server = ControllerServer(config, driver, counters, tls, connections)
         try:
             try:
                 await server.start()

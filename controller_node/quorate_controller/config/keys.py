@@ -53,8 +53,10 @@ _MEANINGFUL: Final = frozenset(
     default.replication.factor delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
     delegation.token.max.lifetime.ms delegation.token.secret.key delete.topic.enable early.start.listeners
     internal.metadata.log.segment.bytes leader.imbalance.check.interval.seconds
-    listener.security.protocol.map listeners log.dir log.dirs max.connections min.insync.replicas node.id
-    num.partitions process.roles queued.max.request.bytes socket.request.max.bytes super.users
+    listener.security.protocol.map listeners log.dir log.dirs max.connection.creation.rate max.connections
+    max.connections.per.ip max.connections.per.ip.overrides min.insync.replicas node.id
+    num.partitions process.roles queued.max.request.bytes quota.window.num quota.window.size.seconds
+    socket.request.max.bytes super.users
     unclean.leader.election.enable unclean.leader.election.interval.ms
     """.split()  # noqa: SIM905 - a table of names
 )

@@ -13,6 +13,11 @@ from quorate_protocol.properties import parse_properties
 
 from quorate_controller.config.answers import AnswerPolicy, parse_answer_policy
 from quorate_controller.config.authorizer import AuthorizerConfig, parse_authorizer
+from quorate_controller.config.connection_limits import (
+    ConnectionConfig,
+    connection_keys,
+    parse_connection_limits,
+)
 from quorate_controller.config.endpoints import (
     ADVERTISED_LISTENERS,
     BOOTSTRAP_SERVERS,
@@ -108,6 +113,8 @@ class ControllerConfig:
     """What authorizer.class.name asks for; None: everything is allowed."""
     http_listener: tuple[str, int] | None
     """quorate.http.listener: where /metrics, /healthz and /readyz are served."""
+    connections: ConnectionConfig
+    """max.connections and its relatives."""
     answers: AnswerPolicy
     """quorate.answers.wait.for, quorate.answers.wait.max.ms"""
     values: Mapping[str, ConfigValue] = field(repr=False)
@@ -190,6 +197,7 @@ def parse_config(
     authorizer = parse_authorizer(properties, values, names, problem)
     http_listener = parse_http_listener(properties, problem)
     answers = parse_answer_policy(properties, problem)
+    connections = parse_connection_limits(properties, values, names, problem)
     if problems:
         raise ConfigError(tuple(problems))
     return ControllerConfig(
@@ -221,10 +229,11 @@ def parse_config(
         broker_session_timeout_ms=_number(values["broker.session.timeout.ms"]),
         authorizer=authorizer,
         http_listener=http_listener,
+        connections=connections,
         answers=answers,
         values=values,
         explicit=dict(properties),
-        notes=notes_on_ignored(properties, keys_in_use(security)),
+        notes=notes_on_ignored(properties, keys_in_use(security) | connection_keys(names)),
     )
 
 

@@ -6,12 +6,29 @@ Counting needs no metrics library; without a metrics listener that library is ne
 from __future__ import annotations
 
 from collections import defaultdict
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from quorate_controller.node.latency import LatencyHistogram
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
+
+
+class Limit(StrEnum):
+    """What bounds connections, by Kafka's key where it has one: the label `limit` of a metric."""
+
+    CONNECTIONS = "max.connections"
+    CONNECTIONS_OF_HOST = "max.connections.per.ip"
+    CREATION_RATE = "max.connection.creation.rate"
+    HANDSHAKES = "handshakes"
+    HANDSHAKE_TIME = "handshake.time"
+    AUTHENTICATION_TIME = "authentication.time"
+    IDLE_TIME = "connections.max.idle.ms"
+    REQUEST_SIZE = "socket.request.max.bytes"
+    REQUEST_MEMORY = "queued.max.request.bytes"
+    ANSWER_MEMORY = "answer.memory"
+    MUTATION_RATE = "controller_mutation_rate"
 
 
 class RequestCounters:
@@ -22,6 +39,8 @@ class RequestCounters:
         "dropped_answers",
         "errors",
         "failed_authentications",
+        "failed_handshakes",
+        "limited",
         "misrouted_connections",
         "misrouted_peer_connections",
         "refused_connections",
@@ -42,6 +61,10 @@ class RequestCounters:
         """Answers to requests that had one already, or whose connection was refused meanwhile."""
         self.failed_authentications = 0
         """Connections that SASL has refused."""
+        self.failed_handshakes = 0
+        """Connections whose TLS handshake failed."""
+        self.limited: dict[Limit, int] = defaultdict(int)
+        """Connections refused, closed or held back by a limit, each time that it applied."""
         self.refused_connections = 0
         """Connections closed because of garbage, unknown APIs or versions."""
         self.misrouted_connections: dict[str, int] = defaultdict(int)

@@ -29,6 +29,7 @@ from quorate_controller.security.access import UNRESTRICTED
 from quorate_controller.server import misrouting
 from quorate_controller.server.api_versions import answer_api_versions
 from quorate_controller.server.authorization import Authorization
+from quorate_controller.server.counters import Limit
 from quorate_controller.server.envelope import forwarder_of, open_envelope
 from quorate_controller.server.error_responses import error_response
 from quorate_controller.server.misrouting import Misrouting
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
     from quorate_controller.node.port import NodePort
     from quorate_controller.raft.messages import RaftRequest, RaftResponse
     from quorate_controller.security.access import Access
+    from quorate_controller.server.connection import Exchange, Peer
     from quorate_controller.server.counters import RequestCounters
-    from quorate_controller.server.listener import Exchange, Peer
     from quorate_controller.server.misrouting import ConnectionFindings
 
 log = logging.getLogger(__name__)
@@ -173,7 +174,25 @@ class Call:
                 EnvelopeResponse(error_code=ErrorCode.none, response_data=bytes(frame[_LENGTH.size :]))
             )
             return
+        self._mute(getattr(response, "throttle_time", None))
         self.exchange.respond(frame)
+
+    def _mute(self, throttle_time: timedelta | None) -> None:
+        """Read no more from a client that is beyond its quota, for as long as it is told to wait (KIP-219).
+
+        The broker that forwards a request does this itself.
+        """
+        if not throttle_time:
+            return
+        self._counters.limited[Limit.MUTATION_RATE] += 1
+        facts = {
+            "peer": str(self.peer),
+            "principal": str(self.caller.principal),
+            "client_id": self.caller.client_id,
+            "throttle_time_ms": throttle_time // _MILLISECOND,
+        }
+        log.info("client_throttled", extra={"facts": facts})
+        self.exchange.mute(throttle_time / timedelta(seconds=1))
 
     def refuse(self, error_code: ErrorCode, message: str | None = None) -> None:
         """Send an error for the request as a whole, in the shape of its API, unless the request is answered already.

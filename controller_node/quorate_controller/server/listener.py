@@ -1,380 +1,25 @@
-"""TCP listeners: frames in, answers out, in the order in which the requests came.
-
-A `Connection` decodes frames and hands each to the handler as an `Exchange`: one request and its place in the
-order of answers. The handler answers at once or later; several requests of one connection may be in flight,
-so that what a client pipelines is committed together, yet answers leave in order, as Kafka's clients expect.
-
-Everything is bounded: the size of a frame before memory is taken for it, the memory of large requests and the
-number of connections per listener, requests in flight per connection, bytes waiting to be sent. At a bound we stop
-reading, and TCP slows the peer down.
-"""
+"""TCP listeners: each accepts connections, closes those that are idle, and ends them all when it is closed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections import deque
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final
 
-from quorate_protocol.errors import ProtocolError
-from quorate_protocol.wire.frames import FrameDecoder
-
-from quorate_controller.node.events import ANONYMOUS, Principal
-from quorate_controller.server.misrouting import ConnectionFindings
-from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX, RequestMemory
-from quorate_controller.server.tls import TlsOfListener, UnmappedNameError
-from quorate_controller.server.tls_acceptor import BACKLOG, TlsAcceptor
+from quorate_controller.server.acceptor import Acceptor
+from quorate_controller.server.connection import Connection, ListenerLimits, RequestHandler
+from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas, Place
+from quorate_controller.server.counters import Limit, RequestCounters
+from quorate_controller.server.request_memory import RequestMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerLimits:
-    """Bounds of one listener, with Kafka's property names where it has them."""
-
-    frame_size_bytes_max: int = 100 * 1024 * 1024
-    """socket.request.max.bytes"""
-    request_memory_bytes_max: int = 100 * 1024 * 1024
-    """queued.max.request.bytes, see `RequestMemory`; 0 or less: no bound."""
-    connections_max: int = 10_000
-    """max.connections; beyond it a new connection is closed at once."""
-    in_flight_max: int = 256
-    """Requests of one connection that may wait for their answers."""
-    send_buffer_bytes_max: int = 4 * 1024 * 1024
-    """Answers of one connection that may wait for the peer to read; one answer may be larger."""
-    idle_timeout_ms: int = 600_000
-    """connections.max.idle.ms; negative: never."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """Who is at the other end of a connection, and the listener that it came in on."""
-
-    host: str
-    port: int
-    listener: str
-    principal: Principal = ANONYMOUS
-    """Whom the connection has authenticated: `User:ANONYMOUS` if nobody."""
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-class RequestHandler(Protocol):
-    """Answers requests. Implemented by `dispatch.Dispatcher`."""
-
-    def handle(self, exchange: Exchange) -> None:
-        """Answer now or later by `exchange.respond`, or end the connection by `exchange.refuse`.
-
-        Raises:
-            Exception: a mistake of ours; the connection is closed.
-        """
-
-
-class Session(Protocol):
-    """What the handler of a listener knows of one connection. Implemented by `sasl.SaslSession`."""
-
-    def handle(self, exchange: Exchange) -> None:
-        """Serve a frame of the connection."""
-
-
-class Exchange:
-    """One request frame and the answer owed for it."""
-
-    __slots__ = ("_connection", "_on_abandoned", "answer", "frame", "is_last")
-
-    def __init__(self, connection: Connection, frame: bytes) -> None:
-        self.frame = frame
-        """The request without its length prefix."""
-        self.answer: bytes | bytearray | None = None
-        """The answer with its length prefix, once known."""
-        self.is_last = False
-        """Whether the connection closes instead of answering."""
-        self._connection = connection
-        self._on_abandoned: Callable[[], object] | None = None
-
-    @property
-    def peer(self) -> Peer:
-        """Who asks."""
-        return self._connection.peer
-
-    @property
-    def findings(self) -> ConnectionFindings:
-        """What was found on the connection, see `misrouting`."""
-        return self._connection.findings
-
-    @property
-    def session(self) -> Session | None:
-        """The authentication on the connection, if its listener asks for one."""
-        return self._connection.session
-
-    @session.setter
-    def session(self, session: Session) -> None:
-        self._connection.session = session
-
-    def authenticated(self, principal: Principal) -> None:
-        """Whatever comes on the connection from now on is sent by `principal`."""
-        self._connection.authenticated(principal)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the answer is known, or the connection closes instead."""
-        return self.answer is not None or self.is_last
-
-    def respond(self, answer: bytes | bytearray) -> None:
-        """Send `answer`, a frame with its length prefix, once all earlier ones are sent.
-
-        Without effect when the exchange is over, or the connection gone.
-        """
-        if self.is_over:
-            return
-        self.answer = answer
-        self._on_abandoned = None
-        self._connection.answered(len(answer))
-
-    def refuse(self, reason: str) -> None:
-        """Close the connection after the answers to earlier requests; `reason` is logged.
-
-        Without effect when the exchange is over.
-        """
-        if not self.is_over:
-            self.is_last = True
-            self._on_abandoned = None
-            self._connection.refuse(reason)
-
-    def end_later(self, answer: bytes | None, delay_s: float) -> None:
-        """Read no more, and after a while send `answer`, if there is one, and close the connection."""
-        self._connection.drain()
-        self._connection.call_later(delay_s, self.drop if answer is None else partial(self.respond, answer))
-
-    def drop(self) -> None:
-        """There will be no answer: close the connection after those to earlier requests.
-
-        Without effect when the exchange is over, or the connection gone.
-        """
-        if not self.is_over:
-            self.is_last = True
-            self._on_abandoned = None
-            self._connection.drain()
-
-    def on_abandoned(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called if the connection goes away before the answer is known."""
-        self._on_abandoned = callback
-
-    def abandon(self) -> None:
-        """Cancel the work on the answer: nobody waits for it any more."""
-        if self._on_abandoned is not None:
-            self._on_abandoned()
-            self._on_abandoned = None
-
-
-class Connection(asyncio.Protocol):
-    """One accepted connection."""
-
-    def __init__(self, listener: Listener) -> None:
-        self.peer = Peer(host="", port=0, listener=listener.name)
-        self.findings = ConnectionFindings()
-        self.session: Session | None = None
-        self.last_activity = 0.0
-        self._listener = listener
-        self._limits = listener.limits
-        self._loop = asyncio.get_running_loop()
-        self._decoder = FrameDecoder(listener.first_frames_size_bytes_max)
-        self._in_flight: deque[Exchange] = deque()
-        self._undispatched: deque[bytes] = deque()
-        self._memory = listener.memory
-        self._announced_bytes = 0
-        """Size of the unfinished request, if it is large: it has its share of the memory, or waits for it."""
-        self._waits_for_memory = False
-        self._is_writable = True
-        self._is_reading = True
-        self._is_refused = False
-        self._is_flush_scheduled = False
-        self._unsent_bytes = 0
-        """Size of the answers that wait for earlier ones, or for the flush."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        # There is no address any more when the peer has left before we looked.
-        host, port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
-        self.peer = Peer(host=host, port=port, listener=self._listener.name)
-        self.last_activity = self._loop.time()
-        if not self._listener.admit(self):
-            self._transport.abort()
-            return
-        self._transport.set_write_buffer_limits(high=self._limits.send_buffer_bytes_max)
-        set_no_delay(transport)
-        if self._listener.tls is not None and not self._listener.has_sasl:
-            self._identify(self._listener.tls)
-
-    def _identify(self, tls: TlsOfListener) -> None:
-        """Find out whom the certificate of the other end names."""
-        try:
-            principal = tls.principal_of(self._transport.get_extra_info("ssl_object"))
-        except (UnmappedNameError, ValueError) as error:
-            self.refuse(str(error))
-        else:
-            self.peer = replace(self.peer, principal=principal)
-
-    def authenticated(self, principal: Principal) -> None:
-        """The other end has proven who it is, and may send requests of each size."""
-        self.peer = replace(self.peer, principal=principal)
-        self._decoder.limit(self._limits.frame_size_bytes_max)
-
-    def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
-        """Call back after a while."""
-        self._loop.call_later(delay_s, callback)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
-        self._take_no_more()
-        while self._in_flight:
-            exchange = self._in_flight.popleft()
-            self._release(exchange.frame)
-            exchange.abandon()
-        self._listener.forget(self)
-
-    def data_received(self, data: bytes) -> None:
-        if self._is_refused:
-            return
-        self.last_activity = self._loop.time()
-        try:
-            frames = self._decoder.feed(data)
-        except ProtocolError as error:
-            self.refuse(error.message)
-            return
-        self._undispatched.extend(frames)
-        # Most data is one small request.
-        if self._decoder.unfinished_size_bytes or self._announced_bytes or len(data) > UNCOUNTED_BYTES_MAX:
-            self._count(frames)
-        self._dispatch()
-
-    def _count(self, frames: list[bytes]) -> None:
-        """Keep the accounts of memory. The first large request among these had its share if it was announced."""
-        for frame in frames:
-            if len(frame) > UNCOUNTED_BYTES_MAX:
-                if not self._announced_bytes:
-                    self._memory.take(len(frame))
-                self._announced_bytes = 0
-        size_bytes = self._decoder.unfinished_size_bytes
-        if size_bytes > UNCOUNTED_BYTES_MAX and not self._announced_bytes:
-            self._announced_bytes = size_bytes
-            self._waits_for_memory = not self._memory.reserve(size_bytes, self)
-
-    def memory_granted(self) -> None:
-        """Read the rest of the large request: it has its share of the memory."""
-        self._waits_for_memory = False
-        self._regulate_reading()
-
-    def _release(self, frame: bytes) -> None:
-        if len(frame) > UNCOUNTED_BYTES_MAX:
-            self._memory.release(len(frame))
-
-    def eof_received(self) -> bool:
-        """A peer that has shut down its side wants no answers: close, and abandon what is in flight."""
-        return False
-
-    def pause_writing(self) -> None:
-        self._is_writable = False
-        self._regulate_reading()
-
-    def resume_writing(self) -> None:
-        self._is_writable = True
-        self._dispatch()
-
-    def answered(self, size_bytes: int) -> None:
-        """An exchange has its answer: send what is due, once per turn of the loop for all that became due."""
-        self._unsent_bytes += size_bytes
-        self._schedule_flush()
-
-    def _schedule_flush(self) -> None:
-        if not self._is_flush_scheduled:
-            self._is_flush_scheduled = True
-            self._loop.call_soon(self._flush)
-
-    def refuse(self, reason: str) -> None:
-        """Read no more; close when all that came before is answered."""
-        if not self._is_refused:
-            facts = {"peer": str(self.peer), "listener": self.peer.listener, "reason": reason}
-            log.warning("connection_refused", extra={"facts": facts})
-        self.drain()
-
-    def drain(self) -> None:
-        """Take no more requests, and close once those in flight are answered."""
-        self._take_no_more()
-        self._regulate_reading()
-        self._schedule_flush()
-
-    def _take_no_more(self) -> None:
-        """Forget what is not dispatched, and the unfinished request."""
-        self._is_refused = True
-        while self._undispatched:
-            self._release(self._undispatched.popleft())
-        if self._waits_for_memory:
-            self._memory.withdraw(self)
-        elif self._announced_bytes:
-            self._memory.release(self._announced_bytes)
-        self._waits_for_memory, self._announced_bytes = False, 0
-        self._decoder.clear()
-
-    def expire(self) -> None:
-        """Nothing has moved for the idle timeout: close, unless an answer is being worked on."""
-        if self._is_refused or not self._is_writable:
-            self.abort()  # the peer does not even read what is to be sent
-        elif not self._in_flight:
-            self.drain()
-
-    def abort(self) -> None:
-        """Close now, whatever is in flight."""
-        self._transport.abort()
-
-    def _dispatch(self) -> None:
-        in_flight, limits = self._in_flight, self._limits
-        while self._undispatched and self._is_writable and not self._is_refused:
-            if len(in_flight) >= limits.in_flight_max or self._unsent_bytes > limits.send_buffer_bytes_max:
-                break
-            exchange = Exchange(self, self._undispatched.popleft())
-            in_flight.append(exchange)
-            try:
-                self._listener.handler.handle(exchange)
-            except Exception as error:
-                # Else it would be answered never, and neither would those behind it.
-                log.exception("request_failed", extra={"facts": {"peer": str(self.peer)}})
-                exchange.refuse(f"{type(error).__name__} while a request was served")
-        self._regulate_reading()
-
-    def _regulate_reading(self) -> None:
-        is_blocked = self._undispatched or self._waits_for_memory or self._is_refused
-        may_read = self._is_writable and not is_blocked
-        if may_read == self._is_reading or self._transport.is_closing():
-            return
-        self._is_reading = may_read
-        if may_read:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
-
-    def _flush(self) -> None:
-        self._is_flush_scheduled = False
-        in_flight = self._in_flight
-        due: list[bytes | bytearray] = []
-        while in_flight and (answer := in_flight[0].answer) is not None:
-            self._release(in_flight.popleft().frame)
-            self._unsent_bytes -= len(answer)
-            due.append(answer)
-        is_over = self._is_refused and (not in_flight or in_flight[0].is_last)
-        if due and not self._transport.is_closing():
-            self.last_activity = self._loop.time()
-            self._transport.write(due[0] if len(due) == 1 else b"".join(due))
-        if is_over:
-            self._transport.close()
-        else:
-            self._dispatch()
+AUTHENTICATION_TIMEOUT_S: Final = 30.0
+"""How long a client may take to authenticate with SASL. Kafka's only bound is connections.max.idle.ms."""
+AUTHENTICATION_SWEEP_S: Final = 1.0
 
 
 class Listener:
@@ -388,6 +33,8 @@ class Listener:
         limits: ListenerLimits,
         tls: TlsOfListener | None = None,
         first_frames_size_bytes_max: int | None = None,
+        quotas: ConnectionQuotas | None = None,
+        counters: RequestCounters | None = None,
     ) -> None:
         self.name = name
         self.tls = tls
@@ -397,13 +44,14 @@ class Listener:
         """The bound of frames until the other end is authenticated."""
         self.handler = handler
         self.limits = limits
-        self.memory = RequestMemory(name, limits.request_memory_bytes_max)
+        self.counters = counters or RequestCounters()
+        self.quotas = quotas or ConnectionQuotas(ConnectionLimits(), [name], self.counters)
+        """Shared with the other listeners of the process."""
+        self.memory = RequestMemory(name, limits.request_memory_bytes_max, self.counters)
         self._connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
-        self._acceptor: TlsAcceptor | None = None
+        self._acceptor: Acceptor | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
-        self._is_full = False
 
     async def start(self, host: str, port: int) -> None:
         """Bind and listen. An empty host binds all interfaces, port 0 a free port.
@@ -411,29 +59,24 @@ class Listener:
         Raises:
             OSError: the address cannot be bound.
         """
-        loop = asyncio.get_running_loop()
-        if self.tls is None:
-            self._server = await loop.create_server(
-                lambda: Connection(self), host or None, port, backlog=BACKLOG, reuse_address=True
-            )
-        else:
-            acceptor = TlsAcceptor(
-                listener=self.name,
-                tls=self.tls,
-                make_protocol=lambda: Connection(self),
-                may_begin=self._has_room,
-            )
-            await acceptor.start(host, port)
-            self._acceptor = acceptor
+        self._acceptor = Acceptor(
+            listener=self.name,
+            tls=self.tls,
+            make_protocol=self._new_connection,
+            quotas=self.quotas,
+            counters=self.counters,
+        )
+        await self._acceptor.start(host, port)
         self._schedule_sweep()
+
+    def _new_connection(self, place: Place) -> Connection:
+        return Connection(self, place)
 
     @property
     def port(self) -> int:
         """The bound port."""
-        if self._acceptor is not None:
-            return self._acceptor.port
-        assert self._server is not None, "the listener is started"
-        return cast("int", self._server.sockets[0].getsockname()[1])
+        assert self._acceptor is not None, "the listener is started"
+        return self._acceptor.port
 
     @property
     def connection_count(self) -> int:
@@ -444,8 +87,6 @@ class Listener:
         """Stop listening; close each connection once its requests are answered, all of them after `grace_s`."""
         if self._sweep is not None:
             self._sweep.cancel()
-        if self._server is not None:
-            self._server.close()
         if self._acceptor is not None:
             await self._acceptor.close()
         for connection in list(self._connections):
@@ -459,46 +100,41 @@ class Listener:
             for connection in list(self._connections):
                 connection.abort()
 
-    def admit(self, connection: Connection) -> bool:
-        """Take a new connection in, unless there are too many; logged once until there is room again."""
-        # A connection with TLS had its place when its handshake began.
-        if self.tls is None and not self._has_room(str(connection.peer)):
-            return False
+    def admit(self, connection: Connection) -> None:
+        """Know a connection that has its place."""
         self._connections.add(connection)
-        return True
-
-    def _has_room(self, peer: str) -> bool:
-        """Whether there may be one more connection; handshakes that are under way count, too."""
-        count = len(self._connections) + (0 if self._acceptor is None else self._acceptor.handshake_count)
-        if count < self.limits.connections_max:
-            return True
-        if not self._is_full:
-            facts = {"listener": self.name, "connections_max": self.limits.connections_max, "peer": peer}
-            log.warning("listener_full", extra={"facts": facts})
-        self._is_full = True
-        return False
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
         self._connections.discard(connection)
-        self._is_full = self._is_full and len(self._connections) >= self.limits.connections_max
         if self._all_gone is not None and not self._connections and not self._all_gone.done():
             self._all_gone.set_result(None)
 
     def _schedule_sweep(self) -> None:
-        if self.limits.idle_timeout_ms < 0:
-            return
-        interval_s = max(self.limits.idle_timeout_ms / 1000 / 4, 0.01)
-        self._sweep = asyncio.get_running_loop().call_later(interval_s, self._close_idle)
+        intervals_s = [AUTHENTICATION_SWEEP_S] if self.has_sasl else []
+        if self.limits.idle_timeout_ms >= 0:
+            intervals_s.append(max(self.limits.idle_timeout_ms / 1000 / 4, 0.01))
+        if intervals_s:
+            self._sweep = asyncio.get_running_loop().call_later(min(intervals_s), self._close_late)
 
-    def _close_idle(self) -> None:
-        oldest = asyncio.get_running_loop().time() - self.limits.idle_timeout_ms / 1000
-        for connection in list(self._connections):
-            if connection.last_activity <= oldest:
-                connection.expire()
+    def _close_late(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if self.limits.idle_timeout_ms >= 0:
+            self._close_idle(now_s - self.limits.idle_timeout_ms / 1000)
+        if self.has_sasl:
+            self._close_unauthenticated(now_s - AUTHENTICATION_TIMEOUT_S)
         self._schedule_sweep()
 
+    def _close_idle(self, oldest_s: float) -> None:
+        for connection in list(self._connections):
+            if connection.last_activity <= oldest_s and connection.expire():
+                self._note(Limit.IDLE_TIME, "connection_idle", str(connection.peer))
 
-def set_no_delay(transport: asyncio.BaseTransport) -> None:
-    """Send small frames at once: a request waits for its answer, so Nagle's algorithm would only add delay."""
-    transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def _close_unauthenticated(self, oldest_s: float) -> None:
+        for place in self.quotas.strangers(self.name, oldest_s):
+            self._note(Limit.AUTHENTICATION_TIME, "authentication_timed_out", place.peer)
+            place.close()
+
+    def _note(self, limit: Limit, event: str, peer: str) -> None:
+        self.counters.limited[limit] += 1
+        log.info(event, extra={"facts": {"listener": self.name, "peer": peer}})

@@ -18,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from quorate_protocol.kafka.apis import APIS, ApiKey
 
+from quorate_controller.server.counters import Limit
 from quorate_controller.server.misrouting import Misrouting
 
 if TYPE_CHECKING:
@@ -300,6 +301,19 @@ class MetricsPage(Collector):
             "Clients that SASL refused",
             value=counters.failed_authentications,
         )
+        yield CounterMetricFamily(
+            "quorate_failed_handshakes",
+            "Connections whose TLS handshake failed",
+            value=counters.failed_handshakes,
+        )
+        limited = CounterMetricFamily(
+            "quorate_limited_connections",
+            "Connections that a limit refused, closed or held back",
+            labels=["limit"],
+        )
+        for limit in Limit:
+            limited.add_metric([limit.value], counters.limited[limit])
+        yield limited
         yield CounterMetricFamily(
             "quorate_refused_connections",
             "Connections closed for what they sent",

@@ -25,7 +25,7 @@ from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.versions import Negotiation, PeerVersions
 
 from quorate_controller.raft.messages import FailureReason
-from quorate_controller.server.listener import set_no_delay
+from quorate_controller.server.connection import set_no_delay
 from quorate_controller.server.peer_authentication import PeerAuthentication, PeerAuthenticationError
 
 if TYPE_CHECKING:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from quorate_controller.server.counters import Limit
+
+if TYPE_CHECKING:
+    from quorate_controller.server.counters import RequestCounters
 
 log = logging.getLogger(__name__)
 
@@ -25,10 +30,11 @@ class RequestMemory:
     get theirs in the order in which they asked. As Kafka's MemoryPool, which takes one request more.
     """
 
-    def __init__(self, listener: str, size_bytes_max: int) -> None:
+    def __init__(self, listener: str, size_bytes_max: int, counters: RequestCounters) -> None:
         """`size_bytes_max` is at least that of one request; 0 or less for no bound."""
         self._listener = listener
         self._size_bytes_max = size_bytes_max
+        self._counters = counters
         self._waiting: dict[Waiter, int] = {}
         self.used_bytes = 0
 
@@ -44,6 +50,7 @@ class RequestMemory:
                 "size_bytes_max": self._size_bytes_max,
             }
             log.warning("request_memory_full", extra={"facts": facts})
+        self._counters.limited[Limit.REQUEST_MEMORY] += 1
         self._waiting[waiter] = size_bytes
         return False
 

@@ -7,9 +7,11 @@ import logging
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from quorate_controller.server.connection import ListenerLimits
+from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
-from quorate_controller.server.listener import Listener, ListenerLimits
+from quorate_controller.server.listener import Listener
 from quorate_controller.server.sasl import SaslGate
 from quorate_controller.server.tls import TlsOfListener
 
@@ -54,12 +56,15 @@ class ControllerServer:
         node: NodePort,
         counters: RequestCounters | None = None,
         tls: Mapping[str, TlsOfListener] = MappingProxyType({}),
+        connections: ConnectionLimits | None = None,
     ) -> None:
         self._config = config
         self._node = node
         self._counters = counters or RequestCounters()
         dispatcher = Dispatcher(node, self._counters)
         limits = listener_limits(config)
+        names = [address.name for address in config.listeners]
+        self._quotas = ConnectionQuotas(connections or ConnectionLimits(), names, self._counters)
         self._listeners = [
             self._listener(address.name, dispatcher, limits, tls.get(address.name))
             for address in config.listeners
@@ -70,14 +75,18 @@ class ControllerServer:
         self, name: str, dispatcher: Dispatcher, limits: ListenerLimits, tls: TlsOfListener | None
     ) -> Listener:
         sasl = self._config.listener_security[name].sasl
-        if sasl is None:
-            return Listener(name=name, handler=dispatcher, limits=limits, tls=tls)
         return Listener(
             name=name,
-            handler=SaslGate(dispatcher, sasl, self._node.credentials, self._counters),
+            handler=(
+                dispatcher
+                if sasl is None
+                else SaslGate(dispatcher, sasl, self._node.credentials, self._counters)
+            ),
             limits=limits,
             tls=tls,
-            first_frames_size_bytes_max=sasl.receive_size_bytes_max,
+            first_frames_size_bytes_max=None if sasl is None else sasl.receive_size_bytes_max,
+            quotas=self._quotas,
+            counters=self._counters,
         )
 
     async def start(self) -> None:
@@ -131,8 +140,6 @@ class ControllerServer:
 
 def listener_limits(config: ControllerConfig) -> ListenerLimits:
     """The bounds that the configuration asks for; ours where Kafka's default is no bound."""
-    defaults = ListenerLimits()
-    is_bounded = "max.connections" in config.explicit
     frame_size_bytes_max = _number(config, "socket.request.max.bytes")
     has_memory_bound = "queued.max.request.bytes" in config.explicit
     return ListenerLimits(
@@ -140,7 +147,6 @@ def listener_limits(config: ControllerConfig) -> ListenerLimits:
         request_memory_bytes_max=(
             _number(config, "queued.max.request.bytes") if has_memory_bound else frame_size_bytes_max
         ),
-        connections_max=_number(config, "max.connections") if is_bounded else defaults.connections_max,
         idle_timeout_ms=_number(config, "connections.max.idle.ms"),
     )
 

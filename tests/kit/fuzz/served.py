@@ -16,9 +16,9 @@ from quorate_controller.directories.format import FormatOptions, QuorumChoice, f
 from quorate_controller.driver import Clock, Driver
 from quorate_controller.host_names import HostNames
 from quorate_controller.node.assembly import open_node
+from quorate_controller.server.connection import Connection, Exchange, Peer
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
-from quorate_controller.server.listener import Connection, Exchange, Peer
 from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.kafka.apis import SERVED_APIS
@@ -67,6 +67,9 @@ class _Connection:
 
     def drain(self) -> None:
         """The connection would close."""
+
+    def mute(self, delay_s: float) -> None:
+        """The connection would not be read for a while."""
 
 
 class _NoHosts(HostNames):

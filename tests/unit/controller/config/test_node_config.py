@@ -14,6 +14,7 @@ from quorate_controller.config import (
 )
 from quorate_controller.config.answers import AnswerPolicy, AnswersWaitFor
 from quorate_controller.config.authorizer import AuthorizerConfig
+from quorate_controller.config.connection_limits import ConnectionConfig
 from quorate_controller.config.endpoints import ListenerAddress, StaticVoter
 
 MINIMAL = {
@@ -360,3 +361,53 @@ def test_combined_node_is_formatted_for_its_controller_listener():
     }
     target = parse_format_target(properties)
     assert target.controller_address == ListenerAddress(name="CONTROLLER", host="out", port=9999)
+
+
+def test_limits_of_connections() -> None:
+    """Goal: Kafka's keys, with the prefix of a listener where Kafka has it. Method: all of them, and none."""
+    default = parse().connections
+    assert (default.total_max, default.per_host_max, default.of_host) == (10_000, 2**31 - 1, {})
+    assert (default.of_listener, default.rate_max, default.rate_of_listener) == ({}, 2**31 - 1, {})
+    found = parse(
+        {
+            "max.connections": "50",
+            "listener.name.controller.max.connections": "40",
+            "max.connections.per.ip": "0",
+            "max.connections.per.ip.overrides": "10.0.0.1:20, ::1:3,host.example:7",
+            "max.connection.creation.rate": "9",
+            "listener.name.controller.max.connection.creation.rate": "8",
+        }
+    )
+    assert found.connections == ConnectionConfig(
+        total_max=50,
+        of_listener={"CONTROLLER": 40},
+        per_host_max=0,
+        of_host={"10.0.0.1": 20, "::1": 3, "host.example": 7},
+        rate_max=9,
+        rate_of_listener={"CONTROLLER": 8},
+    )
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("max.connections.per.ip", "0", "only together with max.connections.per.ip.overrides"),
+        ("max.connections.per.ip.overrides", "10.0.0.1", "is not of the form host:number"),
+        ("max.connections.per.ip.overrides", "a b:1", "is not of the form host:number"),
+        ("max.connections.per.ip.overrides", "a:-1", "is not of the form host:number"),
+        ("listener.name.controller.max.connections", "many", "must be a number from 0 to 2147483647"),
+        (
+            "listener.name.controller.max.connection.creation.rate",
+            "-1",
+            "must be a number from 0 to 2147483647",
+        ),
+    ],
+)
+def test_wrong_limits_of_connections(key: str, value: str, allowed: str) -> None:
+    """Goal: the message says what is allowed. Method: one wrong value each."""
+    with pytest.raises(ConfigError) as refusal:
+        parse({key: value})
+    (problem,) = refusal.value.problems
+    assert problem.startswith(f"{key}={value}: ")
+    assert allowed in problem

@@ -16,9 +16,11 @@ from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.status import NodeStatus
 from quorate_controller.raft import messages
 from quorate_controller.security.authorizer import Authorizer
+from quorate_controller.server.connection import ListenerLimits
+from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
-from quorate_controller.server.listener import Listener, ListenerLimits
+from quorate_controller.server.listener import Listener
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import ClientConnection
 
@@ -152,12 +154,21 @@ class Rig:
         self.listener: Listener
         self._clients: list[WireClient] = []
 
-    async def listen(self, limits: ListenerLimits | None = None) -> Listener:
+    async def listen(
+        self,
+        limits: ListenerLimits | None = None,
+        connections: ConnectionLimits | None = None,
+        *,
+        first_frames_size_bytes_max: int | None = None,
+    ) -> Listener:
         """Start the listener."""
         self.listener = Listener(
             name="CONTROLLER",
             handler=Dispatcher(self.node, self.counters),
             limits=limits or ListenerLimits(),
+            first_frames_size_bytes_max=first_frames_size_bytes_max,
+            quotas=ConnectionQuotas(connections or ConnectionLimits(), ["CONTROLLER"], self.counters),
+            counters=self.counters,
         )
         await self.listener.start(LOCALHOST, 0)
         return self.listener

@@ -14,7 +14,8 @@ from kio.schema.errors import ErrorCode
 from kit.controller_parts import heartbeat, heartbeat_answer
 from quorate_controller.control.api import ControlError
 from quorate_controller.server import dispatch
-from quorate_controller.server.listener import Exchange
+from quorate_controller.server.connection import Exchange
+from quorate_controller.server.counters import Limit
 
 HEARTBEAT, ANSWER = heartbeat(), heartbeat_answer()
 
@@ -26,11 +27,11 @@ def create_topic(name: str, timeout_ms: int = 30_000) -> create.CreateTopicsRequ
     return create.CreateTopicsRequest(topics=(topic,), timeout=timedelta(milliseconds=timeout_ms))
 
 
-def topic_created(name: str) -> created.CreateTopicsResponse:
+def topic_created(name: str, throttle_ms: int = 0) -> created.CreateTopicsResponse:
     topic = created.CreatableTopicResult(
         name=name, topic_id=UUID(int=5), error_code=ErrorCode.none, error_message=None, configs=None
     )
-    return created.CreateTopicsResponse(topics=(topic,), throttle_time=timedelta())
+    return created.CreateTopicsResponse(topics=(topic,), throttle_time=timedelta(milliseconds=throttle_ms))
 
 
 @pytest.mark.parametrize("version", [4, 7])
@@ -179,3 +180,30 @@ async def test_a_second_answer_is_dropped_and_counted(rig: Any, caplog: pytest.L
     rig.node.decide = lambda _request, _caller: ANSWER
     assert (await client.ask(HEARTBEAT, 1)) == ANSWER
     assert not caplog.records
+
+
+async def test_a_client_beyond_its_quota_is_not_read(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: KIP-219. Method: an answer with a throttle time of 300 ms; what the client sends then waits for so long.
+
+    Another connection of the same client is served meanwhile, as in Kafka.
+    """
+    caplog.set_level(logging.INFO)
+    rig.node.decide = lambda request, _caller: (
+        ANSWER if request == HEARTBEAT else topic_created("a", throttle_ms=300)
+    )
+    await rig.listen()
+    client, other = await rig.connect(), await rig.connect()
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    assert (await client.ask(create_topic("a"), 7)).throttle_time == timedelta(milliseconds=300)
+    for _ in range(3):
+        client.send(HEARTBEAT, 1)
+    assert (await other.ask(HEARTBEAT, 1)).error_code is ErrorCode.none
+    assert loop.time() - began_s < 0.3
+    assert len(rig.node.controls) == 2
+    for _ in range(3):
+        assert (await client.receive()).error_code is ErrorCode.none
+    assert loop.time() - began_s >= 0.29
+    (record,) = caplog.records
+    assert (record.message, record.facts["throttle_time_ms"]) == ("client_throttled", 300)  # type: ignore[attr-defined]
+    assert rig.counters.limited == {Limit.MUTATION_RATE: 1}

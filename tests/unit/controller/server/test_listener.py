@@ -11,13 +11,16 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import heartbeat, heartbeat_answer
 from kit.waiting import HANG_S, turn_until
-from quorate_controller.server.listener import Exchange, ListenerLimits
+from quorate_controller.server.connection import Exchange, ListenerLimits
+from quorate_controller.server.connection_quotas import ConnectionLimits
+from quorate_controller.server.counters import Limit
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.frames import encode_frame
 
 HEARTBEAT, HEARTBEAT_VERSION = APIS[63], 1
+LOCALHOST = "127.0.0.1"
 
 
 async def test_answers_leave_in_the_order_of_the_requests(rig: Any) -> None:
@@ -94,22 +97,93 @@ async def test_idle_connections_are_closed_and_waiting_ones_are_not(rig: Any) ->
     assert await waiting.is_closed()
 
 
-async def test_too_many_connections_are_refused_and_logged_once(
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged."""
+    return [record.message for record in caplog.records]
+
+
+async def test_a_stranger_gives_way_when_all_places_are_taken(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: max.connections. Method: the third and fourth of two are closed; room is used again."""
-    await rig.listen(ListenerLimits(connections_max=2))
+    """Goal: whoever fills the listener keeps nobody out. Method: two places, one client is served, one is silent.
+
+    A third and a fourth client are served, one after the other; the first stays through.
+    """
+    await rig.listen(connections=ConnectionLimits(total_max=2))
+    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    first, silent = await rig.connect(), await rig.connect()
+    assert (await first.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
+    third = await rig.connect()
+    assert await silent.is_closed()
+    await third.close()
+    await turn_until(lambda: rig.listener.connection_count == 1)
+    fourth = await rig.connect()
+    for client in (fourth, first):
+        assert (await client.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
+    assert events(caplog) == ["connection_gave_way"]
+    assert rig.counters.limited == {Limit.CONNECTIONS: 1}
+
+
+async def test_clients_that_are_served_keep_their_places(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: max.connections. Method: two places and two served clients; others are closed until one has left."""
+    await rig.listen(connections=ConnectionLimits(total_max=2))
+    rig.node.decide = lambda _request, _caller: heartbeat_answer()
     first, second = await rig.connect(), await rig.connect()
-    await turn_until(lambda: rig.listener.connection_count == 2)
+    for client in (first, second):
+        assert (await client.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
     for _ in range(2):
         assert await (await rig.connect()).is_closed()
-    assert [record.message for record in caplog.records] == ["listener_full"]
+    assert events(caplog) == ["listener_full"]
+    assert rig.counters.limited == {Limit.CONNECTIONS: 2}
     await first.close()
     await turn_until(lambda: rig.listener.connection_count == 1)
     third = await rig.connect()
-    rig.node.decide = lambda _request, _caller: heartbeat_answer()
     assert (await third.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
-    assert (await second.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
+
+
+async def test_a_host_has_its_own_bound(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: max.connections.per.ip and its overrides. Method: three connections of a host that may have two."""
+    await rig.listen(connections=ConnectionLimits(per_host_max=0, of_host={LOCALHOST: 2}))
+    first, _ = await rig.connect(), await rig.connect()
+    assert await (await rig.connect()).is_closed()
+    assert events(caplog) == ["host_has_too_many_connections"]
+    assert rig.counters.limited == {Limit.CONNECTIONS_OF_HOST: 1}
+    await first.close()
+    await turn_until(lambda: rig.listener.connection_count == 1)
+    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    assert (await (await rig.connect()).ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
+
+
+async def test_connections_wait_when_too_many_are_created(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: max.connection.creation.rate. Method: 20 a second for windows of 50 ms; 9 connections at once.
+
+    All are served, but not before the rate allows it.
+    """
+    limits = ConnectionLimits(rate_max=20, windows=2, window_s=0.05)
+    await rig.listen(connections=limits)
+    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    began_s = asyncio.get_running_loop().time()
+    clients = [await rig.connect() for _ in range(9)]
+    for client in clients:
+        assert (await client.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
+    assert asyncio.get_running_loop().time() - began_s > 0.2
+    assert rig.counters.limited[Limit.CREATION_RATE] >= 5
+    assert set(events(caplog)) == {"connections_created_too_fast"}
+
+
+async def test_single_bytes_do_not_keep_a_connection_open(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: a slow loris is idle. Method: a request byte by byte under an idle timeout of 40 ms."""
+    caplog.set_level(logging.INFO)
+    await rig.listen(ListenerLimits(idle_timeout_ms=40))
+    slow = await rig.connect()
+    is_closed = asyncio.ensure_future(slow.is_closed())
+    for byte in encode_frame(bytes(10_000)):
+        slow.writer.write(bytes([byte]))
+        if (await asyncio.wait([is_closed], timeout=0.005))[0]:
+            break
+    assert is_closed.done()
+    assert events(caplog) == ["connection_idle"]
+    assert rig.counters.limited == {Limit.IDLE_TIME: 1}
 
 
 async def test_close_answers_what_is_in_flight(rig: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from kit.waiting import HANG_S, turn_until
-from quorate_controller.server.listener import Exchange, ListenerLimits
+from quorate_controller.server.connection import Exchange, ListenerLimits
+from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.request_memory import RequestMemory
 from quorate_controller.server.server import listener_limits
 from quorate_protocol.wire.frames import encode_frame
@@ -173,7 +174,7 @@ async def test_a_refused_connection_holds_nothing(rig: Any) -> None:
 
 def test_shares_are_given_in_order() -> None:
     """Goal: a large request is not overtaken for ever. Method: 7 of 10 are taken; 9 and 2 wait in this order."""
-    memory, granted = RequestMemory("CONTROLLER", 10), []
+    memory, granted = RequestMemory("CONTROLLER", 10, RequestCounters()), []
 
     class Waiting:
         def __init__(self, name: str) -> None:

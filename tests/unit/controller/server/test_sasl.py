@@ -18,7 +18,8 @@ from kit.waiting import HANG_S, turn_until
 from quorate_controller.config.listener_sasl import ListenerSasl, Login
 from quorate_controller.control.scram_credentials import credential_record
 from quorate_controller.node.credentials import ImageCredentials
-from quorate_controller.server import peer_lane, sasl
+from quorate_controller.server import listener, peer_lane, sasl
+from quorate_controller.server.counters import Limit
 from quorate_controller.server.peer_lane import Address, LaneLimits, PeerLane
 from quorate_controller.server.sasl import SaslGate
 from quorate_protocol.image import MetadataImage
@@ -46,10 +47,9 @@ async def listen(rig: Any, **changes: Any) -> SaslGate:
         passwords={"alice": "alice-secret", "bob": "bob-secret"},
         **{"failure_delay_ms": 0, **changes},
     )
-    await rig.listen()
+    await rig.listen(first_frames_size_bytes_max=config.receive_size_bytes_max)
     gate = SaslGate(rig.listener.handler, config, ImageCredentials(image, None), rig.counters)
     rig.listener.handler = gate
-    rig.listener.first_frames_size_bytes_max = config.receive_size_bytes_max
     rig.node.decide = lambda _, caller: heartbeat_answer(is_fenced=str(caller.principal) == "User:alice")
     return gate
 
@@ -345,3 +345,21 @@ async def test_a_lane_with_a_wrong_password_is_told_so(
     assert reasons[1] == "SCRAM-SHA-512: UNSUPPORTED_SASL_MECHANISM; the peer has PLAIN, SCRAM-SHA-256"
     assert "invalid credentials" in reasons[2]
     assert "secret" not in caplog.text
+
+
+async def test_who_does_not_authenticate_in_time_is_closed(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: strangers keep no place. Method: two connections, 100 ms; one logs in, one stops half-way."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(listener, "AUTHENTICATION_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(listener, "AUTHENTICATION_SWEEP_S", 0.02)
+    await listen(rig)
+    alice, stranger = await rig.connect(), await rig.connect()
+    await login(alice)
+    assert (await alice.ask(heartbeat(), 1)).is_fenced
+    assert (await stranger.ask(PLAIN, 1)).error_code is ErrorCode.none
+    assert await stranger.is_closed()
+    assert (await alice.ask(heartbeat(), 1)).is_fenced
+    assert [record.message for record in caplog.records] == ["authentication_timed_out"]
+    assert rig.counters.limited == {Limit.AUTHENTICATION_TIME: 1}

@@ -17,8 +17,11 @@ from quorate_controller.config.listener_security import ListenerTls
 from quorate_controller.control.regular_expressions import is_regular_expression
 from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.security.principal_rules import parse_rules
-from quorate_controller.server import tls_acceptor
-from quorate_controller.server.listener import Exchange, Listener, ListenerLimits
+from quorate_controller.server import connection_quotas
+from quorate_controller.server.connection import Exchange, ListenerLimits
+from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
+from quorate_controller.server.counters import Limit, RequestCounters
+from quorate_controller.server.listener import Listener
 from quorate_controller.server.peer_lane import Address, LaneLimits, PeerLane
 from quorate_controller.server.tls import TlsOfListener
 from quorate_protocol.security.stores import SecurityConfigError, Store, StoreType, TlsConfig
@@ -76,10 +79,22 @@ class TlsRig:
         self.writers: list[asyncio.StreamWriter] = []
         self.listener: Listener
 
-    async def listen(self, tls: TlsOfListener, handler: Any = None, **limits: Any) -> Listener:
+    async def listen(
+        self,
+        tls: TlsOfListener,
+        handler: Any = None,
+        connections: ConnectionLimits | None = None,
+        **limits: Any,
+    ) -> Listener:
         """Start the listener."""
+        self.counters = RequestCounters()
         self.listener = Listener(
-            name="CONTROLLER", handler=handler or self.echo, limits=ListenerLimits(**limits), tls=tls
+            name="CONTROLLER",
+            handler=handler or self.echo,
+            limits=ListenerLimits(**limits),
+            tls=tls,
+            quotas=ConnectionQuotas(connections or ConnectionLimits(), ["CONTROLLER"], self.counters),
+            counters=self.counters,
         )
         await self.listener.start(LOCALHOST, 0)
         return self.listener
@@ -199,27 +214,47 @@ async def test_handshakes_count_as_connections(
 ) -> None:
     """Goal: silent clients can't use up the process. Method: two that say nothing where two may connect.
 
-    A third is closed at once. When the silent ones are gone there is room again.
+    A third gets in: the first of the silent ones gives way.
     """
-    await secured.listen(tls_of(certificates), connections_max=2)
+    await secured.listen(tls_of(certificates), connections=ConnectionLimits(total_max=2))
     silent = [await secured.connect(None) for _ in range(2)]
-    third, _ = await secured.connect(None)
-    assert await asyncio.wait_for(third.read(), HANG_S) == b""
-    assert messages(caplog, "listener_full")
-    for _, writer in silent:
-        writer.transport.abort()
-    await turn_until(lambda: len(messages(caplog, "tls_handshake_failed")) == 2)
+    await secured.ask(client_context(certificates))
+    assert await asyncio.wait_for(silent[0][0].read(), HANG_S) == b""
+    (facts,) = messages(caplog, "connection_gave_way")
+    assert (facts["stage"], facts["limit"]) == ("handshake", "max.connections")
+    assert not silent[1][0].at_eof()
+    assert secured.listener.quotas.count == 2
+
+
+async def test_few_handshakes_are_under_way_at_once(
+    secured: TlsRig, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: strangers that all begin a handshake at once hold the event loop shortly. Method: five, two may be.
+
+    The first three are closed, and a client is served.
+    """
+    monkeypatch.setattr(connection_quotas, "HANDSHAKES_MAX", 2)
+    await secured.listen(tls_of(certificates))
+    silent = [await secured.connect(None) for _ in range(5)]
+    for reader, _ in silent[:3]:
+        assert await asyncio.wait_for(reader.read(), HANG_S) == b""
+    assert secured.counters.limited[Limit.HANDSHAKES] == 3
     await secured.ask(client_context(certificates))
 
 
-async def test_a_handshake_may_not_take_long(
-    secured: TlsRig, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+async def test_a_handshake_that_ends_gives_its_place_back(
+    secured: TlsRig, certificates: Certificates
 ) -> None:
-    """Goal: a silent client does not keep its place. Method: wait for the end of one, with a short timeout."""
-    monkeypatch.setattr(tls_acceptor, "HANDSHAKE_TIMEOUT_S", 0.05)
+    """Goal: places do not leak. Method: handshakes that fail, are cut off, and succeed; then all have left."""
     await secured.listen(tls_of(certificates))
-    reader, _ = await secured.connect(None)
-    assert await asyncio.wait_for(reader.read(), HANG_S) == b""
+    _, garbage = await secured.connect(None)
+    garbage.write(b"garbage" * 10)
+    _, cut = await secured.connect(None)
+    cut.transport.abort()
+    await secured.ask(client_context(certificates))
+    secured.writers[-1].transport.abort()
+    await turn_until(lambda: secured.listener.quotas.count == 0)
+    assert secured.counters.failed_handshakes == 2
 
 
 class LargeAnswers:

@@ -1,0 +1,200 @@
+"""Accepts the connections of a listener: a place first, then the TLS handshake if there is one, then the connection.
+
+The loop's own servers tell nothing of a connection before its handshake is done, and accept all that wait at once.
+Here each has its place from the beginning, and few are accepted at a time, so that requests are served in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from quorate_controller.server.connection_quotas import Stage
+from quorate_controller.server.counters import Limit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quorate_controller.server.connection_quotas import ConnectionQuotas, Place
+    from quorate_controller.server.counters import RequestCounters
+    from quorate_controller.server.tls import TlsOfListener
+
+log = logging.getLogger(__name__)
+
+BACKLOG: Final = 1024
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+SHUTDOWN_TIMEOUT_S: Final = 2.0
+"""How long the other end may take to confirm the end of a connection."""
+ACCEPT_PAUSE_S: Final = 0.1
+"""After a failed accept: the process may be out of file descriptors."""
+ACCEPTS_PER_TURN: Final = 16
+"""Connections that are accepted in one turn of the event loop; with TLS one, as its handshake takes long."""
+
+
+class Acceptor:
+    """Listens for one listener."""
+
+    def __init__(
+        self,
+        *,
+        listener: str,
+        tls: TlsOfListener | None,
+        make_protocol: Callable[[Place], asyncio.Protocol],
+        quotas: ConnectionQuotas,
+        counters: RequestCounters,
+    ) -> None:
+        self._listener = listener
+        self._tls = tls
+        self._make_protocol = make_protocol
+        self._quotas = quotas
+        self._counters = counters
+        self._loop = asyncio.get_running_loop()
+        self._sockets: list[socket.socket] = []
+        self._openings: set[asyncio.Task[None]] = set()
+        self._following: asyncio.Task[None] | None = None
+        self._pause: asyncio.TimerHandle | None = None
+
+    @property
+    def port(self) -> int:
+        """The bound port."""
+        port: int = self._sockets[0].getsockname()[1]
+        return port
+
+    async def start(self, host: str, port: int) -> None:
+        """Bind and accept. An empty host binds all interfaces. Raises OSError."""
+        infos = await self._loop.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        try:
+            for family, kind, protocol, _, address in dict.fromkeys(infos):
+                self._sockets.append(_bound(family, kind, protocol, address))
+        except OSError:
+            await self.close()
+            raise
+        self._resume()
+        if self._tls is not None:
+            self._following = self._loop.create_task(self._tls.follow_files())
+
+    async def close(self) -> None:
+        """Accept no more, and end what has not finished its handshake."""
+        self._stop_accepting()
+        if self._pause is not None:
+            self._pause.cancel()
+        tasks = [*self._openings, *([] if self._following is None else [self._following])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for listening in self._sockets:
+            listening.close()
+
+    def _resume(self) -> None:
+        self._pause = None
+        for listening in self._sockets:
+            self._loop.add_reader(listening, self._accept_some, listening)
+
+    def _stop_accepting(self) -> None:
+        for listening in self._sockets:
+            if listening.fileno() >= 0:
+                self._loop.remove_reader(listening)
+
+    def _pause_for(self, delay_s: float) -> None:
+        """Leave further connections to the kernel's backlog for a while."""
+        if self._pause is None:
+            self._stop_accepting()
+            self._pause = self._loop.call_later(delay_s, self._resume)
+
+    def _accept_some(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_TURN if self._tls is None else 1):
+            try:
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.warning("accept_failed", extra={"facts": {"reason": str(error)}})
+                self._pause_for(ACCEPT_PAUSE_S)
+                return
+            delay_s = self._take(accepted, address)
+            if delay_s > 0:
+                self._pause_for(delay_s)
+                return
+
+    def _take(self, accepted: socket.socket, address: tuple[str, int]) -> float:
+        """Begin a connection, if there is a place for it. Return for how long no other may be accepted."""
+        now_s = self._loop.time()
+        host, port, *_ = address
+        stage = Stage.STRANGER if self._tls is None else Stage.HANDSHAKE
+        place = self._quotas.take(self._listener, host.partition("%")[0], f"{host}:{port}", stage, now_s)
+        if place is None:
+            accepted.close()
+        else:
+            accepted.setblocking(False)
+            # A peer that vanished without a word is found by the kernel, as Kafka has it.
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            task = self._loop.create_task(self._open(accepted, place))
+            place.close = task.cancel
+            self._openings.add(task)
+            task.add_done_callback(self._openings.discard)
+        return self._quotas.delay_s(self._listener, now_s)
+
+    async def _open(self, accepted: socket.socket, place: Place) -> None:
+        made: list[asyncio.Protocol] = []
+
+        def make() -> asyncio.Protocol:
+            made.append(self._make_protocol(place))
+            return made[0]
+
+        try:
+            if self._tls is None:
+                await self._loop.connect_accepted_socket(make, accepted)
+            else:
+                await self._shake_hands(make, accepted, place)
+        except BaseException:
+            # A connection that was made gives its place back itself, when it is lost.
+            if not made:
+                accepted.close()
+                self._quotas.leave(place)
+            raise
+
+    async def _shake_hands(
+        self, make: Callable[[], asyncio.Protocol], accepted: socket.socket, place: Place
+    ) -> None:
+        assert self._tls is not None
+        try:
+            await self._loop.connect_accepted_socket(
+                make,
+                accepted,
+                ssl=self._tls.server,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+            )
+        except OSError as error:
+            # Also ssl.SSLError, and TimeoutError.
+            self._quotas.leave(place)
+            self._counters.failed_handshakes += 1
+            if isinstance(error, TimeoutError):
+                self._counters.limited[Limit.HANDSHAKE_TIME] += 1
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            if isinstance(error, ssl.SSLCertVerificationError):
+                reason = f"{reason}: {error.verify_message}"
+            facts = {"peer": place.peer, "listener": self._listener, "reason": reason}
+            log.warning("tls_handshake_failed", extra={"facts": facts})
+        else:
+            self._quotas.shook_hands(place, self._loop.time())
+
+
+def _bound(family: int, kind: int, protocol: int, address: object) -> socket.socket:
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)  # type: ignore[arg-type]
+        listening.listen(BACKLOG)
+        listening.setblocking(False)
+    except OSError:
+        listening.close()
+        raise
+    return listening

@@ -1,0 +1,434 @@
+"""One accepted connection: frames in, answers out, in the order in which the requests came.
+
+A `Connection` decodes frames and hands each to the handler as an `Exchange`: one request and its place in the
+order of answers. The handler answers at once or later; several requests of one connection may be in flight,
+so that what a client pipelines is committed together, yet answers leave in order, as Kafka's clients expect.
+
+Everything is bounded: the size of a frame before memory is taken for it, the memory of large requests of a listener,
+requests in flight per connection, bytes waiting to be sent. At a bound we stop reading, and TCP slows the peer down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, cast
+
+from quorate_protocol.errors import ProtocolError
+from quorate_protocol.wire.frames import FrameDecoder
+
+from quorate_controller.node.events import ANONYMOUS, Principal
+from quorate_controller.server.counters import Limit
+from quorate_controller.server.misrouting import ConnectionFindings
+from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX
+from quorate_controller.server.tls import UnmappedNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quorate_controller.server.connection_quotas import ConnectionQuotas, Place
+    from quorate_controller.server.counters import RequestCounters
+    from quorate_controller.server.request_memory import RequestMemory
+    from quorate_controller.server.tls import TlsOfListener
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerLimits:
+    """Bounds of one listener, with Kafka's property names where it has them."""
+
+    frame_size_bytes_max: int = 100 * 1024 * 1024
+    """socket.request.max.bytes"""
+    request_memory_bytes_max: int = 100 * 1024 * 1024
+    """queued.max.request.bytes, see `RequestMemory`; 0 or less: no bound."""
+    in_flight_max: int = 256
+    """Requests of one connection that may wait for their answers."""
+    send_buffer_bytes_max: int = 4 * 1024 * 1024
+    """Answers of one connection that may wait for the peer to read; one answer may be larger."""
+    idle_timeout_ms: int = 600_000
+    """connections.max.idle.ms; negative: never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Who is at the other end of a connection, and the listener that it came in on."""
+
+    host: str
+    port: int
+    listener: str
+    principal: Principal = ANONYMOUS
+    """Whom the connection has authenticated: `User:ANONYMOUS` if nobody."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class RequestHandler(Protocol):
+    """Answers requests. Implemented by `dispatch.Dispatcher`."""
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer now or later by `exchange.respond`, or end the connection by `exchange.refuse`.
+
+        Raises:
+            Exception: a mistake of ours; the connection is closed.
+        """
+
+
+class Session(Protocol):
+    """What the handler of a listener knows of one connection. Implemented by `sasl.SaslSession`."""
+
+    def handle(self, exchange: Exchange) -> None:
+        """Serve a frame of the connection."""
+
+
+class Owner(Protocol):
+    """What a connection shares with others. Implemented by `listener.Listener`."""
+
+    name: str
+    tls: TlsOfListener | None
+    has_sasl: bool
+    first_frames_size_bytes_max: int
+    handler: RequestHandler
+    limits: ListenerLimits
+    memory: RequestMemory
+    quotas: ConnectionQuotas
+    counters: RequestCounters
+
+    def admit(self, connection: Connection) -> None:
+        """Know a connection from now on."""
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+
+
+class Exchange:
+    """One request frame and the answer owed for it."""
+
+    __slots__ = ("_connection", "_on_abandoned", "answer", "frame", "is_last")
+
+    def __init__(self, connection: Connection, frame: bytes) -> None:
+        self.frame = frame
+        """The request without its length prefix."""
+        self.answer: bytes | bytearray | None = None
+        """The answer with its length prefix, once known."""
+        self.is_last = False
+        """Whether the connection closes instead of answering."""
+        self._connection = connection
+        self._on_abandoned: Callable[[], object] | None = None
+
+    @property
+    def peer(self) -> Peer:
+        """Who asks."""
+        return self._connection.peer
+
+    @property
+    def findings(self) -> ConnectionFindings:
+        """What was found on the connection, see `misrouting`."""
+        return self._connection.findings
+
+    @property
+    def session(self) -> Session | None:
+        """The authentication on the connection, if its listener asks for one."""
+        return self._connection.session
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        self._connection.session = session
+
+    def authenticated(self, principal: Principal) -> None:
+        """Whatever comes on the connection from now on is sent by `principal`."""
+        self._connection.authenticated(principal)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer is known, or the connection closes instead."""
+        return self.answer is not None or self.is_last
+
+    def respond(self, answer: bytes | bytearray) -> None:
+        """Send `answer`, a frame with its length prefix, once all earlier ones are sent.
+
+        Without effect when the exchange is over, or the connection gone.
+        """
+        if self.is_over:
+            return
+        self.answer = answer
+        self._on_abandoned = None
+        self._connection.answered(len(answer))
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection after the answers to earlier requests; `reason` is logged.
+
+        Without effect when the exchange is over.
+        """
+        if not self.is_over:
+            self.is_last = True
+            self._on_abandoned = None
+            self._connection.refuse(reason)
+
+    def end_later(self, answer: bytes | None, delay_s: float) -> None:
+        """Read no more, and after a while send `answer`, if there is one, and close the connection."""
+        self._connection.drain()
+        self._connection.call_later(delay_s, self.drop if answer is None else partial(self.respond, answer))
+
+    def mute(self, delay_s: float) -> None:
+        """Take no other request of the connection for a while (KIP-219)."""
+        self._connection.mute(delay_s)
+
+    def drop(self) -> None:
+        """There will be no answer: close the connection after those to earlier requests.
+
+        Without effect when the exchange is over, or the connection gone.
+        """
+        if not self.is_over:
+            self.is_last = True
+            self._on_abandoned = None
+            self._connection.drain()
+
+    def on_abandoned(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called if the connection goes away before the answer is known."""
+        self._on_abandoned = callback
+
+    def abandon(self) -> None:
+        """Cancel the work on the answer: nobody waits for it any more."""
+        if self._on_abandoned is not None:
+            self._on_abandoned()
+            self._on_abandoned = None
+
+
+class Connection(asyncio.Protocol):
+    """One accepted connection."""
+
+    def __init__(self, listener: Owner, place: Place) -> None:
+        self.peer = Peer(host="", port=0, listener=listener.name)
+        self.findings = ConnectionFindings()
+        self.session: Session | None = None
+        self.last_activity = 0.0
+        """When a request was complete, or an answer sent: single bytes do not keep a connection open."""
+        self._place = place
+        self._listener = listener
+        self._may_ask = not listener.has_sasl
+        """Whether requests are those of a client that has authenticated, or need not."""
+        self._limits = listener.limits
+        self._loop = asyncio.get_running_loop()
+        self._decoder = FrameDecoder(listener.first_frames_size_bytes_max)
+        self._in_flight: deque[Exchange] = deque()
+        self._undispatched: deque[bytes] = deque()
+        self._memory = listener.memory
+        self._announced_bytes = 0
+        """Size of the unfinished request, if it is large: it has its share of the memory, or waits for it."""
+        self._waits_for_memory = False
+        self._is_writable = True
+        self._is_reading = True
+        self._is_refused = False
+        self._is_flush_scheduled = False
+        self._muting: asyncio.TimerHandle | None = None
+        self._unsent_bytes = 0
+        """Size of the answers that wait for earlier ones, or for the flush."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        # There is no address any more when the peer has left before we looked.
+        host, port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
+        self.peer = Peer(host=host, port=port, listener=self._listener.name)
+        self.last_activity = self._loop.time()
+        self._place.close = self.abort
+        self._listener.admit(self)
+        self._transport.set_write_buffer_limits(high=self._limits.send_buffer_bytes_max)
+        set_no_delay(transport)
+        if self._listener.tls is not None and not self._listener.has_sasl:
+            self._identify(self._listener.tls)
+
+    def _identify(self, tls: TlsOfListener) -> None:
+        """Find out whom the certificate of the other end names."""
+        try:
+            principal = tls.principal_of(self._transport.get_extra_info("ssl_object"))
+        except (UnmappedNameError, ValueError) as error:
+            self.refuse(str(error))
+        else:
+            self.peer = replace(self.peer, principal=principal)
+
+    def authenticated(self, principal: Principal) -> None:
+        """The other end has proven who it is, and may send requests of each size."""
+        self.peer = replace(self.peer, principal=principal)
+        self._may_ask = True
+        self._decoder.limit(self._limits.frame_size_bytes_max)
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
+        """Call back after a while."""
+        self._loop.call_later(delay_s, callback)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
+        self._take_no_more()
+        if self._muting is not None:
+            self._muting.cancel()
+        self._listener.quotas.leave(self._place)
+        while self._in_flight:
+            exchange = self._in_flight.popleft()
+            self._release(exchange.frame)
+            exchange.abandon()
+        self._listener.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        try:
+            frames = self._decoder.feed(data)
+        except ProtocolError as error:
+            self._listener.counters.limited[Limit.REQUEST_SIZE] += 1
+            self.refuse(error.message)
+            return
+        if frames:
+            self.last_activity = self._loop.time()
+        self._undispatched.extend(frames)
+        # Most data is one small request.
+        if self._decoder.unfinished_size_bytes or self._announced_bytes or len(data) > UNCOUNTED_BYTES_MAX:
+            self._count(frames)
+        self._dispatch()
+
+    def _count(self, frames: list[bytes]) -> None:
+        """Keep the accounts of memory. The first large request among these had its share if it was announced."""
+        for frame in frames:
+            if len(frame) > UNCOUNTED_BYTES_MAX:
+                if not self._announced_bytes:
+                    self._memory.take(len(frame))
+                self._announced_bytes = 0
+        size_bytes = self._decoder.unfinished_size_bytes
+        if size_bytes > UNCOUNTED_BYTES_MAX and not self._announced_bytes:
+            self._announced_bytes = size_bytes
+            self._waits_for_memory = not self._memory.reserve(size_bytes, self)
+
+    def memory_granted(self) -> None:
+        """Read the rest of the large request: it has its share of the memory."""
+        self._waits_for_memory = False
+        self._regulate_reading()
+
+    def _release(self, frame: bytes) -> None:
+        if len(frame) > UNCOUNTED_BYTES_MAX:
+            self._memory.release(len(frame))
+
+    def eof_received(self) -> bool:
+        """A peer that has shut down its side wants no answers: close, and abandon what is in flight."""
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_writable = False
+        self._regulate_reading()
+
+    def resume_writing(self) -> None:
+        self._is_writable = True
+        self._dispatch()
+
+    def answered(self, size_bytes: int) -> None:
+        """An exchange has its answer: send what is due, once per turn of the loop for all that became due."""
+        self._unsent_bytes += size_bytes
+        self._schedule_flush()
+
+    def _schedule_flush(self) -> None:
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def refuse(self, reason: str) -> None:
+        """Read no more; close when all that came before is answered."""
+        if not self._is_refused:
+            facts = {"peer": str(self.peer), "listener": self.peer.listener, "reason": reason}
+            log.warning("connection_refused", extra={"facts": facts})
+        self.drain()
+
+    def drain(self) -> None:
+        """Take no more requests, and close once those in flight are answered."""
+        self._take_no_more()
+        self._regulate_reading()
+        self._schedule_flush()
+
+    def _take_no_more(self) -> None:
+        """Forget what is not dispatched, and the unfinished request."""
+        self._is_refused = True
+        while self._undispatched:
+            self._release(self._undispatched.popleft())
+        if self._waits_for_memory:
+            self._memory.withdraw(self)
+        elif self._announced_bytes:
+            self._memory.release(self._announced_bytes)
+        self._waits_for_memory, self._announced_bytes = False, 0
+        self._decoder.clear()
+
+    def mute(self, delay_s: float) -> None:
+        """Take no request for so many seconds: the client is beyond its quota."""
+        if self._muting is not None:
+            self._muting.cancel()
+        self._muting = self._loop.call_later(delay_s, self._unmute)
+        self._regulate_reading()
+
+    def _unmute(self) -> None:
+        self._muting = None
+        self._dispatch()
+
+    def expire(self) -> bool:
+        """Nothing has moved for the idle timeout: close, unless an answer is being worked on. Says if it closes."""
+        if self._is_refused or not self._is_writable:
+            self.abort()  # the peer does not even read what is to be sent
+        elif self._in_flight:
+            return False
+        else:
+            self.drain()
+        return True
+
+    def abort(self) -> None:
+        """Close now, whatever is in flight."""
+        self._transport.abort()
+
+    def _dispatch(self) -> None:
+        in_flight, limits = self._in_flight, self._limits
+        while self._undispatched and self._is_writable and not (self._is_refused or self._muting):
+            if len(in_flight) >= limits.in_flight_max or self._unsent_bytes > limits.send_buffer_bytes_max:
+                break
+            exchange = Exchange(self, self._undispatched.popleft())
+            in_flight.append(exchange)
+            try:
+                self._listener.handler.handle(exchange)
+            except Exception as error:
+                # Else it would be answered never, and neither would those behind it.
+                log.exception("request_failed", extra={"facts": {"peer": str(self.peer)}})
+                exchange.refuse(f"{type(error).__name__} while a request was served")
+            if not self._is_refused and self._may_ask:
+                self._listener.quotas.served(self._place, self.last_activity)
+        self._regulate_reading()
+
+    def _regulate_reading(self) -> None:
+        is_blocked = self._undispatched or self._waits_for_memory or self._is_refused or self._muting
+        may_read = self._is_writable and not is_blocked
+        if may_read == self._is_reading or self._transport.is_closing():
+            return
+        self._is_reading = may_read
+        if may_read:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _flush(self) -> None:
+        self._is_flush_scheduled = False
+        in_flight = self._in_flight
+        due: list[bytes | bytearray] = []
+        while in_flight and (answer := in_flight[0].answer) is not None:
+            self._release(in_flight.popleft().frame)
+            self._unsent_bytes -= len(answer)
+            due.append(answer)
+        is_over = self._is_refused and (not in_flight or in_flight[0].is_last)
+        if due and not self._transport.is_closing():
+            self.last_activity = self._loop.time()
+            self._transport.write(due[0] if len(due) == 1 else b"".join(due))
+        if is_over:
+            self._transport.close()
+        else:
+            self._dispatch()
+
+
+def set_no_delay(transport: asyncio.BaseTransport) -> None:
+    """Send small frames at once: a request waits for its answer, so Nagle's algorithm would only add delay."""
+    transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

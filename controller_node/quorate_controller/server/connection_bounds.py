@@ -1,0 +1,89 @@
+"""The limits of connections as they apply to this process: addresses of hosts, and what the system allows."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import resource
+import socket
+from typing import TYPE_CHECKING, Final
+
+from quorate_controller.config.connection_limits import MAX_CONNECTIONS, OVERRIDES
+from quorate_controller.server.connection_quotas import ConnectionLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from quorate_controller.config import ControllerConfig
+
+log = logging.getLogger(__name__)
+
+FILES_KEPT: Final = 200
+"""File descriptors that connections leave to the log, snapshots, peers and pages, and to their replacement."""
+
+
+class UnknownHostError(Exception):
+    """A host of max.connections.per.ip.overrides has no address."""
+
+
+async def bounds_of(config: ControllerConfig) -> ConnectionLimits:
+    """Look up the hosts and raise the limit of open files; return what applies. Raises UnknownHostError."""
+    connections = config.connections
+    windows, window_s = config.values["quota.window.num"], config.values["quota.window.size.seconds"]
+    assert isinstance(windows, int)
+    assert isinstance(window_s, int)
+    return ConnectionLimits(
+        total_max=_within_files(connections.total_max, raise_file_limit()),
+        of_listener=connections.of_listener,
+        per_host_max=connections.per_host_max,
+        of_host=await _addresses(connections.of_host),
+        rate_max=connections.rate_max,
+        rate_of_listener=connections.rate_of_listener,
+        windows=windows,
+        window_s=window_s,
+        # By it controllers and brokers reach this one: what Kafka's listener between brokers is to a broker.
+        protected_listener=config.controller_listener_names[0],
+    )
+
+
+def raise_file_limit() -> int:
+    """Let the process open as many files as it may, as Java does; return how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):
+            return soft
+    return hard
+
+
+def _within_files(connections_max: int, files_max: int) -> int:
+    """Without a file for its log a controller ends, so connections must not take the last ones."""
+    possible = max(files_max - FILES_KEPT, 1)
+    if files_max == resource.RLIM_INFINITY or connections_max <= possible:
+        return connections_max
+    facts = {
+        "limit": MAX_CONNECTIONS,
+        "configured": connections_max,
+        "applied": possible,
+        "open_files_max": files_max,
+    }
+    log.warning("connections_bounded_by_open_files", extra={"facts": facts})
+    return possible
+
+
+async def _addresses(of_host: Mapping[str, int]) -> Mapping[str, int]:
+    loop = asyncio.get_running_loop()
+    found: dict[str, int] = {}
+    for host, connections_max in of_host.items():
+        try:
+            addresses = {str(ipaddress.ip_address(host))}
+        except ValueError:
+            try:
+                infos = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            except OSError as error:
+                raise UnknownHostError(f"{OVERRIDES}: {host} has no address: {error}") from None
+            addresses = {str(address[0]) for *_, address in infos}
+        found |= dict.fromkeys(addresses, connections_max)
+    return found

@@ -1,0 +1,295 @@
+"""Who may have a connection: the bounds that all listeners of a process share, as Kafka's ConnectionQuotas.
+
+Each accepted connection takes a `Place`, from before its TLS handshake until it is gone. A place is in one of three
+stages: its handshake is under way, its client is still a stranger, or a request of it was served, behind
+authentication where the listener asks for it. When no place is free, Kafka accepts nobody until somebody leaves, so
+that whoever holds all places keeps controllers and brokers out. Here a stranger loses its place, the one that came
+first, or else a client that has asked nothing for `IDLE_S_MIN`. Voters and brokers ask more often than that.
+
+Pure: time is a parameter, in seconds of a monotonic clock. Source of the rules: SocketServer.ConnectionQuotas and
+Rate of Kafka 4.0, KIP-402, KIP-612.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from quorate_controller.server.counters import Limit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from quorate_controller.server.counters import RequestCounters
+
+log = logging.getLogger(__name__)
+
+IDLE_S_MIN: Final = 10.0
+"""A client that was served keeps its place this long: a broker that is silent for longer loses its session, too."""
+HANDSHAKES_MAX: Final = 128
+"""Handshakes of a listener under way. Each costs a millisecond or two of the event loop, perhaps all at once."""
+UNBOUNDED: Final = 2**31 - 1
+"""Kafka's default of each of these limits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Kafka's limits of connections."""
+
+    total_max: int = 10_000
+    """max.connections"""
+    of_listener: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """listener.name.<name>.max.connections, by the name of the listener; not there: `total_max`."""
+    per_host_max: int = UNBOUNDED
+    """max.connections.per.ip"""
+    of_host: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """max.connections.per.ip.overrides, by address."""
+    rate_max: int = UNBOUNDED
+    """max.connection.creation.rate: connections a second."""
+    rate_of_listener: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """listener.name.<name>.max.connection.creation.rate; not there: `rate_max`."""
+    windows: int = 11
+    """quota.window.num"""
+    window_s: float = 1.0
+    """quota.window.size.seconds"""
+    protected_listener: str | None = None
+    """Its connections are taken also beyond `total_max`, and others give way."""
+
+
+class Stage(Enum):
+    """How far the client of a connection has come."""
+
+    HANDSHAKE = "handshake"
+    STRANGER = "stranger"
+    SERVED = "served"
+
+
+class Place:
+    """One connection, from its accept until it is gone."""
+
+    __slots__ = ("close", "host", "is_taken", "listener", "peer", "stage", "used_s")
+
+    def __init__(self, listener: str, host: str, peer: str, stage: Stage, now_s: float) -> None:
+        self.listener = listener
+        self.host = host
+        self.peer = peer
+        self.stage = stage
+        self.used_s = now_s
+        """When it came, or when a request of it was last served."""
+        self.is_taken = True
+        self.close: Callable[[], object] = _nothing
+        """Ends the connection at once. Whoever owns the connection sets it."""
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Places:
+    """The places of one listener. Those of each stage are in the order of `used_s`."""
+
+    def __init__(self, name: str, places_max: int, rate: SampledRate) -> None:
+        self.name = name
+        self.places_max = places_max
+        self.rate = rate
+        self.by_stage: dict[Stage, OrderedDict[Place, None]] = {stage: OrderedDict() for stage in Stage}
+        self.is_full = False
+        """Whether that was logged."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_stage.values()))
+
+    def first(self, stage: Stage) -> Place | None:
+        """The place that was used longest ago."""
+        return next(iter(self.by_stage[stage]), None)
+
+
+class ConnectionQuotas:
+    """The places of one process."""
+
+    def __init__(self, limits: ConnectionLimits, listeners: Iterable[str], counters: RequestCounters) -> None:
+        self._limits = limits
+        self._counters = counters
+        self._rate = self._new_rate(limits.rate_max)
+        self._by_listener = {
+            name: _Places(
+                name,
+                limits.of_listener.get(name, limits.total_max),
+                self._new_rate(limits.rate_of_listener.get(name, limits.rate_max)),
+            )
+            for name in listeners
+        }
+        # As in Kafka, a listener that is alone is not protected: there would be no limit.
+        is_protecting = len(self._by_listener) > 1
+        self._protected = limits.protected_listener if is_protecting else None
+        self._of_host: dict[str, int] = {}
+        self.count = 0
+
+    def _new_rate(self, rate_max: int) -> SampledRate:
+        return SampledRate(rate_max, windows=self._limits.windows, window_s=self._limits.window_s)
+
+    def take(self, listener: str, host: str, peer: str, stage: Stage, now_s: float) -> Place | None:
+        """Return the place of a new connection; None if it has to be closed."""
+        of_host_max = self._limits.of_host.get(host, self._limits.per_host_max)
+        if self._of_host.get(host, 0) >= of_host_max:
+            facts = {"listener": listener, "peer": peer, "connections_of_host_max": of_host_max}
+            self._note(Limit.CONNECTIONS_OF_HOST, "host_has_too_many_connections", facts)
+            return None
+        places = self._by_listener[listener]
+        if not self._make_room(places, peer, now_s):
+            return None
+        if stage is Stage.HANDSHAKE and len(places.by_stage[stage]) >= HANDSHAKES_MAX:
+            self._evict(places.first(stage), Limit.HANDSHAKES, now_s)
+        place = Place(listener, host, peer, stage, now_s)
+        places.by_stage[stage][place] = None
+        self._of_host[host] = self._of_host.get(host, 0) + 1
+        self.count += 1
+        return place
+
+    def _make_room(self, places: _Places, peer: str, now_s: float) -> bool:
+        if len(places) >= places.places_max:
+            if self._evict_one((places,), now_s):
+                return True
+        elif (
+            self.count < self._limits.total_max
+            or self._evict_one(self._unprotected(first=places), now_s)
+            or places.name == self._protected
+        ):
+            return True
+        facts = {"listener": places.name, "connections_max": places.places_max, "peer": peer}
+        self._counters.limited[Limit.CONNECTIONS] += 1
+        if not places.is_full:
+            log.warning("listener_full", extra={"facts": facts})
+        places.is_full = True
+        return False
+
+    def _unprotected(self, first: _Places) -> list[_Places]:
+        found = [places for places in self._by_listener.values() if places.name != self._protected]
+        return sorted(found, key=lambda places: places is not first)
+
+    def _evict_one(self, candidates: Iterable[_Places], now_s: float) -> bool:
+        """Free a place of a stranger, or of a client that is idle; False if there is none."""
+        in_turn = list(candidates)
+        for stage, idle_s_min in ((Stage.HANDSHAKE, 0.0), (Stage.STRANGER, 0.0), (Stage.SERVED, IDLE_S_MIN)):
+            for places in in_turn:
+                place = places.first(stage)
+                if place is not None and now_s - place.used_s >= idle_s_min:
+                    self._evict(place, Limit.CONNECTIONS, now_s)
+                    return True
+        return False
+
+    def _evict(self, place: Place | None, limit: Limit, now_s: float) -> None:
+        assert place is not None, "some are there, or the limit would not be reached"
+        facts = {
+            "listener": place.listener,
+            "peer": place.peer,
+            "stage": place.stage.value,
+            "idle_s": round(now_s - place.used_s, 1),
+            "limit": limit.value,
+        }
+        self._note(limit, "connection_gave_way", facts)
+        self.leave(place)
+        place.close()
+
+    def _note(self, limit: Limit, event: str, facts: Mapping[str, object]) -> None:
+        self._counters.limited[limit] += 1
+        log.warning(event, extra={"facts": facts})
+
+    def delay_s(self, listener: str, now_s: float) -> float:
+        """Count a new connection; return for how long its listener must accept no other."""
+        rates = [self._by_listener[listener].rate]
+        if listener != self._protected:
+            rates.append(self._rate)
+        delay_s = max(rate.record(now_s) for rate in rates)
+        if delay_s > 0:
+            facts = {"listener": listener, "delay_ms": round(delay_s * 1000)}
+            self._note(Limit.CREATION_RATE, "connections_created_too_fast", facts)
+        return delay_s
+
+    def shook_hands(self, place: Place, now_s: float) -> None:
+        """The TLS handshake is done."""
+        if place.stage is Stage.HANDSHAKE:
+            place.used_s = now_s
+            self._move(place, Stage.STRANGER)
+
+    def served(self, place: Place, now_s: float) -> None:
+        """A request of the connection is served, as one of a client that may ask."""
+        place.used_s = now_s
+        if place.stage is not Stage.SERVED:
+            self._move(place, Stage.SERVED)
+        elif place.is_taken:
+            self._by_listener[place.listener].by_stage[Stage.SERVED].move_to_end(place)
+
+    def _move(self, place: Place, stage: Stage) -> None:
+        if place.is_taken:
+            by_stage = self._by_listener[place.listener].by_stage
+            del by_stage[place.stage][place]
+            by_stage[stage][place] = None
+        place.stage = stage
+
+    def leave(self, place: Place) -> None:
+        """The connection is gone. Without effect if it has lost its place."""
+        if not place.is_taken:
+            return
+        place.is_taken = False
+        places = self._by_listener[place.listener]
+        del places.by_stage[place.stage][place]
+        places.is_full = False
+        self.count -= 1
+        self._of_host[place.host] -= 1
+        if not self._of_host[place.host]:
+            del self._of_host[place.host]
+
+    def count_of(self, listener: str) -> int:
+        """Connections of a listener, those included whose handshake is under way."""
+        return len(self._by_listener[listener])
+
+    def strangers(self, listener: str, before_s: float) -> list[Place]:
+        """Those that came to a listener before a time and were never served."""
+        found = []
+        for place in self._by_listener[listener].by_stage[Stage.STRANGER]:
+            if place.used_s >= before_s:
+                break
+            found.append(place)
+        return found
+
+
+class SampledRate:
+    """Events a second over the last windows, the present one included, as Kafka's Rate with a Quota."""
+
+    def __init__(self, rate_max: int, *, windows: int, window_s: float) -> None:
+        # Kafka divides by it: 0 holds new connections back for as long as it ever does.
+        self._rate_max = rate_max or sys.float_info.min
+        self._windows = windows
+        self._window_s = window_s
+        self._samples: deque[tuple[float, int]] = deque()
+        """Begin and events of each window."""
+
+    def record(self, now_s: float) -> float:
+        """Count an event; return how long to wait until the rate is within its bound, one window at most."""
+        if self._rate_max >= UNBOUNDED:
+            return 0.0
+        samples = self._samples
+        while samples and now_s - samples[0][0] >= self._windows * self._window_s:
+            samples.popleft()
+        if samples and now_s - samples[-1][0] < self._window_s:
+            began_s, events = samples.pop()
+            samples.append((began_s, events + 1))
+        else:
+            samples.append((now_s, 1))
+        elapsed_s = self._elapsed_s(now_s)
+        rate = sum(events for _, events in samples) / elapsed_s
+        if rate <= self._rate_max:
+            return 0.0
+        return min((rate - self._rate_max) / self._rate_max * elapsed_s, self._window_s)
+
+    def _elapsed_s(self, now_s: float) -> float:
+        """At least all windows but the present one: the first events of a second are no rate yet."""
+        elapsed_s = now_s - self._samples[0][0]
+        missing = self._windows - 1 - int(elapsed_s / self._window_s)
+        return max(elapsed_s + max(missing, 0) * self._window_s, 0.001)

@@ -1,0 +1,68 @@
+"""The limits of connections that a process applies: hosts that have names, and the files that it may open."""
+
+import logging
+import resource
+
+import pytest
+from quorate_controller.config import ControllerConfig, parse_config
+from quorate_controller.server import connection_bounds
+from quorate_controller.server.connection_bounds import (
+    FILES_KEPT,
+    UnknownHostError,
+    bounds_of,
+    raise_file_limit,
+)
+
+
+def config(**keys: str) -> ControllerConfig:
+    """A controller with these keys, whose dots are underscores."""
+    return parse_config(
+        {
+            "process.roles": "controller",
+            "node.id": "3000",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": "CONTROLLER://localhost:9093",
+            "controller.quorum.bootstrap.servers": "localhost:9093",
+            **{key.replace("_", "."): value for key, value in keys.items()},
+        }
+    )
+
+
+async def test_hosts_are_looked_up() -> None:
+    """Goal: names count as the addresses that connections come from. Method: a name, an address in a long form."""
+    of_host = (
+        await bounds_of(config(max_connections_per_ip_overrides="localhost:5,0:0:0:0:0:0:0:9:6"))
+    ).of_host
+    assert of_host["127.0.0.1"] == 5
+    assert of_host["::9"] == 6
+
+
+async def test_an_unknown_host_ends_the_start() -> None:
+    """Goal: as Kafka, which would otherwise not apply a limit that somebody relies on. Method: a reserved name."""
+    with pytest.raises(
+        UnknownHostError, match=r"max\.connections\.per\.ip\.overrides: nobody\.invalid has no"
+    ):
+        await bounds_of(config(max_connections_per_ip_overrides="nobody.invalid:5"))
+
+
+async def test_connections_leave_files_to_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: clients can't take the last file descriptor, without which a controller ends. Method: 1,024 of them."""
+    monkeypatch.setattr(connection_bounds, "raise_file_limit", lambda: 1024)
+    caplog.set_level(logging.INFO)
+    assert (await bounds_of(config(max_connections="500"))).total_max == 500
+    assert not caplog.records
+    assert (await bounds_of(config(max_connections="5000"))).total_max == 1024 - FILES_KEPT
+    assert [record.message for record in caplog.records] == ["connections_bounded_by_open_files"]
+
+
+def test_the_soft_limit_of_files_is_raised() -> None:
+    """Goal: as Java. Method: lower this process's, and look at it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, hard) - 10, hard))
+    try:
+        assert raise_file_limit() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
