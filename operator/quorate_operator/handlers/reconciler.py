@@ -15,6 +15,7 @@ from typing import Any
 from quorate_admin.errors import AdminError
 
 from quorate_operator import clock
+from quorate_operator.handlers.acceptance import Acceptance, accept
 from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Pulse
 from quorate_operator.handlers.metrics import OperatorMetrics
@@ -25,10 +26,11 @@ from quorate_operator.handlers.statuses import (
     failed_status,
     has_leader,
     merged_status,
+    overlaid,
     refused_status,
 )
 from quorate_operator.models.manifests import ManifestError
-from quorate_operator.models.status import HistoryStatus
+from quorate_operator.models.status import INVALID_MANIFEST, HistoryStatus
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.planning.departure import has_pod, with_departure
@@ -105,6 +107,7 @@ class ClusterReconciler:
         self._loop = ReconcileLoop(self, runtime, jitter=JITTER)
         self._resources = shared.store.of_cluster(key)
         """As the look under way, or the last one, found them."""
+        self._acceptance = Acceptance(manifests=None, accepted={}, refused={})
         self._problem: str | None = None
         self._cleared: frozenset[str] = frozenset()
         self._has_cleared = asyncio.Event()
@@ -147,18 +150,25 @@ class ClusterReconciler:
         return self._shared.looks
 
     async def asked(self) -> Asked | None:
-        """Returns the cluster of the resources; None if they can't be used, or if the KafkaController is missing."""
+        """Returns the cluster of the resources; None if the KafkaController can't be used, or if it is missing.
+
+        A pool that can't be used is left out, or kept as it was; its conditions say why.
+        """
         self._resources = resources = self._shared.store.of_cluster(self.key)
         if resources.quorum is None:
             return None
-        try:
-            manifests = resources.manifests()
-            desired = desired_cluster(manifests)
-        except ManifestError as error:
-            await self.refused(error)
+        self._acceptance = accepted = accept(resources, self._acceptance.accepted)
+        if accepted.manifests is None:
+            await self.refused(ManifestError(accepted.refusal_of(resources.quorum) or ""))
             return None
+        for kind, body in resources.staying:
+            message = accepted.refusal_of(body)
+            if message is not None:
+                # With what is used instead, which an operator that starts does not know.
+                await self._refuse(kind, body, message)
+        desired = desired_cluster(accepted.manifests)
         running = desired.running and not resources.is_deleted
-        return Asked(desired=replace(desired, running=running), manifests=manifests)
+        return Asked(desired=replace(desired, running=running), manifests=accepted.manifests)
 
     async def refused(self, error: ManifestError) -> None:
         """Reports manifests that can't be used in the conditions. Until they change, only deleted resources go."""
@@ -170,12 +180,16 @@ class ClusterReconciler:
         self._problem = None
         snapshot = ClusterSnapshot(key=self.key, at_ms=clock.now_ms(), problem=message)
         self._shared.snapshots.put(snapshot)
-        staying = [body for name, body in resources.pools.items() if name not in resources.leaving_pools]
-        kinds = [(CONTROLLERS, resources.quorum), *((BROKERS, body) for body in staying)]
-        for kind, body in kinds:
-            generation = body["metadata"]["generation"]
-            await self._write_status(kind, body, refused_status(message, generation))
-            await self._shared.events.record(self.key, body, "InvalidManifest", message, is_warning=True)
+        for kind, body in resources.staying:
+            await self._refuse(kind, body, message)
+
+    async def _refuse(self, kind: Kind, body: Object, message: str) -> None:
+        """Reports a resource that can't be used as it is."""
+        spec = self._acceptance.spec_of(body)
+        await self._write_status(
+            kind, body, refused_status(message, body["metadata"]["generation"], accepted_spec=spec)
+        )
+        await self._shared.events.record(self.key, body, INVALID_MANIFEST, message, is_warning=True)
 
     async def planned(self, look: Look) -> steps.Plan:
         """Returns the plan together with what is due for brokers of pools that are deleted."""
@@ -190,9 +204,18 @@ class ClusterReconciler:
             if has_pod(node) or (node.has_volume and node.pool in emptied)
         }
         self._mark_cleared(resources.pools[name] for name in leaving - left)
+        plan = replace(look.plan, refusals=(*look.plan.refusals, *self._refusals()))
         if look.desired.lifecycle is Lifecycle.PAUSED:
-            return look.plan
-        return with_departure(look.plan, departing, emptied, look.observed.kafka)
+            return plan
+        return with_departure(plan, departing, emptied, look.observed.kafka)
+
+    def _refusals(self) -> tuple[steps.Refusal, ...]:
+        """Returns the resources that are not used as they are, without a pool that has the quorum's own name."""
+        return tuple(
+            steps.Refusal(INVALID_MANIFEST, message, pool=name)
+            for (kind, name), message in self._acceptance.refused.items()
+            if kind == CONTROLLERS.name or name != self.key.name
+        )
 
     async def looked(self, look: Look) -> None:
         """Publishes the look: the status page's snapshot, the resources' statuses, Events of refusals."""
@@ -310,14 +333,24 @@ class ClusterReconciler:
         history = self._history()
         status = controller_status(view, generation=generation, history=history)
         self._shared.metrics.set_leader(*self.key, has_leader=has_leader(view))
-        await self._write_status(CONTROLLERS, resources.quorum, status)
+        await self._publish_status(CONTROLLERS, resources.quorum, status)
         for pool, body in resources.pools.items():
             if pool not in resources.leaving_pools:
                 status = broker_status(view, pool=pool, generation=body["metadata"]["generation"])
-                await self._write_status(BROKERS, body, status)
+                await self._publish_status(BROKERS, body, status)
         for refusal in look.plan.refusals:
             about = resources.pools.get(refusal.pool or "", resources.quorum)
             await self._shared.events.record(self.key, about, refusal.code, refusal.message, is_warning=True)
+
+    async def _publish_status(self, kind: Kind, body: Object, status: dict[str, Any]) -> None:
+        """Writes what was observed of a resource that is used, together with why it is not used as it is."""
+        message, spec = self._acceptance.refusal_of(body), self._acceptance.spec_of(body)
+        if message is not None:
+            if spec is None:
+                return  # `asked` has said why
+            generation = body["metadata"]["generation"]
+            status = overlaid(status, refused_status(message, generation, accepted_spec=spec))
+        await self._write_status(kind, body, status)
 
     async def _report_failure(self, problem: str) -> None:
         """Reports a failure in conditions and on the status page, also if the turn ended before its look did."""

@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from quorate_operator.models.base import ANNOTATION_PAUSE
-from quorate_operator.models.manifests import ManifestError, Manifests, joined, load_object
-from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
-from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Object
+from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind, Object
 from quorate_operator.web.port import ClusterKey
 
 KOPF_PREFIX = "kopf.quorate.dev"
@@ -30,6 +28,13 @@ class ClusterResources:
         return self.quorum is not None and is_deleted(self.quorum)
 
     @property
+    def staying(self) -> tuple[tuple[Kind, Object], ...]:
+        """Returns the resources that are not being deleted, the quorum first."""
+        pools = [body for name, body in self.pools.items() if name not in self.leaving_pools]
+        quorum = [] if self.quorum is None or self.is_deleted else [self.quorum]
+        return (*((CONTROLLERS, body) for body in quorum), *((BROKERS, body) for body in pools))
+
+    @property
     def emptied_pools(self) -> frozenset[str]:
         """Returns the resources that are being deleted together with their volumes."""
         going = [self.pools[name] for name in self.leaving_pools]
@@ -40,29 +45,6 @@ class ClusterResources:
             for body in going
             if body["spec"].get("storage", {}).get("onDecommission") == "Delete"
         )
-
-    def manifests(self) -> Manifests:
-        """Returns the manifests. Pools that are being deleted are included only if the quorum is, too.
-
-        Raises:
-            ManifestError: a resource is invalid, or they contradict each other.
-        """
-        assert self.quorum is not None
-        source = f"namespace {self.quorum['metadata']['namespace']}"
-        for name in sorted(self.namesakes - (frozenset() if self.is_deleted else self.leaving_pools)):
-            raise ManifestError(
-                f"{source}: KafkaBroker {name}: metadata.name: {name!r}: is the name of a KafkaController, "
-                "whose Services and pods are called like this; a pool needs another name"
-            )
-        quorum = load_object(self.quorum, source)
-        assert isinstance(quorum, KafkaController)
-        pools = []
-        for name, body in sorted(self.pools.items()):
-            if self.is_deleted or name not in self.leaving_pools:
-                pool = load_object(body, source)
-                assert isinstance(pool, KafkaBroker)
-                pools.append(pool)
-        return joined(quorum, pools, source)
 
 
 class ResourceStore:

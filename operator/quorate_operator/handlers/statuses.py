@@ -6,6 +6,7 @@ from typing import Any
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
 
 from quorate_operator.models.status import (
+    INVALID_MANIFEST,
     PLAN_STEPS_MAX,
     REFUSALS_MAX,
     BrokerStatus,
@@ -93,8 +94,13 @@ def _broker(node: NodeView) -> BrokerStatus:
     )
 
 
-def refused_status(message: str, generation: int) -> dict[str, Any]:
-    """Returns the part of a status that says that a manifest is invalid; the rest of the status stays."""
+def refused_status(
+    message: str, generation: int, *, accepted_spec: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Returns the part of a status that says that a manifest is invalid; the rest of the status stays.
+
+    `accepted_spec` is what is used in its place.
+    """
     holds: dict[ConditionType, bool] = {
         "Ready": False,
         "Progressing": False,
@@ -102,8 +108,16 @@ def refused_status(message: str, generation: int) -> dict[str, Any]:
         "Stalled": True,
         "Degraded": True,
     }
-    judged: list[Judgement] = [(kind, is_so, "InvalidManifest", message) for kind, is_so in holds.items()]
-    return {"observedGeneration": generation, "conditions": _conditions(judged, generation)}
+    judged: list[Judgement] = [(kind, is_so, INVALID_MANIFEST, message) for kind, is_so in holds.items()]
+    kept = {} if accepted_spec is None else {"acceptedSpec": dict(accepted_spec)}
+    return {"observedGeneration": generation, "conditions": _conditions(judged, generation), **kept}
+
+
+def overlaid(status: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a status with a part of another in place of its own, and with the conditions of both."""
+    told = {one["type"] for one in part["conditions"]}
+    others = [one for one in status["conditions"] if one["type"] not in told]
+    return {**status, **part, "conditions": [*part["conditions"], *others]}
 
 
 def failed_status(problem: str, generation: int) -> dict[str, Any]:

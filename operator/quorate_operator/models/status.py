@@ -9,10 +9,13 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from quorate_operator.models.base import ClusterId, Model, NodeId, rules
+from quorate_operator.models.pod_templates import AnyObject
 
 PLAN_STEPS_MAX = 50
 REFUSALS_MAX = 20
 NODES_MAX = 1000
+INVALID_MANIFEST = "InvalidManifest"
+"""The reason in conditions and Events of a resource that can't be used as it is."""
 
 ConditionType = Literal[
     "Ready",
@@ -176,6 +179,10 @@ class _PoolStatus(StatusModel):
     refusals: Annotated[
         tuple[RefusalStatus, ...], Field(strict=False, max_length=REFUSALS_MAX, json_schema_extra=_ATOMIC)
     ] = Field(default=(), description="Parts of the spec that are not carried out.")
+    accepted_spec: AnyObject | None = Field(
+        default=None,
+        description="The last valid spec, while the spec is invalid: it is used in its place.",
+    )
 
 
 class HistoryStatus(StatusModel):

@@ -8,10 +8,11 @@ OTHERS = "others"
 
 
 def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> None:
-    """Goal: each resource says what is wrong with it, for the spec as it is, and goes on when it is right.
+    """Goal: each resource says what is wrong with it, for the spec as it is, and goes on when it is right; others are
+    not concerned.
 
-    Method: a pool before its KafkaController; two that claim one id, then do not; a third that goes meanwhile.
-    All sleep: nothing but resources is looked at.
+    Method: a pool before its KafkaController; one that grows into the ids of another, and back; a new one that claims
+    an id of theirs, and goes. All sleep: nothing but resources is looked at.
     """
     operated.create_brokers()
     operated.start_operator()
@@ -26,25 +27,60 @@ def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> No
     operated.wait(lambda: _reason(operated, OTHERS) == "Hibernated", "a second pool to be taken")
     for replicas in (6, 7):
         operated.patch_brokers(replicas=replicas)
-        operated.wait(
-            lambda: _is_refused(operated, BROKERS) and _is_refused(operated, OTHERS),
-            "each generation to be refused",
-        )
-    assert "node id 5 belongs to KafkaBroker brokers" in operated.condition("Ready")["message"]
+        operated.wait(lambda: _is_refused(operated, BROKERS), "each generation to be refused")
+    assert "node id 5 belongs to KafkaBroker others" in operated.brokers_condition("Ready")["message"]
     assert any("node id 5" in note for note in operated.events("InvalidManifest"))
+    assert [one["nodeId"] for one in (operated.brokers() or {})["status"]["brokers"]] == [0]
+    assert _reason(operated, OTHERS) == operated.condition("Ready")["reason"] == "Hibernated"
+    assert operated.condition("Degraded")["status"] == "False"
 
-    operated.create_brokers("third", nodeIds={"first": 10})
-    operated.wait(lambda: _is_refused(operated, "third"), "the third pool to be refused with the others")
+    operated.create_brokers("third", nodeIds={"first": 0})
+    operated.wait(lambda: _is_refused(operated, "third"), "the third pool to be refused")
     operated.delete_brokers("third")
-    operated.wait(lambda: operated.brokers("third") is None, "it to go although the others are refused still")
-    assert _is_refused(operated, OTHERS)
+    operated.wait(lambda: operated.brokers("third") is None, "it to go although it is refused")
+    assert _is_refused(operated, BROKERS)
 
     operated.patch_brokers(replicas=1)
     operated.wait(
         lambda: _reason(operated, OTHERS) == "Hibernated" and _reason(operated, BROKERS) == "Hibernated",
         "both pools to be taken",
     )
-    operated.wait(lambda: operated.condition("Degraded")["status"] == "False", "nothing to be wrong")
+    operated.wait(
+        lambda: operated.brokers_condition("Degraded")["status"] == "False", "nothing to be wrong with it"
+    )
+    assert "acceptedSpec" not in (operated.brokers() or {})["status"]
+
+
+def test_what_runs_is_kept_alive_while_its_resource_is_invalid(operated: Operated) -> None:
+    """Goal: a mistake in a resource costs no node, also when the operator starts anew.
+
+    Method: a quorum in which somebody asks for the impossible; its pod is deleted under this operator, and under the
+    next one, which has never seen the resource valid. A change that comes with the mistake is not made.
+    """
+    operated.create(replicas=1)
+    operator = operated.start_operator()
+    operated.wait_settled(NODES[0])
+    name = f"{QUORUM}-{NODES[0]}"
+    operated.annotate(recover_quorum_from="1")
+    operated.patch(replicas=2)
+    operated.wait(lambda: operated.condition("Stalled").get("reason") == "InvalidManifest", "the refusal")
+    for place in range(2):
+        uid = operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid
+        operated.core.delete_namespaced_pod(name, operated.namespace)
+        operated.wait(lambda uid=uid: _has_other_pod(operated, name, uid), "the pod to be back")
+        if not place:
+            operator.kill()
+            operated.start_operator()
+    operated.wait(lambda: operated.status().get("readyReplicas") == 1, "it to be ready")
+    assert operated.pods() == [name]
+    assert operated.condition("Ready")["reason"] == "InvalidManifest"
+    operated.annotate(recover_quorum_from=None)
+    operated.wait_settled(*NODES[:2])
+
+
+def _has_other_pod(operated: Operated, name: str, uid: str) -> bool:
+    pods = operated.core.list_namespaced_pod(operated.namespace).items
+    return any(pod.metadata.name == name and pod.metadata.uid != uid for pod in pods)
 
 
 def test_names_that_belong_to_somebody_else(operated: Operated) -> None:

@@ -1,0 +1,182 @@
+"""Which resources of a cluster are used: each as it is, or, while it can't be, as it was when it last could. Pure.
+
+A mistake stays in its resource: the others go on, and its own nodes are kept alive as they are. Where resources
+contradict each other, as pools that claim one node id do, what was accepted before wins over what changed, and the
+older pool over the newer one.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from quorate_operator.handlers.resources import ClusterResources
+from quorate_operator.models.base import ANNOTATION_RECOVER
+from quorate_operator.models.manifests import ManifestError, Manifests, joined, load_object
+from quorate_operator.models.status import INVALID_MANIFEST
+from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController, Resource
+from quorate_operator.runtime.kubernetes.api import Object
+
+
+class Named(NamedTuple):
+    """A resource of one cluster: a pool may have the name of a KafkaController."""
+
+    kind: str
+    name: str
+
+
+Spec = Mapping[str, Any]
+Accepted = Mapping[str, Spec]
+"""By uid, the specs that were accepted last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """What is used of the resources, and what is refused."""
+
+    manifests: Manifests | None
+    """None if the KafkaController can't be used, and never could."""
+    accepted: Accepted
+    refused: Mapping[Named, str]
+    """The messages, by resource. One that is refused is used as it was accepted, if it ever was."""
+
+    def refusal_of(self, body: Object) -> str | None:
+        return self.refused.get(_named(body))
+
+    def spec_of(self, body: Object) -> Spec | None:
+        """Returns the spec with which the resource is used, which is an earlier one if it is refused, or None."""
+        return self.accepted.get(_uid(body))
+
+
+def accept(resources: ClusterResources, before: Accepted) -> Acceptance:
+    """Judges the resources of a cluster whose KafkaController is there.
+
+    `before` is what was accepted at the last look; after a start of the operator it is empty, and resources that were
+    refused have it in their statuses.
+    """
+    assert resources.quorum is not None
+    return _Judge(resources, before).judged()
+
+
+class _Judge:
+    def __init__(self, resources: ClusterResources, before: Accepted) -> None:
+        assert resources.quorum is not None
+        self._source = f"namespace {resources.quorum['metadata']['namespace']}"
+        self._resources = resources
+        self._quorum = resources.quorum
+        self._before = before
+        leaving = frozenset() if resources.is_deleted else resources.leaving_pools
+        self._bodies = [
+            body
+            for _, body in sorted(resources.pools.items(), key=lambda item: _precedence(item[1]))
+            if body["metadata"]["name"] not in leaving
+        ]
+
+    def judged(self) -> Acceptance:
+        try:
+            manifests = joined(
+                self._load_quorum(), [self._load_pool(body) for body in self._bodies], self._source
+            )
+        except ManifestError:
+            return self._judged_one_by_one()
+        accepted = {body["metadata"]["uid"]: body["spec"] for body in (self._quorum, *self._bodies)}
+        return Acceptance(manifests=manifests, accepted=accepted, refused={})
+
+    def _judged_one_by_one(self) -> Acceptance:
+        refused: dict[Named, str] = {}
+        accepted: dict[str, Spec] = {}
+        quorum, used = self._as_before()
+        try:
+            changed = self._load_quorum()
+            joined(changed, list(used.values()), self._source)
+        except ManifestError as error:
+            refused[_named(self._quorum)] = str(error)
+            if quorum is None:
+                return Acceptance(manifests=None, accepted={}, refused=refused)
+            accepted[_uid(self._quorum)] = self._spec_before(self._quorum) or {}
+        else:
+            quorum = changed
+            accepted[_uid(self._quorum)] = self._quorum["spec"]
+        for body in self._bodies:
+            others = [pool for uid, pool in used.items() if uid != _uid(body)]
+            try:
+                pool = self._load_pool(body)
+                joined(quorum, [*others, pool], self._source)
+            except ManifestError as error:
+                refused[_named(body)] = str(error)
+                if _uid(body) in used:
+                    accepted[_uid(body)] = self._spec_before(body) or {}
+            else:
+                used[_uid(body)] = pool
+                accepted[_uid(body)] = body["spec"]
+        manifests = joined(quorum, sorted(used.values(), key=lambda pool: pool.metadata.name), self._source)
+        return Acceptance(manifests=manifests, accepted=accepted, refused=refused)
+
+    def _as_before(self) -> tuple[KafkaController | None, dict[str, KafkaBroker]]:
+        """Returns quorum and pools as they were accepted, without those that never were or no longer fit, by uid."""
+        quorum = self._kept(self._quorum)
+        assert quorum is None or isinstance(quorum, KafkaController)
+        used: dict[str, KafkaBroker] = {}
+        for body in self._bodies:
+            pool = self._kept(body)
+            if not isinstance(pool, KafkaBroker):
+                continue
+            with suppress(ManifestError):
+                if quorum is not None:
+                    joined(quorum, [*used.values(), pool], self._source)
+                used[_uid(body)] = pool
+        return quorum, used
+
+    def _load_quorum(self) -> KafkaController:
+        quorum = self._loaded(self._quorum)
+        assert isinstance(quorum, KafkaController)
+        return quorum
+
+    def _load_pool(self, body: Object) -> KafkaBroker:
+        pool = self._loaded(body)
+        assert isinstance(pool, KafkaBroker)
+        return pool
+
+    def _loaded(self, body: Object) -> Resource:
+        name = body["metadata"]["name"]
+        if body is not self._quorum and name in self._resources.namesakes:
+            raise ManifestError(
+                f"{self._source}: KafkaBroker {name}: metadata.name: {name!r}: is the name of a KafkaController, "
+                "whose Services and pods are called like this; a pool needs another name"
+            )
+        return load_object(body, self._source)
+
+    def _kept(self, body: Object) -> Resource | None:
+        """Returns a resource as it was accepted before, with what its metadata ask for now; None without."""
+        spec = self._spec_before(body)
+        if spec is None:
+            return None
+        metadata = body["metadata"]
+        annotations = {
+            name: value
+            for name, value in metadata.get("annotations", {}).items()
+            if name != ANNOTATION_RECOVER  # with another spec it may name another node
+        }
+        try:
+            return self._loaded({**body, "metadata": {**metadata, "annotations": annotations}, "spec": spec})
+        except ManifestError:  # by another release of the operator
+            return None
+
+    def _spec_before(self, body: Object) -> Spec | None:
+        known = self._before.get(body["metadata"]["uid"])
+        return known if known is not None else (body.get("status") or {}).get("acceptedSpec")
+
+
+def _uid(body: Object) -> str:
+    return str(body["metadata"]["uid"])
+
+
+def _named(body: Object) -> Named:
+    return Named(body["kind"], body["metadata"]["name"])
+
+
+def _precedence(body: Object) -> tuple[bool, str, str]:
+    """Returns by what resources are ordered: those that were refused come last, the others by age."""
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    is_refused = any(one["type"] == "Stalled" and one["reason"] == INVALID_MANIFEST for one in conditions)
+    return is_refused, body["metadata"].get("creationTimestamp", ""), body["metadata"]["name"]

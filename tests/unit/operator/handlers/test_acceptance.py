@@ -1,0 +1,115 @@
+"""Which resources are used while some are invalid, or contradict each other."""
+
+from typing import Any
+
+from quorate_operator.handlers.acceptance import Acceptance, Named, accept
+from quorate_operator.handlers.resources import ClusterResources
+
+Object = dict[str, Any]
+QUORUM = Named("KafkaController", "quorum")
+
+
+def _resource(name: str, *, kind: str = "KafkaBroker", created: int = 0, **spec: Any) -> Object:
+    if kind == "KafkaBroker":
+        spec = {"controllers": "quorum", "replicas": 3, **spec}
+    return {
+        "apiVersion": "quorate.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": "kafka",
+            "uid": f"uid of {name}",
+            "creationTimestamp": f"2026-01-0{created + 1}T00:00:00Z",
+        },
+        "spec": spec,
+    }
+
+
+def _quorum(**spec: Any) -> Object:
+    return _resource("quorum", kind="KafkaController", **spec)
+
+
+def _accepted(quorum: Object, *pools: Object, before: Acceptance | None = None) -> Acceptance:
+    resources = ClusterResources(
+        quorum=quorum,
+        pools={body["metadata"]["name"]: body for body in pools},
+        leaving_pools=frozenset(),
+        namesakes=frozenset(body["metadata"]["name"] for body in pools) & {quorum["metadata"]["name"]},
+    )
+    return accept(resources, before.accepted if before else {})
+
+
+def _node_ids(acceptance: Acceptance) -> dict[str, list[int]]:
+    assert acceptance.manifests is not None
+    return {
+        pool.metadata.name: list(pool.spec.all_node_ids())
+        for pool in (acceptance.manifests.controllers, *acceptance.manifests.brokers)
+    }
+
+
+def test_a_new_pool_that_collides_is_refused_alone() -> None:
+    """Goal: a pool with ids of another costs nothing but itself. Method: a younger pool whose name comes first, with
+    and without a look before.
+    """
+    old, new = _resource("brokers", nodeIds={"first": 0}), _resource("a", created=1, nodeIds={"first": 2})
+    before = _accepted(_quorum(), old)
+    for known in (before, None):
+        found = _accepted(_quorum(), old, new, before=known)
+        assert _node_ids(found) == {"quorum": [3000, 3001, 3002], "brokers": [0, 1, 2]}
+        assert found.refused.keys() == {Named("KafkaBroker", "a")}
+        assert "node id 2 belongs to KafkaBroker brokers" in found.refused[Named("KafkaBroker", "a")]
+        assert found.spec_of(new) is None
+
+
+def test_a_change_that_collides_leaves_both_pools_as_they_were() -> None:
+    """Goal: nobody loses nodes to a mistake of another pool. Method: the older pool grows into the ids of the younger
+    one; the same after a start of the operator, which finds the accepted spec in the status; and then it is right.
+    """
+    old, young = (
+        _resource("old", nodeIds={"first": 0}),
+        _resource("young", created=1, nodeIds={"first": 5}),
+    )
+    before = _accepted(_quorum(), old, young)
+    grown = _resource("old", nodeIds={"first": 0}, replicas=6)
+    found = _accepted(_quorum(), grown, young, before=before)
+    assert _node_ids(found) == {"quorum": [3000, 3001, 3002], "old": [0, 1, 2], "young": [5, 6, 7]}
+    assert found.refused.keys() == {Named("KafkaBroker", "old")}
+    assert found.spec_of(grown) == old["spec"]
+    told = [{"type": "Stalled", "reason": "InvalidManifest"}]
+    status = {"acceptedSpec": old["spec"], "conditions": told}
+    restarted = _accepted(_quorum(), {**grown, "status": status}, young)
+    assert _node_ids(restarted) == _node_ids(found)
+    right = _accepted(_quorum(), _resource("old", nodeIds={"first": 0}, replicas=4), young, before=found)
+    assert right.refused == {}
+    assert _node_ids(right)["old"] == [0, 1, 2, 3]
+
+
+def test_an_invalid_quorum_is_used_as_it_was() -> None:
+    """Goal: controllers are kept alive whatever is written about them, and a pause still counts. Method: a node id
+    that a pool has, and an annotation that names no node; without and with an accepted spec.
+    """
+    pool = _resource("brokers", nodeIds={"first": 3005})
+    before = _accepted(_quorum(), pool)
+    for wrong in (_quorum(replicas=7), _quorum(replicas=5)):
+        if wrong["spec"]["replicas"] == 5:
+            annotations = {"quorate.dev/recover-quorum-from": "1", "quorate.dev/pause": "true"}
+            wrong["metadata"]["annotations"] = annotations
+        found = _accepted(wrong, pool, before=before)
+        assert found.refused.keys() == {QUORUM}
+        assert _node_ids(found) == {"quorum": [3000, 3001, 3002], "brokers": [3005, 3006, 3007]}
+    assert found.manifests is not None
+    assert found.manifests.controllers.metadata.annotations == {"quorate.dev/pause": "true"}
+    alone = _accepted(wrong, pool)
+    assert alone.manifests is None
+    assert alone.refused.keys() == {QUORUM}
+
+
+def test_what_is_invalid_in_itself_is_left_out() -> None:
+    """Goal: one bad pool among many. Method: a pool with the quorum's listener, and one with its name."""
+    namesake = _resource("quorum")
+    wrong = _resource("wrong", listeners=[{"name": "CONTROLLER"}])
+    right = _resource("right", created=2, nodeIds={"first": 7})
+    found = _accepted(_quorum(), namesake, wrong, right)
+    assert _node_ids(found) == {"quorum": [3000, 3001, 3002], "right": [7, 8, 9]}
+    assert "is the name of a KafkaController" in found.refused[Named("KafkaBroker", "quorum")]
+    assert "is the controllers' listener" in found.refused[Named("KafkaBroker", "wrong")]
