@@ -18,10 +18,11 @@ from quorate_operator.runtime.local.stock_kafka import find_kafka
 from rich.console import Console
 
 from benchmarks import tables
+from benchmarks.authorization import ACLS, AuthorizationMeasurements, measure_authorization
 from benchmarks.controllers import Measurements, measure
 from benchmarks.lake import RECORDS, LakeMeasurements, estimate, measure_lake
 from benchmarks.operators import OperatorMeasurements, measure_operator
-from benchmarks.quorum import Implementation, java_implementation, python_implementation
+from benchmarks.quorum import Implementation, java_implementation, linger, python_implementation
 from benchmarks.scale_report import (
     PARTITIONS,
     Results,
@@ -33,7 +34,7 @@ from benchmarks.scale_report import (
 from benchmarks.tools import ToolMeasurements, measure_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 Row = tuple[str, str, "Callable[[float], str]", str]
 """Name in JSON, label, text of a value, aim."""
@@ -54,6 +55,15 @@ OPERATOR_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
     ("settle_seconds", "operator's start until all are looked at", tables.seconds),
     ("idle_requests_per_minute", "requests to the API server when idle", lambda value: f"{value:.0f} /min"),
     ("first_step_seconds", "change of a spec until its first step is done", tables.milliseconds),
+)
+AUTHORIZATION_RELEASE: Final = "4.4.0"
+"""The release of Kafka whose authorizer is measured: the first whose ACLs may have blocks of addresses."""
+AUTHORIZATION_PORTS: Final = 12
+AUTHORIZATION_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
+    ("create_p50_seconds", "CreateTopics, p50", tables.milliseconds),
+    ("create_cpu_seconds", "the same, processor time of the active one", tables.microseconds),
+    ("heartbeat_p50_seconds", "BrokerHeartbeat, p50", tables.milliseconds),
+    ("heartbeat_cpu_seconds", "the same, processor time of the active one", tables.microseconds),
 )
 TOOL_ROWS: Final[tuple[Row, ...]] = (
     ("metadata_quorum_seconds", "metadata-quorum describe --status", tables.seconds, "<= 0.25x"),
@@ -88,9 +98,10 @@ def main() -> int:
         ("--lake-records", RECORDS, "records of the log that the lake reads; 10000000 takes some minutes"),
     ):
         parser.add_argument(option, type=int, default=default, help=f"{meaning} (default {default})")
-    parts = ("controllers", "tools", "operator", "lake", "scale")
+    parts = ("controllers", "tools", "operator", "lake", *ONLY_ALONE)
+    alone = " and ".join(ONLY_ALONE)
     parser.add_argument(
-        "--only", choices=parts, help="measure only these; scale is measured only by this option"
+        "--only", choices=parts, help=f"measure only these; {alone} are measured only by this option"
     )
     parser.add_argument(
         "--scale-partitions",
@@ -103,14 +114,15 @@ def main() -> int:
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
     console = Console(stderr=True)
+    release = AUTHORIZATION_RELEASE if options.only == "authorization" else tables.RELEASE
     if options.jars is None and options.only != "operator":
         try:
-            options.jars = find_kafka(tables.RELEASE, os.environ, console.print).libs
+            options.jars = find_kafka(release, os.environ, console.print).libs
         except KafkaUnavailableError as error:
             console.print(f"{error}", markup=False)
             return 1
-    if options.only == "scale":
-        return _scale(options, console)
+    if options.only in ONLY_ALONE:
+        return ONLY_ALONE[options.only](options, console)
     jars = options.jars.resolve() if options.jars else Path()
     with tempfile.TemporaryDirectory(prefix="quorate-bench-") as scratch, console.status("") as status:
         controllers = tools = operator = lake = None
@@ -206,6 +218,35 @@ def _controllers(
     return _median(ours), _median(theirs)
 
 
+def _authorization(options: argparse.Namespace, console: Console) -> int:
+    """Kafka without its linger, which would hide what ACLs cost."""
+    lingers = (
+        (python_implementation(options.python), None),
+        (java_implementation(options.jars.resolve()), 0),
+    )
+    results: dict[str, AuthorizationMeasurements] = {}
+    with tempfile.TemporaryDirectory(prefix="quorate-bench-") as scratch, console.status("") as status:
+        for one, linger_ms in lingers:
+            results[one.name] = measure_authorization(
+                *(one, Path(scratch) / one.name, _free_ports(AUTHORIZATION_PORTS)),
+                release=AUTHORIZATION_RELEASE,
+                linger=linger(linger_ms),
+                progress=lambda part, name=one.name: status.update(f"{name}: {part}"),
+            )
+    if options.output == "json":
+        print(json.dumps({"authorization": {name: asdict(one) for name, one in results.items()}}, indent=2))
+    else:
+        _print_authorization(*results.values())
+    return 0
+
+
+ONLY_ALONE: Final[Mapping[str, Callable[[argparse.Namespace, Console], int]]] = {
+    "scale": _scale,
+    "authorization": _authorization,
+}
+"""Parts that are measured only by `--only`."""
+
+
 def _json(
     controllers: tuple[Measurements, Measurements] | None,
     rounds: int,
@@ -221,6 +262,18 @@ def _json(
     if operator is not None:
         content["operator"] = asdict(operator)
     return content
+
+
+def _print_authorization(ours: AuthorizationMeasurements, theirs: AuthorizationMeasurements) -> None:
+    title = f"Without an authorizer, and with {ACLS:,} ACLs"
+    table = tables.table(title, "Quorate", "ratio", f"Kafka {AUTHORIZATION_RELEASE}", "ratio", "aim")
+    for name, label, text in AUTHORIZATION_ROWS:
+        cells = []
+        for one in (ours, theirs):
+            without, with_acls = getattr(one, name)
+            cells += [f"{text(without)}, {text(with_acls)}", f"{with_acls / without:.2f}x"]
+        table.add_row(label, *cells, "<= 1.2x")
+    Console(width=130).print(table)
 
 
 def _print_operator(operator: OperatorMeasurements) -> None:

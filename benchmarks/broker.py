@@ -9,6 +9,7 @@ from uuid import uuid4
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
 from kio.schema.errors import ErrorCode
+from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES
 
 from benchmarks.client import Connection
 
@@ -22,7 +23,7 @@ BROKER_ID: Final = 0
 HEARTBEAT_SECONDS: Final = 1.0
 METADATA_OFFSET_CAUGHT_UP: Final = 1 << 40
 FEATURES: Final = {
-    "metadata.version": (7, 30),
+    "metadata.version": (7, RELEASES[NEWEST_RELEASE].metadata_version),
     "kraft.version": (0, 1),
     "transaction.version": (0, 2),
     "group.version": (0, 1),
@@ -84,7 +85,7 @@ class HeartbeatingBroker:
 def registration_request(
     broker_id: int, cluster_id: str, incarnation_id: UUID, log_dir: UUID
 ) -> BrokerRegistrationRequest:
-    """The registration of a broker with one directory and every feature of Kafka 4.3."""
+    """The registration of a broker with one directory and every feature of the newest Kafka."""
     return BrokerRegistrationRequest(
         broker_id=broker_id,
         cluster_id=cluster_id,

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import socket
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 from kio.schema.errors import ErrorCode
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.types import TopicName
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC
+from quorate_protocol.security.dialogues import PlainDialogue
 from quorate_protocol.wire.client import ClientConnection
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kio.static.protocol import Payload
 
 RECEIVE_BYTES: Final = 256 * 1024
@@ -23,15 +29,38 @@ CONTROLLER_ENDPOINTS: Final = 2
 """DescribeClusterRequest.EndpointType (KIP-919)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A name and a password for PLAIN."""
+
+    username: str
+    password: str = field(repr=False)
+
+
 class Connection:
-    """A connection to one node. Raises OSError when it breaks or times out."""
+    """A connection to one node, with PLAIN if there is a login. Raises OSError when it breaks or times out."""
 
     def __init__(
-        self, address: tuple[str, int], *, timeout_seconds: float = 30.0, client_id: str = "quorate-bench"
+        self,
+        address: tuple[str, int],
+        *,
+        timeout_seconds: float = 30.0,
+        client_id: str = "quorate-bench",
+        login: Login | None = None,
+        in_flight_max: int = 5,
     ) -> None:
         self._socket = socket.create_connection(address, timeout=timeout_seconds)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._protocol = ClientConnection(client_id)
+        self._protocol = ClientConnection(client_id, in_flight_max=in_flight_max)
+        if login is not None:
+            self._authenticate(login)
+
+    def _authenticate(self, login: Login) -> None:
+        message = PlainDialogue(login.username, login.password).first()
+        for request in (SaslHandshakeRequest(mechanism="PLAIN"), SaslAuthenticateRequest(auth_bytes=message)):
+            response = self.ask(request)
+            if response.error_code is not ErrorCode.none:
+                raise PermissionError(f"{login.username} was refused: {response.error_code.name}")
 
     def ask(self, request: Payload) -> Any:
         """Sends one request and waits for its response."""
@@ -51,6 +80,17 @@ class Connection:
         seconds = time.perf_counter() - started
         ((_, decoded),) = self._protocol.receive_data(bytes(response))
         return seconds, decoded
+
+    def ask_all(self, requests: Sequence[Payload]) -> list[Any]:
+        """Sends requests, as many as may be in flight, and waits for all their responses."""
+        self._socket.sendall(b"".join(self._protocol.send(one, one.__version__) for one in requests))
+        responses: list[Any] = []
+        while len(responses) < len(requests):
+            received = self._socket.recv(RECEIVE_BYTES)
+            if not received:
+                raise ConnectionError("closed by the peer")
+            responses += [decoded for _, decoded in self._protocol.receive_data(received)]
+        return responses
 
     def close(self) -> None:
         """Closes the socket."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 POLL_SECONDS: Final = 0.005
-LEVELS_OF: Final = release_line(RELEASE)
-"""The line whose feature levels a quorum begins with: our controllers would begin with later ones than Kafka's."""
 NODE_IDS: Final = (3000, 3001, 3002)
 QUORATE_CONTROLLER: Final = (sys.executable, "-m", "quorate", "controller")
 
@@ -74,7 +72,10 @@ def java_implementation(jars: Path, heap: str = JAVA_HEAP) -> Implementation:
 
 
 class Quorum:
-    """Three formatted directories and the processes on them, with `properties` beside those that all have."""
+    """Three formatted directories and the processes on them, with `properties` beside those that all have.
+
+    They begin with the feature levels of a release: our controllers would begin with later ones than Kafka's.
+    """
 
     def __init__(
         self,
@@ -82,9 +83,12 @@ class Quorum:
         directory: Path,
         ports: tuple[int, ...],
         properties: Mapping[str, str] | None = None,
+        *,
+        release: str = RELEASE,
     ) -> None:
         self.implementation = implementation
         self._properties = properties or {}
+        self._release = release
         self.addresses = {node_id: ("127.0.0.1", port) for node_id, port in zip(NODE_IDS, ports, strict=True)}
         self._directory = directory
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -100,25 +104,30 @@ class Quorum:
             f"{node_id}@127.0.0.1:{port}:{_output(*QUORATE_CONTROLLER, 'random-uuid')}"
             for node_id, (_, port) in self.addresses.items()
         )
-        bootstrap = ",".join(f"{host}:{port}" for host, port in self.addresses.values())
-        for node_id, (host, port) in self.addresses.items():
-            properties = {
-                "process.roles": "controller",
-                "node.id": str(node_id),
-                "controller.listener.names": "CONTROLLER",
-                "listeners": f"CONTROLLER://{host}:{port}",
-                "advertised.listeners": f"CONTROLLER://{host}:{port}",
-                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
-                "controller.quorum.bootstrap.servers": bootstrap,
-                "log.dirs": str(self._directory / str(node_id)),
-                **self._properties,
-            }
-            self._properties_file(node_id).write_text(format_properties(properties))
+        for node_id in self.addresses:
+            self._properties_file(node_id).write_text(format_properties(self.properties_of(node_id)))
             _output(
                 *(*QUORATE_CONTROLLER, "format", "--config", str(self._properties_file(node_id))),
                 *("--cluster-id", self.cluster_id, "--initial-controllers", voters),
-                *("--release-version", LEVELS_OF),
+                *("--release-version", release_line(self._release)),
             )
+
+    def properties_of(self, node_id: int) -> dict[str, str]:
+        """What is in the file of one controller."""
+        host, port = self.addresses[node_id]
+        return {
+            "process.roles": "controller",
+            "node.id": str(node_id),
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"CONTROLLER://{host}:{port}",
+            "advertised.listeners": f"CONTROLLER://{host}:{port}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+            "controller.quorum.bootstrap.servers": ",".join(
+                f"{host}:{port}" for host, port in self.addresses.values()
+            ),
+            "log.dirs": str(self._directory / str(node_id)),
+            **self._properties,
+        }
 
     def start(self) -> None:
         """Starts all three at once."""
