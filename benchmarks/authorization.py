@@ -53,7 +53,7 @@ BROKER_ID: Final = 7
 
 BLOCKS: Final = 12
 TOPICS_PER_BLOCK: Final = 60
-HEARTBEATS_PER_BLOCK: Final = 1_500
+HEARTBEATS_PER_BLOCK: Final = 4_000
 IN_FLIGHT: Final = 20
 """Heartbeats on their way at once where the processor time is measured: little else is done for them then."""
 UNFENCE_TIMEOUT_SECONDS: Final = 60.0

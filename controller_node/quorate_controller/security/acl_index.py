@@ -56,6 +56,13 @@ class AclIndex:
         self._table: AclTable | None = None
         self._by_pattern: dict[_Pattern, AclsOfPattern] = {}
         self._prefix_lengths: dict[int, dict[int, int]] = {}
+        self._changes = 0
+
+    @property
+    def changes(self) -> int:
+        """Number of changes so far: what was decided before the last one may be wrong."""
+        self._follow()
+        return self._changes
 
     def __contains__(self, acl: AccessControlEntry) -> bool:
         self._follow()
@@ -87,6 +94,7 @@ class AclIndex:
         if self._table is not None:
             self._table.on_change = None
         self._table = table
+        self._changes += 1
         self._by_pattern = {}
         self._prefix_lengths = {}
         for acl in table.values():
@@ -100,6 +108,7 @@ class AclIndex:
             self._change(new, 1)
 
     def _change(self, acl: AccessControlEntry, by: int) -> None:
+        self._changes += 1
         pattern = _pattern(acl)
         acls = self._by_pattern.get(pattern)
         if acls is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError
@@ -37,9 +37,12 @@ _IMPLYING: Final[Mapping[int, frozenset[int]]] = {
 """The operations that allow another one, too. Denials imply nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """What somebody wants to do."""
+KNOWN_MAX: Final = 4096
+"""Decisions that are kept until an ACL changes: brokers and controllers ask for the same ones all the time."""
+
+
+class Action(NamedTuple):
+    """What somebody wants to do. A tuple, because one is made and looked up for each request."""
 
     operation: AclOperation
     resource_type: ResourceType
@@ -88,6 +91,9 @@ class Authorizer:
         self._default = Decision(allow_everyone_if_no_acl_found)
         self._is_loaded = is_loaded
         self._was_loaded = False
+        self._known: dict[tuple[str, str, Action], Decision] = {}
+        self._known_of = -1
+        """The changes of ACLs that what is known takes into account."""
 
     def check_ready(self, principal: str) -> None:
         """Check that the authorizer can decide for a principal: for super users it always can.
@@ -110,6 +116,17 @@ class Authorizer:
         if principal in self._super_users:
             return _SUPER_USER
         self.check_ready(principal)
+        changes = self.acls.changes
+        if changes != self._known_of or len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+            self._known_of = changes
+        question = principal, host, action
+        decision = self._known.get(question)
+        if decision is None:
+            decision = self._known[question] = self._decided(principal, host, action)
+        return decision
+
+    def _decided(self, principal: str, host: str, action: Action) -> Decision:
         allowing: AccessControlEntry | None = None
         has_acls = False
         for acls in self.acls.matching(action.resource_type, action.resource_name):

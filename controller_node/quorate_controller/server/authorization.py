@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+ACCESSES_MAX: Final = 4096
+"""Kinds of requests, senders and hosts whose access is kept: it has no state."""
+
 ON_CLUSTER: Final[Mapping[int, AclOperation]] = {
     ApiKey.FETCH: AclOperation.CLUSTER_ACTION,
     ApiKey.DESCRIBE_ACLS: AclOperation.DESCRIBE,
@@ -91,17 +94,25 @@ class Authorization:
     def __init__(self, authorizer: Authorizer, counters: RequestCounters) -> None:
         self._authorizer = authorizer
         self._counters = counters
+        self._accesses: dict[tuple[int, str, str, bool], Access] = {}
 
     def access(self, api: Api, principal: str, host: str) -> Access:
         """Return what a request may do that a principal sent from a host."""
-        return RestrictedAccess(
-            self._authorizer,
-            principal=principal,
-            host=java_address(host),
-            api=api.name,
-            audit=self._write,
-            audits_allowed=log.isEnabledFor(logging.DEBUG),
-        )
+        audits_allowed = log.isEnabledFor(logging.DEBUG)
+        key = api.key, principal, host, audits_allowed
+        access = self._accesses.get(key)
+        if access is None:
+            if len(self._accesses) >= ACCESSES_MAX:
+                self._accesses.clear()
+            access = self._accesses[key] = RestrictedAccess(
+                self._authorizer,
+                principal=principal,
+                host=java_address(host),
+                api=api.name,
+                audit=self._write,
+                audits_allowed=audits_allowed,
+            )
+        return access
 
     def check(self, api: Api, access: Access, principal: str) -> None:
         """Check that a request may be served.

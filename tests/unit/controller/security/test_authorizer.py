@@ -1,10 +1,12 @@
 """The rules of the authorizer, one by one, and its index of ACLs."""
 
+from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 import pytest
 from kio.schema.errors import ErrorCode
-from quorate_controller.security.authorizer import Action, Authorizer
+from quorate_controller.security.acl_index import AclsOfPattern
+from quorate_controller.security.authorizer import KNOWN_MAX, Action, Authorizer
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import AccessControlEntry
@@ -207,6 +209,30 @@ def test_a_decision_looks_at_few_of_many_acls() -> None:
     assert len(looked_at) == 2
     assert is_allowed(authorizer, name="shared", principal="User:u1999")
     assert is_allowed(authorizer, name="team-2999.orders")
+
+
+def test_decisions_are_remembered_until_an_acl_changes() -> None:
+    """Goal: what is asked again and again costs one look, and never an old answer. Method: count the looks at the
+    index, ask twice, change an ACL; then ask about more topics than are remembered.
+    """
+    image = image_of(acl())
+    authorizer = Authorizer(image)
+    looks: list[str] = []
+    matching = authorizer.acls.matching
+
+    def counted(resource_type: int, name: str) -> Iterator[AclsOfPattern]:
+        looks.append(name)
+        return matching(resource_type, name)
+
+    authorizer.acls.matching = counted  # type: ignore[method-assign]
+    assert is_allowed(authorizer)
+    assert is_allowed(authorizer)
+    assert looks == ["orders"]
+    image.replay_all([acl(permission=DENY).to_record(UUID(int=77))], base_offset=1)
+    assert not is_allowed(authorizer)
+    for number in range(3 * KNOWN_MAX):
+        is_allowed(authorizer, name=f"topic-{number}")
+        assert len(authorizer._known) <= KNOWN_MAX
 
 
 def test_a_rule_is_named_as_in_kafkas_audit_log() -> None:
